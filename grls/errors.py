@@ -1,0 +1,45 @@
+"""Errors a user can cause, each with the remedy in its text.
+
+Everything a command line should print as one line and end with a non-zero exit code derives from
+``GrlsError``. Broken invariants of our own stay ``AssertionError``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class GrlsError(Exception):
+    """Base of every error that grls raises on purpose."""
+
+
+class DataError(GrlsError):
+    """A data file is missing, malformed or contradicts another one.
+
+    Args:
+        problem: What was found, what was expected, and the remedy.
+        file: The file at fault.
+        line: The 1-based line at fault, where there is one.
+    """
+
+    def __init__(self, problem: str, file: str | Path | None = None, line: int | None = None):
+        where = "" if file is None else f"{file}: " if line is None else f"{file}, line {line}: "
+        super().__init__(where + problem)
+        self.file = file
+        self.line = line
+
+
+class IndexFormatError(GrlsError):
+    """An index on disk is incomplete, damaged, or of another format version."""
+
+
+class MismatchError(GrlsError):
+    """Two artefacts do not belong together: index and tokenizer, index and corpus, model and index."""
+
+
+class ConfigError(GrlsError):
+    """An option has a value that cannot work."""
+
+
+class WriteError(GrlsError):
+    """Writing failed (a full disk, a missing right); nothing was left under the final name."""

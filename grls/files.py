@@ -1,0 +1,124 @@
+"""Writing files so that a name either holds the whole content or does not exist.
+
+Everything is written beside its destination under a temporary name and renamed at the end. The
+module does not know what it writes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from grls.errors import DataError, WriteError
+
+
+@contextmanager
+def atomic_file(path: str | Path) -> Iterator[IO[str]]:
+    """Open a text file for writing that appears under ``path`` only once it is complete.
+
+    Raises:
+        WriteError: The disk is full or the folder cannot be written; ``path`` is left as it was.
+    """
+    final = Path(path)
+    temporary: Path | None = None
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent)
+        temporary = Path(name)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(final)
+    except OSError as error:
+        raise _write_error(final, error) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder that takes the place of ``path`` when the block ends well.
+
+    Raises:
+        WriteError: The disk is full or the place cannot be written; ``path`` is left as it was.
+    """
+    final = Path(path)
+    temporary: Path | None = None
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent))
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        _swap(temporary, final)
+    except OSError as error:
+        raise _write_error(final, error) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _swap(new: Path, final: Path) -> None:
+    """Put folder ``new`` in the place of ``final``; a failure puts the old one back."""
+    if not final.exists():
+        new.rename(final)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".old", dir=final.parent))
+    final.rename(old / "old")
+    try:
+        new.rename(final)
+    except OSError:
+        (old / "old").rename(final)
+        raise
+    finally:
+        if final.exists():
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _write_error(path: Path, error: OSError) -> WriteError:
+    return WriteError(
+        f"cannot write {path}: {error.strerror or error}; nothing was left under that name. "
+        "Free some space or choose another place, then run the command again."
+    )
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write ``value`` as indented JSON, atomically."""
+    with atomic_file(path) as stream:
+        json.dump(value, stream, indent=2, ensure_ascii=False)
+        stream.write("\n")
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        DataError: The file is missing or is not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError("no such file.", path) from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"expected a JSON document ({error}).", path) from None
+
+
+def sha256(path: str | Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal digits."""
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,209 @@
+"""How text becomes model input and model output.
+
+A model reads ``<QUESTION> query <EVIDENCE> passage <EVIDENCE> passage …`` and writes one passage
+(``title <TITLE> text`` where the passage has a title), or DONE when the chain is complete (special
+tokens as in "Generative Retrieval for Long Sequences", arXiv 2204.13596).
+
+Everything is composed from token ids, never from strings: a marker that happens to stand in a text
+stays text, and an evidence passage costs one look-up of ids the index already holds. The module
+knows nothing of models, indexes or files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from transformers import PreTrainedTokenizerBase
+
+from grls.errors import ConfigError, DataError
+from grls.types import Passage
+
+log = logging.getLogger(__name__)
+
+QUESTION = "<QUESTION>"
+EVIDENCE = "<EVIDENCE>"
+TITLE = "<TITLE>"
+DONE = "<DONE>"
+SPECIAL_TOKENS = (QUESTION, EVIDENCE, TITLE, DONE)
+
+DONE_ID = "DONE"
+"""The passage id under which DONE appears in hits and runs; no passage of a corpus may have it."""
+
+TokenIds = npt.NDArray[np.int64]
+
+
+def add_special_tokens(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Add the markers a tokenizer lacks; returns how many were added."""
+    known = tokenizer.get_vocab()
+    missing = [token for token in SPECIAL_TOKENS if token not in known]
+    return int(tokenizer.add_tokens(missing, special_tokens=True)) if missing else 0
+
+
+class Limits(NamedTuple):
+    """How many tokens a passage and a model input may have.
+
+    Attributes:
+        passage: Tokens of a passage without its end token; longer passages are cut.
+        query: Tokens of a query without markers and evidence; longer ones are refused.
+        input: Tokens of a whole model input; the oldest evidence goes first where it is exceeded.
+    """
+
+    passage: int = 512
+    query: int = 256
+    input: int = 512
+
+
+class Codec:
+    """Turns passages, queries and evidence into token ids for one tokenizer.
+
+    Args:
+        tokenizer: Any transformers tokenizer that holds the special tokens of this module.
+        limits: Length limits, in tokens.
+
+    Raises:
+        ConfigError: The tokenizer lacks an end token or the special tokens.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, limits: Limits | None = None):
+        self.tokenizer = tokenizer
+        self.limits = limits or Limits()
+        vocabulary = tokenizer.get_vocab()
+        missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
+        if missing:
+            raise ConfigError(
+                f"the tokenizer lacks the special tokens {', '.join(missing)}; load the model "
+                "through grls (train, index), which adds them."
+            )
+        self.question, self.evidence, self.title, self.done = (
+            int(vocabulary[token]) for token in SPECIAL_TOKENS
+        )
+        self.end = _end_token(tokenizer)
+        self._before, self._after = _wrapping(tokenizer)
+
+    def texts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of plain texts; markers in a text stay text, and the end token never occurs.
+
+        (A Unigram vocabulary may hold ``</s>`` as an ordinary piece, so it is taken out here.)
+        """
+        if not texts:
+            return []
+        encoded = self.tokenizer(
+            list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
+        )
+        return [[token for token in row if token != self.end] for row in encoded["input_ids"]]
+
+    def passages(self, passages: Sequence[Passage]) -> list[TokenIds]:
+        """Target sequences, one a passage: at most ``limits.passage`` tokens, then the end token."""
+        bodies = self.texts([passage.text for passage in passages])
+        titled = [i for i, passage in enumerate(passages) if passage.title]
+        titles = dict(zip(titled, self.texts([passages[i].title for i in titled]), strict=True))
+        rows = []
+        for i, body in enumerate(bodies):
+            ids = [*titles[i], self.title, *body] if i in titles else body
+            rows.append(np.array([*ids[: self.limits.passage], self.end], dtype=np.int64))
+        return rows
+
+    @property
+    def done_sequence(self) -> TokenIds:
+        """The target sequence of DONE."""
+        return np.array([self.done, self.end], dtype=np.int64)
+
+    def queries(
+        self, ids: Sequence[str], texts: Sequence[str], truncate: bool = False
+    ) -> list[list[int]]:
+        """Token ids of query texts, without markers.
+
+        Args:
+            ids: Query ids, for the error text.
+            texts: Query texts.
+            truncate: Cut a query that is too long (and log what was cut) rather than refuse it.
+
+        Raises:
+            DataError: A query is empty or, unless ``truncate``, longer than ``limits.query``.
+        """
+        limit = self.limits.query
+        result = self.texts(texts)
+        for n, tokens in enumerate(result):
+            if not tokens:
+                raise DataError(f"query {ids[n]!r} is empty; give it a text or remove it.")
+            if len(tokens) <= limit:
+                continue
+            cut = self.tokenizer.decode(tokens[limit:])
+            what = f"query {ids[n]!r} has {len(tokens)} tokens, the limit is {limit}: "
+            if not truncate:
+                raise DataError(
+                    f"{what}its end {_shorten(cut)!r} would be cut. Shorten the query, raise "
+                    "--max_query_tokens, or accept the cut with --truncate_queries true."
+                )
+            log.warning("%sits end %r is cut.", what, _shorten(cut))
+            result[n] = tokens[:limit]
+        return result
+
+    def model_input(self, query: Sequence[int], evidence: Sequence[npt.ArrayLike] = ()) -> list[int]:
+        """One encoder input: ``<QUESTION> query <EVIDENCE> passage …``.
+
+        Args:
+            query: Token ids of the query.
+            evidence: Target sequences of the passages found so far (end tokens are dropped).
+        """
+        head = [*self._before, self.question, *query]
+        room = self.limits.input - len(head) - len(self._after)
+        parts: list[list[int]] = []
+        for row in reversed(evidence):
+            tokens = [self.evidence, *(int(t) for t in np.asarray(row) if t != self.end)]
+            if len(tokens) > room:
+                break
+            room -= len(tokens)
+            parts.append(tokens)
+        body = [token for part in reversed(parts) for token in part]
+        return [*head, *body, *self._after]
+
+    def plain_input(self, tokens: Sequence[int]) -> list[int]:
+        """An encoder input without a marker, as memorisation uses it."""
+        room = self.limits.input - len(self._before) - len(self._after)
+        return [*self._before, *tokens[:room], *self._after]
+
+    def fingerprint(self) -> str:
+        """Changes when the tokenizer, or how passages become tokens, changes."""
+        parts: list[Any] = ["text-1", self.limits.passage, tokenizer_fingerprint(self.tokenizer)]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 of what a tokenizer does to a text; padding and truncation settings do not count."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        state = {"vocab": tokenizer.get_vocab(), "added": sorted(tokenizer.get_added_vocab())}
+    else:
+        state = json.loads(backend.to_str())
+        for volatile in ("padding", "truncation"):
+            state.pop(volatile, None)
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The end token of a target: EOS, or SEP for BERT's tokenizers."""
+    for token in (tokenizer.eos_token_id, tokenizer.sep_token_id):
+        if token is not None:
+            return int(token)
+    raise ConfigError("the tokenizer has neither an EOS nor a SEP token; set eos_token in it.")
+
+
+def _wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """The special tokens the tokenizer puts before and after an encoder input."""
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    full = tokenizer("a")["input_ids"]
+    for start in range(len(full) - len(bare) + 1):
+        if full[start : start + len(bare)] == bare:
+            return list(full[:start]), list(full[start + len(bare) :])
+    return [], []
+
+
+def _shorten(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
