@@ -1,0 +1,102 @@
+"""The constraint index: which tokens may follow, and which passages a prefix stands for.
+
+Legend: S states, A allowed tokens of all states together. A state is one 64-bit integer that names a
+prefix; it travels with its beam and is gathered by beam index like the KV cache. What the integer means
+is the backend's own business.
+
+Invariants, held by one property test over every backend against a naive set of sequences:
+
+* the allowed tokens are exactly the next tokens of the passages under the prefix;
+* every path ends in a passage, and only a state whose last token is the end token allows nothing;
+* DONE is a passage like any other;
+* passages with equal tokens are all found; a passage that is a prefix of another is found too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from grls.index.rows import Array, Ints, Rows
+
+
+class Allowed(NamedTuple):
+    """The tokens that may follow each of S states, ragged.
+
+    Attributes:
+        tokens: ``[A]`` allowed tokens, ascending within a state.
+        states: ``[A]`` the state each leads to.
+        offsets: ``[S + 1]``; state s owns the entries ``offsets[s]:offsets[s + 1]``.
+    """
+
+    tokens: Ints
+    states: Ints
+    offsets: Ints
+
+
+class ConstraintIndex(ABC):
+    """What may follow a prefix, for one corpus and one tokenizer.
+
+    Args:
+        rows: The sorted sequences of the corpus.
+    """
+
+    backend: str
+
+    def __init__(self, rows: Rows):
+        self.rows = rows
+
+    @classmethod
+    @abstractmethod
+    def build(cls, rows: Rows, shared: Ints) -> Self:
+        """Build from what :func:`grls.index.rows.sort_rows` returns."""
+
+    @abstractmethod
+    def start(self) -> int:
+        """The state of the empty prefix."""
+
+    @abstractmethod
+    def allowed(self, states: Ints) -> Allowed:
+        """The tokens that may follow each state, and the states they lead to.
+
+        Args:
+            states: ``[S]``.
+        """
+
+    @abstractmethod
+    def span(self, states: Ints) -> tuple[Ints, Ints]:
+        """First row and end row (exclusive) under each state, two arrays ``[S]``."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Array]:
+        """What a backend stores beside the rows, by file name."""
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:
+        """The inverse of :meth:`arrays`."""
+
+    def count(self, states: Ints) -> Ints:
+        """Number of passages under each state, ``[S]``."""
+        low, high = self.span(states)
+        return self.rows.members_before(high) - self.rows.members_before(low)
+
+    def unique(self, states: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """True where one sequence is left, so that every further token is forced, ``[S]``."""
+        low, high = self.span(states)
+        return high - low == 1
+
+    def passages(self, state: int) -> Ints:
+        """Numbers of all passages under a state, in row order."""
+        low, high = self.span(np.array([state]))
+        first, last = self.rows.members_before(np.array([low[0], high[0]]))
+        return self.rows.members[first:last].astype(np.int64)
+
+    def tokens(self, passage: int) -> Ints:
+        """The token sequence of a passage, end token included."""
+        return self.rows.row(int(self.rows.row_of[passage]))
+
+    def __len__(self) -> int:
+        return len(self.rows.members)

@@ -1,0 +1,187 @@
+"""The token sequences of a corpus, distinct and in lexicographic order.
+
+Legend: N passages, R distinct rows (R <= N; passages with equal tokens share a row), T tokens of all
+rows together. Every sequence ends in the end token, which stands nowhere else: so no sequence is a
+prefix of another one, and a passage that is a prefix of another passage has a row of its own.
+
+The module knows nothing of text: it sorts integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+
+_GATHER_ROWS = 1 << 16
+MAX_LENGTH = (1 << 16) - 1
+"""Longest row, in tokens: a state keeps the depth in 16 bits."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Distinct sequences in lexicographic order and the passages each stands for.
+
+    Attributes:
+        tokens: ``[T]`` unsigned; the rows one after another.
+        offsets: ``[R + 1]`` unsigned; row r is ``tokens[offsets[r]:offsets[r + 1]]``.
+        members: ``[N]`` unsigned; passage numbers, grouped by row, ascending within a row.
+        member_offsets: ``[R + 1]`` where rows are shared, else empty (row r holds ``members[r]``).
+        end: The end token.
+    """
+
+    tokens: Array
+    offsets: Array
+    members: Array
+    member_offsets: Array
+    end: int
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def row(self, r: int) -> Ints:
+        """Tokens of row r, end token included, ``[length]``."""
+        return self.tokens[int(self.offsets[r]) : int(self.offsets[r + 1])].astype(np.int64)
+
+    def members_before(self, rows: Array) -> Ints:
+        """How many passages stand in the rows before each of ``rows`` (which may be R)."""
+        if len(self.member_offsets):
+            return self.member_offsets[rows].astype(np.int64)
+        return np.asarray(rows, dtype=np.int64)
+
+    @cached_property
+    def row_of(self) -> Array:
+        """``[N]`` row of each passage: the inverse of ``members``, made at first use."""
+        inverse = np.empty(len(self.members), dtype=self.members.dtype)
+        if len(self.member_offsets):
+            sizes = np.diff(self.member_offsets.astype(np.int64))
+            inverse[self.members] = np.repeat(np.arange(len(self)), sizes)
+        else:
+            inverse[self.members] = np.arange(len(self))
+        return inverse
+
+
+def sort_rows(tokens: Array, offsets: Array, end: int) -> tuple[Rows, Ints]:
+    """Sort the sequences of a corpus and drop repeated ones.
+
+    Tokens are compared eight bytes at a time (four 16-bit or two 32-bit tokens), and each round touches
+    only the rows that are still tied, so the cost follows the shared prefixes and not the lengths.
+
+    Args:
+        tokens: ``[T]`` the sequences of passages 0, 1, … one after another.
+        offsets: ``[N + 1]`` where each begins; the last is T.
+        end: The end token, last in every sequence and nowhere else.
+
+    Returns:
+        The rows, and ``[R]`` the length of the prefix each row shares with the row before it
+        (0 for the first).
+
+    Raises:
+        ValueError: A sequence lacks the end token, has it inside, or is longer than ``MAX_LENGTH``.
+    """
+    offsets = np.asarray(offsets, dtype=np.int64)
+    _validate(tokens, offsets, end)
+    order, shared = _sort(_narrow(tokens), offsets)
+    first = shared >= 0
+    starts = np.flatnonzero(first)
+    lengths = np.diff(offsets)[order[starts]]
+    sorted_offsets = np.concatenate(([0], np.cumsum(lengths)))
+    rows = Rows(
+        tokens=_gather(_narrow(tokens), offsets[order[starts]], sorted_offsets),
+        offsets=_narrow(sorted_offsets, np.uint32),
+        members=_narrow(order, np.uint32),
+        member_offsets=(
+            _narrow(np.append(starts, len(order)), np.uint32)
+            if len(starts) < len(order)
+            else np.empty(0, dtype=np.uint32)
+        ),
+        end=int(end),
+    )
+    return rows, shared[starts]
+
+
+def _validate(tokens: Array, offsets: Ints, end: int) -> None:
+    lengths = np.diff(offsets)
+    if len(lengths) == 0:
+        return
+    if lengths.min() < 1 or (tokens[offsets[1:] - 1] != end).any():
+        raise ValueError(f"every sequence must end in the end token {end}")
+    if int((tokens == end).sum()) != len(lengths):
+        raise ValueError(f"the end token {end} stands inside a sequence")
+    if lengths.max() > MAX_LENGTH:
+        raise ValueError(f"a sequence has {lengths.max()} tokens, at most {MAX_LENGTH} fit")
+
+
+def _narrow(values: Array, smallest: type[np.unsignedinteger[Any]] = np.uint16) -> Array:
+    """``values`` in the smallest unsigned type, ``smallest`` or wider, that holds them."""
+    top = int(values.max()) if len(values) else 0
+    kinds = [np.uint16, np.uint32, np.uint64]
+    for kind in kinds[kinds.index(smallest) :]:
+        if top <= np.iinfo(kind).max:
+            return values.astype(kind, copy=False)
+    raise AssertionError(top)
+
+
+def _sort(tokens: Array, offsets: Ints) -> tuple[Ints, Ints]:
+    """Stable order of the sequences, and the prefix each shares with its predecessor (-1: equal)."""
+    count = len(offsets) - 1
+    order = np.arange(count)
+    shared = np.zeros(count, dtype=np.int64)
+    place = np.arange(count)  # where in `order` the rows still tied stand
+    group = np.zeros(count, dtype=np.int64)
+    width = 4 if tokens.dtype == np.uint16 else 2
+    depth = 0
+    while len(place) > 1:
+        keys = _keys(tokens, offsets, order[place], depth, width)
+        by = np.lexsort((keys, group)) if depth else np.argsort(keys, kind="stable")
+        order[place], keys = order[place[by]], keys[by]
+        together = group[1:] == group[:-1]
+        differ = np.flatnonzero(together & (keys[1:] != keys[:-1]))
+        shared[place[differ + 1]] = depth + _equal_tokens(keys[differ] ^ keys[differ + 1], width)
+        tied = together & (keys[1:] == keys[:-1])
+        depth += width
+        ended = offsets[order[place] + 1] - offsets[order[place]] <= depth
+        shared[place[1:][tied & ended[1:]]] = -1
+        tied &= ~ended[1:]
+        live = np.concatenate((tied, [False])) | np.concatenate(([False], tied))
+        group = np.concatenate(([0], np.cumsum(~tied)))[live]
+        place = place[live]
+    return order, shared
+
+
+def _keys(tokens: Array, offsets: Ints, rows: Ints, depth: int, width: int) -> npt.NDArray[np.uint64]:
+    """``width`` tokens of each row from ``depth`` on as one big-endian integer, zero past the end."""
+    key = np.zeros(len(rows), dtype=np.uint64)
+    at, stop = offsets[rows] + depth, offsets[rows + 1]
+    for step in range(width):
+        position = at + step
+        inside = position < stop
+        token = tokens[np.where(inside, position, 0)].astype(np.uint64)
+        key = (key << np.uint64(64 // width)) | np.where(inside, token, np.uint64(0))
+    return key
+
+
+def _equal_tokens(difference: npt.NDArray[np.uint64], width: int) -> Ints:
+    """How many leading tokens two keys share, given their exclusive or."""
+    bits = 64 // width
+    equal = np.zeros(len(difference), dtype=np.int64)
+    for step in range(1, width):
+        equal += difference < np.uint64(1 << (64 - bits * step))
+    return equal
+
+
+def _gather(tokens: Array, starts: Ints, offsets: Ints) -> Array:
+    """Copy the rows that begin at ``starts`` to the places that ``offsets`` gives them."""
+    result = np.empty(int(offsets[-1]), dtype=tokens.dtype)
+    for first in range(0, len(starts), _GATHER_ROWS):
+        last = min(first + _GATHER_ROWS, len(starts))
+        low, high = offsets[first], offsets[last]
+        shift = np.repeat(starts[first:last] - offsets[first:last], np.diff(offsets[first : last + 1]))
+        result[low:high] = tokens[np.arange(low, high) + shift]
+    return result
