@@ -9,7 +9,7 @@ NumPy arrays, memory-mapped). ``store`` builds an index from a corpus and moves 
 
 from grls.index.base import Allowed, ConstraintIndex
 from grls.index.rows import Rows, sort_rows
-from grls.index.store import BACKENDS, build_index, index_sequences, load_index, save_index
+from grls.index.store import BACKENDS, build_index, index_sequences, index_tokens, load_index, save_index
 
 __all__ = [
     "BACKENDS",
@@ -18,6 +18,7 @@ __all__ = [
     "Rows",
     "build_index",
     "index_sequences",
+    "index_tokens",
     "load_index",
     "save_index",
     "sort_rows",

@@ -46,7 +46,7 @@ def index_sequences(sequences: Iterable[Array], end: int, backend: str = "array"
     kept = [np.asarray(sequence) for sequence in sequences]
     lengths = [len(sequence) for sequence in kept]
     tokens = np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
-    return _index(tokens, np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))), end, backend)
+    return index_tokens(tokens, np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))), end, backend)
 
 
 def build_index(
@@ -78,10 +78,21 @@ def build_index(
             bar.update(len(batch))
     lengths.append(len(codec.done_sequence))
     parts.append(codec.done_sequence.astype(small))
-    return _index(np.concatenate(parts), np.concatenate(([0], np.cumsum(lengths))), codec.end, backend)
+    return index_tokens(np.concatenate(parts), np.concatenate(([0], np.cumsum(lengths))), codec.end, backend)
 
 
-def _index(tokens: Array, offsets: Array, end: int, backend: str) -> ConstraintIndex:
+def index_tokens(tokens: Array, offsets: Array, end: int, backend: str = "array") -> ConstraintIndex:
+    """Index the sequences of N passages that stand one after another.
+
+    Args:
+        tokens: ``[T]`` all tokens; an unsigned 16-bit array is used as it is.
+        offsets: ``[N + 1]`` where each sequence begins; the last is T.
+        end: The end token.
+        backend: ``array``, ``marisa`` or ``flat``.
+
+    Raises:
+        ConfigError: The backend is unknown.
+    """
     if backend not in BACKENDS:
         raise ConfigError(f"unknown index backend {backend!r}; expected one of {', '.join(BACKENDS)}.")
     return BACKENDS[backend].build(*sort_rows(tokens, offsets, end))

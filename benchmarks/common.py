@@ -1,0 +1,81 @@
+"""What the benchmarks share: synthetic passages, timing, the machine, and tables."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+import transformers
+
+from grls.index.rows import Ints
+
+Result = TypeVar("Result")
+
+END = 1
+RESERVED = 3
+"""Tokens below this one (pad, end, unknown) occur in no passage."""
+
+
+def synthetic_passages(
+    count: int, mean_tokens: int, vocabulary: int = 32_000, branching: int = 300, seed: int = 0
+) -> list[Ints]:
+    """Token sequences with a language's skew: Zipf's law for words, and what follows depends on the last.
+
+    Every token is drawn from a Zipf distribution over ranks; ranks name words through a permutation
+    picked by the previous token (one of ``branching``), so common beginnings are shared as in text.
+
+    Args:
+        count: Number of passages.
+        mean_tokens: Mean length, end token included; lengths vary by a fifth.
+        vocabulary: Size of the vocabulary.
+        branching: Number of distinct permutations.
+        seed: Of the random generator.
+    """
+    rng = np.random.default_rng(seed)
+    words = vocabulary - RESERVED
+    weights = 1.0 / np.arange(1, words + 1)
+    cumulative = np.cumsum(weights / weights.sum())
+    lengths = np.maximum(2, rng.normal(mean_tokens, mean_tokens / 5, count).round().astype(np.int64))
+    ranks = np.searchsorted(cumulative, rng.random((count, int(lengths.max())))).clip(max=words - 1)
+    shift = rng.integers(0, words, branching)
+    tokens = np.empty_like(ranks)
+    previous = np.zeros(count, dtype=np.int64)
+    for position in range(ranks.shape[1]):
+        previous = (ranks[:, position] + shift[previous % branching]) % words
+        tokens[:, position] = previous + RESERVED
+    return [np.append(tokens[n, : length - 1], END) for n, length in enumerate(lengths)]
+
+
+def seconds(work: Callable[[], Result]) -> tuple[float, Result]:
+    """Wall-clock seconds of one call, and what it returned."""
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def median_seconds(work: Callable[[], object], repeats: int = 5) -> float:
+    """Median wall-clock seconds of ``repeats`` calls after one warm-up."""
+    work()
+    return float(np.median([seconds(work)[0] for _ in range(repeats)]))
+
+
+def machine() -> str:
+    """One line about what the figures were measured on."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    return (
+        f"{platform.machine()}, {os.cpu_count()} cores, {device}; Python {platform.python_version()}, "
+        f"torch {torch.__version__}, transformers {transformers.__version__}"
+    )
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a Markdown table, aligned for a terminal."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    print(f"\n{title}\n")
+    for row in [header, ["-" * width for width in widths], *rows]:
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")
