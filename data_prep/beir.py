@@ -1,0 +1,176 @@
+"""Any BEIR folder, or a pair of JSONL files with keys of their own, into our layout.
+
+A BEIR folder is validated (ids, qrels, evidence) and copied with its metadata; its splits stay, unless
+it has a single qrels file and ``--ratios`` asks for a split by query. A pair of files is a corpus and
+the queries that name their gold passages by id; the option for each key says what it is called there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from data_prep import common
+from grls.corpus import Corpus, Qrels, read_jsonl, read_queries, read_split
+from grls.errors import ConfigError, DataError
+from grls.types import Passage, Query
+
+
+def prepare(
+    out: Path,
+    raw: Path | None = None,
+    corpus_file: Path | None = None,
+    queries_file: Path | None = None,
+    id_key: str = "_id",
+    text_key: str = "text",
+    title_key: str = "title",
+    evidence_key: str = "evidence",
+    ratios: Sequence[float] = (),
+    drop_leaks: bool = False,
+    seed: int = 0,
+    tokenizer: Path | None = None,
+) -> None:
+    """Prepare a BEIR folder (--raw) or a pair of JSONL files (--corpus_file, --queries_file).
+
+    Args:
+        out: Folder to write; an earlier one is replaced.
+        raw: A BEIR folder: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
+        corpus_file: Instead of --raw: JSONL with one passage a line.
+        queries_file: With --corpus_file: JSONL with one query a line.
+        id_key: What the id is called in both files.
+        text_key: What the text is called in both files.
+        title_key: What the title of a passage is called; a passage may lack it.
+        evidence_key: What the list of gold passage ids of a query is called.
+        ratios: Shares of train, dev and test, as [0.8,0.1,0.1]. For a folder: only where it has a
+            single qrels file. For a pair of files: the default puts all queries into test.
+        drop_leaks: Drop a query from the other splits where its text stands in test, and from train
+            where it stands in dev, instead of refusing the folder.
+        seed: Decides which query goes into which split.
+        tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
+    """
+    if ratios and len(ratios) != 3:
+        raise ConfigError(f"expected three ratios (train, dev, test), got {list(ratios)}.")
+    if raw is not None and corpus_file is None and queries_file is None:
+        _copy(raw, out, ratios, drop_leaks, seed, tokenizer)
+    elif raw is None and corpus_file is not None and queries_file is not None:
+        passages = Corpus.from_passages(_passages(corpus_file, id_key, text_key, title_key), str(corpus_file))
+        queries = list(_queries(queries_file, id_key, text_key, evidence_key))
+        _refuse_unknown(queries, passages, queries_file)
+        common.finish(out, common.dataset(passages, _split(queries, ratios or (0, 0, 1), seed)), tokenizer)
+    else:
+        raise ConfigError("expected --raw, or --corpus_file and --queries_file.")
+
+
+def _copy(
+    raw: Path, out: Path, ratios: Sequence[float], drop_leaks: bool, seed: int, tokenizer: Path | None
+) -> None:
+    if out.resolve() == raw.resolve():
+        raise ConfigError(f"{out} is the folder to read; give --out another place.")
+    corpus = Corpus.read(raw)
+    qrels = _read_qrels(raw, corpus)
+    queries = read_queries(raw)
+    if ratios:
+        qrels = _divide(raw, queries, qrels, ratios, seed)
+    if drop_leaks:
+        qrels = _without_leaks(queries, qrels)
+    common.finish(out, common.Dataset(corpus, queries, qrels), tokenizer)
+    corpus.write(out / "corpus.jsonl")  # once more, with the metadata of the passages
+
+
+def _read_qrels(raw: Path, corpus: Corpus) -> dict[str, Qrels]:
+    """The qrels of every split, checked; train, dev, test first."""
+    names = sorted(file.stem for file in (raw / "qrels").glob("*.tsv"))
+    if not names:
+        raise DataError(
+            "no qrels here; expected at least one of train.tsv, dev.tsv, test.tsv.", raw / "qrels"
+        )
+    ordered = [n for n in common.SPLITS if n in names] + [n for n in names if n not in common.SPLITS]
+    return {name: read_split(raw, name, corpus)[1] for name in ordered}
+
+
+def _divide(
+    raw: Path, queries: Sequence[Query], qrels: dict[str, Qrels], ratios: Sequence[float], seed: int
+) -> dict[str, Qrels]:
+    if len(qrels) > 1:
+        raise ConfigError(
+            f"{raw} has the splits {', '.join(qrels)} already; leave --ratios out, or keep one qrels file."
+        )
+    (judged,) = qrels.values()
+    parts = _split([q for q in queries if q.id in judged], ratios, seed)
+    return {name: {q.id: judged[q.id] for q in part} for name, part in parts.items()}
+
+
+def _without_leaks(queries: Sequence[Query], qrels: dict[str, Qrels]) -> dict[str, Qrels]:
+    """The qrels with each query text in one split: the last of train, dev, test that has it."""
+    texts = {query.id: common.plain(query.text) for query in queries}
+    owner = {texts[q]: name for name in _by_rank(qrels) for q in qrels[name]}
+    return {
+        name: {q: grades for q, grades in judged.items() if owner[texts[q]] == name}
+        for name, judged in qrels.items()
+    }
+
+
+def _by_rank(qrels: dict[str, Qrels]) -> list[str]:
+    """Split names, the one that gives way first: others, train, dev, test."""
+    return sorted(qrels, key=lambda name: common.SPLITS.index(name) if name in common.SPLITS else -1)
+
+
+def _split(queries: list[Query], ratios: Sequence[float], seed: int) -> dict[str, list[Query]]:
+    parts = common.split(queries, ratios, seed, group=lambda q: common.plain(q.text))
+    return {name: part for name, part in zip(common.SPLITS, parts, strict=True) if part}
+
+
+def _passages(file: Path, id_key: str, text_key: str, title_key: str) -> Iterator[Passage]:
+    lines: dict[str, int] = {}
+    for line, record in read_jsonl(file):
+        passage = Passage(
+            id=_id(record, id_key, file, line),
+            text=common.field(record, text_key, str, file, line),
+            title=common.field(record, title_key, str, file, line) if record.get(title_key) else "",
+        )
+        if lines.setdefault(passage.id, line) != line:
+            raise DataError(f"the id {passage.id!r} stands in line {lines[passage.id]} already.", file, line)
+        yield passage
+    if not lines:
+        raise DataError("the file holds no passage; expected one JSON object a line.", file)
+
+
+def _queries(file: Path, id_key: str, text_key: str, evidence_key: str) -> Iterator[Query]:
+    lines: dict[str, int] = {}
+    for line, record in read_jsonl(file):
+        query = Query(
+            id=_id(record, id_key, file, line),
+            text=common.field(record, text_key, str, file, line),
+            evidence=tuple(str(i) for i in common.field(record, evidence_key, list, file, line)),
+        )
+        if lines.setdefault(query.id, line) != line:
+            raise DataError(
+                f"the query id {query.id!r} stands in line {lines[query.id]} already.", file, line
+            )
+        yield query
+    if not lines:
+        raise DataError("the file holds no query; expected one JSON object a line.", file)
+
+
+def _id(record: dict[str, Any], key: str, file: Path, line: int) -> str:
+    """An id; a number becomes its digits."""
+    value = record.get(key)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return common.field(record, key, str, file, line)
+
+
+def _refuse_unknown(queries: Sequence[Query], corpus: Corpus, file: Path) -> None:
+    uses = [(query.id, passage) for query in queries for passage in query.evidence]
+    for (query_id, passage), number in zip(uses, corpus.numbers([p for _, p in uses]), strict=True):
+        if number is None:
+            raise DataError(
+                f"evidence of query {query_id!r}: passage id {passage!r} is not in {corpus.source}; add "
+                "the passage or remove the reference.",
+                file,
+            )
+
+
+if __name__ == "__main__":
+    common.run(prepare)

@@ -1,0 +1,288 @@
+"""What the preparations share: passages without duplicates, splits by query, statistics, the command line.
+
+It knows the data layout, and of no particular data set.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from jsonargparse import auto_cli
+
+from grls.corpus import Qrels, write_dataset
+from grls.errors import ConfigError, DataError, GrlsError
+from grls.types import Passage, Query
+
+Item = TypeVar("Item")
+SPLITS = ("train", "dev", "test")
+
+Finder = Callable[[Iterable[str | tuple[str, str]]], tuple[str, ...]]
+"""From texts, or (text, title), to passage ids."""
+
+
+class Passages(Protocol):
+    """Passages that can be counted and walked more than once, in memory or not."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Passage]: ...
+
+
+class Dataset(NamedTuple):
+    """A data set before it is written.
+
+    Attributes:
+        passages: The corpus.
+        queries: All queries of all splits, each with its evidence.
+        qrels: Split -> query id -> passage id -> grade.
+    """
+
+    passages: Passages
+    queries: Sequence[Query]
+    qrels: Mapping[str, Qrels]
+
+
+class Statistics(NamedTuple):
+    """The columns of the paper's table 1.
+
+    Attributes:
+        corpus_size: Number of passages.
+        queries: Split -> number of queries.
+        passage_tokens: Mean tokens of a passage, title included.
+        tokens: What a token is: ``whitespace tokens``, or a tokenizer's name.
+        steps: Mean gold passages a query, over all splits.
+        unseen_rate: Share of the test queries' gold passages that are gold for no training query, a
+            passage counted once for each test query; None where there is no test or training query.
+    """
+
+    corpus_size: int
+    queries: Mapping[str, int]
+    passage_tokens: float
+    tokens: str
+    steps: float
+    unseen_rate: float | None
+
+
+class PassagePool:
+    """Collects passages and keeps one of each.
+
+    Ids follow the sorted keys, so the order of the corpus tells nothing about gold or splits.
+
+    Args:
+        key: Two texts are the same passage where this gives the same value; the first text stays.
+    """
+
+    def __init__(self, key: Callable[[str], str] = lambda text: " ".join(text.split())):
+        self._key = key
+        self._texts: dict[str, tuple[str, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def add(self, text: str, title: str = "") -> None:
+        """Add a passage unless it is there already."""
+        self._texts.setdefault(self._key(f"{title}\n{text}"), (" ".join(text.split()), title))
+
+    def passages(self) -> list[Passage]:
+        """All passages with their ids."""
+        return [Passage(name, *self._texts[key]) for key, name in self._ids().items()]
+
+    def finder(self) -> Finder:
+        """A function from texts (or text and title) to passage ids, in order and each id once."""
+        ids = self._ids()
+
+        def find(texts: Iterable[str | tuple[str, str]]) -> tuple[str, ...]:
+            pairs = ((t, "") if isinstance(t, str) else t for t in texts)
+            return tuple(dict.fromkeys(ids[self._key(f"{title}\n{text}")] for text, title in pairs))
+
+        return find
+
+    def _ids(self) -> dict[str, str]:
+        return {key: f"p{n:06d}" for n, key in enumerate(sorted(self._texts))}
+
+
+def plain(text: str) -> str:
+    """Lower-cased, every run of other signs than letters and digits one space."""
+    return " ".join(re.sub(r"[\W_]+", " ", text.lower()).split())
+
+
+def split(
+    items: Sequence[Item],
+    ratios: Sequence[float],
+    seed: int,
+    group: Callable[[Item], Hashable],
+) -> list[list[Item]]:
+    """Split items at random into parts of these ratios; a group is never torn apart.
+
+    Args:
+        items: What to split.
+        ratios: The parts' shares; they must add up to 1.
+        seed: The same seed gives the same split.
+        group: Items with the same value stay together; at least the query text.
+
+    Returns:
+        One list a ratio, each in the order of ``items``.
+
+    Raises:
+        ConfigError: The ratios do not add up to 1, or one is negative.
+    """
+    if min(ratios) < 0 or abs(sum(ratios) - 1) > 1e-6:
+        raise ConfigError(f"expected ratios that add up to 1, got {list(ratios)}.")
+    groups: dict[Hashable, list[int]] = {}
+    for n, item in enumerate(items):
+        groups.setdefault(group(item), []).append(n)
+    shuffled = list(groups.values())
+    random.Random(seed).shuffle(shuffled)
+    ends = [round(sum(ratios[: i + 1]) * len(items)) for i in range(len(ratios))]
+    parts: list[list[int]] = [[] for _ in ratios]
+    placed = 0
+    for members in shuffled:
+        parts[next(i for i, end in enumerate(ends) if placed < end)].extend(members)
+        placed += len(members)
+    return [[items[n] for n in sorted(part)] for part in parts]
+
+
+def dataset(passages: Passages, splits: Mapping[str, Sequence[Query]]) -> Dataset:
+    """A data set whose qrels are the evidence of the queries, each with grade 1."""
+    qrels = {name: {q.id: dict.fromkeys(q.evidence, 1) for q in queries} for name, queries in splits.items()}
+    return Dataset(passages, [q for queries in splits.values() for q in queries], qrels)
+
+
+def refuse_leaks(data: Dataset) -> None:
+    """Raise where a query, by id or by plain text, stands in two splits.
+
+    Raises:
+        DataError: Names the query and both splits.
+    """
+    texts = {query.id: plain(query.text) for query in data.queries}
+    first: dict[str, str] = {}
+    for name, judged in data.qrels.items():
+        for query_id in judged:
+            if first.setdefault(texts[query_id], name) != name:
+                raise DataError(
+                    f"the text of query {query_id!r} stands in {first[texts[query_id]]} and in {name}; "
+                    "a query belongs to one split, so drop it from one of the two."
+                )
+
+
+def statistics(data: Dataset, tokenizer: Path | None = None) -> Statistics:
+    """Compute the statistics in one pass over the corpus.
+
+    Args:
+        data: The data set.
+        tokenizer: Folder of a Hugging Face tokenizer; None counts whitespace tokens.
+    """
+    count, tokens = _token_counter(tokenizer)
+    total = sum(count(f"{p.title} {p.text}".strip()) for p in data.passages)
+    gold = {name: [_gold(grades) for grades in judged.values()] for name, judged in data.qrels.items()}
+    steps = [len(passages) for queries in gold.values() for passages in queries]
+    seen = {p for passages in gold.get("train", []) for p in passages}
+    test = [p for passages in gold.get("test", []) for p in passages]
+    return Statistics(
+        corpus_size=len(data.passages),
+        queries={name: len(judged) for name, judged in data.qrels.items()},
+        passage_tokens=total / max(len(data.passages), 1),
+        tokens=tokens,
+        steps=sum(steps) / max(len(steps), 1),
+        unseen_rate=sum(p not in seen for p in test) / len(test) if seen and test else None,
+    )
+
+
+def _gold(grades: Mapping[str, int]) -> list[str]:
+    return [passage for passage, grade in grades.items() if grade > 0]
+
+
+def _token_counter(folder: Path | None) -> tuple[Callable[[str], int], str]:
+    if folder is None:
+        return (lambda text: len(text.split())), "whitespace tokens"
+    from transformers import AutoTokenizer  # here, because it takes seconds that the rest need not wait
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"{folder}: expected a folder with a Hugging Face tokenizer ({reason}).") from None
+    return (lambda text: len(tokenizer.tokenize(text))), f"tokens of {Path(folder).name}"
+
+
+def describe(numbers: Statistics) -> str:
+    """The statistics as lines to print."""
+    unseen = "-" if numbers.unseen_rate is None else f"{numbers.unseen_rate:.1%}"
+    rows = [
+        ("corpus size", f"{numbers.corpus_size:,} passages"),
+        ("queries", ", ".join(f"{count:,} {name}" for name, count in numbers.queries.items())),
+        ("mean passage length", f"{numbers.passage_tokens:.1f} {numbers.tokens}"),
+        ("mean steps", f"{numbers.steps:.2f} gold passages a query"),
+        ("unseen rate", f"{unseen} of the test gold passages are gold for no training query"),
+    ]
+    return "\n".join(f"{name:<20} {value}" for name, value in rows)
+
+
+def finish(out: Path, data: Dataset, tokenizer: Path | None = None) -> Statistics:
+    """Check for leaks, write the data set, print its statistics.
+
+    Raises:
+        DataError: A query text stands in two splits.
+        ConfigError: There is no such tokenizer.
+        WriteError: The folder cannot be written; nothing was left under its name.
+    """
+    refuse_leaks(data)
+    numbers = statistics(data, tokenizer)
+    write_dataset(out, data.passages, data.queries, data.qrels)
+    print(f"{describe(numbers)}\n{'written to':<20} {out}")
+    return numbers
+
+
+def metadata(**values: object) -> str:
+    """The metadata of a query as JSON text."""
+    return json.dumps(values, ensure_ascii=False)
+
+
+def field(record: Mapping[str, Any], key: str, kind: type[Item], file: Path, line: int | str) -> Item:
+    """A value of a raw record, checked.
+
+    Args:
+        record: The record.
+        key: The key that must be there.
+        kind: The type the value must have; a string or list must not be empty either.
+        file: For the error.
+        line: For the error: the line, or what names the record where the file has no lines.
+
+    Raises:
+        DataError: The key is missing or its value is of another type or empty.
+    """
+    value = record.get(key)
+    if (
+        isinstance(value, kind)
+        and value not in ([], {})
+        and not (isinstance(value, str) and not value.strip())
+    ):
+        return value
+    found = "the key is missing" if key not in record else f"got {value!r:.80}"
+    place = line if isinstance(line, int) else None
+    where = "" if isinstance(line, int) else f"{line}: "
+    raise DataError(f"{where}expected {key!r} to be a non-empty {kind.__name__}, {found}.", file, place)
+
+
+def strings(record: Mapping[str, Any], key: str, file: Path, line: int | str) -> list[str]:
+    """A non-empty list of non-blank strings in a raw record; raises as :func:`field` does."""
+    values: list[Any] = field(record, key, list, file, line)
+    return [field({key: value}, key, str, file, line) for value in values]
+
+
+def run(prepare: Callable[..., None], args: Sequence[str] | None = None) -> None:
+    """Run a preparation as a command: its parameters are the options.
+
+    An error of ours ends the process with its text and exit code 1.
+    """
+    try:
+        auto_cli(prepare, args=None if args is None else list(args), as_positional=False)
+    except GrlsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

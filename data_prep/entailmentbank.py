@@ -1,0 +1,230 @@
+"""EntailmentBank: question + answer -> the leaves of its entailment tree, in the order of the file.
+
+The corpus is the union of the leaves (task 1), the 25 context sentences of each question (task 3) and
+the fact bank, without duplicates once case and punctuation are set aside. A training query whose text
+stands in dev or test as well is left out of training.
+
+WorldTree (optional) gives extra training pairs: question + correct answer -> the facts of its
+explanation. Its questions overlap with EntailmentBank's dev and test, so a question goes only where
+neither its id nor its text stands there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from data_prep import common
+from grls.corpus import read_jsonl
+from grls.errors import DataError
+from grls.files import read_json
+from grls.types import Query
+
+FILES = {"train": "train.angles.jsonl", "dev": "dev.jsonl", "test": "test.jsonl"}
+FACT_BANK = "worldtree_corpus_sentences_extended.json"
+PLACEHOLDER = "DUMMY"
+
+_ANGLES = re.compile(
+    r"\$question\$ = (.+?) ; \$answer\$ = (.+?) ; \$hypothesis\$ = .*?\$context\$ = (.+)", re.S
+)
+_SENTENCE = re.compile(r"(?:^|\s)sent\d+: ")
+
+
+class Pair(NamedTuple):
+    """A question with its gold sentences.
+
+    Attributes:
+        id: The question's id in the source; two pairs may share it.
+        question: The question, without options.
+        answer: The text of the correct answer.
+        sentences: The gold sentences in order.
+        source: ``entailmentbank`` or ``worldtree``.
+    """
+
+    id: str
+    question: str
+    answer: str
+    sentences: list[str]
+    source: str = "entailmentbank"
+
+    @property
+    def text(self) -> str:
+        """The query."""
+        return f"{self.question} {self.answer}"
+
+
+def prepare(
+    raw: Path, out: Path, seed: int = 0, worldtree: Path | None = None, tokenizer: Path | None = None
+) -> None:
+    """Prepare EntailmentBank.
+
+    Args:
+        raw: Folder with task_1, task_3 and worldtree_corpus_sentences_extended.json.
+        out: Folder to write; an earlier one is replaced.
+        seed: Taken for uniformity; the splits are the official ones, so it changes nothing.
+        worldtree: Folder with WorldTree's questions.nomercury.jsonl and facts.tsv: adds its training
+            questions as extra training pairs (default: none).
+        tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
+    """
+    pairs = {name: list(_pairs(raw / "task_1" / file)) for name, file in FILES.items()}
+    pool = common.PassagePool(key=common.plain)
+    _fill(pool, pairs, raw)
+    print(f"{'union':<20} {len(pool):,} passages: leaves, contexts and fact bank without duplicates")
+    held_out = pairs["dev"] + pairs["test"]
+    pairs["train"] = _without(held_out, pairs["train"])
+    if worldtree is not None:
+        pairs["train"] += _extra(worldtree, held_out, pool)
+    find = pool.finder()
+    splits = {name: list(_queries(group, find)) for name, group in pairs.items()}
+    common.finish(out, common.dataset(pool.passages(), splits), tokenizer)
+
+
+def _pairs(file: Path) -> Iterator[Pair]:
+    for line, record in read_jsonl(file):
+        question, answer, sentences = _parts(record, file, line)
+        yield Pair(common.field(record, "id", str, file, line), question, answer, sentences)
+
+
+def _parts(record: dict[str, Any], file: Path, line: int) -> tuple[str, str, list[str]]:
+    """Question, answer and sentences, of a training record ("angles") or another."""
+    if "meta" in record:
+        triples = common.field(common.field(record, "meta", dict, file, line), "triples", dict, file, line)
+        sentences = [common.field(triples, key, str, file, line) for key in triples]
+        question = common.field(record, "question", str, file, line)
+        return question, common.field(record, "answer", str, file, line), sentences
+    text = common.field(record, "input", str, file, line)
+    match = _ANGLES.search(text)
+    if match is None:
+        raise DataError(
+            "expected 'input' to hold '$question$ = … ; $answer$ = … ; $hypothesis$ = … ; "
+            f"$context$ = sent1: …', got {text!r:.80}.",
+            file,
+            line,
+        )
+    question, answer, context = match.groups()
+    sentences = [part.strip() for part in _SENTENCE.split(context)[1:]]
+    if not sentences or not all(sentences):
+        raise DataError(
+            f"expected 'sent1: … sent2: …' after '$context$ = ', got {context!r:.80}.", file, line
+        )
+    return question, answer, sentences
+
+
+def _fill(pool: common.PassagePool, pairs: dict[str, list[Pair]], raw: Path) -> None:
+    """Put leaves, contexts and fact bank into the pool; where texts vary, the leaf's stays."""
+    leaves = (sentence for group in pairs.values() for pair in group for sentence in pair.sentences)
+    contexts = (
+        s for file in FILES.values() for pair in _pairs(raw / "task_3" / file) for s in pair.sentences
+    )
+    for sentences in (leaves, contexts, _fact_bank(raw / FACT_BANK)):
+        for sentence in sentences:
+            pool.add(sentence)
+
+
+def _fact_bank(file: Path) -> Iterator[str]:
+    bank = read_json(file)
+    if not isinstance(bank, dict):
+        raise DataError(f"expected a JSON object id -> sentence, got {type(bank).__name__}.", file)
+    for name in bank:
+        sentence = common.field(bank, name, str, file, f"entry {name!r}")
+        if sentence != PLACEHOLDER:
+            yield sentence
+
+
+def _without(held_out: Sequence[Pair], train: list[Pair]) -> list[Pair]:
+    """The training pairs whose query text is not held out."""
+    texts = {common.plain(pair.text) for pair in held_out}
+    kept = [pair for pair in train if common.plain(pair.text) not in texts]
+    print(f"{'left out':<20} {len(train) - len(kept)} training queries whose text stands in dev or test")
+    return kept
+
+
+def _extra(folder: Path, held_out: Sequence[Pair], pool: common.PassagePool) -> list[Pair]:
+    """WorldTree's training pairs that are not held out; their facts join the pool."""
+    pairs = list(_worldtree_pairs(folder))
+    ids = {pair.id for pair in held_out}
+    questions = {common.plain(pair.question) for pair in held_out}
+    kept = [p for p in pairs if p.id not in ids and common.plain(p.question) not in questions]
+    before = len(pool)
+    for pair in kept:
+        for sentence in pair.sentences:
+            pool.add(sentence)
+    print(
+        f"{'WorldTree':<20} {len(kept):,} training pairs added, {len(pairs) - len(kept)} left out that stand "
+        f"in dev or test; {len(pool) - before} facts joined the corpus"
+    )
+    return kept
+
+
+def _worldtree_pairs(folder: Path) -> Iterator[Pair]:
+    facts = _facts(folder / "facts.tsv")
+    file = folder / "questions.nomercury.jsonl"
+    for line, record in read_jsonl(file):
+        if common.field(record, "split", str, file, line) != "train" or not record.get("explanation"):
+            continue
+        ids = common.strings(record, "explanation", file, line)
+        unknown = [i for i in ids if i not in facts]
+        if unknown:
+            raise DataError(f"the fact {unknown[0]!r} stands in no line of facts.tsv.", file, line)
+        text = common.field(record, "question", str, file, line)
+        question, options = options_of(text)
+        key = common.field(record, "answer_key", str, file, line)
+        answer = common.field(options, key, str, file, line)
+        name = common.field(record, "id", str, file, line)
+        yield Pair(name, question, answer, [facts[i] for i in ids], "worldtree")
+
+
+def options_of(text: str) -> tuple[str, dict[str, str]]:
+    """Split "question (A) one (B) two" into the question and its options by key.
+
+    The options are the last run that starts at A or 1 and goes on in order, so brackets within the
+    question or an option stay text.
+    """
+    for keys in ("ABCDE", "12345"):
+        begin = text.rfind(f"({keys[0]})")
+        if begin < 0:
+            continue
+        options: dict[str, str] = {}
+        place = begin
+        for key, following in zip(keys, [*keys[1:], ""], strict=True):
+            end = text.find(f"({following})", place) if following else -1
+            options[key] = text[place + 3 : end if end >= 0 else None].strip()
+            if end < 0:
+                break
+            place = end
+        return text[:begin].strip(), options
+    return text.strip(), {}
+
+
+def _facts(file: Path) -> dict[str, str]:
+    if not file.is_file():
+        raise DataError("no such file; expected fact id and sentence, tab-separated.", file)
+    facts = {}
+    with file.open(encoding="utf-8") as stream:
+        for line, text in enumerate(stream, 1):
+            columns = text.rstrip("\n").split("\t")
+            if len(columns) != 2 or not columns[1].strip():
+                problem = f"expected fact id and sentence, tab-separated, got {text.rstrip()!r:.80}."
+                raise DataError(problem, file, line)
+            facts[columns[0]] = columns[1]
+    return facts
+
+
+def _queries(pairs: Iterable[Pair], find: common.Finder) -> Iterator[Query]:
+    """The queries of one split; a question that stands there twice gets a number."""
+    count: dict[str, int] = {}
+    for pair in pairs:
+        name = pair.id if pair.source == "entailmentbank" else f"{pair.source}-{pair.id}"
+        count[name] = count.get(name, 0) + 1
+        yield Query(
+            id=name if count[name] == 1 else f"{name}-{count[name]}",
+            text=pair.text,
+            evidence=find(pair.sentences),
+            metadata=common.metadata(question=pair.question, answer=pair.answer, source=pair.source),
+        )
+
+
+if __name__ == "__main__":
+    common.run(prepare)

@@ -1,0 +1,78 @@
+"""ExplaGraphs-Open: belief + argument -> the paths of its explanation graph, in the order of the file.
+
+One retrieval unit is one path ``subject; relation; object``. ``dev.tsv`` is the test split (the
+official test set has no graphs); our dev split is carved out of ``train.tsv`` by belief, because no
+belief of ``dev.tsv`` stands in ``train.tsv`` either.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from data_prep import common
+from grls.errors import DataError
+from grls.types import Query
+
+_PATH = re.compile(r"\(([^()]*)\)")
+
+
+def prepare(
+    raw: Path, out: Path, seed: int = 0, dev_ratio: float = 0.1, tokenizer: Path | None = None
+) -> None:
+    """Prepare ExplaGraphs-Open.
+
+    Args:
+        raw: Folder with train.tsv and dev.tsv.
+        out: Folder to write; an earlier one is replaced.
+        seed: Decides which training beliefs go into the dev split.
+        dev_ratio: Share of train.tsv that becomes the dev split.
+        tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
+    """
+    files = {"train": raw / "train.tsv", "test": raw / "dev.tsv"}
+    rows = {name: list(_rows(file, name)) for name, file in files.items()}
+    pool = common.PassagePool()
+    for _, paths in rows["train"] + rows["test"]:
+        for path in paths:
+            pool.add(path)
+    find = pool.finder()
+    queries = {name: [q._replace(evidence=find(paths)) for q, paths in pairs] for name, pairs in rows.items()}
+    train, dev = common.split(queries["train"], (1 - dev_ratio, dev_ratio), seed, group=_belief)
+    splits = {"train": train, "dev": dev, "test": queries["test"]}
+    common.finish(out, common.dataset(pool.passages(), splits), tokenizer)
+
+
+def _belief(query: Query) -> str:
+    return common.plain(json.loads(query.metadata)["belief"])
+
+
+def _rows(file: Path, name: str) -> Iterator[tuple[Query, list[str]]]:
+    if not file.is_file():
+        raise DataError("no such file; expected belief, argument, stance and graph, tab-separated.", file)
+    with file.open(encoding="utf-8") as stream:
+        for line, text in enumerate(stream, 1):
+            fields = [field.strip() for field in text.rstrip("\n").split("\t")]
+            if len(fields) != 4 or not all(fields):
+                raise DataError(
+                    f"expected belief, argument, stance and graph, tab-separated, got {len(fields)} "
+                    f"columns: {text.rstrip()!r:.80}.",
+                    file,
+                    line,
+                )
+            belief, argument, stance, graph = fields
+            metadata = common.metadata(belief=belief, argument=argument, stance=stance)
+            query = Query(f"{name}-{line}", f"{belief} {argument}", metadata=metadata)
+            yield query, _paths(graph, file, line)
+
+
+def _paths(graph: str, file: Path, line: int) -> list[str]:
+    paths = [[part.strip() for part in path.split(";")] for path in _PATH.findall(graph)]
+    if not paths or _PATH.sub("", graph).strip() or any(len(p) != 3 or not all(p) for p in paths):
+        raise DataError(f"expected (subject; relation; object)…, got {graph!r:.80}.", file, line)
+    return ["; ".join(path) for path in paths]
+
+
+if __name__ == "__main__":
+    common.run(prepare)

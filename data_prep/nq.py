@@ -1,0 +1,90 @@
+"""Natural Questions with gold passages: question -> the one passage that answers it.
+
+Reads the "oracle" file of ``lost-in-the-middle``: gzip'd JSONL, each line a question, its short
+answers and one gold passage of about 100 words. The corpus is the gold passages; nearly every
+question has its own, so the test passages are unseen as gold.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from data_prep import common
+from grls.errors import ConfigError, DataError
+from grls.types import Query
+
+FILE = "nq-open-oracle.jsonl.gz"
+
+
+def prepare(
+    raw: Path,
+    out: Path,
+    seed: int = 0,
+    ratios: Sequence[float] = (0.8, 0.05, 0.15),
+    tokenizer: Path | None = None,
+) -> None:
+    """Prepare Natural Questions with gold passages.
+
+    Args:
+        raw: Folder with nq-open-oracle.jsonl.gz.
+        out: Folder to write; an earlier one is replaced.
+        seed: Decides which question goes into which split.
+        ratios: Shares of train, dev and test; they add up to 1.
+        tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
+    """
+    if len(ratios) != 3:
+        raise ConfigError(f"expected three ratios (train, dev, test), got {list(ratios)}.")
+    pool = common.PassagePool()
+    records = []
+    for query, text, title in _records(raw / FILE):
+        pool.add(text, title)
+        records.append((query, (text, title)))
+    find = pool.finder()
+    queries = [query._replace(evidence=find([passage])) for query, passage in records]
+    parts = common.split(queries, ratios, seed, group=lambda q: common.plain(q.text))
+    splits = dict(zip(common.SPLITS, parts, strict=True))
+    common.finish(out, common.dataset(pool.passages(), splits), tokenizer)
+
+
+def _records(file: Path) -> Iterator[tuple[Query, str, str]]:
+    """Yield (query, text, title) of the gold passage of every line."""
+    for line, record in _read_gzip(file):
+        passages = common.field(record, "ctxs", list, file, line)
+        gold = [p for p in passages if isinstance(p, dict) and p.get("isgold")]
+        if len(gold) != 1:
+            raise DataError(f"expected one gold passage in 'ctxs', got {len(gold)}.", file, line)
+        query = Query(
+            id=f"nq-{line}",
+            text=common.field(record, "question", str, file, line),
+            answers=tuple(common.strings(record, "answers", file, line)),
+        )
+        text = common.field(gold[0], "text", str, file, line)
+        yield query, text, common.field(gold[0], "title", str, file, line)
+
+
+def _read_gzip(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) of a gzip'd JSONL file."""
+    if not file.is_file():
+        raise DataError("no such file; expected gzip'd JSONL.", file)
+    line = 0
+    try:
+        with gzip.open(file, "rt", encoding="utf-8") as stream:
+            for line, text in enumerate(stream, 1):
+                record = json.loads(text)
+                if not isinstance(record, dict):
+                    raise DataError(f"expected a JSON object, got {type(record).__name__}.", file, line)
+                yield line, record
+    except json.JSONDecodeError as error:
+        raise DataError(f"expected a JSON object ({error}).", file, line) from None
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        problem = f"expected whole gzip'd UTF-8 text ({error}); fetch it again."
+        raise DataError(problem, file, line + 1) from None
+
+
+if __name__ == "__main__":
+    common.run(prepare)
