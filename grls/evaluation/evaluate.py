@@ -1,0 +1,202 @@
+"""A run and a data set in, every metric that applies out.
+
+Which metrics apply follows from the data: sequence recall always; answer recall where queries have
+accepted answers; seen and unseen recall where there are training qrels; set F1 and DONE-missing where the
+results hold chains; the graph checks where, besides, the queries state a RuleTaker-Open problem. The
+conventions stand in ``grls.evaluation.metrics``, one file each. A passage is gold where its grade is
+above 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grls.corpus import Corpus, Qrels, read_qrels, read_queries, read_split
+from grls.evaluation.graph import problem_of
+from grls.evaluation.metrics.answer_recall import answer_recall
+from grls.evaluation.metrics.averages import KS, cutoffs
+from grls.evaluation.metrics.done_missing import done_missing
+from grls.evaluation.metrics.graph_success import graph_success
+from grls.evaluation.metrics.seen_unseen import seen_unseen
+from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.evaluation.metrics.set_f1 import set_f1
+from grls.evaluation.results import Results, find_passages, load_results
+from grls.evaluation.run import align, refuse_unknown, without_done
+from grls.types import Hit, Query
+
+Report = dict[str, Any]
+"""Section -> metric -> value; ready for JSON."""
+
+
+def evaluate_run(
+    run: str | Path,
+    data: str | Path,
+    split: str = "test",
+    ks: Sequence[int] = KS,
+    corpus: Corpus | None = None,
+) -> Report:
+    """Score a file of results against one split of a data set.
+
+    Queries of the run that belong to another split are ignored and counted.
+
+    Args:
+        run: JSONL of results (name ending in ``.jsonl``) or a TREC run (any other name).
+        data: The data set folder (corpus, queries, qrels).
+        split: Which qrels to score against.
+        ks: Cut-offs of the recalls.
+        corpus: The corpus of ``data``, where it is read already.
+
+    Returns:
+        See :func:`evaluate_results`; besides, ``split`` and ``score_mode``.
+
+    Raises:
+        DataError: A file is missing or malformed, or the run has a query or passage id that the data set
+            does not have.
+    """
+    corpus = corpus or Corpus.read(data)
+    queries, qrels = read_split(data, split, corpus)
+    results = load_results(run)
+    known = {query.id for query in read_queries(data)}
+    refuse_unknown(results.rankings, known, "query", str(Path(data) / "queries.jsonl"))
+    train = Path(data) / "qrels" / "train.tsv"
+    seen = gold_passages(read_qrels(train)) if split != "train" and train.is_file() else None
+    report = evaluate_results(results, queries, qrels, corpus, ks, seen)
+    return {"split": split, "score_mode": results.score_mode or "unknown", **report}
+
+
+def evaluate_results(
+    results: Results,
+    queries: Sequence[Query],
+    qrels: Qrels,
+    corpus: Corpus,
+    ks: Sequence[int] = KS,
+    seen: Collection[str] | None = None,
+) -> Report:
+    """Score results in memory.
+
+    Args:
+        results: What was retrieved.
+        queries: The judged queries.
+        qrels: Their judgements.
+        corpus: What the hits are passages of.
+        ks: Cut-offs of the recalls.
+        seen: Passages that are gold of a training query; None leaves the seen/unseen split out.
+
+    Returns:
+        ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, and where they apply
+        ``answer_recall``, ``seen_unseen``, ``set``, ``done_missing``, ``graph``; each maps a metric to
+        its value, or to None where it has none.
+
+    Raises:
+        DataError: The qrels are empty, or a hit is no passage of ``corpus``.
+    """
+    rankings, coverage = align(results.rankings, qrels)
+    gold = [_gold(qrels[query_id]) for query_id in rankings]
+    chains = _chain_passages(results, qrels) if results.chains else None
+    texts = _texts(corpus, [*rankings.values(), *(chains or {}).values()])
+    ids = [[hit.id for hit in hits] for hits in rankings.values()]
+    by_id = {query.id: query for query in queries}
+    report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
+    report["answer_recall"] = _answer_recall(by_id, rankings, texts, ks)
+    report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
+    if chains is not None:
+        report["set"] = set_f1([[hit.id for hit in hits] for hits in chains.values()], gold)
+        report["done_missing"] = done_missing([q in results.chains and results.chains[q].done for q in qrels])
+        report["graph"] = _graph(by_id, chains, corpus, texts)
+    return {section: values for section, values in report.items() if values is not None}
+
+
+def gold_passages(qrels: Qrels) -> set[str]:
+    """All passages that are gold of some query."""
+    return {passage_id for grades in qrels.values() for passage_id in _gold(grades)}
+
+
+def format_report(report: Report) -> str:
+    """The report as an aligned table: counts, then recalls by cut-off, then the rest (all in percent)."""
+    counts = ", ".join(f"{count} {name}" for name, count in report["queries"].items())
+    named = [f"{name} {report[name]}" for name in ("split", "score_mode") if name in report]
+    rows = _recall_rows(report)
+    ks = sorted({k for _, values in rows for k in values})
+    lines = [", ".join([*named, f"queries: {counts}"]), ""]
+    lines.append(" " * 22 + "".join(f"{f'R@{k}':>8}" for k in ks))
+    lines += [f"{name:<22}" + "".join(_percent(values.get(k)) for k in ks) for name, values in rows]
+    for section in ("set", "done_missing", "graph"):
+        for name, value in report.get(section, {}).items():
+            label = name if name == section else f"{section} {name}"
+            lines.append(
+                f"{label.replace('_', ' '):<22}" + (_percent(value) if name != "queries" else f"{value:>8}")
+            )
+    return "\n".join(lines)
+
+
+def _gold(grades: Mapping[str, int]) -> set[str]:
+    return {passage_id for passage_id, grade in grades.items() if grade > 0}
+
+
+def _chain_passages(results: Results, qrels: Qrels) -> dict[str, list[Hit]]:
+    """The passages of every judged query's chain, in hop order; empty where it has none."""
+    return {q: without_done(results.chains[q].hits) if q in results.chains else [] for q in qrels}
+
+
+def _texts(corpus: Corpus, rankings: Sequence[Sequence[Hit]]) -> dict[str, str]:
+    passages = find_passages(corpus, (hit.id for hits in rankings for hit in hits))
+    return {passage_id: passage.text for passage_id, passage in passages.items()}
+
+
+def _answer_recall(
+    queries: Mapping[str, Query],
+    rankings: Mapping[str, list[Hit]],
+    texts: Mapping[str, str],
+    ks: Sequence[int],
+) -> dict[str, float | int] | None:
+    """Over the queries that have accepted answers; None where there are none."""
+    asked = [query_id for query_id in rankings if query_id in queries and queries[query_id].answers]
+    if not asked:
+        return None
+    depth = cutoffs(ks)[-1]
+    retrieved = [[texts[hit.id] for hit in rankings[query_id][:depth]] for query_id in asked]
+    values = answer_recall(retrieved, [queries[query_id].answers for query_id in asked], ks)
+    return {**values, "queries": len(asked)}
+
+
+def _graph(
+    queries: Mapping[str, Query], chains: Mapping[str, list[Hit]], corpus: Corpus, texts: Mapping[str, str]
+) -> dict[str, float | int] | None:
+    """Over the queries that state a RuleTaker-Open problem; None where there are none."""
+    stated = {q: json.loads(queries[q].metadata) for q in chains if q in queries}
+    stated = {q: metadata for q, metadata in stated.items() if _has_problem(metadata)}
+    start_ids = [Hit(start, 0.0) for metadata in stated.values() for start in metadata["start"]]
+    start_texts = _texts(corpus, [start_ids])
+    problems = {q: problem_of(metadata, start_texts) for q, metadata in stated.items()}
+    asked = [(chains[q], problem) for q, problem in problems.items() if problem is not None]
+    if not asked:
+        return None
+    values = graph_success([[texts[h.id] for h in hits] for hits, _ in asked], [p for _, p in asked])
+    return {**values, "queries": len(asked)}
+
+
+def _has_problem(metadata: Mapping[str, Any]) -> bool:
+    start = metadata.get("start")
+    return isinstance(metadata.get("goal"), str) and isinstance(start, list) and bool(start)
+
+
+def _recall_rows(report: Report) -> list[tuple[str, dict[int, float | None]]]:
+    """(row name, cut-off -> value) of every recall of the report."""
+    rows = []
+    for section, prefix, name in (
+        ("sequence_recall", "recall@", "sequence recall"),
+        ("seen_unseen", "seen_recall@", "  of seen passages"),
+        ("seen_unseen", "unseen_recall@", "  of unseen passages"),
+        ("answer_recall", "answer_recall@", "answer recall"),
+    ):
+        found = {key: value for key, value in report.get(section, {}).items() if key.startswith(prefix)}
+        if found:
+            rows.append((name, {int(key.removeprefix(prefix)): value for key, value in found.items()}))
+    return rows
+
+
+def _percent(value: float | None) -> str:
+    return f"{'-':>8}" if value is None else f"{100 * value:8.1f}"

@@ -1,0 +1,99 @@
+"""Answer recall@k: does any of the first k retrieved passages contain an accepted answer?
+
+Convention (DPR's ``has_answer``, the field's for open-domain question answering): for one query 1 where
+the text of at least one of the top k passages contains at least one accepted answer, else 0; then the
+mean over queries. Passage and answer are brought to Unicode NFD and lower case and split into tokens: a
+token is a run of letters, digits and marks, or any other single character that is neither space nor
+control. An answer is contained where its tokens stand in the passage in the same order without a gap.
+So "cat" is not in "catalogue", and "U.S." is not in "us". Unlike SQuAD's normalisation, articles and
+punctuation stay. A query without an accepted answer scores 0, and an answer without a token is never
+contained.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import KS, cutoffs, mean
+
+
+def normalise(text: str) -> str:
+    """The tokens of a text, one space before and after each; one space alone where there is none."""
+    return " ".join(["", *_token_pattern().findall(unicodedata.normalize("NFD", text).lower()), ""])
+
+
+def contains_answer(text: str, answers: Iterable[str]) -> bool:
+    """Whether a text contains one of the answers."""
+    return _any_within(normalise(text), [normalise(answer) for answer in answers])
+
+
+def answer_recall(
+    texts: Sequence[Sequence[str]], answers: Sequence[Sequence[str]], ks: Sequence[int] = KS
+) -> dict[str, float]:
+    """Mean answer recall at each cut-off.
+
+    Args:
+        texts: Texts of the retrieved passages of each query, best first.
+        answers: Accepted answers of each query, in the same order of queries.
+        ks: Cut-offs.
+
+    Returns:
+        ``{"answer_recall@1": …}``, values in [0, 1].
+    """
+    limits = cutoffs(ks)
+    once = cache(normalise)
+    ranks = []
+    for ranked, accepted in zip(texts, answers, strict=True):
+        wanted = [normalise(answer) for answer in accepted]
+        found = (rank for rank, text in enumerate(ranked[: limits[-1]], 1) if _any_within(once(text), wanted))
+        ranks.append(next(found, limits[-1] + 1))
+    return {f"answer_recall@{k}": mean(rank <= k for rank in ranks) for k in limits}
+
+
+def _any_within(text: str, answers: Sequence[str]) -> bool:
+    return any(answer in text for answer in answers if answer.strip())
+
+
+@cache
+def _token_pattern() -> re.Pattern[str]:
+    r"""DPR's ``[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]``, which the standard library's syntax lacks."""
+    return re.compile(f"[{_ranges('LNM')}]+|[^{_ranges('ZC')}]")
+
+
+def _ranges(categories: str) -> str:
+    """The characters of these Unicode categories (first letters) as ranges of a character class."""
+    parts, start = [], None
+    for code in range(sys.maxunicode + 2):
+        inside = code <= sys.maxunicode and unicodedata.category(chr(code))[0] in categories
+        if inside and start is None:
+            start = code
+        elif not inside and start is not None:
+            parts.append(f"\\U{start:08x}-\\U{code - 1:08x}")
+            start = None
+    return "".join(parts)
+
+
+class AnswerRecall(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<passage texts, best first>, references=<answers>, k=[1, 5, 10, 20])``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        strings = datasets.List(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=answer_recall.__doc__,
+            features=datasets.Features({"predictions": strings, "references": strings}),
+        )
+
+    def _compute(
+        self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS
+    ) -> dict[str, Any]:
+        return answer_recall(predictions, references, k)

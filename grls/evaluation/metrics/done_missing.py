@@ -1,0 +1,44 @@
+"""DONE-missing rate: the share of dynamic chains that end without DONE.
+
+Convention: (chains that reached the hop limit, or ran out of passages, before the model wrote DONE) /
+(all chains). Lower is better. It says whether the model knows when to stop, not whether it stopped at
+the right place: set F1 says that. A judged query without a chain counts as one without DONE. Fixed
+multi-step retrieval never writes DONE, so the rate says nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import mean
+
+
+def done_missing(done: Sequence[bool]) -> dict[str, float]:
+    """The DONE-missing rate.
+
+    Args:
+        done: For each chain, whether the model ended it with DONE.
+
+    Returns:
+        ``{"done_missing": …}``, in [0, 1].
+    """
+    return {"done_missing": mean(not ended for ended in done)}
+
+
+class DoneMissing(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<whether each chain ended with DONE>)``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=done_missing.__doc__,
+            features=datasets.Features({"predictions": datasets.Value("bool")}),
+        )
+
+    def _compute(self, predictions: list[bool]) -> dict[str, Any]:
+        return done_missing(predictions)

@@ -1,0 +1,73 @@
+"""RuleTaker-Open: the share of retrieved chains that prove the goal, and the rate of each error.
+
+Convention: the four checks of ``grls.evaluation.graph`` (at least two nodes; the first a start fact; the
+last concludes the goal; no edge missing) on each chain, in retrieval order and without DONE. Success is
+the share of queries that pass all four; the rate of an error is the share of queries that fail that
+check. One chain may fail several, so the rates need not add up to 1 - success. An empty chain, and so
+an unanswered query, fails all but the missing edge. Gold evidence is not consulted: another proof of the
+goal succeeds as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.errors import DataError
+from grls.evaluation.graph import Fact, GraphErrors, Problem, graph_errors, parse
+from grls.evaluation.metrics.averages import mean
+
+
+def graph_success(chains: Sequence[Sequence[str]], problems: Sequence[Problem]) -> dict[str, float]:
+    """Success rate and error rates.
+
+    Args:
+        chains: Passage texts of each query's chain, in retrieval order, without DONE.
+        problems: What each query asks, in the same order of queries.
+
+    Returns:
+        ``{"success": …, "node_number": …, "start_node": …, "end_node": …, "missing_edge": …}``, values
+        in [0, 1]; all but the first are error rates.
+    """
+    errors = [graph_errors(problem, chain) for chain, problem in zip(chains, problems, strict=True)]
+    result = {"success": mean(e.success for e in errors)}
+    for check in GraphErrors._fields:
+        result[check] = mean(getattr(e, check) for e in errors)
+    return result
+
+
+def problem_from_texts(start: Sequence[str], goal: str) -> Problem:
+    """A problem from the texts of its start facts and of its goal.
+
+    Raises:
+        DataError: There is no start fact, or a text is not a fact of the language.
+    """
+    facts = [parse(text) for text in [*start, goal]]
+    for text, fact in zip([*start, goal], facts, strict=True):
+        if not isinstance(fact, Fact):
+            raise DataError(f"expected a fact such as 'anna is kind .', got {text!r}.")
+    if not start:
+        raise DataError(f"the goal {goal!r} has no start fact; give at least one.")
+    found = [fact for fact in facts if isinstance(fact, Fact)]
+    return Problem(tuple(found[:-1]), found[-1])
+
+
+class GraphSuccess(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<passage texts of the chain>, references=[{"start": […], "goal": …}])``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        texts = datasets.List(datasets.Value("string"))
+        problem = {"start": texts, "goal": datasets.Value("string")}
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=graph_success.__doc__,
+            features=datasets.Features({"predictions": texts, "references": problem}),
+        )
+
+    def _compute(self, predictions: list[list[str]], references: list[dict[str, Any]]) -> dict[str, Any]:
+        problems = [problem_from_texts(r["start"], r["goal"]) for r in references]
+        return graph_success(predictions, problems)

@@ -1,0 +1,71 @@
+"""Sequence recall@k apart for gold passages that training has seen as gold, and for unseen ones.
+
+Convention: a gold passage is *seen* where it is gold of at least one training query (memorising it does
+not count). For one query, seen recall@k is (seen gold passages in the top k) / (its seen gold passages),
+and unseen recall@k likewise; each is averaged over the queries that have a gold passage of that kind. A
+query with none of a kind is left out of that kind's mean and no other, so the two means rest on
+different sets of queries; their sizes are returned. Where no query has a kind, its recall is None. The
+ranks are those of the whole list: a seen passage above an unseen one takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import KS, cutoffs, mean
+from grls.evaluation.metrics.sequence_recall import recall_at
+
+
+def seen_unseen(
+    retrieved: Sequence[Sequence[str]],
+    gold: Sequence[Collection[str]],
+    seen: Collection[str],
+    ks: Sequence[int] = KS,
+) -> dict[str, float | int | None]:
+    """Mean recall at each cut-off for either kind of gold passage.
+
+    Args:
+        retrieved: Passage ids of each query, best first.
+        gold: Gold passage ids of each query, in the same order of queries.
+        seen: Passage ids that are gold of a training query.
+        ks: Cut-offs.
+
+    Returns:
+        ``{"seen_recall@1": …, "seen_queries": …, "unseen_recall@1": …, "unseen_queries": …}``.
+    """
+    known = set(seen)
+    result: dict[str, float | int | None] = {}
+    split = {"seen": [set(g) & known for g in gold], "unseen": [set(g) - known for g in gold]}
+    for kind, wanted in split.items():
+        pairs = [(ids, want) for ids, want in zip(retrieved, wanted, strict=True) if want]
+        for k in cutoffs(ks):
+            values = [recall_at(ids, want, k) for ids, want in pairs]
+            result[f"{kind}_recall@{k}"] = mean(values) if values else None
+        result[f"{kind}_queries"] = len(pairs)
+    return result
+
+
+class SeenUnseen(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<passage ids>, references=<gold ids>, seen=<ids>, k=[1, 5, 10, 20])``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        ids = datasets.List(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=seen_unseen.__doc__,
+            features=datasets.Features({"predictions": ids, "references": ids}),
+        )
+
+    def _compute(
+        self,
+        predictions: list[list[str]],
+        references: list[list[str]],
+        seen: Collection[str],
+        k: Sequence[int] = KS,
+    ) -> dict[str, Any]:
+        return seen_unseen(predictions, references, seen, k)

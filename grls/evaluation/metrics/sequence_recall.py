@@ -1,0 +1,58 @@
+"""Sequence recall@k: how much of the gold evidence stands among the first k retrieved passages.
+
+Convention: for one query, (gold passages in the top k) / (all gold passages); then the mean over
+queries. This is trec_eval's ``recall_k`` and ir_measures' ``R@k``: a query with nothing retrieved scores
+0, and so does a query without any gold passage. k counts retrieved passages, so with more than k gold
+passages recall@k cannot reach 1. The order of the gold passages does not count. A passage retrieved
+twice takes two ranks and counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import KS, cutoffs, mean
+
+
+def recall_at(retrieved: Sequence[str], gold: Collection[str], k: int) -> float:
+    """Recall@k of one query; 0 where it has no gold passage."""
+    return len(set(retrieved[:k]) & set(gold)) / len(set(gold)) if gold else 0.0
+
+
+def sequence_recall(
+    retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]], ks: Sequence[int] = KS
+) -> dict[str, float]:
+    """Mean recall at each cut-off.
+
+    Args:
+        retrieved: Passage ids of each query, best first.
+        gold: Gold passage ids of each query, in the same order of queries.
+        ks: Cut-offs.
+
+    Returns:
+        ``{"recall@1": …}``, values in [0, 1].
+    """
+    pairs = list(zip(retrieved, gold, strict=True))
+    return {f"recall@{k}": mean(recall_at(ids, relevant, k) for ids, relevant in pairs) for k in cutoffs(ks)}
+
+
+class SequenceRecall(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<passage ids, best first>, references=<gold ids>, k=[1, 5, 10, 20])``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        ids = datasets.List(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=sequence_recall.__doc__,
+            features=datasets.Features({"predictions": ids, "references": ids}),
+        )
+
+    def _compute(
+        self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS
+    ) -> dict[str, Any]:
+        return sequence_recall(predictions, references, k)

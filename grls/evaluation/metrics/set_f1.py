@@ -1,0 +1,70 @@
+"""Precision, recall and F1 of a retrieved chain, taken as a set, against the gold set.
+
+Convention: for one query, with R the distinct passages of its chain and G its gold passages,
+precision = |R ∩ G| / |R|, recall = |R ∩ G| / |G|, F1 = 2|R ∩ G| / (|R| + |G|); then each is averaged over
+queries, so the mean F1 is not the F1 of the means. These are trec_eval's ``set_P``, ``set_recall``,
+``set_F`` and ir_measures' ``SetP``, ``SetR``, ``SetF``: whatever would divide by 0 is 0, so an empty
+chain scores 0, and so does a query without gold, even where its chain is empty too. DONE is no passage:
+leave it out of R.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import mean
+
+
+class SetScores(NamedTuple):
+    """Precision, recall and F1 of one query, each in [0, 1]."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+def set_scores(retrieved: Collection[str], gold: Collection[str]) -> SetScores:
+    """The scores of one query."""
+    found, relevant = set(retrieved), set(gold)
+    common = len(found & relevant)
+    if not common:
+        return SetScores(0.0, 0.0, 0.0)
+    return SetScores(common / len(found), common / len(relevant), 2 * common / (len(found) + len(relevant)))
+
+
+def set_f1(retrieved: Sequence[Collection[str]], gold: Sequence[Collection[str]]) -> dict[str, float]:
+    """Mean set precision, recall and F1.
+
+    Args:
+        retrieved: Passage ids of each query's chain, without DONE.
+        gold: Gold passage ids of each query, in the same order of queries.
+
+    Returns:
+        ``{"precision": …, "recall": …, "f1": …}``, values in [0, 1].
+    """
+    scores = [set_scores(*pair) for pair in zip(retrieved, gold, strict=True)]
+    return {
+        "precision": mean(s.precision for s in scores),
+        "recall": mean(s.recall for s in scores),
+        "f1": mean(s.f1 for s in scores),
+    }
+
+
+class SetF1(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<passage ids of the chain>, references=<gold ids>)``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        ids = datasets.List(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=set_f1.__doc__,
+            features=datasets.Features({"predictions": ids, "references": ids}),
+        )
+
+    def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
+        return set_f1(predictions, references)

@@ -1,0 +1,79 @@
+"""BM25 over a corpus, by bm25s: the baseline that needs no training.
+
+A passage is indexed as its title and text. Texts are lower-cased and split into words of at least two
+letters or digits. The index lives in memory and is built from the corpus in one go; nothing is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import bm25s
+import numpy as np
+
+from grls.corpus import Corpus
+from grls.errors import ConfigError, DataError
+from grls.types import Hit, Query
+
+Method = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
+
+
+class BM25Retriever:
+    """Ranks passages by BM25; ties go to the passage that stands first in the corpus.
+
+    A passage that scores 0 (under ``lucene``: shares no word with the query) is no hit, as in Lucene.
+
+    Args:
+        corpus: The passages.
+        k1: How late the count of a word saturates.
+        b: How much long passages are held back, from 0 (not) to 1.
+        method: The variant of BM25, as bm25s names it.
+        stopwords: ``english`` leaves out English function words, ``none`` keeps every word. Words are
+            never stemmed.
+
+    Raises:
+        ConfigError: ``k1`` or ``b`` is out of range.
+        DataError: The corpus is empty, or no passage has a word to index.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        k1: float = 1.5,
+        b: float = 0.75,
+        method: Method = "lucene",
+        stopwords: Literal["english", "none"] = "english",
+    ):
+        if k1 < 0 or not 0 <= b <= 1:
+            raise ConfigError(f"expected k1 >= 0 and 0 <= b <= 1, got k1={k1}, b={b}.")
+        self.corpus = corpus
+        self._stopwords = "english" if stopwords == "english" else []
+        words = self._words([f"{passage.title} {passage.text}" for passage in corpus])
+        if not any(words):
+            raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
+        self._index = bm25s.BM25(k1=k1, b=b, method=method)
+        self._index.index(words, show_progress=False)
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+        """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score."""
+        if k < 1:
+            raise ConfigError(f"expected k of at least 1, got {k}.")
+        return [self._top(words, k) for words in self._words([query.text for query in queries])]
+
+    def _words(self, texts: list[str]) -> list[list[str]]:
+        if not texts:
+            return []
+        words = bm25s.tokenize(texts, stopwords=self._stopwords, return_ids=False, show_progress=False)
+        return [list(row) for row in words]
+
+    def _top(self, words: list[str], k: int) -> list[Hit]:
+        if not words:
+            return []
+        scores = self._index.get_scores(words)
+        k = min(k, len(scores))
+        least = np.partition(scores, -k)[-k]  # the k-th best score
+        numbers = np.flatnonzero((scores >= least) & (scores > 0))
+        numbers = numbers[np.argsort(-scores[numbers], kind="stable")][:k]
+        ids = self.corpus.ids(numbers.tolist())
+        return [Hit(*pair) for pair in zip(ids, scores[numbers].tolist(), strict=True)]

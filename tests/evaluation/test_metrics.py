@@ -1,0 +1,192 @@
+"""Hand-known values of every metric, and the same through ``evaluate``, in a process without a network."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import grls.evaluation.metrics as metrics_package
+from grls.errors import ConfigError, DataError
+from grls.evaluation.metrics.answer_recall import answer_recall, contains_answer, normalise
+from grls.evaluation.metrics.done_missing import done_missing
+from grls.evaluation.metrics.graph_success import graph_success, problem_from_texts
+from grls.evaluation.metrics.seen_unseen import seen_unseen
+from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.evaluation.metrics.set_f1 import set_f1
+
+FOLDER = Path(metrics_package.__file__).parent
+
+
+def test_sequence_recall_is_averaged_over_queries():
+    retrieved = [["a", "x", "b", "c"], ["x", "y"], []]
+    gold = [["a", "b", "c"], ["y"], ["z"]]
+    assert sequence_recall(retrieved, gold, [1, 2, 10]) == pytest.approx(
+        {"recall@1": (1 / 3 + 0 + 0) / 3, "recall@2": (1 / 3 + 1 + 0) / 3, "recall@10": (1 + 1 + 0) / 3}
+    )
+
+
+def test_a_repeated_passage_counts_once_and_takes_a_rank():
+    assert sequence_recall([["a", "a", "b"]], [["a", "b"]], [2, 3]) == {"recall@2": 0.5, "recall@3": 1.0}
+
+
+def test_a_query_without_gold_scores_zero():
+    assert sequence_recall([["a"], ["b"]], [["a"], []], [1]) == {"recall@1": 0.5}
+
+
+def test_cutoffs_below_one_and_no_query_are_refused():
+    with pytest.raises(ConfigError, match=r"at least 1, got \[0, 5\]"):
+        sequence_recall([["a"]], [["a"]], [0, 5])
+    with pytest.raises(DataError, match="no query"):
+        sequence_recall([], [], [1])
+
+
+def test_seen_unseen_averages_each_kind_over_the_queries_that_have_it():
+    retrieved = [["s1", "u1"], ["u2", "s1"], ["x"]]
+    gold = [["s1", "s2", "u1"], ["u2"], ["u3"]]
+    assert seen_unseen(retrieved, gold, {"s1", "s2"}, [1, 2]) == pytest.approx(
+        {
+            "seen_recall@1": 1 / 2,
+            "seen_recall@2": 1 / 2,
+            "seen_queries": 1,
+            "unseen_recall@1": (0 + 1 + 0) / 3,
+            "unseen_recall@2": (1 + 1 + 0) / 3,
+            "unseen_queries": 3,
+        }
+    )
+
+
+def test_seen_unseen_has_no_value_for_a_kind_no_query_has():
+    assert seen_unseen([["a"]], [["a"]], [], [1]) == {
+        "seen_recall@1": None,
+        "seen_queries": 0,
+        "unseen_recall@1": 1.0,
+        "unseen_queries": 1,
+    }
+
+
+def test_set_f1_is_the_mean_of_the_queries_f1():
+    scores = set_f1([["a", "b", "x"], [], ["y"]], [["a", "b"], ["c"], ["y"]])
+    # 2/3, 1, 0.8; an empty chain 0, 0, 0; 1, 1, 1
+    assert scores == pytest.approx({"precision": 5 / 9, "recall": 2 / 3, "f1": 0.6})
+
+
+def test_set_f1_of_an_empty_chain_without_gold_is_zero():
+    assert set_f1([[]], [[]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+
+
+def test_done_missing_is_the_share_without_done():
+    assert done_missing([True, False, True, True]) == {"done_missing": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "contained"),
+    [
+        ("The Cat sat.", "cat", True),
+        ("A catalogue of birds", "cat", False),
+        ("born in 1969-70", "1969", True),
+        ("He said: yes,no", "yes, no", True),
+        ("The U.S. won", "us", False),
+        ("Beyoncé sang", "beyoncé", True),
+        ("Beyoncé sang", "beyonce", False),
+        ("the New\nYork Times", "new york", True),
+        ("York, New", "new york", False),
+        ("the beatles", "The Beatles", True),
+        ("beatles", "The Beatles", False),
+        ("anything", "", False),
+        ("", "cat", False),
+    ],
+)
+def test_an_answer_is_contained_as_a_run_of_tokens(text, answer, contained):
+    assert contains_answer(text, ["never this", answer]) is contained
+
+
+def test_normalise_splits_symbols_and_drops_control_characters():
+    assert normalise("É\u200b-2_x") == " e\u0301 - 2 _ x "
+    assert normalise(" \n") == " "
+
+
+def test_answer_recall_counts_the_first_passage_with_any_answer():
+    texts = [["nothing", "a red fox", "red"], ["blue"], [], ["green"]]
+    answers = [["fox", "wolf"], ["green"], ["red"], []]
+    assert answer_recall(texts, answers, [2, 1]) == {"answer_recall@1": 0.0, "answer_recall@2": 0.25}
+
+
+def test_graph_success_and_the_rate_of_each_error():
+    problem = problem_from_texts(["anna is kind ."], "anna is big .")
+    proof = ["anna is kind .", "if someone is kind then they are big ."]
+    wrong_end = ["anna is kind .", "if someone is kind then they are calm ."]
+    assert graph_success([proof, proof, wrong_end, []], [problem] * 4) == {
+        "success": 0.5,
+        "node_number": 0.25,
+        "start_node": 0.25,
+        "end_node": 0.5,
+        "missing_edge": 0.0,
+    }
+
+
+def test_a_problem_needs_facts():
+    with pytest.raises(DataError, match="expected a fact"):
+        problem_from_texts(["anna runs"], "anna is big .")
+    with pytest.raises(DataError, match="no start fact"):
+        problem_from_texts([], "anna is big .")
+
+
+CALLS = {
+    "sequence_recall": (
+        {"predictions": [["a", "x"], []], "references": [["a", "b"], ["c"]], "k": [1, 2]},
+        {"recall@1": 0.25, "recall@2": 0.25},
+    ),
+    "seen_unseen": (
+        {"predictions": [["a", "x"]], "references": [["a", "b"]], "k": [1], "seen": ["a"]},
+        {"seen_recall@1": 1.0, "seen_queries": 1, "unseen_recall@1": 0.0, "unseen_queries": 1},
+    ),
+    "set_f1": (
+        {"predictions": [["a", "x"]], "references": [["a", "b"]]},
+        {"precision": 0.5, "recall": 0.5, "f1": 0.5},
+    ),
+    "done_missing": ({"predictions": [True, False]}, {"done_missing": 0.5}),
+    "answer_recall": (
+        {"predictions": [["a fox", "red"]], "references": [["red", "blue"]], "k": [1, 2]},
+        {"answer_recall@1": 0.0, "answer_recall@2": 1.0},
+    ),
+    "graph_success": (
+        {
+            "predictions": [["anna is kind .", "if someone is kind then they are big ."]],
+            "references": [{"start": ["anna is kind ."], "goal": "anna is big ."}],
+        },
+        {"success": 1.0, "node_number": 0.0, "start_node": 0.0, "end_node": 0.0, "missing_edge": 0.0},
+    ),
+}
+
+LOAD_ALL = """
+import json, socket, sys
+
+def refuse(*args, **kwargs):
+    raise AssertionError("a metric reached for the network")
+
+socket.socket.connect = refuse
+socket.getaddrinfo = refuse
+import evaluate
+
+calls = json.load(sys.stdin)
+json.dump({path: evaluate.load(path).compute(**arguments) for path, arguments in calls.items()}, sys.stdout)
+"""
+
+
+def test_every_metric_file_loads_by_path_without_a_network(tmp_path):
+    assert {file.stem for file in FOLDER.glob("*.py")} - {"__init__", "averages"} == CALLS.keys()
+    calls = {str(FOLDER / f"{name}.py"): arguments for name, (arguments, _) in CALLS.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD_ALL],
+        input=json.dumps(calls),
+        env={**os.environ, "HF_HOME": str(tmp_path), "HF_MODULES_CACHE": str(tmp_path / "modules")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = {Path(path).stem: scores for path, scores in json.loads(done.stdout).items()}
+    assert found == {name: expected for name, (_, expected) in CALLS.items()}
