@@ -53,10 +53,12 @@ def evaluate_run(
         See :func:`evaluate_results`; besides, ``split`` and ``score_mode``.
 
     Raises:
+        ConfigError: There is no cut-off, or one below 1.
         DataError: A file is missing or malformed, or the run has a query or passage id that the data set
             does not have.
     """
-    corpus = corpus or Corpus.read(data)
+    ks = cutoffs(ks)
+    corpus = Corpus.read(data) if corpus is None else corpus
     queries, qrels = read_split(data, split, corpus)
     results = load_results(run)
     known = {query.id for query in read_queries(data)}
@@ -156,7 +158,7 @@ def _answer_recall(
     asked = [query_id for query_id in rankings if query_id in queries and queries[query_id].answers]
     if not asked:
         return None
-    depth = cutoffs(ks)[-1]
+    depth = max(ks)
     retrieved = [[texts[hit.id] for hit in rankings[query_id][:depth]] for query_id in asked]
     values = answer_recall(retrieved, [queries[query_id].answers for query_id in asked], ks)
     return {**values, "queries": len(asked)}

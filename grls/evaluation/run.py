@@ -153,17 +153,22 @@ def align(
 def _falling(scores: Sequence[float]) -> list[float]:
     """The scores in single precision, lowered where they do not fall strictly."""
     result: list[float] = []
-    for score in scores:
-        value = np.float32(score)
-        if result and not value < result[-1]:
-            last = np.float32(result[-1])
-            value = np.float32(last - np.float32(max(_MIN_STEP, abs(float(np.spacing(last))))))
-        result.append(float(value))
+    for score in map(_single, scores):
+        if result and not score < result[-1]:
+            unit = abs(float(np.spacing(np.float32(result[-1]))))
+            score = _single(result[-1] - max(_MIN_STEP, unit))
+        result.append(score)
     return result
 
 
-def _trec_order(hit: tuple[str, float]) -> tuple[np.float32, str]:
-    return np.float32(hit[1]), hit[0]
+def _single(score: float) -> float:
+    """The score in single precision; infinite where it is too large."""
+    with np.errstate(over="ignore"):
+        return float(np.float32(score))
+
+
+def _trec_order(hit: tuple[str, float]) -> tuple[float, str]:
+    return _single(hit[1]), hit[0]
 
 
 def _run_line(raw: bytes, file: Path, line: int) -> tuple[str, str, float]:
@@ -191,7 +196,7 @@ def check_ranking(query_id: str, hits: Sequence[Hit]) -> None:
     if len({hit.id for hit in hits}) < len(hits):
         raise DataError(f"query {query_id!r} lists a passage twice; a ranked list holds each passage once.")
     for n, hit in enumerate(hits):
-        if not np.isfinite(np.float32(hit.score)):
+        if not math.isfinite(_single(hit.score)):
             raise DataError(
                 f"query {query_id!r}, passage {hit.id!r}: expected a finite score, got {hit.score}."
             )

@@ -1,0 +1,138 @@
+"""A run and a data set in, the whole report out."""
+
+import json
+
+import pytest
+
+from grls.corpus import Corpus, write_dataset
+from grls.errors import ConfigError, DataError
+from grls.evaluation.evaluate import evaluate_run, format_report
+from grls.evaluation.results import write_results
+from grls.evaluation.run import write_run
+from grls.types import Chain, Hit, Passage, Query
+
+PASSAGES = [
+    Passage("f1", "anna is kind ."),
+    Passage("f2", "bob is calm ."),
+    Passage("r1", "if someone is kind then they are big ."),
+    Passage("r2", "if someone is calm then they are big ."),
+]
+PLAIN = [
+    Query("t1", "train"),
+    Query("q1", "one", answers=("kind",)),
+    Query("q2", "two"),
+    Query("q3", "three", answers=("cold", "big")),
+]
+PROBLEMS = [
+    Query("t1", "train"),
+    Query("q1", "one", metadata=json.dumps({"start": ["f1"], "goal": "anna is big ."})),
+    Query("q2", "two", metadata=json.dumps({"start": ["f2"], "goal": "bob is big ."})),
+    Query("q3", "three", metadata=json.dumps({"start": ["f2"], "goal": "bob is big ."})),
+]
+QRELS = {
+    "train": {"t1": {"f1": 1}},
+    "test": {"q1": {"f1": 1, "r1": 1}, "q2": {"f2": 1, "r2": 1, "r1": 0}, "q3": {"f1": 1}},
+}
+
+
+def dataset(folder, queries=PLAIN):
+    write_dataset(folder, PASSAGES, queries, QRELS)
+    return folder
+
+
+def test_a_trec_run_gets_the_metrics_that_apply(tmp_path):
+    run = tmp_path / "run.trec"
+    hits = {
+        "q1": [Hit("f1", -1.0), Hit("r2", -2.0), Hit("r1", -3.0)],
+        "q2": [Hit("r1", -1.0), Hit("f2", -2.0)],
+    }
+    write_run(run, {**hits, "t1": [Hit("f1", 0.0)]})
+    report = evaluate_run(run, dataset(tmp_path / "data"), ks=(1, 2, 5))
+    assert report == {
+        "split": "test",
+        "score_mode": "unknown",
+        "queries": {"judged": 3, "unanswered": 1, "unjudged": 1},
+        "sequence_recall": pytest.approx({"recall@1": 0.5 / 3, "recall@2": 1 / 3, "recall@5": 1.5 / 3}),
+        "answer_recall": {
+            "answer_recall@1": 0.5,
+            "answer_recall@2": 0.5,
+            "answer_recall@5": 0.5,
+            "queries": 2,
+        },
+        "seen_unseen": {
+            **{"seen_recall@1": 0.5, "seen_recall@2": 0.5, "seen_recall@5": 0.5, "seen_queries": 2},
+            **{"unseen_recall@1": 0.0, "unseen_recall@2": 0.25, "unseen_recall@5": 0.75, "unseen_queries": 2},
+        },
+    }
+
+
+def test_chains_get_set_scores_done_missing_and_graph_checks(tmp_path):
+    data = dataset(tmp_path / "data", PROBLEMS)
+    done = Chain((Hit("f1", -0.5), Hit("r1", 0.0), Hit("DONE", 0.0)), -0.5, True)
+    endless = Chain((Hit("f2", -0.5), Hit("r1", -1.0)), -1.5, False)
+    run = tmp_path / "results.jsonl"
+    write_results(run, PROBLEMS, Corpus.read(data), "renormalized", chains={"q1": done, "q2": endless})
+    report = evaluate_run(run, data)
+    assert report["score_mode"] == "renormalized"
+    assert report["queries"] == {"judged": 3, "unanswered": 1, "unjudged": 1}
+    assert report["set"] == pytest.approx({"precision": 0.5, "recall": 0.5, "f1": 0.5})
+    assert report["done_missing"] == pytest.approx({"done_missing": 2 / 3})  # q3 has no chain
+    assert report["graph"] == pytest.approx(
+        {
+            **{"success": 1 / 3, "node_number": 1 / 3, "start_node": 1 / 3, "end_node": 1 / 3},
+            **{"missing_edge": 1 / 3, "queries": 3},
+        }
+    )
+    assert list(report["sequence_recall"]) == ["recall@1", "recall@5", "recall@10", "recall@20"]
+    assert "answer_recall" not in report
+    json.dumps(report, allow_nan=False)
+
+
+def test_without_training_qrels_there_is_no_seen_split(tmp_path):
+    data = dataset(tmp_path / "data")
+    write_run(tmp_path / "run", {"t1": [Hit("f1", 0.0)]})
+    assert "seen_unseen" not in evaluate_run(tmp_path / "run", data, split="train")
+    (data / "qrels" / "train.tsv").unlink()
+    assert "seen_unseen" not in evaluate_run(tmp_path / "run", data)
+
+
+def test_a_run_of_other_data_is_refused(tmp_path):
+    data = dataset(tmp_path / "data")
+    write_run(tmp_path / "run", {"q9": [Hit("f1", 0.0)]})
+    with pytest.raises(DataError, match=r"query id 'q9' of the results is not in .*queries\.jsonl"):
+        evaluate_run(tmp_path / "run", data)
+    write_run(tmp_path / "run", {"q1": [Hit("f9", 0.0)]})
+    with pytest.raises(DataError, match=r"passage id 'f9' of the results is not in .*corpus\.jsonl"):
+        evaluate_run(tmp_path / "run", data)
+    with pytest.raises(ConfigError, match="cut-offs"):
+        evaluate_run(tmp_path / "run", data, ks=())
+    with pytest.raises(DataError, match=r"nodev\.tsv: no such file"):
+        evaluate_run(tmp_path / "run", data, split="nodev")
+
+
+def test_the_report_prints_as_an_aligned_table():
+    report = {
+        "split": "test",
+        "score_mode": "full",
+        "queries": {"judged": 3, "unanswered": 1, "unjudged": 0},
+        "sequence_recall": {"recall@1": 0.125, "recall@20": 1.0},
+        "seen_unseen": {"seen_recall@1": None, "seen_recall@20": None, "seen_queries": 0}
+        | {"unseen_recall@1": 0.125, "unseen_recall@20": 1.0, "unseen_queries": 3},
+        "set": {"precision": 0.5, "recall": 0.25, "f1": 0.333},
+        "done_missing": {"done_missing": 0.0},
+        "graph": {"success": 0.6667, "queries": 3},
+    }
+    assert format_report(report).splitlines() == [
+        "split test, score_mode full, queries: 3 judged, 1 unanswered, 0 unjudged",
+        "",
+        "                           R@1    R@20",
+        "sequence recall           12.5   100.0",
+        "  of seen passages           -       -",
+        "  of unseen passages      12.5   100.0",
+        "set precision             50.0",
+        "set recall                25.0",
+        "set f1                    33.3",
+        "done missing               0.0",
+        "graph success             66.7",
+        "graph queries                3",
+    ]
