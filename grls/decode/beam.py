@@ -1,0 +1,181 @@
+"""Constrained beam search over a batch of queries.
+
+Legend: B queries, K beam width, R live beams of all queries together (R <= B K), A allowed tokens of all
+live beams. Step 0 has one beam a query. A beam is its state in the index, its score and its row in the
+model's session; the prefix itself is never stored, because a passage is known by its id.
+
+The search differs from a plain one in what it leaves out: beams that cannot enter the results any more are
+dropped, queries that are decided leave the batch, and a prefix with one passage left is a result at once
+(see ``stop``). What it approximates is written down in :mod:`grls.decode.exhaustive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from grls.decode.scores import ScoreMode, check_mode, log_probabilities
+from grls.decode.select import select
+from grls.decode.stop import Exclusion, finished
+from grls.errors import ConfigError
+from grls.index import ConstraintIndex
+from grls.index.rows import Ints
+from grls.models.base import Floats, Generator, Session
+
+
+class Found(NamedTuple):
+    """One passage that the search found.
+
+    Attributes:
+        passage: Its number in the index.
+        score: Log-probability (nats) in the decoder's score mode.
+    """
+
+    passage: int
+    score: float
+
+
+class _Beams(NamedTuple):
+    """The live beams: query (ascending), state and score of each, ``[R]``."""
+
+    queries: Ints
+    states: Ints
+    scores: Floats
+
+
+@dataclass
+class Decoder:
+    """Finds the passages that a model gives the highest probability, by constrained beam search.
+
+    Args:
+        generator: The model.
+        index: What may be written.
+        beams: Beam width K.
+        mode: Score mode, ``renormalized`` or ``full``.
+        early_stop: Stop a prefix when one passage is left under it. None means: where it is exact, that
+            is under ``renormalized``. Under ``full`` the score of a stopped passage lacks its last tokens.
+
+    Raises:
+        ConfigError: The beam width is not positive, or the score mode is unknown.
+    """
+
+    generator: Generator
+    index: ConstraintIndex
+    beams: int = 5
+    mode: ScoreMode = "renormalized"
+    early_stop: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_mode(self.mode)
+        if self.beams < 1:
+            raise ConfigError(f"beams must be at least 1, got {self.beams}.")
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether a unique prefix ends a beam."""
+        return self.mode == "renormalized" if self.early_stop is None else self.early_stop
+
+    def search(
+        self, inputs: Sequence[Sequence[int]], k: int | None = None, exclude: Sequence[Sequence[int]] = ()
+    ) -> list[list[Found]]:
+        """Decode a batch.
+
+        Args:
+            inputs: B model inputs as token ids.
+            k: Distinct passages a query, at most the beam width; None means the beam width. Passages
+                with equal tokens have equal scores and count one each.
+            exclude: For each query, numbers of passages it may not find.
+
+        Returns:
+            For each query at most k passages, best first; fewer where the beam ran out of passages.
+
+        Raises:
+            ConfigError: k is not between 1 and the beam width.
+        """
+        k = self.beams if k is None else k
+        if not 1 <= k <= self.beams:
+            raise ConfigError(f"k must be between 1 and the beam width {self.beams}, got {k}.")
+        if not inputs:
+            return []
+        exclusion = Exclusion(self.index, exclude or [()] * len(inputs))
+        return _Search(self, inputs, k, exclusion).run()
+
+
+class _Search:
+    """One run of the search over one batch."""
+
+    def __init__(self, decoder: Decoder, inputs: Sequence[Sequence[int]], k: int, exclusion: Exclusion):
+        self.decoder = decoder
+        self.index = decoder.index
+        self.inputs = inputs
+        self.k = k
+        self.exclusion = exclusion
+        self.results: list[list[tuple[float, int]]] = [[] for _ in inputs]  # (score, state), best first
+
+    def run(self) -> list[list[Found]]:
+        beams = self._begin()
+        if len(beams.queries):
+            session = self.decoder.generator.open([self.inputs[q] for q in beams.queries])
+            session.first()
+            while True:
+                beams, parents, tokens = self._advance(beams, session)
+                if not len(parents):
+                    break
+                session.step(parents, tokens)
+        return [self._hits(query) for query in range(len(self.inputs))]
+
+    def _begin(self) -> _Beams:
+        """One beam for each query that has anything to decide."""
+        count = len(self.inputs)
+        queries = np.arange(count)
+        states = np.full(count, self.index.start(), dtype=np.int64)
+        remaining = self.exclusion.remaining(queries, *self.index.span(states))
+        if self.decoder.stops_early:
+            for query in np.flatnonzero(remaining == 1):
+                self.results[query].append((0.0, int(states[query])))
+        undecided = remaining > (1 if self.decoder.stops_early else 0)
+        return _Beams(queries[undecided], states[undecided], np.zeros(int(undecided.sum())))
+
+    def _advance(self, beams: _Beams, session: Session) -> tuple[_Beams, Ints, Ints]:
+        """One step: new beams, the row each continues, and its token."""
+        allowed = self.index.allowed(beams.states)
+        rows = np.repeat(np.arange(len(beams.states)), np.diff(allowed.offsets))
+        queries = beams.queries[rows]
+        remaining = self.exclusion.remaining(queries, *self.index.span(allowed.states))
+        if not remaining.all():
+            keep = remaining > 0
+            sizes = np.bincount(rows[keep], minlength=len(beams.states))
+            offsets = np.concatenate(([0], np.cumsum(sizes)))
+            allowed = allowed._replace(tokens=allowed.tokens[keep], states=allowed.states[keep], offsets=offsets)
+            rows, queries, remaining = rows[keep], queries[keep], remaining[keep]
+        steps = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
+        scores = beams.scores[rows] + steps
+        complete = finished(allowed.tokens, remaining, self.index.rows.end, self.decoder.stops_early)
+        chosen = select(queries, scores, complete, self.decoder.beams)
+        for candidate in chosen.finished:
+            self._add(int(queries[candidate]), float(scores[candidate]), int(allowed.states[candidate]))
+        live = chosen.live[scores[chosen.live] > self._worst()[queries[chosen.live]]]
+        return _Beams(queries[live], allowed.states[live], scores[live]), rows[live], allowed.tokens[live]
+
+    def _add(self, query: int, score: float, state: int) -> None:
+        """Enter a result, keeping the k best (the earlier one first among equals)."""
+        results = self.results[query]
+        results.append((score, state))
+        results.sort(key=lambda result: -result[0])
+        del results[self.k :]
+
+    def _worst(self) -> Floats:
+        """``[B]`` the score a beam must exceed to matter still: scores never rise."""
+        full = [results[-1][0] if len(results) == self.k else -np.inf for results in self.results]
+        return np.array(full)
+
+    def _hits(self, query: int) -> list[Found]:
+        hits = []
+        for score, state in self.results[query]:
+            for passage in self.index.passages(state):
+                if self.exclusion.allows(query, int(self.index.rows.row_of[passage])):
+                    hits.append(Found(int(passage), score))
+        return hits[: self.k]

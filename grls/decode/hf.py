@@ -1,0 +1,50 @@
+"""The adapter to transformers' ``generate``.
+
+    model.generate(..., num_beams=5, prefix_allowed_tokens_fn=PrefixAllowedTokens(index, pad_token))
+
+It is what a user with code of their own needs, and the oracle of our decoder: with
+``length_penalty=0.0`` it scores as ``full`` does, with ``renormalize_logits=True`` too as
+``renormalized``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from grls.index import ConstraintIndex
+
+
+class PrefixAllowedTokens:
+    """A ``prefix_allowed_tokens_fn`` that allows what a constraint index allows.
+
+    Stateless between calls but for a memory of prefixes, so beams may be reordered and batches mixed.
+
+    Args:
+        index: The constraint index.
+        pad_token: What may follow a finished passage.
+        skip: Leading decoder tokens that belong to no passage (the start token).
+    """
+
+    def __init__(self, index: ConstraintIndex, pad_token: int, skip: int = 1):
+        self._index = index
+        self._pad = pad_token
+        self._skip = skip
+        self._states: dict[tuple[int, ...], int | None] = {(): index.start()}
+
+    def __call__(self, batch_id: int, input_ids: torch.Tensor) -> list[int]:
+        """Allowed next tokens of one beam; ``input_ids [length]`` is what it has written."""
+        state = self._state(tuple(input_ids.tolist()[self._skip :]))
+        tokens = [] if state is None else self._index.allowed(np.array([state])).tokens.tolist()
+        return tokens or [self._pad]
+
+    def _state(self, prefix: tuple[int, ...]) -> int | None:
+        if prefix in self._states:
+            return self._states[prefix]
+        state = self._state(prefix[:-1])
+        if state is not None:
+            allowed = self._index.allowed(np.array([state]))
+            found = allowed.states[allowed.tokens == prefix[-1]]
+            state = int(found[0]) if len(found) else None
+        self._states[prefix] = state
+        return state

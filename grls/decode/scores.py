@@ -1,0 +1,60 @@
+"""From logits to log-probabilities, over ragged allowed sets.
+
+Legend: R rows (beams), A allowed tokens of all rows together.
+
+The two score modes of every output. ``renormalized``: the softmax over the allowed tokens, so the
+probabilities of the passages of a corpus sum to one and a forced token costs nothing. ``full``: the
+softmax over the vocabulary, as in transformers and in the paper (arXiv 2204.13596).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+
+from grls.errors import ConfigError
+from grls.index.rows import Ints
+from grls.models.base import Floats, Session
+
+ScoreMode = Literal["renormalized", "full"]
+
+
+def check_mode(mode: str) -> None:
+    """Refuse an unknown score mode.
+
+    Raises:
+        ConfigError: The mode is neither ``renormalized`` nor ``full``.
+    """
+    if mode not in get_args(ScoreMode):
+        raise ConfigError(f"unknown score mode {mode!r}; expected one of {', '.join(get_args(ScoreMode))}.")
+
+
+def log_probabilities(
+    session: Session, tokens: Ints, offsets: Ints, mode: ScoreMode
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Log-probability (nats) of every allowed token, ``[A]``.
+
+    Args:
+        session: R rows, each about to write a token.
+        tokens: ``[A]`` allowed tokens.
+        offsets: ``[R + 1]`` which of them belong to each row.
+        mode: What the probabilities are normalized over.
+    """
+    sizes = np.diff(offsets)
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    logits = session.logits(rows, tokens).astype(np.float64)
+    normalizer = session.log_normalizer() if mode == "full" else ragged_logsumexp(logits, offsets)
+    return logits - normalizer[rows]
+
+
+def ragged_logsumexp(values: Floats, offsets: Ints) -> Floats:
+    """Log of the sum of exponentials of each segment, ``[R]``; minus infinity for an empty one."""
+    result = np.full(len(offsets) - 1, -np.inf)
+    filled = np.flatnonzero(np.diff(offsets))
+    if len(filled):
+        starts = offsets[filled]
+        top = np.maximum.reduceat(values, starts)
+        sizes = np.diff(offsets)[filled]
+        result[filled] = top + np.log(np.add.reduceat(np.exp(values - np.repeat(top, sizes)), starts))
+    return result

@@ -1,0 +1,168 @@
+"""The generator protocol for any transformers sequence-to-sequence model.
+
+Legend: B inputs, R rows (live beams), L longest input, d model width, V vocabulary.
+
+Cross-attention keys and values belong to an input, not to a beam: they are computed once, and gathered
+again only when the rows that stand for an input change in number or place. Self-attention is gathered by
+parent row at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from grls.errors import ConfigError
+from grls.index.rows import Ints
+from grls.models.base import Floats
+from grls.models.head import Head
+
+
+class Seq2SeqGenerator:
+    """Drives an ``AutoModelForSeq2SeqLM`` for the decoder.
+
+    The model is used as it is (device, precision, eval or train mode): put it where you want it first.
+
+    Args:
+        model: The model; its config must name ``decoder_start_token_id`` and ``pad_token_id``.
+
+    Raises:
+        ConfigError: The model has no output head or no decoder start token.
+    """
+
+    def __init__(self, model: Any):
+        self.model = model
+        self.start_token = _start_token(model)
+        self.pad_token = int(model.config.pad_token_id or 0)
+        if model.get_output_embeddings() is None:
+            raise ConfigError(f"{type(model).__name__} has no output head; load it as a seq2seq LM.")
+        self.head = Head(model)
+        self.head.linear = self.head.linear and self._logits_are_linear()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        device: torch.device = self.model.device
+        return device
+
+    def open(self, inputs: Sequence[Sequence[int]]) -> Seq2SeqSession:
+        """Begin to decode a batch of B inputs (token ids)."""
+        return Seq2SeqSession(self, inputs)
+
+    @torch.inference_mode()
+    def encode(self, inputs: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Encoder states ``[B, L, d]`` and attention mask ``[B, L]``."""
+        longest = max(len(row) for row in inputs)
+        ids = np.full((len(inputs), longest), self.pad_token, dtype=np.int64)
+        mask = np.zeros_like(ids)
+        for i, row in enumerate(inputs):
+            ids[i, : len(row)] = row
+            mask[i, : len(row)] = 1
+        tokens = torch.from_numpy(ids).to(self.device)
+        attention = torch.from_numpy(mask).to(self.device)
+        output = self.model.get_encoder()(input_ids=tokens, attention_mask=attention)
+        return output.last_hidden_state, attention
+
+    def forward(self, states: Tensor, mask: Tensor, tokens: Tensor, cache: Any = None) -> Tensor:
+        """What the head sees, ``[R, length, d]``, for decoder inputs ``tokens [R, length]``."""
+        arguments = {
+            "encoder_outputs": BaseModelOutput(last_hidden_state=states),
+            "attention_mask": mask,
+            "decoder_input_ids": tokens,
+            "past_key_values": cache,
+            "use_cache": cache is not None,
+        }
+        if not self.head.linear:
+            logits: Tensor = self.model(**arguments).logits
+            return logits
+        with self.head.catch() as caught:
+            self.model(**arguments)
+        return caught[0]
+
+    @torch.inference_mode()
+    def _logits_are_linear(self) -> bool:
+        """Try on a small input whether the model's logits are the head applied to what it catches."""
+        training = self.model.training
+        self.model.eval()
+        states, mask = self.encode([[3, 4, 5]])
+        tokens = torch.tensor([[self.start_token, 3]], device=self.device)
+        arguments = {"encoder_outputs": BaseModelOutput(last_hidden_state=states), "attention_mask": mask}
+        expected = self.model(**arguments, decoder_input_ids=tokens).logits.float()
+        hidden = self.forward(states, mask, tokens)
+        found = self.head.all(hidden[0])[None]
+        self.model.train(training)
+        return found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+class Seq2SeqSession:
+    """The decoding of one batch; see :class:`grls.models.base.Session`.
+
+    Args:
+        generator: The model.
+        inputs: B inputs as token ids.
+    """
+
+    def __init__(self, generator: Seq2SeqGenerator, inputs: Sequence[Sequence[int]]):
+        self._generator = generator
+        self._encoded, self._encoded_mask = generator.encode(inputs)
+        self._states, self._mask = self._encoded, self._encoded_mask
+        self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        self._owner = np.arange(len(inputs))
+        self._hidden: Tensor = self._encoded
+
+    def first(self) -> None:
+        """Feed the start token to one row an input."""
+        self._feed(np.full(len(self._owner), self._generator.start_token))
+
+    def step(self, parents: Ints, tokens: Ints) -> None:
+        """Row r becomes row ``parents[r]`` continued by ``tokens[r]``."""
+        chosen = torch.from_numpy(parents).to(self._generator.device)
+        with torch.inference_mode():
+            if not np.array_equal(parents, np.arange(len(self._owner))):
+                self._cache.self_attention_cache.batch_select_indices(chosen)
+            owner = self._owner[parents]
+            if not np.array_equal(owner, self._owner):
+                self._cache.cross_attention_cache.batch_select_indices(chosen)
+                chosen_inputs = torch.from_numpy(owner).to(self._generator.device)
+                self._states = self._encoded[chosen_inputs]
+                self._mask = self._encoded_mask[chosen_inputs]
+                self._owner = owner
+        self._feed(tokens)
+
+    def logits(self, rows: Ints, tokens: Ints) -> Floats:
+        """Logits of (row, token) pairs, ``[A]``."""
+        device = self._generator.device
+        with torch.inference_mode():
+            found = self._generator.head.pairs(
+                self._hidden, torch.from_numpy(rows).to(device), torch.from_numpy(tokens).to(device)
+            )
+            array: Floats = found.cpu().numpy()
+            return array
+
+    def log_normalizer(self) -> Floats:
+        """Log-sum-exp over the vocabulary, ``[R]``."""
+        with torch.inference_mode():
+            array: Floats = self._generator.head.all(self._hidden).logsumexp(-1).cpu().numpy()
+            return array
+
+    def _feed(self, tokens: Ints) -> None:
+        column = torch.from_numpy(tokens).to(self._generator.device)[:, None]
+        with torch.inference_mode():
+            hidden = self._generator.forward(self._states, self._mask, column, self._cache)
+            self._hidden = hidden[:, -1]
+
+
+def _start_token(model: Any) -> int:
+    for config in (getattr(model, "generation_config", None), model.config):
+        token = getattr(config, "decoder_start_token_id", None)
+        if token is not None:
+            return int(token)
+    raise ConfigError(
+        f"{type(model).__name__} names no decoder_start_token_id; set it in the model's config.json."
+    )

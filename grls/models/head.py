@@ -1,0 +1,78 @@
+"""Logits of chosen tokens without the whole vocabulary.
+
+Legend: R rows, d model width, V vocabulary, A (row, token) pairs, U distinct tokens among them.
+
+A model's output head maps ``[R, d]`` to ``[R, V]``: at V = 32,000 the dearest step of a small model's
+decoding, though a constraint allows a handful of tokens. What reaches the head is caught, and the
+products are taken for the wanted pairs alone. Whether a model's logits really are ``W h + b`` is not
+assumed but tried once on the model itself; where they are not, the whole logits are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_DENSE_GAIN = 4
+"""Pairs a distinct token, above which one matrix product beats gathering a weight row for each pair."""
+
+
+class Head:
+    """The output head of a model: catches its input, and gives logits from it.
+
+    Args:
+        model: A transformers model with output embeddings.
+    """
+
+    def __init__(self, model: Any):
+        self.module: nn.Linear = model.get_output_embeddings()
+        self._final_bias: Tensor | None = getattr(model, "final_logits_bias", None)
+        self.linear = isinstance(self.module, nn.Linear)
+
+    @contextmanager
+    def catch(self) -> Iterator[list[Tensor]]:
+        """Within the block the head stores what reaches it and returns one zero column."""
+        caught: list[Tensor] = []
+
+        def store(hidden: Tensor) -> Tensor:
+            caught.append(hidden)
+            return hidden.new_zeros((*hidden.shape[:-1], 1))
+
+        self.module.forward = store  # type: ignore[method-assign]
+        try:
+            yield caught
+        finally:
+            del self.module.forward
+
+    def all(self, hidden: Tensor) -> Tensor:
+        """All logits, ``[R, V]``, from hidden states ``[R, d]`` (or from whole logits)."""
+        if not self.linear:
+            return hidden.float()
+        logits: Tensor = self.module(hidden).float()
+        return logits if self._final_bias is None else logits + self._final_bias.float()
+
+    def pairs(self, hidden: Tensor, rows: Tensor, tokens: Tensor) -> Tensor:
+        """Logits ``[A]`` in float32 for pairs of row and token.
+
+        Args:
+            hidden: ``[R, d]``, or whole logits ``[R, V]`` where the head is not linear.
+            rows: ``[A]``.
+            tokens: ``[A]``.
+        """
+        if not self.linear:
+            return hidden[rows, tokens].float()
+        seen = torch.zeros(self.module.out_features, dtype=torch.long, device=tokens.device)
+        seen[tokens] = 1
+        distinct = seen.nonzero().squeeze(1)
+        if len(tokens) > _DENSE_GAIN * len(distinct):
+            place = seen.cumsum(0) - 1
+            logits = (hidden @ self.module.weight[distinct].T)[rows, place[tokens]].float()
+        else:
+            logits = torch.linalg.vecdot(hidden[rows], self.module.weight[tokens]).float()
+        if self.module.bias is not None:
+            logits = logits + self.module.bias[tokens].float()
+        return logits if self._final_bias is None else logits + self._final_bias[0, tokens].float()

@@ -1,0 +1,6 @@
+"""Shared paths and small models."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

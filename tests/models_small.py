@@ -1,0 +1,53 @@
+"""Small random models for tests; no weights are loaded."""
+
+import torch
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    EncoderDecoderConfig,
+    EncoderDecoderModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+VOCABULARY = 50
+PAD, END = 0, 1
+
+
+def small_t5(seed: int = 0, scale: float = 1.0, tie: bool = True) -> T5ForConditionalGeneration:
+    """A random T5; ``scale`` sharpens its distribution."""
+    torch.manual_seed(seed)
+    config = T5Config(
+        vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4,
+        decoder_start_token_id=PAD, pad_token_id=PAD, eos_token_id=END, tie_word_embeddings=tie,
+    )  # fmt: skip
+    model = T5ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(scale)
+    return model
+
+
+def small_bart(seed: int = 0) -> BartForConditionalGeneration:
+    torch.manual_seed(seed)
+    config = BartConfig(
+        vocab_size=VOCABULARY, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, pad_token_id=PAD, bos_token_id=2,
+        eos_token_id=END, decoder_start_token_id=END, forced_eos_token_id=None, init_std=0.3,
+    )  # fmt: skip
+    model = BartForConditionalGeneration(config).eval()
+    model.final_logits_bias.normal_()
+    return model
+
+
+def small_bert2bert(seed: int = 0) -> EncoderDecoderModel:
+    torch.manual_seed(seed)
+    one = BertConfig(
+        vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64, initializer_range=0.3, pad_token_id=PAD,
+    )  # fmt: skip
+    config = EncoderDecoderConfig.from_encoder_decoder_configs(one, one)
+    model = EncoderDecoderModel(config=config).eval()
+    for c in (model.config, model.generation_config):
+        c.decoder_start_token_id, c.pad_token_id, c.eos_token_id = 2, PAD, END
+    return model
