@@ -133,7 +133,7 @@ def split(
         ConfigError: The ratios do not add up to 1, or one is negative.
     """
     if min(ratios) < 0 or abs(sum(ratios) - 1) > 1e-6:
-        raise ConfigError(f"expected ratios that add up to 1, got {list(ratios)}.")
+        raise ConfigError(f"expected ratios of 0 or more that add up to 1, got {list(ratios)}.")
     groups: dict[Hashable, list[int]] = {}
     for n, item in enumerate(items):
         groups.setdefault(group(item), []).append(n)
@@ -274,6 +274,30 @@ def strings(record: Mapping[str, Any], key: str, file: Path, line: int | str) ->
     """A non-empty list of non-blank strings in a raw record; raises as :func:`field` does."""
     values: list[Any] = field(record, key, list, file, line)
     return [field({key: value}, key, str, file, line) for value in values]
+
+
+def read_tsv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, stripped fields) of a tab-separated file without a header.
+
+    Args:
+        file: The file.
+        columns: What the columns hold; each line must have as many, none of them blank.
+
+    Raises:
+        DataError: The file is missing, is not UTF-8, or a line has other columns.
+    """
+    expected = f"{' and '.join([', '.join(columns[:-1]), columns[-1]])}, tab-separated"
+    if not file.is_file():
+        raise DataError(f"no such file; expected {expected}.", file)
+    with file.open("rb") as stream:
+        for line, raw in enumerate(stream, 1):
+            try:
+                fields = [value.strip() for value in raw.decode("utf-8").rstrip("\r\n").split("\t")]
+            except UnicodeDecodeError as error:
+                raise DataError(f"expected UTF-8 text ({error}).", file, line) from None
+            if len(fields) != len(columns) or not all(fields):
+                raise DataError(f"expected {expected}, got {fields!r:.120}.", file, line)
+            yield line, fields
 
 
 def run(prepare: Callable[..., None], args: Sequence[str] | None = None) -> None:

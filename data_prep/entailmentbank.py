@@ -159,7 +159,7 @@ def _extra(folder: Path, held_out: Sequence[Pair], pool: common.PassagePool) -> 
 
 
 def _worldtree_pairs(folder: Path) -> Iterator[Pair]:
-    facts = _facts(folder / "facts.tsv")
+    facts = {name: fact for _, (name, fact) in common.read_tsv(folder / "facts.tsv", ("fact id", "sentence"))}
     file = folder / "questions.nomercury.jsonl"
     for line, record in read_jsonl(file):
         if common.field(record, "split", str, file, line) != "train" or not record.get("explanation"):
@@ -171,9 +171,10 @@ def _worldtree_pairs(folder: Path) -> Iterator[Pair]:
         text = common.field(record, "question", str, file, line)
         question, options = options_of(text)
         key = common.field(record, "answer_key", str, file, line)
-        answer = common.field(options, key, str, file, line)
+        if not options.get(key):
+            raise DataError(f"expected the option ({key}), the answer_key, in {text!r:.120}.", file, line)
         name = common.field(record, "id", str, file, line)
-        yield Pair(name, question, answer, [facts[i] for i in ids], "worldtree")
+        yield Pair(name, question, options[key], [facts[i] for i in ids], "worldtree")
 
 
 def options_of(text: str) -> tuple[str, dict[str, str]]:
@@ -196,20 +197,6 @@ def options_of(text: str) -> tuple[str, dict[str, str]]:
             place = end
         return text[:begin].strip(), options
     return text.strip(), {}
-
-
-def _facts(file: Path) -> dict[str, str]:
-    if not file.is_file():
-        raise DataError("no such file; expected fact id and sentence, tab-separated.", file)
-    facts = {}
-    with file.open(encoding="utf-8") as stream:
-        for line, text in enumerate(stream, 1):
-            columns = text.rstrip("\n").split("\t")
-            if len(columns) != 2 or not columns[1].strip():
-                problem = f"expected fact id and sentence, tab-separated, got {text.rstrip()!r:.80}."
-                raise DataError(problem, file, line)
-            facts[columns[0]] = columns[1]
-    return facts
 
 
 def _queries(pairs: Iterable[Pair], find: common.Finder) -> Iterator[Query]:

@@ -49,22 +49,10 @@ def _belief(query: Query) -> str:
 
 
 def _rows(file: Path, name: str) -> Iterator[tuple[Query, list[str]]]:
-    if not file.is_file():
-        raise DataError("no such file; expected belief, argument, stance and graph, tab-separated.", file)
-    with file.open(encoding="utf-8") as stream:
-        for line, text in enumerate(stream, 1):
-            fields = [field.strip() for field in text.rstrip("\n").split("\t")]
-            if len(fields) != 4 or not all(fields):
-                raise DataError(
-                    f"expected belief, argument, stance and graph, tab-separated, got {len(fields)} "
-                    f"columns: {text.rstrip()!r:.80}.",
-                    file,
-                    line,
-                )
-            belief, argument, stance, graph = fields
-            metadata = common.metadata(belief=belief, argument=argument, stance=stance)
-            query = Query(f"{name}-{line}", f"{belief} {argument}", metadata=metadata)
-            yield query, _paths(graph, file, line)
+    for line, fields in common.read_tsv(file, ("belief", "argument", "stance", "graph")):
+        belief, argument, stance, graph = fields
+        metadata = common.metadata(belief=belief, argument=argument, stance=stance)
+        yield Query(f"{name}-{line}", f"{belief} {argument}", metadata=metadata), _paths(graph, file, line)
 
 
 def _paths(graph: str, file: Path, line: int) -> list[str]:

@@ -76,6 +76,8 @@ def prepare(
         seed: The same seed and options give the same files.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
+    if min(train, dev, test) < 0:
+        raise ConfigError(f"expected 0 or more queries a split, got {train}, {dev} and {test}.")
     rng = random.Random(seed)
     subject_words = _words(NAMES, subjects, "subjects", avoid=ADJECTIVES.split())
     predicate_words = _words(ADJECTIVES, predicates, "predicates", avoid=[*NAMES.split(), *subject_words])

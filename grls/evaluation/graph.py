@@ -165,8 +165,8 @@ def missing_edge(nodes: Sequence[Statement | None]) -> bool:
       nodes (walking in order and keeping the set of statements derived so far);
     * no node dangles: every node but the last feeds a later rule.
 
-    So a fact needs no incoming edge, a repeated node dangles, and a node of another language
-    (None), which can neither be fed nor feed, is always missing an edge.
+    So a fact needs no incoming edge, and a node of another language (None), which can neither be fed
+    nor feed, always lacks one. A premise stated twice has an edge from both nodes.
     """
     derived: set[Fact] = set()
     for node in nodes:

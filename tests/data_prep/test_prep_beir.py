@@ -1,0 +1,167 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prep_helpers import contents, fails, load, real, write_lines
+
+from data_prep.beir import prepare
+from grls.corpus import Corpus, read_jsonl
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def raw(tmp_path):
+    folder = tmp_path / "raw"
+    passages = [{"_id": f"d{n}", "title": "", "text": f"text {n}", "metadata": {"n": n}} for n in range(30)]
+    write_lines(folder / "corpus.jsonl", passages)
+    write_lines(
+        folder / "queries.jsonl", [{"_id": f"q{n}", "text": f"query {n}", "metadata": {}} for n in range(22)]
+    )
+    _qrels(folder, "test", [f"q{n}\td{n}\t1" for n in range(20)])
+    return folder
+
+
+def _qrels(folder, split, lines):
+    write_lines(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore", *lines])
+
+
+def test_a_folder_is_copied_with_its_splits_and_metadata(raw, tmp_path, capsys):
+    _qrels(raw, "train", ["q20\td1\t2", "q20\td2\t0", "q21\td3\t1"])
+    prepare(tmp_path / "out", raw=raw)
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        before, after = ([r for _, r in read_jsonl(folder / name)] for folder in (raw, tmp_path / "out"))
+        assert before == after
+    for name in ("train", "test"):
+        assert (raw / "qrels" / f"{name}.tsv").read_text() == (
+            tmp_path / "out/qrels" / f"{name}.tsv"
+        ).read_text()
+    printed = capsys.readouterr().out
+    assert "2 train, 20 test" in printed
+    assert "90.0% of the test gold passages" in printed  # d1 and d3 are gold in training, d2 is not relevant
+
+
+def test_one_qrels_file_is_split_by_query(raw, tmp_path):
+    prepare(tmp_path / "out", raw=raw, ratios=(0.5, 0.25, 0.25))
+    _, splits = load(tmp_path / "out")
+    assert {name: len(queries) for name, queries in splits.items()} == {"train": 10, "dev": 5, "test": 5}
+    prepare(tmp_path / "again", raw=raw, ratios=(0.5, 0.25, 0.25))
+    assert contents(tmp_path / "out") == contents(tmp_path / "again")
+
+
+def test_splits_that_exist_are_not_split_again(raw, tmp_path, capsys):
+    _qrels(raw, "train", ["q20\td1\t1"])
+    error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out", "--ratios", "[0.5,0.25,0.25]")
+    assert "has the splits train, test already" in error
+
+
+def test_leaks_are_refused_or_dropped(raw, tmp_path, capsys):
+    queries = [r for _, r in read_jsonl(raw / "queries.jsonl")]
+    queries[20]["text"] = "Query 3?"
+    write_lines(raw / "queries.jsonl", queries)
+    _qrels(raw, "train", ["q20\td1\t1", "q21\td1\t1", "q4\td4\t1"])
+    assert "stands in train and in test" in fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
+    prepare(tmp_path / "out", raw=raw, drop_leaks=True)
+    _, splits = load(tmp_path / "out")
+    assert [q.id for q in splits["train"]] == ["q21"]
+    assert len(splits["test"]) == 20
+
+
+@pytest.mark.parametrize(
+    ("file", "lines", "expected"),
+    [
+        (
+            "corpus.jsonl",
+            ['{"_id": "d0", "text": "x"}', '{"_id": "d0", "text": "y"}'],
+            "line 2: the id 'd0' stands",
+        ),
+        ("corpus.jsonl", ['{"_id": "d0", "text": "x"}', "{"], "line 2: expected a JSON object"),
+        ("queries.jsonl", ['{"_id": "q0"}'], "line 1: expected 'text'"),
+        ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q0\td99\t1"], "passage id 'd99' is not in"),
+        ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q99\td0\t1"], "query id 'q99' stands in no line"),
+        ("qrels/test.tsv", ["query-id\tcorpus-id\tscore", "q0 d0 1"], "line 2: expected three tab-separated"),
+    ],
+)
+def test_malformed_folders_are_refused(raw, tmp_path, capsys, file, lines, expected):
+    write_lines(raw / file, lines)
+    error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert str(raw / file) in error
+    assert expected in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_folder_over_itself_and_folder_without_qrels_are_refused(raw, tmp_path, capsys):
+    assert "give --out another place" in fails(prepare, capsys, "--raw", raw, "--out", raw)
+    (raw / "qrels" / "test.tsv").unlink()
+    assert "no qrels here" in fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
+
+
+@pytest.fixture
+def pair(tmp_path):
+    passages = [{"docid": n, "body": f"text {n}", "name": f"title {n}"} for n in range(5)]
+    queries = [{"docid": f"q{n}", "body": f"query {n}", "gold": [n, (n + 1) % 5]} for n in range(5)]
+    keys = ["--id_key", "docid", "--text_key", "body", "--title_key", "name", "--evidence_key", "gold"]
+    files = write_lines(tmp_path / "c.jsonl", passages), write_lines(tmp_path / "q.jsonl", queries)
+    return ["--corpus_file", files[0], "--queries_file", files[1], "--out", tmp_path / "out", *keys]
+
+
+def test_a_pair_of_files_with_keys_of_their_own(pair, tmp_path):
+    command = [sys.executable, "-m", "data_prep.beir", *map(str, pair), "--ratios", "[0.6,0.2,0.2]"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "3 train, 1 dev, 1 test" in done.stdout
+    texts, splits = load(tmp_path / "out")
+    assert texts["3"] == "text 3"
+    assert Corpus.read(tmp_path / "out")[3].title == "title 3"
+    queries = {q.id: q.evidence for part in splits.values() for q in part}
+    assert queries["q4"] == ("4", "0")
+
+
+@pytest.mark.parametrize(
+    ("file", "record", "expected"),
+    [
+        ("q.jsonl", {"docid": "q1", "body": "query", "gold": [7]}, "passage id '7' is not in"),
+        ("q.jsonl", {"docid": "q1", "body": "query"}, "line 1: expected 'gold' to be a non-empty list"),
+        ("c.jsonl", {"body": "query"}, "line 1: expected 'docid' to be a non-empty str, the key is missing"),
+    ],
+)
+def test_malformed_pairs_are_refused(pair, tmp_path, capsys, file, record, expected):
+    write_lines(tmp_path / file, [record])
+    assert expected in fails(prepare, capsys, *pair)
+
+
+def test_repeated_ids_and_empty_files_name_the_line(pair, tmp_path, capsys):
+    record = {"docid": "a", "body": "b", "gold": [1]}
+    write_lines(tmp_path / "q.jsonl", [record, record])
+    assert f"{tmp_path / 'q.jsonl'}, line 2: the query id 'a' stands in line 1" in fails(
+        prepare, capsys, *pair
+    )
+    write_lines(tmp_path / "c.jsonl", [record, record])
+    assert f"{tmp_path / 'c.jsonl'}, line 2: the id 'a' stands in line 1" in fails(prepare, capsys, *pair)
+    write_lines(tmp_path / "c.jsonl", [])
+    assert "holds no passage" in fails(prepare, capsys, *pair)
+
+
+def test_an_error_ends_the_process_with_one_line(tmp_path):
+    command = [sys.executable, "-m", "data_prep.beir", "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: expected --raw, or --corpus_file and --queries_file.\n"
+
+
+def test_help_explains_every_option():
+    command = [sys.executable, "-m", "data_prep.beir", "--help"]
+    text = " ".join(
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert "What the list of gold passage ids of a query is called." in text
+
+
+def test_real_corpus_as_a_pair(tmp_path):
+    source = real("hotpotqa_val500") / "pooled_corpus_validation_500_title_text.jsonl"
+    passages = [{**r, "id": n} for n, r in read_jsonl(source)]
+    corpus = write_lines(tmp_path / "c.jsonl", passages)
+    queries = write_lines(tmp_path / "q.jsonl", [json.dumps({"id": "q", "text": "Who?", "evidence": [1]})])
+    prepare(tmp_path / "out", corpus_file=corpus, queries_file=queries, id_key="id")
+    assert len(load(tmp_path / "out")[0]) == 4937

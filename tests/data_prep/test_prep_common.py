@@ -1,0 +1,101 @@
+import json
+
+import pytest
+from prep_helpers import REAL, real
+
+from data_prep import common
+from grls.errors import ConfigError, DataError
+from grls.types import Passage, Query
+
+
+def _query(name: str, evidence: str, text: str = "") -> Query:
+    return Query(name, text or f"text of {name}", evidence=tuple(evidence))
+
+
+def _data(**splits: list[Query]) -> common.Dataset:
+    passages = [
+        Passage(name, "one two three", title) for name, title in zip("abcd", ["t", "", "", ""], strict=True)
+    ]
+    return common.dataset(passages, splits)
+
+
+def test_statistics_by_hand():
+    data = _data(train=[_query("q1", "ab")], test=[_query("q2", "bc"), _query("q3", "d")])
+    numbers = common.statistics(data)
+    assert numbers.corpus_size == 4
+    assert numbers.queries == {"train": 1, "test": 2}
+    assert numbers.passage_tokens == (4 + 3 + 3 + 3) / 4
+    assert numbers.tokens == "whitespace tokens"
+    assert numbers.steps == 5 / 3
+    assert numbers.unseen_rate == 2 / 3  # c and d of b, c, d
+    assert common.statistics(_data(test=[_query("q", "a")])).unseen_rate is None
+
+
+def test_statistics_name_the_tokenizer():
+    numbers = common.statistics(_data(test=[_query("q", "a")]), real("t5_tokenizer"))
+    assert numbers.tokens == "tokens of t5_tokenizer"
+    assert numbers.passage_tokens >= 3
+
+
+def test_a_folder_without_tokenizer_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="expected a folder with a Hugging Face tokenizer"):
+        common.statistics(_data(test=[_query("q", "a")]), tmp_path)
+
+
+def test_a_query_text_in_two_splits_is_refused(tmp_path):
+    data = _data(train=[_query("q1", "a", "Why so?")], test=[_query("q2", "b", "why  so")])
+    with pytest.raises(DataError, match="'q2' stands in train and in test"):
+        common.finish(tmp_path / "out", data)
+    assert not (tmp_path / "out").exists()
+
+
+def test_split_keeps_groups_together_and_follows_the_seed():
+    items = [f"{group}-{n}" for group in range(50) for n in range(2)]
+    parts = common.split(items, (0.7, 0.1, 0.2), 3, group=lambda i: i.split("-")[0])
+    assert [len(p) for p in parts] == [70, 10, 20]
+    groups = [{i.split("-")[0] for i in part} for part in parts]
+    assert sum(map(len, groups)) == 50
+    assert sorted(i for part in parts for i in part) == sorted(items)
+    assert parts == common.split(items, (0.7, 0.1, 0.2), 3, group=lambda i: i.split("-")[0])
+    assert parts != common.split(items, (0.7, 0.1, 0.2), 4, group=lambda i: i.split("-")[0])
+
+
+@pytest.mark.parametrize("ratios", [(0.5, 0.4), (1.5, -0.5)])
+def test_ratios_must_be_shares(ratios):
+    with pytest.raises(ConfigError, match="add up to 1"):
+        common.split([1, 2], ratios, 0, group=lambda i: i)
+
+
+def test_pool_keeps_the_first_text_and_finds_every_variant():
+    pool = common.PassagePool(key=common.plain)
+    for text in ("Ice, cold  ice", "ice cold ice", "water"):
+        pool.add(text)
+    assert pool.passages() == [Passage("p000000", "Ice, cold ice"), Passage("p000001", "water")]
+    assert pool.finder()(["water", "ICE COLD ICE", "Water!"]) == ("p000001", "p000000")
+
+
+def test_pool_order_does_not_follow_the_order_of_adding():
+    pools = [common.PassagePool(), common.PassagePool()]
+    for pool, texts in zip(pools, ("abc", "cab"), strict=True):
+        for text in texts:
+            pool.add(text)
+    assert pools[0].passages() == pools[1].passages()
+
+
+@pytest.mark.parametrize("value", [None, "", "  ", 3, ["a"]])
+def test_field_refuses_other_values(tmp_path, value):
+    with pytest.raises(DataError, match=r"f, line 7: expected 'k' to be a non-empty str, got"):
+        common.field({"k": value}, "k", str, tmp_path / "f", 7)
+
+
+def test_field_takes_false_and_zero(tmp_path):
+    assert common.field({"k": False}, "k", bool, tmp_path, 1) is False
+    assert common.field({"k": 0}, "k", int, tmp_path, 1) == 0
+
+
+def test_metadata_is_json():
+    assert json.loads(common.metadata(a="é", b=[1])) == {"a": "é", "b": [1]}
+
+
+def test_real_data_stands_beside_the_checkout_or_nowhere():
+    assert REAL.name == "data"

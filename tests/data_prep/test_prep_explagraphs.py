@@ -1,0 +1,77 @@
+import json
+
+import pytest
+from prep_helpers import contents, fails, load, real
+
+from data_prep.explagraphs import prepare
+
+
+def _row(n, belief=None):
+    graph = f"(tea {n}; is a; drink)(drink; capable of; warming)"
+    return f"{belief or f'Belief {n} holds.'}\tArgument {n} says so.\tsupport\t{graph}\n"
+
+
+@pytest.fixture
+def raw(tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    (folder / "train.tsv").write_text("".join(_row(n, f"Belief {n // 2} holds.") for n in range(40)))
+    (folder / "dev.tsv").write_text("".join(_row(n) for n in range(50, 55)))
+    return folder
+
+
+def test_units_are_paths_in_file_order(raw, tmp_path):
+    prepare(raw, tmp_path / "out")
+    texts, splits = load(tmp_path / "out")
+    assert {name: len(queries) for name, queries in splits.items()} == {"train": 36, "dev": 4, "test": 5}
+    query = splits["test"][0]
+    assert query.text == "Belief 50 holds. Argument 50 says so."
+    assert [texts[p] for p in query.evidence] == ["tea 50; is a; drink", "drink; capable of; warming"]
+    assert len(texts) == 46
+
+
+def test_dev_takes_whole_beliefs(raw, tmp_path):
+    prepare(raw, tmp_path / "out", dev_ratio=0.25)
+    _, splits = load(tmp_path / "out")
+    beliefs = [{json.loads(q.metadata)["belief"] for q in splits[n]} for n in ("train", "dev")]
+    assert not beliefs[0] & beliefs[1]
+    assert len(beliefs[1]) == 5
+
+
+def test_deterministic_for_a_seed(raw, tmp_path):
+    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
+        prepare(raw, tmp_path / name, seed=seed)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert contents(tmp_path / "one") != contents(tmp_path / "three")
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("a\tb\tsupport\n", "expected belief, argument, stance and graph, tab-separated"),
+        ("a\t\tsupport\t(a; b; c)\n", "expected belief, argument, stance and graph"),
+        ("a\tb\tsupport\t(a; b)\n", "expected (subject; relation; object)"),
+        ("a\tb\tsupport\t(a; b; c) and more\n", "expected (subject; relation; object)"),
+        ("a\tb\tsupport\t(a; ; c)\n", "expected (subject; relation; object)"),
+    ],
+)
+def test_malformed_rows_are_named(raw, tmp_path, capsys, row, expected):
+    (raw / "dev.tsv").write_text(_row(1) + row)
+    error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert f"{raw / 'dev.tsv'}, line 2: {expected}" in error
+
+
+def test_missing_and_wrongly_encoded_files_are_named(raw, tmp_path, capsys):
+    (raw / "dev.tsv").write_bytes(_row(1).encode() + b"\xff\n")
+    options = ["--raw", raw, "--out", tmp_path / "out"]
+    assert f"{raw / 'dev.tsv'}, line 2: expected UTF-8" in fails(prepare, capsys, *options)
+    (raw / "train.tsv").unlink()
+    assert f"{raw / 'train.tsv'}: no such file" in fails(prepare, capsys, *options)
+
+
+def test_real_data(tmp_path):
+    prepare(real("explagraphs"), tmp_path / "out")
+    texts, splits = load(tmp_path / "out")
+    assert len(texts) == 11_443
+    assert len(splits["test"]) == 398
+    assert len(splits["train"]) + len(splits["dev"]) == 2368

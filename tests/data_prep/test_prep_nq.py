@@ -1,0 +1,90 @@
+import gzip
+import json
+
+import pytest
+from prep_helpers import contents, fails, load, real
+
+from data_prep.nq import FILE, prepare
+from grls.corpus import Corpus
+
+
+def _record(n, **changes):
+    passage = {"title": "Numbers", "text": f"The number {n} is a number.", "isgold": True, "hasanswer": True}
+    return {"question": f"what is {n}", "answers": [f"number {n}", str(n)], "ctxs": [passage], **changes}
+
+
+def _write(file, records):
+    with gzip.open(file, "wt", encoding="utf-8") as stream:
+        stream.writelines((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records)
+
+
+@pytest.fixture
+def raw(tmp_path):
+    (tmp_path / "raw").mkdir()
+    _write(tmp_path / "raw" / FILE, [_record(n % 35, question=f"what is {n}") for n in range(40)])
+    return tmp_path / "raw"
+
+
+def test_corpus_is_the_gold_passages(raw, tmp_path):
+    prepare(raw, tmp_path / "out")
+    texts, splits = load(tmp_path / "out")
+    assert {name: len(queries) for name, queries in splits.items()} == {"train": 32, "dev": 2, "test": 6}
+    assert len(texts) == 35
+    assert {p.title for p in Corpus.read(tmp_path / "out")} == {"Numbers"}
+    query = next(q for queries in splits.values() for q in queries if q.id == "nq-4")
+    assert query.text == "what is 3"
+    assert query.answers == ("number 3", "3")
+    assert [texts[p] for p in query.evidence] == ["The number 3 is a number."]
+
+
+def test_deterministic_for_a_seed(raw, tmp_path):
+    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
+        prepare(raw, tmp_path / name, seed=seed)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert contents(tmp_path / "one") != contents(tmp_path / "three")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("{", "expected a JSON object"),
+        ("[]", "expected a JSON object, got list"),
+        (_record(1, question=""), "expected 'question' to be a non-empty str, got ''"),
+        (_record(1, answers="one"), "expected 'answers' to be a non-empty list"),
+        (_record(1, ctxs=[{"title": "t", "text": "x"}]), "expected one gold passage in 'ctxs', got 0"),
+        (
+            _record(1, ctxs=[{"title": "t", "isgold": True}]),
+            "expected 'text' to be a non-empty str, the key is missing",
+        ),
+    ],
+)
+def test_malformed_lines_are_named(raw, tmp_path, capsys, line, expected):
+    _write(raw / FILE, [_record(1), line])
+    error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert f"{raw / FILE}, line 2: {expected}" in error
+
+
+def test_damaged_and_missing_files_are_named(raw, tmp_path, capsys):
+    options = ["--raw", raw, "--out", tmp_path / "out"]
+    whole = (raw / FILE).read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"plain text\n"):
+        (raw / FILE).write_bytes(damaged)
+        error = fails(prepare, capsys, *options)
+        assert f"{raw / FILE}, line " in error
+        assert ": expected whole gzip'd UTF-8 text" in error
+    (raw / FILE).unlink()
+    assert f"{raw / FILE}: no such file" in fails(prepare, capsys, *options)
+
+
+@pytest.mark.parametrize("ratios", ["[0.5,0.5]", "[0.5,0.4,0.3]"])
+def test_ratios_are_checked(raw, tmp_path, capsys, ratios):
+    error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out", "--ratios", ratios)
+    assert "ratios" in error
+
+
+def test_real_data(tmp_path):
+    prepare(real("nq_open_oracle"), tmp_path / "out")
+    texts, splits = load(tmp_path / "out")
+    assert sum(map(len, splits.values())) == 2655
+    assert len(texts) == 2588  # 2,600 if texts that differ in white space alone counted as different
+    assert all(q.answers for queries in splits.values() for q in queries)

@@ -1,0 +1,113 @@
+import json
+
+import pytest
+from prep_helpers import contents, fails, load
+
+from data_prep.ruletaker import identifier, prepare, proofs_by_goal
+from grls.evaluation.graph import Fact, Rule, graph_errors, parse, parse_query, problem_of, render
+
+SMALL = {"subjects": 6, "predicates": 8, "rules": 14, "train": 60, "dev": 10, "test": 20}
+
+
+@pytest.fixture(scope="module", params=[0.0, 0.5], ids=["chains", "conjunctions"])
+def made(request, tmp_path_factory):
+    out = tmp_path_factory.mktemp("ruletaker") / "out"
+    prepare(out, **SMALL, conjunction_rate=request.param)
+    return out, request.param
+
+
+def test_one_corpus_of_every_fact_and_the_rules(made):
+    texts, splits = load(made[0])
+    statements = [parse(text) for text in texts.values()]
+    assert [identifier(s) for s in statements] == list(texts)
+    assert [render(s) for s in statements] == list(texts.values())
+    rules = [s for s in statements if isinstance(s, Rule)]
+    assert len(statements) - len(rules) == 6 * 8
+    assert len(set(rules)) == 14
+    assert sum(len(r.premises) == 2 for r in rules) == round(14 * made[1])
+    assert {name: len(queries) for name, queries in splits.items()} == {"train": 60, "dev": 10, "test": 20}
+
+
+def test_every_proof_passes_the_checks_and_the_evidence_is_a_shortest(made):
+    texts, splits = load(made[0])
+    for query in (q for queries in splits.values() for q in queries):
+        metadata = json.loads(query.metadata)
+        problem = problem_of(metadata, texts)
+        assert problem == parse_query(query.text)
+        proofs = [[texts[p] for p in proof] for proof in metadata["proofs"]]
+        assert all(graph_errors(problem, proof).success for proof in proofs)
+        assert len({tuple(proof) for proof in proofs}) == len(proofs) <= 16
+        assert list(query.evidence) == metadata["proofs"][0]
+        assert len(query.evidence) == min(map(len, proofs))
+        facts = [set(proof) & set(metadata["start"]) for proof in metadata["proofs"]]
+        assert all(found == set(metadata["start"]) for found in facts)
+
+
+def test_shortest_is_what_a_search_over_all_derivable_statements_finds():
+    rules = [
+        Rule(("a",), "b"),
+        Rule(("b",), "c"),
+        Rule(("a",), "c"),
+        Rule(("c",), "a"),
+        Rule(("b", "c"), "d"),
+    ]
+    proofs = proofs_by_goal(rules, max_depth=3, max_proofs=9)
+    assert proofs[("a",), "c"] == [("a", rules[2]), ("a", rules[0], rules[1])]
+    assert proofs[("a",), "d"] == [
+        ("a", rules[0], rules[1], rules[4]),
+        ("a", rules[0], rules[2], rules[4]),
+    ]
+    assert (("a", "b"), "d") not in proofs  # b alone proves d
+    assert proofs[("b",), "d"] == [("b", rules[1], rules[4])]
+    assert (("a",), "a") not in proofs
+
+
+def test_limits_on_proofs():
+    rules = [Rule(("a",), "b"), Rule(("b",), "c"), Rule(("a",), "c")]
+    assert len(proofs_by_goal(rules, 2, 1)[("a",), "c"]) == 1
+    assert len(proofs_by_goal(rules, 1, 9)[("a",), "c"]) == 1
+
+
+def test_no_question_about_a_subject_stands_in_two_splits(made):
+    _, splits = load(made[0])
+    asked = [{parse_query(q.text) for q in queries} for queries in splits.values()]
+    assert len(set().union(*asked)) == sum(map(len, asked)) == 90
+
+
+def test_deterministic_for_a_seed(tmp_path):
+    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
+        prepare(tmp_path / name, **SMALL, conjunction_rate=0.3, seed=seed)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert contents(tmp_path / "one") != contents(tmp_path / "three")
+
+
+def test_words_are_invented_where_the_lists_end(tmp_path):
+    prepare(tmp_path / "out", subjects=80, predicates=70, rules=90, train=10, dev=2, test=5)
+    facts = [s for s in map(parse, load(tmp_path / "out")[0].values()) if isinstance(s, Fact)]
+    subjects, predicates = {f.subject for f in facts}, {f.predicate for f in facts}
+    assert (len(subjects), len(predicates), len(facts)) == (80, 70, 5600)
+    assert not subjects & predicates
+
+
+def test_defaults_and_what_is_printed(tmp_path, capsys):
+    prepare(tmp_path / "out")
+    printed = capsys.readouterr().out
+    assert "840 passages" in printed
+    assert "588 train, 60 dev, 150 test" in printed
+    assert "of the test queries have premises and goal that training asks about another subject" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--train", 100_000], "queries, 100210 were asked for"),
+        (["--rules", 1000], "20 predicates allow 380 rules with 1 premise(s), 1000 were asked for"),
+        (["--conjunction_rate", 1.5], "between 0 and 1"),
+        (["--subjects", 1], "at least two subjects"),
+        (["--max_depth", 0], "max_depth and max_proofs of 1 or more"),
+        (["--test", -1], "0 or more queries"),
+    ],
+)
+def test_options_that_cannot_work(tmp_path, capsys, options, expected):
+    assert expected in fails(prepare, capsys, "--out", tmp_path / "out", *options)
+    assert not (tmp_path / "out").exists()
