@@ -54,9 +54,10 @@ def test_the_top_k_is_the_front_of_the_whole_ranking():
 
 
 def test_ties_go_to_the_first_passage_of_the_corpus():
-    many = Corpus.from_passages(Passage(f"p{n}", "the same words" if n % 2 else "other") for n in range(200))
-    hits = BM25Retriever(many).retrieve([Query("q", "words")], 7)[0]
-    assert [hit.id for hit in hits] == [f"p{n}" for n in range(1, 15, 2)]
+    texts = ("the same words", "other", "some other words that are alike")
+    many = Corpus.from_passages(Passage(f"p{n}", texts[n % 3]) for n in range(3000))
+    hits = BM25Retriever(many).retrieve([Query("q", "words")], 1500)[0]
+    assert [hit.id for hit in hits] == [f"p{n}" for start in (0, 2) for n in range(start, 3000, 3)][:1500]
 
 
 def test_a_query_without_a_known_word_gets_no_hit():
