@@ -6,6 +6,7 @@ letters or digits. The index lives in memory and is built from the corpus in one
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Literal
 
@@ -15,6 +16,8 @@ import numpy as np
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.types import Hit, Query
+
+logging.getLogger("bm25s").setLevel(logging.INFO)  # it asks for DEBUG on import, whatever the root says
 
 Method = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
 
