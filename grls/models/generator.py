@@ -38,7 +38,7 @@ class Seq2SeqGenerator:
 
     def __init__(self, model: Any):
         self.model = model
-        self.start_token = _start_token(model)
+        self.start_token = start_token(model)
         self.pad_token = int(model.config.pad_token_id or 0)
         if model.get_output_embeddings() is None:
             raise ConfigError(f"{type(model).__name__} has no output head; load it as a seq2seq LM.")
@@ -158,7 +158,12 @@ class Seq2SeqSession:
             self._hidden = hidden[:, -1]
 
 
-def _start_token(model: Any) -> int:
+def start_token(model: Any) -> int:
+    """What the model's decoder begins with.
+
+    Raises:
+        ConfigError: The model's config names no ``decoder_start_token_id``.
+    """
     for config in (getattr(model, "generation_config", None), model.config):
         token = getattr(config, "decoder_start_token_id", None)
         if token is not None:

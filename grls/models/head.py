@@ -55,6 +55,20 @@ class Head:
         logits: Tensor = self.module(hidden).float()
         return logits if self._final_bias is None else logits + self._final_bias.float()
 
+    def some(self, hidden: Tensor, tokens: Tensor) -> Tensor:
+        """Logits ``[R, U]`` in float32 of the same U tokens for every row of ``hidden [R, d]``."""
+        if not self.linear:
+            return hidden[:, tokens].float()
+        logits = (hidden @ self.module.weight[tokens].T).float()
+        return logits + self._bias(tokens)
+
+    def _bias(self, tokens: Tensor) -> Tensor | float:
+        """What is added to the logits of ``tokens``."""
+        bias: Tensor | float = 0.0
+        if self.module.bias is not None:
+            bias = self.module.bias[tokens].float()
+        return bias if self._final_bias is None else bias + self._final_bias[0, tokens].float()
+
     def pairs(self, hidden: Tensor, rows: Tensor, tokens: Tensor) -> Tensor:
         """Logits ``[A]`` in float32 for pairs of row and token.
 
@@ -73,6 +87,4 @@ class Head:
             logits = (hidden @ self.module.weight[distinct].T)[rows, place[tokens]].float()
         else:
             logits = torch.linalg.vecdot(hidden[rows], self.module.weight[tokens]).float()
-        if self.module.bias is not None:
-            logits = logits + self.module.bias[tokens].float()
-        return logits if self._final_bias is None else logits + self._final_bias[0, tokens].float()
+        return logits + self._bias(tokens)

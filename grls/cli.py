@@ -1,0 +1,58 @@
+"""The command line: ``grls train | index | retrieve | evaluate | check``.
+
+Every command is one function of ``grls.commands``, whose docstring is its ``--help``; ``train`` is
+LightningCLI. A :class:`~grls.errors.GrlsError` ends a command with its text and exit code 1; a wrong
+option with exit code 2.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+USAGE = """usage: grls COMMAND [options]
+
+  train      train a stage: memorise or retrieve
+  index      put model, tokenizer, corpus and constraint index into one retriever folder
+  retrieve   retrieve for the queries of a data set: single-step, fixed or dynamic multi-step, or BM25
+  evaluate   score a run
+  check      report what is peculiar about a corpus
+
+`grls COMMAND --help` explains the options of a command.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0 if given else 2
+    command, rest = given[0], given[1:]
+    if command not in ("train", "index", "retrieve", "evaluate", "check"):
+        print(f"error: unknown command {command!r}\n\n{USAGE}", end="", file=sys.stderr)
+        return 2
+    # Imported late: torch and transformers take seconds, and a typo should not.
+    from grls.errors import GrlsError
+
+    try:
+        _run(command, rest)
+    except GrlsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _run(command: str, arguments: list[str]) -> None:
+    if command == "train":
+        from grls.train.cli import train
+
+        train(arguments)
+        return
+    from jsonargparse import auto_cli
+
+    from grls import commands
+
+    auto_cli(getattr(commands, command), args=arguments, as_positional=False, prog=f"grls {command}")

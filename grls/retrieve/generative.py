@@ -1,0 +1,208 @@
+"""A generative retriever: model, tokenizer, index and corpus together, in memory and on disk.
+
+Its folder holds ``model/`` (model and tokenizer as transformers writes them), ``index/``, ``corpus.jsonl``
+and ``grls.json`` (format version and length limits). Single-step retrieval is here; hops are in
+``multistep``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from huggingface_hub import HfApi
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerBase
+
+from grls.corpus import Corpus, corpus_file
+from grls.decode import Decoder, Found
+from grls.decode.scores import ScoreMode
+from grls.errors import DataError
+from grls.files import atomic_folder, read_json, write_json
+from grls.index import ConstraintIndex, build_index, load_index
+from grls.index.store import write_index
+from grls.models.build import Pretrained
+from grls.models.generator import Seq2SeqGenerator
+from grls.text import Codec, Limits
+from grls.types import Hit, Query
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+MANIFEST = "grls.json"
+
+
+@dataclass
+class SearchOptions:
+    """How passages are decoded.
+
+    Args:
+        beams: Beam width.
+        mode: Score mode: ``renormalized`` over the allowed tokens, or ``full`` over the vocabulary.
+        early_stop: Stop at the unique prefix; None means where it is exact (``renormalized``).
+        batch_size: Model inputs decoded together.
+        truncate_queries: Cut queries longer than the limit instead of refusing them.
+        progress: Show a progress bar.
+    """
+
+    beams: int = 10
+    mode: ScoreMode = "renormalized"
+    early_stop: bool | None = None
+    batch_size: int = 32
+    truncate_queries: bool = False
+    progress: bool = False
+
+
+class GenerativeRetriever:
+    """Retrieves by decoding passages.
+
+    Args:
+        model: A transformers sequence-to-sequence model; it is used in eval mode.
+        codec: Text to tokens, with the model's tokenizer.
+        corpus: The passages; passage n of the index is passage n here.
+        index: The constraint index of that corpus and tokenizer, DONE last.
+        options: How to decode.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        codec: Codec,
+        corpus: Corpus,
+        index: ConstraintIndex,
+        options: SearchOptions | None = None,
+    ):
+        self.model = model
+        self.codec = codec
+        self.corpus = corpus
+        self.index = index
+        self.options = options or SearchOptions()
+        self._generator = Seq2SeqGenerator(model)
+
+    @property
+    def done(self) -> int:
+        """The passage number of DONE."""
+        return len(self.corpus)
+
+    @classmethod
+    def assemble(
+        cls,
+        model: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        corpus: Corpus,
+        limits: Limits | None = None,
+        backend: str = "array",
+        options: SearchOptions | None = None,
+        progress: bool = False,
+    ) -> Self:
+        """Build the index of a corpus for a model and put everything together."""
+        codec = Codec(tokenizer, limits)
+        return cls(model, codec, corpus, build_index(corpus, codec, backend, progress), options)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        device: str = "auto",
+        precision: str = "float32",
+        options: SearchOptions | None = None,
+        verify: bool = True,
+    ) -> Self:
+        """Open a retriever folder.
+
+        Args:
+            folder: What :meth:`save_pretrained` (or ``grls index``) wrote.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+            precision: ``float32`` or ``bfloat16``.
+            options: How to decode.
+            verify: Compare the index' checksums.
+
+        Raises:
+            DataError: The folder is no retriever, or a file in it is damaged.
+            IndexFormatError: The index is damaged.
+            MismatchError: The index belongs to another tokenizer or corpus.
+        """
+        path = Path(folder)
+        if not (path / MANIFEST).is_file():
+            raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", path)
+        manifest = read_json(path / MANIFEST)
+        if manifest.get("format") != FORMAT:
+            raise DataError(
+                f"retriever format {manifest.get('format')}, this version reads {FORMAT}; make it again with "
+                "`grls index`.",
+                path / MANIFEST,
+            )
+        loaded = Pretrained(str(path / "model")).load()
+        where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        model = loaded.model.to(where, getattr(torch, precision)).eval()
+        codec = Codec(loaded.tokenizer, Limits(**manifest["limits"]))
+        corpus = Corpus.read(path)
+        index = load_index(path / "index", codec.fingerprint(), corpus.fingerprint, verify)
+        return cls(model, codec, corpus, index, options)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the whole retriever to one folder, atomically; an earlier one there is replaced."""
+        with atomic_folder(folder) as new:
+            self.model.save_pretrained(new / "model")
+            self.codec.tokenizer.save_pretrained(new / "model")
+            (new / "index").mkdir()
+            write_index(self.index, new / "index", self.codec.fingerprint(), self.corpus.fingerprint)
+            self.corpus.write(corpus_file(new))
+            write_json(new / MANIFEST, {"format": FORMAT, "limits": self.codec.limits._asdict()})
+
+    def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
+        """Save to ``folder`` and upload it as a model repository; returns its address."""
+        self.save_pretrained(folder)
+        api = HfApi()
+        api.create_repo(repository, private=private, exist_ok=True)
+        return str(api.upload_folder(repo_id=repository, folder_path=str(folder)))
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+        """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them."""
+        inputs = [self.codec.model_input(tokens) for tokens in self.encode(queries)]
+        found = self.search(inputs, k, [[self.done]] * len(inputs))
+        return [self.hits(some) for some in found]
+
+    def encode(self, queries: Sequence[Query]) -> list[list[int]]:
+        """Token ids of the queries.
+
+        Raises:
+            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
+        """
+        ids, texts = [q.id for q in queries], [q.text for q in queries]
+        return self.codec.queries(ids, texts, self.options.truncate_queries)
+
+    def hits(self, found: Sequence[Found]) -> list[Hit]:
+        """Passage numbers to ids."""
+        ids = self.corpus.ids([f.passage for f in found])
+        return [Hit(i, f.score) for i, f in zip(ids, found, strict=True)]
+
+    def search(
+        self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]]
+    ) -> list[list[Found]]:
+        """Decode any number of inputs, in batches of similar length.
+
+        Args:
+            inputs: Model inputs as token ids.
+            k: Passages an input.
+            exclude: For each input, passage numbers it may not find.
+        """
+        self.model.eval()
+        options = self.options
+        decoder = Decoder(
+            self._generator, self.index, max(k, options.beams), options.mode, options.early_stop
+        )
+        order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
+        found: list[list[Found]] = [[] for _ in inputs]
+        with tqdm(total=len(inputs), desc="retrieve", unit=" inputs", disable=not options.progress) as bar:
+            for start in range(0, len(order), options.batch_size):
+                batch = order[start : start + options.batch_size]
+                results = decoder.search([inputs[i] for i in batch], k, [exclude[i] for i in batch])
+                for i, result in zip(batch, results, strict=True):
+                    found[i] = result
+                bar.update(len(batch))
+        return found

@@ -1,0 +1,141 @@
+"""Retrieval hop by hop: each found passage is appended as evidence, until DONE or a number of hops.
+
+Legend: Q queries, C chain beams a query, W passages that continue a chain at each hop.
+
+A chain's score is the sum of its hops' log-probabilities, so log p(chain | query) =
+sum over hops h of log p(passage h | query, passages before h), DONE included (arXiv 2204.13596, the
+dynamic multi-step setting). C chains live side by side, so the best chain wins and not only the best
+first hop. DONE is one token that competes with whole passages; ``done_bias`` weighs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from grls.errors import ConfigError
+from grls.retrieve.generative import GenerativeRetriever
+from grls.types import Chain, Hit, Query
+
+
+class _Live(NamedTuple):
+    """A chain under way.
+
+    Attributes:
+        query: Its place among the queries.
+        passages: Numbers of the passages found so far.
+        scores: Log-probability of each.
+        total: What chains are ranked by.
+    """
+
+    query: int
+    passages: tuple[int, ...]
+    scores: tuple[float, ...]
+    total: float
+
+
+@dataclass
+class MultistepRetriever:
+    """Multi-step retrieval with chain beams.
+
+    Args:
+        retriever: Finds the passages of each hop.
+        hops: Exactly this many where ``dynamic`` is off, else at most.
+        dynamic: End a chain when the model writes DONE.
+        chains: Chain beams C kept a query.
+        branch: Passages W that continue each chain at each hop.
+        done_bias: Added to the log-probability (nats) of DONE; negative values make chains longer. Tune it
+            on dev.
+        min_hops: Hops before DONE is allowed.
+        repeat: Allow a passage twice in a chain.
+
+    Raises:
+        ConfigError: A count is not positive.
+    """
+
+    retriever: GenerativeRetriever
+    hops: int = 20
+    dynamic: bool = True
+    chains: int = 4
+    branch: int = 4
+    done_bias: float = 0.0
+    min_hops: int = 1
+    repeat: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("hops", "chains", "branch"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+
+    def retrieve_chains(self, queries: Sequence[Query]) -> list[list[Chain]]:
+        """At most C chains a query, best first.
+
+        Raises:
+            DataError: A query is empty or too long.
+        """
+        tokens = self.retriever.encode(queries)
+        live = [_Live(q, (), (), 0.0) for q in range(len(queries))]
+        ended: list[list[tuple[_Live, bool]]] = [[] for _ in queries]
+        for hop in range(self.hops):
+            if not live:
+                break
+            live = self._hop(tokens, live, hop, ended)
+        for chain in live:
+            ended[chain.query].append((chain, False))
+        return [self._ranked(some) for some in ended]
+
+    def _hop(
+        self, tokens: list[list[int]], live: list[_Live], hop: int, ended: list[list[tuple[_Live, bool]]]
+    ) -> list[_Live]:
+        """Continue every chain by one passage; chains that end are moved to ``ended``."""
+        index, codec = self.retriever.index, self.retriever.codec
+        inputs = [
+            codec.model_input(tokens[chain.query], [index.tokens(p) for p in chain.passages])
+            for chain in live
+        ]
+        found = self.retriever.search(inputs, self.branch, [self._hidden(chain, hop) for chain in live])
+        candidates: dict[int, list[_Live]] = {}
+        for chain, hits in zip(live, found, strict=True):
+            if not hits:  # every passage of the corpus is in the chain already
+                ended[chain.query].append((chain, False))
+            for hit in hits:
+                bias = self.done_bias if hit.passage == self.retriever.done else 0.0
+                longer = _Live(
+                    chain.query,
+                    (*chain.passages, hit.passage),
+                    (*chain.scores, hit.score),
+                    chain.total + hit.score + bias,
+                )
+                candidates.setdefault(chain.query, []).append(longer)
+        return [chain for some in candidates.values() for chain in self._keep(some, ended)]
+
+    def _hidden(self, chain: _Live, hop: int) -> list[int]:
+        """Passages that may not come next."""
+        hidden = [] if self.repeat else list(chain.passages)
+        if not self.dynamic or hop < self.min_hops:
+            hidden.append(self.retriever.done)
+        return hidden
+
+    def _keep(self, candidates: list[_Live], ended: list[list[tuple[_Live, bool]]]) -> list[_Live]:
+        """The C best unfinished chains that can still matter; finished ones among the C best end."""
+        candidates.sort(key=lambda chain: -chain.total)
+        query = candidates[0].query
+        for chain in candidates[: self.chains]:
+            if chain.passages[-1] == self.retriever.done:
+                ended[query].append((chain, True))
+        done = sorted((chain.total for chain, _ in ended[query]), reverse=True)
+        bar = done[self.chains - 1] if len(done) >= self.chains else float("-inf")
+        reach = max(self.done_bias, 0.0)  # a chain can still gain this much
+        live = [chain for chain in candidates if chain.passages[-1] != self.retriever.done]
+        return [chain for chain in live[: self.chains] if chain.total + reach > bar]
+
+    def _ranked(self, ended: list[tuple[_Live, bool]]) -> list[Chain]:
+        ended.sort(key=lambda pair: -pair[0].total)
+        return [self._chain(chain, done) for chain, done in ended[: self.chains]]
+
+    def _chain(self, chain: _Live, done: bool) -> Chain:
+        passages = chain.passages[:-1] if done else chain.passages
+        ids = self.retriever.corpus.ids(passages)
+        hits = tuple(Hit(i, s) for i, s in zip(ids, chain.scores, strict=False))
+        return Chain(hits, chain.total, done)

@@ -1,0 +1,12 @@
+"""Training: two stages over one module.
+
+``examples`` says what a stage learns (memorise: front of a passage -> passage; retrieve: query and
+evidence so far -> next passage, then DONE); ``batching`` orders examples by length, shards them over
+processes and lets a killed run go on where it was; ``collate`` makes tensors, with the allowed children of
+each target position where the loss wants them; ``data`` ties these into LightningDataModules; ``module``
+is the LightningModule with its losses and optimizers; ``validation`` measures constrained recall on dev
+and writes the best model; ``cli`` is the LightningCLI.
+
+The data modules use the constraint index (which tokens may follow is part of the training target); the
+LightningModule never holds one, so a checkpoint loads without it.
+"""

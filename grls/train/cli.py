@@ -1,0 +1,91 @@
+"""``grls train`` and ``train.py``: LightningCLI with one output folder for everything a run writes.
+
+    grls train --config configs/base/retrieve.yaml --config configs/quickstart/retrieve.yaml
+
+Under ``output``: ``checkpoints/`` (last and best), ``logs/`` (CSV and TensorBoard), ``model/`` (the best
+model, for the next stage) and ``config.yaml`` (everything that was in force).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+
+import grls.models.build  # noqa: F401  registers the generator classes by name
+from grls.train.data import StageData
+from grls.train.module import GeneratorModule
+from grls.train.validation import ConstrainedRecall, SaveModel
+
+
+class TrainCLI(LightningCLI):
+    """Adds the output folder, the checkpoints, the dev retrieval and the saved model."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Options beside those of trainer, model and data."""
+        parser.add_argument(
+            "--output", type=str, default="runs/train", help="Folder for everything that the run writes."
+        )
+        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+        parser.add_lightning_class_args(ConstrainedRecall, "recall")
+        parser.add_lightning_class_args(SaveModel, "save")
+        parser.set_defaults(
+            {
+                "checkpoint.monitor": "dev_recall",
+                "checkpoint.mode": "max",
+                "checkpoint.save_last": True,
+                "checkpoint.filename": "best",
+                "checkpoint.enable_version_counter": False,
+            }
+        )
+        parser.link_arguments("output", "trainer.default_root_dir")
+        parser.link_arguments("output", "checkpoint.dirpath", compute_fn=_checkpoints)
+        parser.link_arguments("output", "save.folder", compute_fn=_model)
+
+    def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
+        """The trainer, with CSV and TensorBoard logs in one folder unless the config names loggers."""
+        config = self.config[self.subcommand]
+        if config.trainer.logger is None:
+            table = CSVLogger(config.output, name="logs")
+            kwargs["logger"] = [table, TensorBoardLogger(config.output, name="logs", version=table.version)]
+        return super().instantiate_trainer(**kwargs)
+
+
+def _checkpoints(output: str) -> str:
+    return str(Path(output) / "checkpoints")
+
+
+def _model(output: str) -> str:
+    return str(Path(output) / "model")
+
+
+def train(arguments: Sequence[str] | None = None) -> None:
+    """Run one training stage; ``arguments`` are those of ``fit`` (None: the command line)."""
+    quiet()
+    given = None if arguments is None else ["fit", *arguments]
+    TrainCLI(
+        GeneratorModule,
+        StageData,
+        args=given,
+        subclass_mode_model=True,
+        subclass_mode_data=True,
+        seed_everything_default=0,
+        trainer_defaults={"use_distributed_sampler": False, "num_sanity_val_steps": 0},
+        save_config_kwargs={"overwrite": True},
+        auto_configure_optimizers=False,
+    )
+
+
+def quiet() -> None:
+    """Keep libraries' notes on loading out of the output; warnings and errors stay."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)

@@ -1,0 +1,203 @@
+"""What each stage learns: pairs of model input and target sequence.
+
+An example is drawn anew each epoch from (epoch, seed, its number) alone, so a resumed run and every
+worker of a distributed one see the same draw.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from grls.corpus import Corpus, Qrels
+from grls.errors import ConfigError, DataError
+from grls.text import Codec, TokenIds
+from grls.types import Query
+
+PATH_SEPARATOR = ";"
+
+
+class Example(NamedTuple):
+    """One training pair.
+
+    Attributes:
+        source: Model input, token ids.
+        target: What to write, token ids with the end token.
+    """
+
+    source: list[int]
+    target: list[int]
+
+
+class Examples(Protocol):
+    """A sized collection of examples that may vary from epoch to epoch."""
+
+    def __len__(self) -> int: ...
+
+    def draw(self, number: int, epoch: int) -> Example:
+        """Example ``number`` as it is in ``epoch``."""
+        ...
+
+    def lengths(self) -> Sequence[int]:
+        """A length of each example to sort by, in tokens."""
+        ...
+
+
+class MemoriseExamples:
+    """The encoder gets the front of a passage, the decoder writes the rest or the whole.
+
+    Args:
+        corpus: The passages.
+        codec: Text to tokens.
+        front: Share of a passage's tokens that is its front.
+        unit: ``text``: the front is a share of the tokens; ``path``: the front of
+            ``subject; relation; object`` is subject and relation, whatever ``front`` says.
+        target: ``whole``: the decoder writes the passage as retrieval does; ``rest``: what the front lacks.
+
+    Raises:
+        ConfigError: ``front`` is not between 0 and 1.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        codec: Codec,
+        front: float = 0.7,
+        unit: Literal["text", "path"] = "text",
+        target: Literal["whole", "rest"] = "whole",
+    ):
+        if not 0 < front < 1:
+            raise ConfigError(f"front must lie between 0 and 1, got {front}.")
+        self.codec = codec
+        self.target = target
+        self.rows: list[TokenIds] = []
+        self.fronts: list[int] = []
+        for batch in corpus.batches():
+            rows = codec.passages(batch)
+            self.rows += rows
+            if unit == "path":
+                heads = [p.text.rpartition(PATH_SEPARATOR)[0] for p in batch]
+                self.fronts += [max(1, len(ids)) for ids in codec.texts(heads)]
+            else:
+                self.fronts += [max(1, round(front * (len(row) - 1))) for row in rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+        row, front = self.rows[number], self.fronts[number]
+        target = row if self.target == "whole" else row[min(front, len(row) - 1) :]
+        return Example(self.source(number), target.tolist())
+
+    def source(self, number: int) -> list[int]:
+        """The model input of passage ``number``: its front."""
+        row = self.rows[number]
+        return self.codec.plain_input(row[: min(self.fronts[number], len(row) - 1)].tolist())
+
+    def lengths(self) -> Sequence[int]:  # noqa: D102
+        return [len(row) for row in self.rows]
+
+
+class RetrieveExamples:
+    """Query and evidence so far -> next gold passage, and after the last one DONE.
+
+    Gold passages come from ``evidence`` in its order, or from the qrels in an order drawn anew each epoch
+    where a query has none. Where the metadata holds equally good proofs (``proofs``: lists of passage
+    ids), each epoch draws one.
+
+    Args:
+        queries: The training queries.
+        qrels: Their judgements.
+        corpus: The passages.
+        codec: Text to tokens.
+        multistep: Learn hop by hop; otherwise every gold passage from the query alone.
+        done: Learn DONE after the last hop (multi-step only).
+        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
+        truncate: Cut queries that are too long instead of refusing them.
+        seed: Of the draws.
+
+    Raises:
+        DataError: A query has no gold passage, or names one that is not in the corpus.
+    """
+
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        qrels: Qrels,
+        corpus: Corpus,
+        codec: Codec,
+        multistep: bool = True,
+        done: bool = True,
+        shuffle: bool = False,
+        truncate: bool = False,
+        seed: int = 0,
+    ):
+        self.codec = codec
+        self.multistep = multistep
+        self.done = done and multistep
+        self.seed = seed
+        self.texts = codec.queries([q.id for q in queries], [q.text for q in queries], truncate)
+        self.chains = [_gold_chains(query, qrels) for query in queries]
+        self.shuffle = [shuffle or not query.evidence for query in queries]
+        self.rows = _token_rows(queries, self.chains, corpus, codec)
+        self.places = [
+            (q, hop) for q, chains in enumerate(self.chains) for hop in range(len(chains[0]) + self.done)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+        query, hop = self.places[number]
+        chain = self._chain(query, epoch)
+        before = [self.rows[p] for p in chain[:hop]] if self.multistep else []
+        target = self.codec.done_sequence if hop == len(chain) else self.rows[chain[hop]]
+        return Example(self.codec.model_input(self.texts[query], before), target.tolist())
+
+    def _chain(self, query: int, epoch: int) -> list[str]:
+        """The gold passages of a query in this epoch's order, the same for all of its hops."""
+        rng = random.Random(f"{self.seed}-{epoch}-{query}")
+        chain = list(rng.choice(self.chains[query]))
+        if self.shuffle[query]:
+            rng.shuffle(chain)
+        return chain
+
+    def lengths(self) -> Sequence[int]:  # noqa: D102
+        mean = np.mean([len(row) for row in self.rows.values()]) if self.rows else 0
+        return [len(self.texts[q]) + int(hop * mean) * self.multistep for q, hop in self.places]
+
+
+def gold_passages(query: Query, qrels: Qrels) -> list[str]:
+    """A query's gold passage ids: its evidence, or else what the qrels grade above zero."""
+    judged = [p for p, grade in qrels.get(query.id, {}).items() if grade > 0]
+    return list(query.evidence) or judged
+
+
+def _gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:
+    gold = tuple(gold_passages(query, qrels))
+    if not gold:
+        raise DataError(
+            f"query {query.id!r} has neither evidence nor a qrel above zero; training needs gold passages: "
+            "add some or take the query out of the split."
+        )
+    proofs = json.loads(query.metadata).get("proofs", [])
+    return [gold, *(tuple(proof) for proof in proofs if len(proof) == len(gold) and tuple(proof) != gold)]
+
+
+def _token_rows(
+    queries: Sequence[Query], chains: list[list[tuple[str, ...]]], corpus: Corpus, codec: Codec
+) -> dict[str, TokenIds]:
+    users = {p: query.id for query, some in zip(queries, chains, strict=True) for c in some for p in c}
+    numbers = corpus.numbers(list(users))
+    for (passage, query), number in zip(users.items(), numbers, strict=True):
+        if number is None:
+            raise DataError(
+                f"gold passage {passage!r} of query {query!r} is not in {corpus.source}; add the passage or "
+                "remove the reference."
+            )
+    rows = codec.passages(corpus.passages([n for n in numbers if n is not None]))
+    return dict(zip(users, rows, strict=True))

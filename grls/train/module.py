@@ -1,0 +1,222 @@
+"""The LightningModule of both stages: the model, its two losses, its optimizer.
+
+Legend: b examples, t target positions, d model width, V vocabulary.
+
+Two losses. ``full``: cross-entropy over the vocabulary, as in the paper (arXiv 2204.13596).
+``allowed``: cross-entropy over the tokens that the constraint index allows, which is what
+``renormalized`` scores measure at retrieval. The module holds no index: what is allowed comes with the
+batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import lightning as L
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
+from transformers.optimization import Adafactor
+
+from grls.errors import ConfigError
+from grls.models.build import GeneratorSpec
+from grls.models.head import Head
+from grls.train.collate import IGNORED, Batch, Choices
+
+Loss = Literal["full", "allowed"]
+
+
+class GeneratorModule(L.LightningModule):
+    """Trains a sequence-to-sequence generator.
+
+    Args:
+        generator: The model to start from.
+        optimizer: ``adafactor`` with a fixed rate, as in the paper, or ``adamw``.
+        learning_rate: Peak learning rate.
+        schedule: ``constant`` or ``linear`` decay to zero, after the warm-up.
+        warmup: Share of all steps that the rate takes to rise.
+        weight_decay: Weight decay.
+        loss: ``full``: over the vocabulary; ``allowed``: over what the constraint index allows.
+        label_smoothing: Of the full loss.
+        gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
+        freeze_encoder: Train the decoder alone.
+        seed: Of dropout, which is a function of (seed, batch number, rank), so that a resumed run repeats
+            an uninterrupted one.
+
+    Raises:
+        ConfigError: A rate is out of range, or the model has no linear head for the ``allowed`` loss.
+    """
+
+    def __init__(
+        self,
+        generator: GeneratorSpec,
+        optimizer: Literal["adafactor", "adamw"] = "adafactor",
+        learning_rate: float = 1e-4,
+        schedule: Literal["constant", "linear"] = "linear",
+        warmup: float = 0.1,
+        weight_decay: float = 0.0,
+        loss: Loss = "full",
+        label_smoothing: float = 0.0,
+        gradient_checkpointing: bool = False,
+        freeze_encoder: bool = False,
+        seed: int = 0,
+    ):
+        super().__init__()
+        if learning_rate <= 0 or not 0 <= warmup <= 1:
+            raise ConfigError(
+                f"learning_rate must be positive and warmup a share from 0 to 1, got {learning_rate}, {warmup}."
+            )
+        self.model, self.tokenizer = generator.load()
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.warmup = warmup
+        self.weight_decay = weight_decay
+        self.loss: Loss = loss
+        self.label_smoothing = label_smoothing
+        self.seed = seed
+        self._head = Head(self.model)
+        if loss == "allowed" and not self._head.linear:
+            raise ConfigError(f"{type(self.model).__name__} has no linear head; use the full loss.")
+        if gradient_checkpointing:
+            self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        self._freeze(freeze_encoder)
+
+    def _freeze(self, encoder: bool) -> None:
+        """No gradient for the encoder if asked, nor for a pooler, which nothing here uses."""
+        for name, parameter in self.model.named_parameters():
+            if "pooler" in name:
+                parameter.requires_grad = False
+        if encoder:
+            for parameter in self.model.get_encoder().parameters():
+                parameter.requires_grad = False
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Tie dropout to the batch, and undo the eval mode that loading and validation leave behind."""
+        self.model.train()
+        done = self.trainer.fit_loop.epoch_loop.total_batch_idx
+        torch.manual_seed(hash((self.seed, done, self.global_rank)) % 2**63)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Loss of one batch; logs ``train_loss``."""
+        loss = self.batch_loss(batch)
+        self.log("train_loss", loss, prog_bar=True, batch_size=len(batch.labels))
+        return loss
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Logs ``dev_loss``."""
+        self.log("dev_loss", self.batch_loss(batch), sync_dist=True, batch_size=len(batch.labels))
+
+    def batch_loss(self, batch: Batch) -> Tensor:
+        """The loss of a batch, a scalar in float32."""
+        arguments = {
+            "input_ids": batch.input_ids,
+            "attention_mask": batch.attention_mask,
+            "decoder_input_ids": batch.decoder_input_ids,
+            "use_cache": False,
+        }
+        if batch.choices is None:
+            logits = self.model(**arguments).logits.float()
+            return F.cross_entropy(
+                logits.flatten(0, 1),
+                batch.labels.flatten(),
+                ignore_index=IGNORED,
+                label_smoothing=self.label_smoothing,
+            )
+        with self._head.catch() as caught:
+            self.model(**arguments)
+        return allowed_loss(self._head, caught[0], batch.labels, batch.choices)
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer with its schedule, stepped every optimizer step."""
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        optimizer: torch.optim.Optimizer
+        if self.optimizer == "adafactor":
+            optimizer = Adafactor(
+                parameters,
+                lr=self.learning_rate,
+                weight_decay=self.weight_decay,
+                relative_step=False,
+                scale_parameter=False,
+            )
+        else:
+            optimizer = torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+        steps = int(self.trainer.estimated_stepping_batches)
+        warmup = round(self.warmup * steps)
+        if self.schedule == "linear":
+            scheduler = get_linear_schedule_with_warmup(optimizer, warmup, steps)
+        else:
+            scheduler = get_constant_schedule_with_warmup(optimizer, warmup)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+class Memorise(GeneratorModule):
+    """Stage one: write a passage given its front. Defaults of the paper: Adafactor, constant 1e-5.
+
+    Args:
+        generator: The model to start from.
+        learning_rate: Peak learning rate.
+        schedule: ``constant`` or ``linear``.
+        warmup: Share of all steps that the rate takes to rise.
+        kwargs: The options of :class:`GeneratorModule`.
+    """
+
+    def __init__(
+        self,
+        generator: GeneratorSpec,
+        learning_rate: float = 1e-5,
+        schedule: Literal["constant", "linear"] = "constant",
+        warmup: float = 0.0,
+        **kwargs: Any,
+    ):
+        super().__init__(generator, learning_rate=learning_rate, schedule=schedule, warmup=warmup, **kwargs)
+
+
+class Retrieve(GeneratorModule):
+    """Stage two: write the next passage given query and evidence.
+
+    Defaults of the paper: Adafactor, 1e-4, 10 % linear warm-up, linear decay.
+
+    Args:
+        generator: The model to start from (what the memorise stage wrote).
+        kwargs: The options of :class:`GeneratorModule`.
+    """
+
+    def __init__(self, generator: GeneratorSpec, **kwargs: Any):
+        super().__init__(generator, **kwargs)
+
+
+def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -> Tensor:
+    """Cross-entropy over the allowed tokens, averaged over positions that have a choice.
+
+    For a position with allowed tokens C and target y the loss is
+    log(sum over c in C of exp(z_c)) - z_y, with z the model's logits; it is the negative logarithm of the
+    ``renormalized`` probability of y.
+
+    Args:
+        head: The model's output head.
+        hidden: ``[b, t, d]`` what reaches it.
+        labels: ``[b, t]``.
+        choices: The allowed tokens.
+    """
+    first = head.some(hidden[:, 0], choices.first)
+    total = F.cross_entropy(first, torch.searchsorted(choices.first, labels[:, 0]), reduction="sum")
+    count = len(labels)
+    if len(choices.places):
+        rows = hidden.flatten(0, 1)[choices.places]
+        logits = head.pairs(rows, choices.positions, choices.tokens)
+        normalizer = _segment_logsumexp(logits, choices.positions, len(rows))
+        total = total + (normalizer - logits[choices.targets]).sum()
+        count += len(rows)
+    return total / count
+
+
+def _segment_logsumexp(values: Tensor, segments: Tensor, count: int) -> Tensor:
+    """Log-sum-exp of the values of each segment, ``[count]``; every segment has a value."""
+    top = values.new_full((count,), float("-inf"))
+    top = top.scatter_reduce(0, segments, values.detach(), "amax")
+    total = values.new_zeros(count).index_add(0, segments, torch.exp(values - top[segments]))
+    return top + total.log()
+
+

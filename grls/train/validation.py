@@ -1,0 +1,111 @@
+"""Constrained recall on dev, and the best model as a folder.
+
+The only place where training retrieves. Recall is what users get; the loss is not what the best checkpoint
+is chosen by.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from grls.evaluation.metrics.sequence_recall import recall_at
+from grls.evaluation.metrics.set_f1 import set_scores
+from grls.files import atomic_folder
+from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.multistep import MultistepRetriever
+from grls.train.data import StageData
+from grls.train.examples import gold_passages
+
+log = logging.getLogger(__name__)
+
+
+class ConstrainedRecall(L.Callback):
+    """Retrieves the dev inputs at the end of validation epochs.
+
+    Logs ``dev_recall`` (single-step recall@k of the gold passages) and, with ``hops``, ``dev_f1`` (set F1 of
+    dynamic multi-step retrieval).
+
+    Args:
+        k: Cut-off of recall.
+        beams: Beam width.
+        mode: Score mode.
+        hops: Most hops of dynamic retrieval; 0 measures single-step recall alone.
+        batch_size: Inputs decoded together.
+    """
+
+    def __init__(
+        self,
+        k: int = 5,
+        beams: int = 5,
+        mode: Literal["renormalized", "full"] = "renormalized",
+        hops: int = 0,
+        batch_size: int = 64,
+    ):
+        self.k = k
+        self.hops = hops
+        self.options = SearchOptions(beams=max(k, beams), mode=mode, batch_size=batch_size)
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Measure and log; every process takes its share of the inputs."""
+        if trainer.sanity_checking:
+            return
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        assert isinstance(data, StageData)
+        module: Any = pl_module
+        training = module.model.training
+        retriever = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, self.options)
+        scores = {"dev_recall": self._recalls(retriever, data, trainer)}
+        if self.hops:
+            scores["dev_f1"] = self._f1s(retriever, data, trainer)
+        for name, values in scores.items():
+            sums = torch.tensor([sum(values), len(values)], device=pl_module.device)
+            total, count = trainer.strategy.reduce(sums, reduce_op="sum")
+            pl_module.log(name, total / count, prog_bar=True, sync_dist=False, rank_zero_only=False)
+        module.model.train(training)
+
+    def _recalls(self, retriever: GenerativeRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
+        inputs = data.dev_inputs()[trainer.global_rank :: trainer.world_size]
+        found = retriever.search([i.source for i in inputs], self.k, [[retriever.done]] * len(inputs))
+        return [
+            recall_at([h.id for h in retriever.hits(hits)], i.gold, self.k)
+            for hits, i in zip(found, inputs, strict=True)
+        ]
+
+    def _f1s(self, retriever: GenerativeRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
+        queries, qrels = data.dev_queries()
+        mine = queries[trainer.global_rank :: trainer.world_size]
+        chains = MultistepRetriever(retriever, hops=self.hops).retrieve_chains(mine)
+        return [
+            set_scores([h.id for h in some[0].hits] if some else [], gold_passages(query, qrels)).f1
+            for some, query in zip(chains, mine, strict=True)
+        ]
+
+
+class SaveModel(L.Callback):
+    """Writes the best checkpoint's model and tokenizer as a folder for the next stage, at the end of fit.
+
+    Args:
+        folder: Where ``save_pretrained`` writes; an earlier model there is replaced.
+    """
+
+    def __init__(self, folder: str):
+        self.folder = folder
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Load the best weights, where a checkpoint callback has chosen some, and write them."""
+        module: Any = pl_module
+        best = next((c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint) and c.monitor), None)
+        if best is not None and best.best_model_path and Path(best.best_model_path).is_file():
+            state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
+            pl_module.load_state_dict(state["state_dict"])
+            log.info("best %s %.4f: %s", best.monitor, best.best_model_score or 0.0, best.best_model_path)
+        if trainer.is_global_zero:
+            with atomic_folder(self.folder) as new:
+                module.model.save_pretrained(new)
+                module.tokenizer.save_pretrained(new)

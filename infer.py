@@ -1,0 +1,8 @@
+"""Retrieve with a trained retriever: ``python infer.py --retriever runs/… --data … --split test …``."""
+
+import sys
+
+from grls.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["retrieve", *sys.argv[1:]]))

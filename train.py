@@ -1,0 +1,8 @@
+"""Train one stage: ``python train.py --config configs/base/retrieve.yaml --config …``."""
+
+import sys
+
+from grls.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["train", *sys.argv[1:]]))
