@@ -201,7 +201,7 @@ def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -
         choices: The allowed tokens.
     """
     first = head.some(hidden[:, 0], choices.first)
-    total = F.cross_entropy(first, torch.searchsorted(choices.first, labels[:, 0]), reduction="sum")
+    total = F.cross_entropy(first, torch.searchsorted(choices.first, labels[:, 0].contiguous()), reduction="sum")
     count = len(labels)
     if len(choices.places):
         rows = hidden.flatten(0, 1)[choices.places]
