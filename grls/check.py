@@ -22,12 +22,12 @@ class Finding(NamedTuple):
 
     Attributes:
         kind: What it is.
-        count: Passages concerned.
+        passages: How many passages it concerns.
         examples: Some of their ids; ``a = b`` and ``a < b`` name the other passage, too.
     """
 
     kind: str
-    count: int
+    passages: int
     examples: list[str]
 
 
@@ -93,9 +93,7 @@ def check_corpus(
     if codec is not None:
         findings.append(Finding("changed by the tokenizer's round trip", len(broken), named(broken)))
     unit = "words" if codec is None else "tokens"
-    return CorpusCheck(
-        corpus.source, len(corpus), unit, float(lengths.mean()), int(lengths.max()), findings
-    )
+    return CorpusCheck(corpus.source, len(corpus), unit, float(lengths.mean()), int(lengths.max()), findings)
 
 
 def format_check(report: CorpusCheck) -> str:
@@ -106,7 +104,7 @@ def format_check(report: CorpusCheck) -> str:
     ]
     for finding in report.findings:
         shown = f"  ({', '.join(finding.examples)})" if finding.examples else ""
-        lines.append(f"  {finding.count:>9,}  {finding.kind}{shown}")
+        lines.append(f"  {finding.passages:>9,}  {finding.kind}{shown}")
     return "\n".join(lines)
 
 
@@ -142,9 +140,7 @@ def _relations(sequences: list[list[int]]) -> tuple[list[tuple[int, int]], list[
     offsets = np.concatenate(([0], np.cumsum([len(row) + 1 for row in sequences])))
     rows, shared = sort_rows(tokens, offsets, end=0)
     first = rows.members[rows.members_before(np.arange(len(rows)))].astype(np.int64)
-    twins = [
-        (int(n), int(first[r])) for n, r in enumerate(rows.row_of) if int(n) != int(first[r])
-    ]
+    twins = [(int(n), int(first[r])) for n, r in enumerate(rows.row_of) if int(n) != int(first[r])]
     lengths = np.diff(rows.offsets.astype(np.int64)) - 1
     prefix = np.flatnonzero(shared[1:] == lengths[:-1])
     return twins, [(int(first[r]), int(first[r + 1])) for r in prefix]

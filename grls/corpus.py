@@ -319,7 +319,9 @@ def _passage_batches(file: Path) -> Iterator[pa.RecordBatch]:
         for column, value in zip(columns, values, strict=True):
             column.append(value)
         if len(columns[0]) == _BATCH:
-            yield pa.RecordBatch.from_arrays([pa.array(c, pa.large_string()) for c in columns], schema=_SCHEMA)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(c, pa.large_string()) for c in columns], schema=_SCHEMA
+            )
             columns = [[], [], [], []]
     if columns[0]:
         yield pa.RecordBatch.from_arrays([pa.array(c, pa.large_string()) for c in columns], schema=_SCHEMA)
@@ -387,5 +389,3 @@ def _object(record: dict[str, Any], key: str, file: Path, line: int) -> dict[str
 
 def _write_line(stream: IO[str], record: dict[str, Any]) -> None:
     stream.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-

@@ -114,9 +114,7 @@ class Codec:
         """The target sequence of DONE."""
         return np.array([self.done, self.end], dtype=np.int64)
 
-    def queries(
-        self, ids: Sequence[str], texts: Sequence[str], truncate: bool = False
-    ) -> list[list[int]]:
+    def queries(self, ids: Sequence[str], texts: Sequence[str], truncate: bool = False) -> list[list[int]]:
         """Token ids of query texts, without markers.
 
         Args:
@@ -134,7 +132,7 @@ class Codec:
                 raise DataError(f"query {ids[n]!r} is empty; give it a text or remove it.")
             if len(tokens) <= limit:
                 continue
-            cut = self.tokenizer.decode(tokens[limit:])
+            cut = str(self.tokenizer.decode(tokens[limit:]))
             what = f"query {ids[n]!r} has {len(tokens)} tokens, the limit is {limit}: "
             if not truncate:
                 raise DataError(

@@ -149,7 +149,9 @@ class _Search:
             keep = remaining > 0
             sizes = np.bincount(rows[keep], minlength=len(beams.states))
             offsets = np.concatenate(([0], np.cumsum(sizes)))
-            allowed = allowed._replace(tokens=allowed.tokens[keep], states=allowed.states[keep], offsets=offsets)
+            allowed = allowed._replace(
+                tokens=allowed.tokens[keep], states=allowed.states[keep], offsets=offsets
+            )
             rows, queries, remaining = rows[keep], queries[keep], remaining[keep]
         steps = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
         scores = beams.scores[rows] + steps

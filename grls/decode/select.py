@@ -8,6 +8,7 @@ enter its results; the K best that are not finished live on, whatever has finish
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ def select(queries: Ints, scores: Floats, complete: Mask, beams: int) -> Selecti
 
 def _rank_within(owner: Ints, counted: Mask) -> Ints:
     """How many counted entries of the same owner stand before each entry (owners ascend)."""
-    before = np.cumsum(counted) - counted
+    before: Ints = np.cumsum(counted) - counted
     first = np.searchsorted(owner, owner)
     return before - before[first] if len(owner) else before
 
@@ -61,7 +62,7 @@ def _prune(pool: Ints, queries: Ints, scores: Floats, complete: Mask, beams: int
     """Drop candidates that cannot be picked: all but each query's K best, and K best unfinished."""
     kept = []
     bounds = np.searchsorted(queries[pool], np.arange(queries[-1] + 2))
-    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+    for low, high in pairwise(bounds):
         part = pool[low:high]
         for some in (part, part[~complete[part]]):
             if len(some) > beams:

@@ -58,4 +58,5 @@ def finished(tokens: Ints, remaining: Ints, end: int, early_stop: bool) -> Mask:
         end: The end token.
         early_stop: Stop at the unique prefix.
     """
-    return (remaining == 1) | (tokens == end) if early_stop else tokens == end
+    ended: Mask = tokens == end
+    return ended | (remaining == 1) if early_stop else ended

@@ -75,7 +75,9 @@ class _Example:
             lines.append(f"  {n}. {mark} {texts[hit.id]}  [{hit.score:.2f}]")
         if self.chain is not None:
             lines.append("  DONE" if self.chain.done else "  (stopped by the hop limit, DONE missing)")
-        lines += [f"  gold: {texts[passage]}" for passage in self.gold if passage not in {h.id for h in shown}]
+        lines += [
+            f"  gold: {texts[passage]}" for passage in self.gold if passage not in {h.id for h in shown}
+        ]
         if self.problems is not None:
             failed = ", ".join(name.replace("_", " ") for name in self.problems)
             lines.append(f"  => {'proof valid' if not self.problems else f'proof fails: {failed}'}")

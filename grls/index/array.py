@@ -67,7 +67,9 @@ class ArrayIndex(ConstraintIndex):
             levels.append((depth, low, high, fanout, rows.tokens[position], child))
             nodes += int(inner.sum())
             low, high = child_low[inner], child_high[inner]
-        depths, lows, highs, fanouts, tokens, children = (np.concatenate(part) for part in zip(*levels, strict=True))
+        depths, lows, highs, fanouts, tokens, children = (
+            np.concatenate(part) for part in zip(*levels, strict=True)
+        )
         wide = np.int32 if max(len(rows), nodes) < 2**31 else np.int64
         return cls(
             rows,
@@ -108,7 +110,14 @@ class ArrayIndex(ConstraintIndex):
         return self.rows.offsets[row].astype(np.int64) + depth
 
     def _fill_branches(
-        self, branching: Array, first: Ints, fanout: Ints, depth: Ints, offsets: Ints, tokens: Ints, children: Ints
+        self,
+        branching: Array,
+        first: Ints,
+        fanout: Ints,
+        depth: Ints,
+        offsets: Ints,
+        tokens: Ints,
+        children: Ints,
     ) -> None:
         """Write the edges of the branching states into ``tokens`` and ``children``."""
         size = fanout[branching]

@@ -86,7 +86,8 @@ class ConstraintIndex(ABC):
     def unique(self, states: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """True where one sequence is left, so that every further token is forced, ``[S]``."""
         low, high = self.span(states)
-        return high - low == 1
+        single: np.ndarray[tuple[int], np.dtype[np.bool_]] = high - low == 1
+        return single
 
     def passages(self, state: int) -> Ints:
         """Numbers of all passages under a state, in row order."""

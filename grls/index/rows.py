@@ -60,8 +60,8 @@ class Rows:
         """``[N]`` row of each passage: the inverse of ``members``, made at first use."""
         inverse = np.empty(len(self.members), dtype=self.members.dtype)
         if len(self.member_offsets):
-            sizes = np.diff(self.member_offsets.astype(np.int64))
-            inverse[self.members] = np.repeat(np.arange(len(self)), sizes)
+            offsets: Ints = self.member_offsets.astype(np.int64)
+            inverse[self.members] = np.repeat(np.arange(len(self)), offsets[1:] - offsets[:-1])
         else:
             inverse[self.members] = np.arange(len(self))
         return inverse
@@ -121,7 +121,7 @@ def _validate(tokens: Array, offsets: Ints, end: int) -> None:
 def _narrow(values: Array, smallest: type[np.unsignedinteger[Any]] = np.uint16) -> Array:
     """``values`` in the smallest unsigned type, ``smallest`` or wider, that holds them."""
     top = int(values.max()) if len(values) else 0
-    kinds = [np.uint16, np.uint32, np.uint64]
+    kinds: list[type[np.unsignedinteger[Any]]] = [np.uint16, np.uint32, np.uint64]
     for kind in kinds[kinds.index(smallest) :]:
         if top <= np.iinfo(kind).max:
             return values.astype(kind, copy=False)

@@ -64,7 +64,9 @@ def build_index(
         DataError: The corpus is empty, or a passage has the id reserved for DONE.
     """
     if not len(corpus):
-        raise DataError("the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source)
+        raise DataError(
+            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
+        )
     if corpus.numbers([DONE_ID])[0] is not None:
         raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
     small = np.uint16 if len(codec.tokenizer) <= 1 << 16 else np.uint32

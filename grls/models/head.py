@@ -42,7 +42,7 @@ class Head:
             caught.append(hidden)
             return hidden.new_zeros((*hidden.shape[:-1], 1))
 
-        self.module.forward = store  # type: ignore[method-assign]
+        self.module.forward = store  # type: ignore[method-assign, assignment]
         try:
             yield caught
         finally:

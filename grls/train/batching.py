@@ -33,7 +33,7 @@ class DrawnExamples(Dataset[Example]):
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, draw: Draw) -> Example:  # type: ignore[override]
+    def __getitem__(self, draw: Draw) -> Example:
         return self.examples.draw(*draw)
 
 

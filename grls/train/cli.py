@@ -50,7 +50,7 @@ class TrainCLI(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
         """The trainer, with CSV and TensorBoard logs in one folder unless the config names loggers."""
-        config = self.config[self.subcommand]
+        config = self.config[str(self.subcommand)]
         if config.trainer.logger is None:
             table = CSVLogger(config.output, name="logs")
             kwargs["logger"] = [table, TensorBoardLogger(config.output, name="logs", version=table.version)]

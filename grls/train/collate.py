@@ -115,9 +115,9 @@ def allowed_choices(index: ConstraintIndex, targets: Sequence[Sequence[int]]) ->
     lengths = np.ones(len(targets), dtype=np.int64)
     first = np.empty(0, dtype=np.int64)
     tokens, counts, places, chosen = [first], [first], [np.empty((0, 2), dtype=np.int64)], [first]
-    live = np.arange(len(targets))
+    live = list(range(len(targets)))
     for position in range(max(len(target) for target in targets)):
-        live = np.array([i for i in live if len(targets[i]) > position], dtype=np.int64)
+        live = [i for i in live if len(targets[i]) > position]
         wanted = np.array([targets[i][position] for i in live])
         if position == 0:
             root = index.allowed(states[:1])
@@ -130,10 +130,11 @@ def allowed_choices(index: ConstraintIndex, targets: Sequence[Sequence[int]]) ->
         at = np.flatnonzero(allowed.tokens == wanted[owner])  # one a live target, in order
         states[live] = allowed.states[at]
         open_ = sizes > 1
-        lengths[live[open_]] = position + 1
+        rows = np.array(live)[open_]
+        lengths[rows] = position + 1
         tokens.append(allowed.tokens[open_[owner]])
         counts.append(sizes[open_])
-        places.append(np.stack((live[open_], np.full(int(open_.sum()), position)), axis=1))
+        places.append(np.stack((rows, np.full(len(rows), position)), axis=1))
         chosen.append((at - allowed.offsets[:-1])[open_])
     count = np.concatenate(counts)
     starts = np.cumsum(count) - count

@@ -77,11 +77,16 @@ class StageData(L.LightningDataModule):
         self._seen = (0, 0)
         self._ready = False
 
+    @property
+    def _trainer(self) -> Any:
+        """The trainer, which Lightning sets before it calls anything here."""
+        return self.trainer
+
     def setup(self, stage: str) -> None:
         """Read the data set and make the examples of train and dev."""
         if self._ready:
             return
-        module: Any = self.trainer.lightning_module
+        module: Any = self._trainer.lightning_module
         self.codec = Codec(module.tokenizer, self.limits)
         self.corpus = Corpus.read(self.data)
         self.index: ConstraintIndex = build_index(self.corpus, self.codec)
@@ -131,7 +136,7 @@ class StageData(L.LightningDataModule):
 
     def state_dict(self) -> dict[str, int]:
         """How far the run has come: epoch, and batches of it that are done."""
-        loop = self.trainer.fit_loop
+        loop = self._trainer.fit_loop
         done = loop.epoch_loop.batch_progress.current.ready
         if done >= len(self.sampler):
             return {"epoch": loop.epoch_progress.current.processed + 1, "batches": 0}
@@ -142,7 +147,7 @@ class StageData(L.LightningDataModule):
         self._seen = (state_dict["epoch"], state_dict["batches"])
 
     def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
-        trainer = self.trainer
+        trainer = self._trainer
         return LengthBucketedSampler(
             examples.lengths(), self.batch_size, self.seed, shuffle, trainer.global_rank, trainer.world_size
         )
@@ -202,9 +207,7 @@ class MemoriseData(StageData):
             raise ConfigError("target `rest` cannot be measured by recall; monitor dev_loss instead.")
         every = self.dev_examples
         ids = self.corpus.ids(self._sample)
-        return [
-            DevInput(every.draw(n, 0).source, frozenset([passage])) for n, passage in enumerate(ids)
-        ]
+        return [DevInput(every.draw(n, 0).source, frozenset([passage])) for n, passage in enumerate(ids)]
 
 
 class RetrieveData(StageData):

@@ -65,7 +65,7 @@ class GeneratorModule(L.LightningModule):
         super().__init__()
         if learning_rate <= 0 or not 0 <= warmup <= 1:
             raise ConfigError(
-                f"learning_rate must be positive and warmup a share from 0 to 1, got {learning_rate}, {warmup}."
+                f"learning_rate must be positive and warmup a share of 1, got {learning_rate} and {warmup}."
             )
         self.model, self.tokenizer = generator.load()
         self.optimizer = optimizer
@@ -201,7 +201,9 @@ def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -
         choices: The allowed tokens.
     """
     first = head.some(hidden[:, 0], choices.first)
-    total = F.cross_entropy(first, torch.searchsorted(choices.first, labels[:, 0].contiguous()), reduction="sum")
+    total = F.cross_entropy(
+        first, torch.searchsorted(choices.first, labels[:, 0].contiguous()), reduction="sum"
+    )
     count = len(labels)
     if len(choices.places):
         rows = hidden.flatten(0, 1)[choices.places]
@@ -218,5 +220,3 @@ def _segment_logsumexp(values: Tensor, segments: Tensor, count: int) -> Tensor:
     top = top.scatter_reduce(0, segments, values.detach(), "amax")
     total = values.new_zeros(count).index_add(0, segments, torch.exp(values - top[segments]))
     return top + total.log()
-
-

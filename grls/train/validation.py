@@ -100,7 +100,9 @@ class SaveModel(L.Callback):
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Load the best weights, where a checkpoint callback has chosen some, and write them."""
         module: Any = pl_module
-        best = next((c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint) and c.monitor), None)
+        best = next(
+            (c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint) and c.monitor), None
+        )
         if best is not None and best.best_model_path and Path(best.best_model_path).is_file():
             state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
             pl_module.load_state_dict(state["state_dict"])

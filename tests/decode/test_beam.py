@@ -81,9 +81,7 @@ def test_beam_as_wide_as_the_corpus_equals_exhaustive_scoring(name: str, mode: A
             hits = decoder.search([model_input])[0]
             assert sorted(h.passage for h in hits) == list(range(len(rows)))
             assert [h.score for h in hits] == pytest.approx([scores[h.passage] for h in hits], abs=1e-4)
-            assert [round(h.score, 3) for h in hits] == pytest.approx(
-                [scores[n] for n in exact], abs=2e-3
-            )
+            assert [round(h.score, 3) for h in hits] == pytest.approx([scores[n] for n in exact], abs=2e-3)
 
 
 def test_renormalized_probabilities_of_a_corpus_sum_to_one() -> None:
