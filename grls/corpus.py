@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +39,7 @@ QRELS_HEADER = ("query-id", "corpus-id", "score")
 _SCHEMA = pa.schema([(name, pa.large_string()) for name in ("_id", "title", "text", "metadata")])
 _IN_MEMORY_BYTES = 256 * 2**20
 _BATCH = 10_000
+_GRADE = re.compile(r"-?[0-9]+")
 
 
 class Corpus:
@@ -184,15 +186,19 @@ def read_qrels(path: str | Path) -> Qrels:
     if not file.is_file():
         raise DataError("no such file; expected BEIR qrels (query-id, corpus-id, score).", file)
     qrels: Qrels = {}
-    with file.open(encoding="utf-8") as stream:
-        for line, text in enumerate(stream, 1):
-            fields = text.rstrip("\r\n").split("\t")
+    with file.open("rb") as stream:
+        for line, raw in enumerate(stream, 1):
+            try:
+                text = raw.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise DataError(f"expected UTF-8 text ({error}).", file, line) from None
+            fields = text.split("\t")
             if (line == 1 and fields[0] == QRELS_HEADER[0]) or fields == [""]:
                 continue
-            if len(fields) != 3 or not fields[2].lstrip("-").isdigit():
+            if len(fields) != 3 or not _GRADE.fullmatch(fields[2]):
                 raise DataError(
                     f"expected three tab-separated columns {', '.join(QRELS_HEADER)}, the last a "
-                    f"whole number, got {text.rstrip()!r}.",
+                    f"whole number, got {text!r}.",
                     file,
                     line,
                 )

@@ -128,7 +128,7 @@ class Codec:
         limit = self.limits.query
         result = self.texts(texts)
         for n, tokens in enumerate(result):
-            if not tokens:
+            if not texts[n].strip() or not tokens:
                 raise DataError(f"query {ids[n]!r} is empty; give it a text or remove it.")
             if len(tokens) <= limit:
                 continue
