@@ -1,0 +1,86 @@
+"""A data set small enough to know by heart: animals, two traits each, two rules."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from grls.corpus import Corpus, write_dataset
+from grls.models.build import ScratchT5, train_tokenizer
+from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.text import Limits, add_special_tokens
+from grls.types import Passage, Query
+
+ANIMALS = ("otter", "heron", "badger", "lynx")
+RULES = {"kind": ("calm", "r0"), "proud": ("quick", "r1")}
+
+
+def passages() -> list[Passage]:
+    facts = [
+        Passage(f"{animal}-{trait}", f"the {animal} is {trait} .")
+        for animal in ANIMALS
+        for trait in ("calm", "quick")
+    ]
+    rules = [Passage(name, f"if something is {a} then it is {b} .") for b, (a, name) in RULES.items()]
+    return facts + rules
+
+
+def queries() -> list[Query]:
+    made = []
+    for animal in ANIMALS:
+        for trait in ("calm", "quick"):
+            made.append(Query(f"q-{animal}-{trait}", f"is the {animal} {trait} ?", (f"{animal}-{trait}",)))
+        for trait, (cause, rule) in RULES.items():
+            evidence = (f"{animal}-{cause}", rule)
+            made.append(Query(f"q-{animal}-{trait}", f"is the {animal} {trait} ?", evidence))
+    return made
+
+
+def write_small(folder: Path) -> Path:
+    """Train 12 queries, dev 2, test 2."""
+    every = queries()
+    qrels = {
+        split: {q.id: dict.fromkeys(q.evidence, 1) for q in some}
+        for split, some in {"train": every[:12], "dev": every[12:14], "test": every[14:]}.items()
+    }
+    write_dataset(folder, passages(), every, qrels)
+    return folder
+
+
+def write_jsonl(file: Path, lines: list[Any]) -> Path:
+    """One line a record; strings and bytes are written as they are."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("wb") as stream:
+        for line in lines:
+            text = line if isinstance(line, (str, bytes)) else json.dumps(line, ensure_ascii=False)
+            stream.write((text.encode() if isinstance(text, str) else text) + b"\n")
+    return file
+
+
+def small_tokenizer(folder: Path, vocabulary: int = 120) -> PreTrainedTokenizerBase:
+    """A tokenizer trained on a data set, special tokens included."""
+    tokenizer = train_tokenizer(folder, vocabulary)
+    add_special_tokens(tokenizer)
+    return tokenizer
+
+
+def scratch(folder: Path, dropout: float = 0.0) -> ScratchT5:
+    return ScratchT5(
+        data=str(folder), vocabulary=120, d_model=32, d_ff=64, d_kv=8, num_layers=1,
+        num_decoder_layers=1, num_heads=4, dropout=dropout,
+    )  # fmt: skip
+
+
+def small_retriever(folder: Path, sharpness: float = 3.0, **options: Any) -> GenerativeRetriever:
+    """A random model over the data set in ``folder``; ``sharpness`` spreads its scores."""
+    import torch
+
+    torch.manual_seed(0)
+    model, tokenizer = scratch(folder).load()
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(sharpness)
+    corpus = Corpus.read(folder)
+    return GenerativeRetriever.assemble(
+        model.eval(), tokenizer, corpus, Limits(), options=SearchOptions(**options)
+    )
