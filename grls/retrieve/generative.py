@@ -182,7 +182,11 @@ class GenerativeRetriever:
         return [Hit(i, f.score) for i, f in zip(ids, found, strict=True)]
 
     def search(
-        self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]]
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        label: str = "retrieve",
     ) -> list[list[Found]]:
         """Decode any number of inputs, in batches of similar length.
 
@@ -190,6 +194,7 @@ class GenerativeRetriever:
             inputs: Model inputs as token ids.
             k: Passages an input.
             exclude: For each input, passage numbers it may not find.
+            label: What the progress bar says.
         """
         self.model.eval()
         options = self.options
@@ -198,7 +203,9 @@ class GenerativeRetriever:
         )
         order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
         found: list[list[Found]] = [[] for _ in inputs]
-        with tqdm(total=len(inputs), desc="retrieve", unit=" inputs", disable=not options.progress) as bar:
+        with tqdm(
+            total=len(inputs), desc=label, unit=" inputs", leave=False, disable=not options.progress
+        ) as bar:
             for start in range(0, len(order), options.batch_size):
                 batch = order[start : start + options.batch_size]
                 results = decoder.search([inputs[i] for i in batch], k, [exclude[i] for i in batch])

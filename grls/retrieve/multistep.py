@@ -94,7 +94,8 @@ class MultistepRetriever:
             codec.model_input(tokens[chain.query], [index.tokens(p) for p in chain.passages])
             for chain in live
         ]
-        found = self.retriever.search(inputs, self.branch, [self._hidden(chain, hop) for chain in live])
+        hidden = [self._hidden(chain, hop) for chain in live]
+        found = self.retriever.search(inputs, self.branch, hidden, label=f"hop {hop + 1}")
         candidates: dict[int, list[_Live]] = {}
         for chain, hits in zip(live, found, strict=True):
             if not hits:  # every passage of the corpus is in the chain already

@@ -13,9 +13,6 @@ from torch.utils.data import Dataset, Sampler
 
 from grls.train.examples import Example, Examples
 
-_POOL = 50
-"""Batches that are sorted by length together."""
-
 Draw = tuple[int, int]
 """Example number, epoch."""
 
@@ -47,9 +44,10 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         lengths: A length of each example.
         batch_size: Examples a batch and rank.
         seed: Of the order.
-        shuffle: Whether the order varies; without it, examples come in file order.
+        shuffle: Whether the order varies; without it, every pass is that of epoch 0, in file order.
         rank: This process.
         ranks: Number of processes.
+        pool: Batches that are sorted by length together; 1 mixes all lengths.
     """
 
     def __init__(
@@ -60,6 +58,7 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         shuffle: bool = True,
         rank: int = 0,
         ranks: int = 1,
+        pool: int = 50,
     ):
         self.lengths = np.asarray(lengths)
         self.batch_size = batch_size
@@ -67,6 +66,7 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         self.shuffle = shuffle
         self.rank = rank
         self.ranks = ranks
+        self.pool = pool
         self.epoch = 0
         self.skip = 0
 
@@ -79,11 +79,13 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         self.epoch, self.skip = epoch, batches
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        skip, self.skip = self.skip, 0
-        for batch in self._batches(self.epoch)[skip:]:
+        # Counted up at the first batch: Lightning never asks for more batches than an epoch has, so nothing
+        # behind the loop would run.
+        epoch, skip = self.epoch, self.skip
+        self.epoch, self.skip = epoch + self.shuffle, 0
+        for batch in self._batches(epoch)[skip:]:
             mine = batch[self.rank :: self.ranks]
-            yield [(int(n), self.epoch) for n in mine]
-        self.epoch += 1
+            yield [(int(n), epoch) for n in mine]
 
     def _batches(self, epoch: int) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
         """The global batches of an epoch, each for all ranks together."""
@@ -94,8 +96,8 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         if not self.shuffle:
             return [order[i : i + step] for i in range(0, len(order), step)]
         batches = []
-        for start in range(0, len(order), step * _POOL):
-            pool = order[start : start + step * _POOL]
+        for start in range(0, len(order), step * self.pool):
+            pool = order[start : start + step * self.pool]
             pool = pool[np.argsort(self.lengths[pool], kind="stable")]
             batches += [pool[i : i + step] for i in range(0, len(pool), step)]
         return [batches[i] for i in rng.permutation(len(batches))]

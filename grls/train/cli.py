@@ -2,13 +2,18 @@
 
     grls train --config configs/base/retrieve.yaml --config configs/quickstart/retrieve.yaml
 
-Under ``output``: ``checkpoints/`` (last and best), ``logs/`` (CSV and TensorBoard), ``model/`` (the best
-model, for the next stage) and ``config.yaml`` (everything that was in force).
+Under ``output``: ``checkpoints/`` (best and last), ``logs/`` (CSV and TensorBoard, and ``config.yaml``:
+everything that was in force) and ``model/`` (the best model, for the next stage).
+
+Two checkpoints, since they have different aims. ``checkpoint`` keeps the weights with the best dev score and
+writes when dev is measured. ``last`` is there to go on from (``--ckpt_path``): every epoch, or every
+``--last.every_n_train_steps``. One callback for both would weigh new weights by an old score.
 """
 
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,19 +38,23 @@ class TrainCLI(LightningCLI):
             "--output", type=str, default="runs/train", help="Folder for everything that the run writes."
         )
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+        parser.add_lightning_class_args(ModelCheckpoint, "last")
         parser.add_lightning_class_args(ConstrainedRecall, "recall")
         parser.add_lightning_class_args(SaveModel, "save")
         parser.set_defaults(
             {
                 "checkpoint.monitor": "dev_recall",
                 "checkpoint.mode": "max",
-                "checkpoint.save_last": True,
                 "checkpoint.filename": "best",
                 "checkpoint.enable_version_counter": False,
+                "last.filename": "last",
+                "last.enable_version_counter": False,
+                "last.save_on_train_epoch_end": True,
             }
         )
         parser.link_arguments("output", "trainer.default_root_dir")
         parser.link_arguments("output", "checkpoint.dirpath", compute_fn=_checkpoints)
+        parser.link_arguments("output", "last.dirpath", compute_fn=_checkpoints)
         parser.link_arguments("output", "save.folder", compute_fn=_model)
 
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
@@ -88,4 +97,12 @@ def quiet() -> None:
 
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+    # Not for users: we pass LightningCLI the arguments on purpose, and the other is Lightning's own affair.
+    warnings.filterwarnings("ignore", "LightningCLI's args parameter")
+    warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated")
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+    # We are a command that parses its own command line, which is what LightningCLI warns of.
+    warnings.filterwarnings("ignore", message="LightningCLI's args parameter")
+    # lightning 2.6.6 with torch 2.13: nothing a user can do about it.
+    warnings.filterwarnings("ignore", message=r"`isinstance\(treespec, LeafSpec\)` is deprecated")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")

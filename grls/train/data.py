@@ -48,6 +48,8 @@ class StageData(L.LightningDataModule):
         max_query_tokens: Longer queries are refused, or cut with ``truncate_queries``.
         max_input_tokens: Length limit of a whole model input.
         truncate_queries: Cut queries that are too long.
+        length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch (more padding,
+            less alike examples).
         workers: Processes that prepare batches; 0 prepares them in the training process.
         seed: Of the order of examples and of what is drawn for each epoch.
     """
@@ -61,6 +63,7 @@ class StageData(L.LightningDataModule):
         max_query_tokens: int = 256,
         max_input_tokens: int = 512,
         truncate_queries: bool = False,
+        length_pool: int = 50,
         workers: int = 0,
         seed: int = 0,
     ):
@@ -72,6 +75,7 @@ class StageData(L.LightningDataModule):
         self.dev_size = dev_size
         self.limits = Limits(max_passage_tokens, max_query_tokens, max_input_tokens)
         self.truncate_queries = truncate_queries
+        self.length_pool = length_pool
         self.workers = workers
         self.seed = seed
         self._seen = (0, 0)
@@ -135,12 +139,14 @@ class StageData(L.LightningDataModule):
         return moved
 
     def state_dict(self) -> dict[str, int]:
-        """How far the run has come: epoch, and batches of it that are done."""
+        """How far the run has come: epoch, and batches of it that are done.
+
+        Counted from all batches of the run, since Lightning's count of epochs is one off between the hooks
+        that write checkpoints.
+        """
         loop = self._trainer.fit_loop
-        done = loop.epoch_loop.batch_progress.current.ready
-        if done >= len(self.sampler):
-            return {"epoch": loop.epoch_progress.current.processed + 1, "batches": 0}
-        return {"epoch": loop.epoch_progress.current.processed, "batches": done}
+        epoch, batches = divmod(loop.epoch_loop.batch_progress.total.ready, loop.max_batches)
+        return {"epoch": epoch, "batches": batches}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Go on where a checkpoint was written."""
@@ -149,7 +155,13 @@ class StageData(L.LightningDataModule):
     def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
         trainer = self._trainer
         return LengthBucketedSampler(
-            examples.lengths(), self.batch_size, self.seed, shuffle, trainer.global_rank, trainer.world_size
+            examples.lengths(),
+            self.batch_size,
+            self.seed,
+            shuffle,
+            trainer.global_rank,
+            trainer.world_size,
+            self.length_pool,
         )
 
     def _loader(self, examples: Examples, sampler: LengthBucketedSampler) -> DataLoader[Example]:

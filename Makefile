@@ -1,0 +1,54 @@
+# Everything a new checkout needs: `make quickstart` and `make test` make their own environment.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+LOCK := requirements.lock
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: install quickstart test lint bench bench-index bench-decode lock clean
+
+install: $(VENV)/.installed
+
+# torch first and pinned: its local CPU build is used where there is one, else the registry's.
+$(VENV)/.installed: pyproject.toml $(LOCK)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint $(LOCK) torch
+	$(BIN)/pip install --quiet --constraint $(LOCK) --editable '.[test]'
+	touch $@
+
+test: install
+	$(BIN)/python -m pytest
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+quickstart: install
+	$(BIN)/python -m data_prep.ruletaker --out data/quickstart $(QUICKSTART_DATA)
+	$(BIN)/grls train --config configs/base/memorise.yaml --config configs/quickstart/memorise.yaml
+	$(BIN)/grls train --config configs/base/retrieve.yaml --config configs/quickstart/retrieve.yaml
+	$(BIN)/grls index --model runs/quickstart/retrieve/model --corpus data/quickstart --output runs/quickstart/retriever
+	$(BIN)/grls retrieve --retriever runs/quickstart/retriever --data data/quickstart --split test \
+	  --steps dynamic --hops 8 --output runs/quickstart/test
+	$(BIN)/grls evaluate --run runs/quickstart/test.jsonl --data data/quickstart --split test \
+	  --examples 3 --output runs/quickstart/metrics.json
+
+bench: bench-index bench-decode
+
+bench-index: install
+	$(BIN)/python -m benchmarks.index
+
+bench-decode: install
+	$(BIN)/python -m benchmarks.decode
+
+# After a change of dependencies: resolve anew, then commit the lock.
+lock:
+	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/pip install --quiet torch==2.13.0
+	$(VENV)-lock/bin/pip install --quiet '.[test]'
+	$(VENV)-lock/bin/pip freeze --exclude grls | sed 's/+cpu//' > $(LOCK)
+	rm -rf $(VENV)-lock build grls.egg-info
+
+clean:
+	rm -rf $(VENV) runs/quickstart data/quickstart
