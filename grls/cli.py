@@ -7,6 +7,7 @@ option with exit code 2.
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 
@@ -39,6 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _run(command, rest)
     except GrlsError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        # Lightning writes checkpoints and logs itself (checkpoints under a temporary name, too).
+        print(f"error: {error}. Free some space, then go on from the last checkpoint.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

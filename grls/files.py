@@ -60,8 +60,11 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
         _swap(temporary, final)
-    except OSError as error:
-        raise _write_error(final, error) from error
+    except Exception as error:
+        # safetensors and tokenizers, written in Rust, wrap the system's error in classes of their own.
+        if isinstance(error, OSError) or "(os error " in str(error):
+            raise _write_error(final, error) from error
+        raise
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -90,9 +93,10 @@ def _umask() -> int:
     return mask
 
 
-def _write_error(path: Path, error: OSError) -> WriteError:
+def _write_error(path: Path, error: Exception) -> WriteError:
+    reason = getattr(error, "strerror", None) or error
     return WriteError(
-        f"cannot write {path}: {error.strerror or error}; nothing was left under that name. "
+        f"cannot write {path}: {reason}; nothing was left under that name. "
         "Free some space or choose another place, then run the command again."
     )
 

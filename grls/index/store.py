@@ -157,6 +157,8 @@ def load_index(
     if not (path / MANIFEST).is_file():
         raise IndexFormatError(f"{path}: no index here ({MANIFEST} is missing); {_REBUILD}")
     manifest = read_json(path / MANIFEST)
+    if not isinstance(manifest, dict):
+        raise IndexFormatError(f"{path / MANIFEST}: expected a JSON object; {_REBUILD}")
     if manifest.get("format") != FORMAT or manifest.get("backend") not in BACKENDS:
         raise IndexFormatError(
             f"{path}: index format {manifest.get('format')}, backend {manifest.get('backend')!r}; this "

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     AutoConfig,
@@ -69,7 +70,7 @@ class Pretrained(GeneratorSpec):
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.name_or_path)
             model = AutoModelForSeq2SeqLM.from_pretrained(self.name_or_path)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise ConfigError(
                 f"cannot load a sequence-to-sequence model from {self.name_or_path!r}: {_first_line(error)} "
                 "Give a folder that holds config.json, weights and tokenizer, or a hub name."

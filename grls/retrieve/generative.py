@@ -130,16 +130,11 @@ class GenerativeRetriever:
         if not (path / MANIFEST).is_file():
             raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", path)
         manifest = read_json(path / MANIFEST)
-        if manifest.get("format") != FORMAT:
-            raise DataError(
-                f"retriever format {manifest.get('format')}, this version reads {FORMAT}; make it again with "
-                "`grls index`.",
-                path / MANIFEST,
-            )
+        limits = _limits(manifest, path / MANIFEST)
         loaded = Pretrained(str(path / "model")).load()
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         model = loaded.model.to(where, getattr(torch, precision)).eval()
-        codec = Codec(loaded.tokenizer, Limits(**manifest["limits"]))
+        codec = Codec(loaded.tokenizer, limits)
         corpus = Corpus.read(path)
         index = load_index(path / "index", codec.fingerprint(), corpus.fingerprint, verify)
         return cls(model, codec, corpus, index, options)
@@ -213,3 +208,20 @@ class GenerativeRetriever:
                     found[i] = result
                 bar.update(len(batch))
         return found
+
+
+def _limits(manifest: Any, file: Path) -> Limits:
+    """The length limits of a retriever's manifest, refused where it is not one of ours."""
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        found = manifest.get("format") if isinstance(manifest, dict) else manifest
+        raise DataError(
+            f"retriever format {found}, this version reads {FORMAT}; make it again with `grls index`.", file
+        )
+    try:
+        return Limits(**manifest["limits"])
+    except (KeyError, TypeError):
+        raise DataError(
+            f"expected the limits {', '.join(Limits._fields)}, got {manifest.get('limits')!r}; make it again "
+            "with `grls index`.",
+            file,
+        ) from None
