@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from grls.decode import Found
 from grls.errors import ConfigError
 from grls.retrieve.generative import GenerativeRetriever
 from grls.types import Chain, Hit, Query
@@ -45,8 +46,8 @@ class MultistepRetriever:
         dynamic: End a chain when the model writes DONE.
         chains: Chain beams C kept a query.
         branch: Passages W that continue each chain at each hop.
-        done_bias: Added to the log-probability (nats) of DONE; negative values make chains longer. Tune it
-            on dev.
+        done_bias: Added to the log-probability (nats) of DONE; negative values make chains longer. A positive
+            one can lift a DONE that is among the ``beams`` best. Tune it on dev.
         min_hops: Hops before DONE is allowed.
         repeat: Allow a passage twice in a chain.
 
@@ -95,21 +96,32 @@ class MultistepRetriever:
             for chain in live
         ]
         hidden = [self._hidden(chain, hop) for chain in live]
-        found = self.retriever.search(inputs, self.branch, hidden, label=f"hop {hop + 1}")
+        found = self.retriever.search(inputs, self._width, hidden, label=f"hop {hop + 1}")
         candidates: dict[int, list[_Live]] = {}
         for chain, hits in zip(live, found, strict=True):
             if not hits:  # every passage of the corpus is in the chain already
                 ended[chain.query].append((chain, False))
-            for hit in hits:
-                bias = self.done_bias if hit.passage == self.retriever.done else 0.0
+            for gain, hit in self._weighed(hits):
                 longer = _Live(
                     chain.query,
                     (*chain.passages, hit.passage),
                     (*chain.scores, hit.score),
-                    chain.total + hit.score + bias,
+                    chain.total + gain,
                 )
                 candidates.setdefault(chain.query, []).append(longer)
         return [chain for some in candidates.values() for chain in self._keep(some, ended)]
+
+    @property
+    def _width(self) -> int:
+        """Hits to ask for: a DONE below the W best must be seen before a positive bias can lift it."""
+        return self.branch if self.done_bias <= 0 else max(self.branch, self.retriever.options.beams)
+
+    def _weighed(self, hits: Sequence[Found]) -> list[tuple[float, Found]]:
+        """The W best hits once DONE is weighed, each with what it adds to the chain's total."""
+        done = self.retriever.done
+        weighed = [(hit.score + self.done_bias * (hit.passage == done), hit) for hit in hits]
+        weighed.sort(key=lambda pair: -pair[0])
+        return weighed[: self.branch]
 
     def _hidden(self, chain: _Live, hop: int) -> list[int]:
         """Passages that may not come next."""
