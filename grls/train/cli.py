@@ -97,8 +97,10 @@ def quiet() -> None:
 
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    # Not for users: we pass LightningCLI the arguments on purpose, and the other is Lightning's own affair.
+    # Not for users: we pass LightningCLI the arguments on purpose, our data modules resume mid-epoch though
+    # their loaders cannot, and the last is Lightning's own affair.
     warnings.filterwarnings("ignore", "LightningCLI's args parameter")
+    warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch ended")
     warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated")
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
     # We are a command that parses its own command line, which is what LightningCLI warns of.
