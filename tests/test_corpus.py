@@ -109,14 +109,6 @@ def test_empty_files_are_refused(tmp_path: Path) -> None:
         refused("the file holds no query", tmp_path / "queries.jsonl", None, read_queries, tmp_path)
 
 
-def test_a_byte_order_mark_is_refused_or_read_but_never_half(tmp_path: Path) -> None:
-    file = write_jsonl(tmp_path / "corpus.jsonl", [b"\xef\xbb\xbf" + json.dumps(GOOD).encode()])
-    try:
-        assert Corpus.read(file)[0].id == "p0"
-    except DataError as error:
-        assert error.line == 1
-
-
 def split(tmp_path: Path, evidence: list[str], qrel: tuple[str, str]) -> Path:
     write_jsonl(tmp_path / "corpus.jsonl", [GOOD])
     query = {"_id": "q0", "text": "is it ?", "evidence": evidence}

@@ -1,0 +1,74 @@
+"""A run that is killed and resumed goes on to the same losses."""
+
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from small_data import write_small
+from train_helpers import arguments, logged, start, train
+
+# 30 examples, 4 a batch: 8 steps an epoch. Killed after step 13, in the middle of the second epoch; the last
+# checkpoint is that of step 10, in the middle of it, too.
+OFTEN = "--last.every_n_train_steps=5"
+KILLED = [
+    "--trainer.callbacks+=train_helpers.KillAfter",
+    "--trainer.callbacks.batches=13",
+]
+SHUFFLED = ["--data.shuffle=true"]
+CONSTANT = ("--model.schedule=constant", "--model.warmup=0")  # else the rate depends on the number of epochs
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("resume") / "data")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
+    data: Path, tmp_path: Path, workers: int
+) -> None:
+    options = [*SHUFFLED, f"--data.workers={workers}"]
+    whole = logged(train("retrieve", data, tmp_path / "whole", *options), "train_loss")
+    assert sorted(whole) == list(range(24))
+
+    killed = start(arguments("retrieve", data, tmp_path / "killed", *options, OFTEN, *KILLED))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    last = tmp_path / "killed" / "checkpoints" / "last.ckpt"
+    assert torch.load(last, weights_only=True)["global_step"] == 10
+
+    resumed = train("retrieve", data, tmp_path / "killed", *options, OFTEN, f"--ckpt_path={last}")
+    rest = logged(resumed, "train_loss", version=1)
+    assert sorted(rest) == list(range(10, 24))
+    assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
+    for name in ("dev_loss", "dev_recall"):
+        expected = logged(tmp_path / "whole", name)
+        assert logged(resumed, name, version=1) == pytest.approx(
+            {step: expected[step] for step in (15, 23)}, abs=1e-6
+        )
+
+
+@pytest.mark.parametrize("every", ["--last.every_n_train_steps=8", "--last.every_n_epochs=1"])
+def test_resume_at_the_end_of_an_epoch(data: Path, tmp_path: Path, every: str) -> None:
+    """The checkpoint of step 8 (Lightning has counted the epoch or not) starts the second epoch."""
+    whole = logged(train("retrieve", data, tmp_path / "whole", *SHUFFLED, *CONSTANT), "train_loss")
+    halted = train("retrieve", data, tmp_path / "cut", *SHUFFLED, *CONSTANT, every, "--trainer.max_epochs=1")
+    last = halted / "checkpoints" / "last.ckpt"
+    assert torch.load(last, weights_only=True)["RetrieveData"] == {"epoch": 1, "batches": 0}
+    resumed = train("retrieve", data, halted, *SHUFFLED, *CONSTANT, every, f"--ckpt_path={last}")
+    rest = logged(resumed, "train_loss", version=1)
+    assert sorted(rest) == list(range(8, 24))
+    assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
+
+
+def test_epochs_differ_and_repeat_with_the_seed(data: Path, tmp_path: Path) -> None:
+    """Another order every epoch (learning rate nearly 0, no dropout: losses tell the batches apart)."""
+    still = ["--model.learning_rate=1e-12", "--trainer.max_epochs=2"]
+    first = logged(train("retrieve", data, tmp_path / "a", *still, dropout=0.0), "train_loss")
+    again = logged(train("retrieve", data, tmp_path / "b", *still, dropout=0.0), "train_loss")
+    other = logged(
+        train("retrieve", data, tmp_path / "c", *still, "--data.seed=1", dropout=0.0), "train_loss"
+    )
+    assert first == again
+    assert [first[s] for s in range(8)] != pytest.approx([first[s] for s in range(8, 16)], abs=1e-4)
+    assert [first[s] for s in range(8)] != pytest.approx([other[s] for s in range(8)], abs=1e-4)

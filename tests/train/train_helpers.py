@@ -1,0 +1,84 @@
+"""Running `grls train` on the small data set, and reading what it logs."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+
+from grls.cli import main
+
+TRAIN = Path(__file__).parents[2] / "train.py"
+
+STAGES = {"memorise": ("Memorise", "MemoriseData"), "retrieve": ("Retrieve", "RetrieveData")}
+
+
+def arguments(stage: str, data: Path, output: Path, *more: str, dropout: float = 0.1) -> list[str]:
+    """The options of a tiny run: 30 retrieve examples or 10 passages, 4 a batch."""
+    module, datamodule = STAGES[stage]
+    generator = {
+        "data": data, "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1,
+        "num_decoder_layers": 1, "num_heads": 4, "dropout": dropout,
+    }  # fmt: skip
+    return [
+        f"--output={output}",
+        f"--model=grls.train.module.{module}",
+        "--model.generator=grls.models.build.ScratchT5",
+        *(f"--model.generator.{name}={value}" for name, value in generator.items()),
+        "--model.optimizer=adamw",
+        "--model.learning_rate=3e-3",
+        "--model.loss=allowed",
+        f"--data=grls.train.data.{datamodule}",
+        f"--data.data={data}",
+        "--data.batch_size=4",
+        "--trainer.max_epochs=3",
+        "--trainer.accelerator=cpu",
+        "--trainer.log_every_n_steps=1",
+        "--trainer.enable_progress_bar=false",
+        "--trainer.enable_model_summary=false",
+        *more,
+    ]
+
+
+def train(*given: Any, **named: Any) -> Path:
+    """`grls train` in this process; returns the output folder."""
+    options = arguments(*given, **named)
+    assert main(["train", *options]) == 0
+    return Path(given[2])
+
+
+def start(options: list[str], timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """`grls train` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, str(TRAIN), *options],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def logged(output: Path, name: str, version: int = 0) -> dict[int, float]:
+    """Step -> value, from the CSV log."""
+    with (output / "logs" / f"version_{version}" / "metrics.csv").open() as stream:
+        return {int(row["step"]): float(row[name]) for row in csv.DictReader(stream) if row.get(name)}
+
+
+class KillAfter(L.Callback):
+    """Ends the process as a power cut would.
+
+    Args:
+        batches: After so many batches of the whole run.
+    """
+
+    def __init__(self, batches: int):
+        self.batches = batches
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.batches:
+            os.kill(os.getpid(), signal.SIGKILL)
