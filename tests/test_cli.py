@@ -1,0 +1,173 @@
+"""Exit codes and messages of the commands."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from small_data import passages, small_retriever, small_tokenizer, write_jsonl, write_small
+
+from grls.cli import USAGE, main
+from grls.corpus import Corpus
+
+COMMANDS = ("train", "index", "retrieve", "evaluate", "check")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("cli") / "data")
+
+
+@pytest.fixture(scope="module")
+def retriever(data: Path) -> Path:
+    folder = data.parent / "retriever"
+    small_retriever(data).save_pretrained(folder)
+    return folder
+
+
+def fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one line of an error of ours: exit code 1."""
+    capsys.readouterr()
+    assert main([str(a) for a in arguments]) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+def refuses(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What a wrong option prints: exit code 2."""
+    with pytest.raises(SystemExit) as caught:
+        main([str(a) for a in arguments])
+    assert caught.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out == USAGE
+    assert main([]) == 2
+    assert all(re.search(rf"^  {command} ", USAGE, re.MULTILINE) for command in COMMANDS)
+
+
+def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["retreive"]) == 2
+    assert capsys.readouterr().err.startswith("error: unknown command 'retreive'\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    options = re.split(r"\n  (?=-)", text)[1:]
+    ours = options if command != "train" else [o for o in options if re.match(r"--(output|recall\.)", o)]
+    assert len(ours) >= 5
+    for option in ours:
+        described = re.sub(r"\s+", " ", option).split("(")[0]
+        name = described.split(" ")[0]
+        if name in ("--config", "--print_config", "--recall", "--recall.help"):
+            continue
+        assert len(re.findall(r"[a-z]{2,}", re.sub(r"^--\S+( \S+)?", "", described))) >= 1, option
+
+
+def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "corpsu" in refuses(capsys, "check", f"--corpsu={data}")
+    assert "colour" in refuses(capsys, "check", f"--corpus={data}", "--colour=red")
+    assert "btree" in refuses(capsys, "index", "--model=m", "--corpus=c", "--output=o", "--backend=btree")
+
+
+@pytest.mark.parametrize(
+    ("key", "yaml"),
+    [
+        ("treiner", "treiner:\n  max_epochs: 1\n"),
+        ("max_epoch", "trainer:\n  max_epoch: 1\n"),
+        (
+            "learning_rat",
+            "model:\n  class_path: grls.train.module.Memorise\n  init_args:\n    learning_rat: 1\n",
+        ),
+        ("batchsize", "data:\n  class_path: grls.train.data.MemoriseData\n  init_args:\n    batchsize: 1\n"),
+        ("beam", "recall:\n  beam: 3\n"),
+    ],
+)
+def test_an_unknown_key_of_a_training_config_is_named(
+    key: str, yaml: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text(yaml)
+    assert re.search(rf"\b{key}\b", refuses(capsys, "train", f"--config={tmp_path / 'c.yaml'}"))
+
+
+def test_missing_inputs_are_named(
+    data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    none = tmp_path / "none"
+    assert f"{none}: no such file" in fails(capsys, "check", f"--corpus={none}")
+    assert f"no such folder: {none}" in fails(
+        capsys, "index", f"--model={none}", f"--corpus={data}", f"--output={tmp_path / 'r'}"
+    )
+    assert f"{none}: no retriever here" in fails(
+        capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", f"--retriever={none}"
+    )
+    assert str(none) in fails(
+        capsys, "retrieve", f"--data={none}", f"--output={tmp_path / 'o'}", f"--retriever={retriever}"
+    )
+    assert str(none) in fails(capsys, "evaluate", f"--run={none}.trec", f"--data={data}")
+    assert "either --retriever FOLDER or --bm25 true" in fails(
+        capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_of_another_corpus_is_refused(
+    data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = retriever / "corpus.jsonl"
+    kept = corpus.read_bytes()
+    try:
+        corpus.unlink()
+        Corpus.from_passages(passages()[1:]).write(corpus)
+        message = fails(
+            capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", f"--retriever={retriever}"
+        )
+    finally:
+        corpus.write_bytes(kept)
+    assert "the index was built with another corpus" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_data_is_one_line_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write_jsonl(tmp_path / "corpus.jsonl", [{"_id": "a", "text": "x"}, "{"])
+    assert f"{file}, line 2: expected a JSON object" in fails(capsys, "check", f"--corpus={tmp_path}")
+    assert "BM25 never writes DONE" in fails(
+        capsys,
+        "retrieve",
+        f"--data={write_small(tmp_path / 'd')}",
+        "--output=o",
+        "--bm25=true",
+        "--steps=dynamic",
+    )
+
+
+def test_training_on_bad_data_is_an_error_of_ours(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = tmp_path / "t"
+    small_tokenizer(data).save_pretrained(tokenizer)
+    options = [
+        "train", f"--output={tmp_path / 'out'}", "--model=grls.train.module.Memorise",
+        "--model.generator=grls.models.build.ScratchT5", f"--model.generator.tokenizer={tokenizer}",
+        "--model.generator.d_model=16", "--model.generator.num_layers=1",
+        "--data=grls.train.data.MemoriseData",
+        "--trainer.accelerator=cpu",
+    ]  # fmt: skip
+    message = fails(capsys, *options, f"--data.data={tmp_path / 'none'}")
+    assert "no such file" in message
+    message = fails(capsys, *options, f"--data.data={data}", "--data.target=rest", "--model.loss=allowed")
+    assert "needs target `whole`" in message
+    assert not (tmp_path / "out" / "model").exists()
+
+
+def test_check_prints_and_writes(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"--corpus={data}", f"--output={tmp_path / 'c.json'}"]) == 0
+    assert "10 passages" in capsys.readouterr().out
+    assert json.loads((tmp_path / "c.json").read_text())["passages"] == 10
