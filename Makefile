@@ -25,7 +25,7 @@ lint: install
 	$(BIN)/mypy
 
 quickstart: install
-	$(BIN)/python -m data_prep.ruletaker --out data/quickstart $(QUICKSTART_DATA)
+	$(BIN)/python -m data_prep.ruletaker --config configs/quickstart/data.yaml
 	$(BIN)/grls train --config configs/base/memorise.yaml --config configs/quickstart/memorise.yaml
 	$(BIN)/grls train --config configs/base/retrieve.yaml --config configs/quickstart/retrieve.yaml
 	$(BIN)/grls index --model runs/quickstart/retrieve/model --corpus data/quickstart --output runs/quickstart/retriever

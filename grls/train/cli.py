@@ -103,8 +103,4 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch ended")
     warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated")
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
-    # We are a command that parses its own command line, which is what LightningCLI warns of.
-    warnings.filterwarnings("ignore", message="LightningCLI's args parameter")
-    # lightning 2.6.6 with torch 2.13: nothing a user can do about it.
-    warnings.filterwarnings("ignore", message=r"`isinstance\(treespec, LeafSpec\)` is deprecated")
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    warnings.filterwarnings("ignore", ".*does not have many workers.*")

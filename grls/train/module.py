@@ -193,31 +193,22 @@ def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -
 
     For a position with allowed tokens C and target y the loss is
     log(sum over c in C of exp(z_c)) - z_y, with z the model's logits; it is the negative logarithm of the
-    ``renormalized`` probability of y.
+    ``renormalized`` probability of y. One matrix product gives the logits of all U tokens that any position
+    allows, and a mask takes out the rest: its backward pass is a product too, where gathering pairs would
+    scatter.
 
     Args:
         head: The model's output head.
         hidden: ``[b, t, d]`` what reaches it.
         labels: ``[b, t]``.
-        choices: The allowed tokens.
+        choices: The allowed tokens; P positions after the first.
     """
-    first = head.some(hidden[:, 0], choices.first)
-    total = F.cross_entropy(
-        first, torch.searchsorted(choices.first, labels[:, 0].contiguous()), reduction="sum"
-    )
-    count = len(labels)
-    if len(choices.places):
-        rows = hidden.flatten(0, 1)[choices.places]
-        logits = head.pairs(rows, choices.positions, choices.tokens)
-        normalizer = _segment_logsumexp(logits, choices.positions, len(rows))
-        total = total + (normalizer - logits[choices.targets]).sum()
-        count += len(rows)
-    return total / count
-
-
-def _segment_logsumexp(values: Tensor, segments: Tensor, count: int) -> Tensor:
-    """Log-sum-exp of the values of each segment, ``[count]``; every segment has a value."""
-    top = values.new_full((count,), float("-inf"))
-    top = top.scatter_reduce(0, segments, values.detach(), "amax")
-    total = values.new_zeros(count).index_add(0, segments, torch.exp(values - top[segments]))
-    return top + total.log()
+    examples = len(labels)
+    rows = torch.cat((hidden[:, 0], hidden.flatten(0, 1)[choices.places]))
+    targets = torch.cat((labels[:, 0], choices.tokens[choices.targets]))
+    union = torch.cat((choices.first, choices.tokens)).unique()
+    allowed = torch.zeros((len(rows), len(union)), dtype=torch.bool, device=rows.device)
+    allowed[:examples, torch.searchsorted(union, choices.first)] = True
+    allowed[examples + choices.positions, torch.searchsorted(union, choices.tokens)] = True
+    logits = head.some(rows, union).masked_fill(~allowed, float("-inf"))
+    return F.cross_entropy(logits, torch.searchsorted(union, targets))
