@@ -62,4 +62,6 @@ def _run(command: str, arguments: list[str]) -> None:
 
     from grls import commands
 
-    auto_cli(getattr(commands, command), args=arguments, as_positional=False, prog=f"grls {command}")
+    auto_cli(
+        getattr(commands, command), args=arguments, as_positional=command == "check", prog=f"grls {command}"
+    )

@@ -1,0 +1,110 @@
+"""Every shipped config, the README's commands and the quickstart's, through the real entry points.
+
+Data and models are small; everything else is as shipped.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data_prep.ruletaker import prepare
+from grls.cli import main
+
+ROOT = Path(__file__).parents[1]
+STAGES = ("memorise", "retrieve")
+SETS = sorted(folder.name for folder in (ROOT / "configs").iterdir() if folder.name != "base")
+QUICK = (
+    "--trainer.max_epochs=1",
+    "--trainer.check_val_every_n_epoch=1",
+    "--trainer.limit_train_batches=4",
+    "--trainer.limit_val_batches=2",
+    "--trainer.accelerator=cpu",
+    "--trainer.enable_progress_bar=false",
+    "--data.dev_size=8",
+)
+TINY = ("d_model=32", "d_ff=64", "d_kv=8", "num_layers=1", "num_decoder_layers=1", "num_heads=4")
+
+
+def tiny_model(data: str) -> list[str]:
+    """Options that put a small T5 from scratch in the place of any generator."""
+    options = ["--model.generator=grls.models.build.ScratchT5", f"--model.generator.data={data}"]
+    return options + [f"--model.generator.{option}" for option in TINY]
+
+
+def small(folder: Path) -> None:
+    prepare(folder, subjects=6, predicates=6, rules=10, max_depth=3, train=40, dev=8, test=10)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working directory with the repository's configs, where relative paths lead."""
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def readme_commands() -> list[list[str]]:
+    """The `grls` commands of the README's code blocks, as an argument list each."""
+    blocks = re.findall(r"```\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [shlex.split(line)[1:] for line in lines if line.startswith("grls ")]
+
+
+def makefile_commands(target: str) -> list[list[str]]:
+    """The recipe of a Makefile target, as an argument list a command."""
+    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)
+    assert recipe is not None
+    return [shlex.split(line.replace("$(BIN)/", "")) for line in recipe.group(1).splitlines()]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_shipped_configs_train(name: str, workplace: Path) -> None:
+    small(workplace / "data" / name)
+    for stage in STAGES:
+        layers = [f"--config=configs/base/{stage}.yaml", f"--config=configs/{name}/{stage}.yaml"]
+        swap = tiny_model(f"data/{name}") if stage == "memorise" else []
+        assert main(["train", *layers, *swap, *QUICK]) == 0
+        assert (workplace / "runs" / name / stage / "model" / "config.json").is_file()
+
+
+def test_base_configs_are_the_papers(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for stage, rate, schedule in (("memorise", "1.0e-05", "constant"), ("retrieve", "0.0001", "linear")):
+        with pytest.raises(SystemExit) as stop:
+            main(["train", f"--config=configs/base/{stage}.yaml", "--data.data=data/x", "--print_config"])
+        assert stop.value.code == 0
+        shown = capsys.readouterr().out
+        for line in ("optimizer: adafactor", f"learning_rate: {rate}", f"schedule: {schedule}",
+                     "batch_size: 120", "max_epochs: 150", "name_or_path: google-t5/t5-large"):  # fmt: skip
+            assert line in shown
+
+
+def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small(workplace / "data" / "mine")
+    commands = readme_commands()
+    assert [c[0] for c in commands] == ["check", "train", "train", "index", "retrieve", "evaluate"]
+    for command in commands:
+        given = command[:2] if command[0] == "check" else [*command]  # its tokenizer is on the hub
+        if command[0] == "train":
+            given += QUICK
+            if "memorise" in " ".join(command[:3]):
+                given += tiny_model("data/mine")
+        assert main(given) == 0, given
+    assert "recall" in capsys.readouterr().out
+
+
+def test_quickstart_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prep, *commands = makefile_commands("quickstart")
+    assert prep == ["python", "-m", "data_prep.ruletaker", "--config", "configs/quickstart/data.yaml"]
+    small(workplace / "data" / "quickstart")
+    for command in commands:
+        assert command[0] == "grls"
+        more = list(QUICK) if command[1] == "train" else []
+        assert main([*command[1:], *more]) == 0, command
+    metrics = json.loads((workplace / "runs" / "quickstart" / "metrics.json").read_text())
+    assert set(metrics["graph"]) >= {"success", "node_number", "start_node", "end_node", "missing_edge"}
+    assert capsys.readouterr().out.count("\nquery ") == 3
