@@ -73,7 +73,7 @@ def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[
 
 def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "corpsu" in refuses(capsys, "check", f"--corpsu={data}")
-    assert "colour" in refuses(capsys, "check", f"--corpus={data}", "--colour=red")
+    assert "colour" in refuses(capsys, "check", data, "--colour=red")
     assert "btree" in refuses(capsys, "index", "--model=m", "--corpus=c", "--output=o", "--backend=btree")
 
 
@@ -101,7 +101,7 @@ def test_missing_inputs_are_named(
     data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     none = tmp_path / "none"
-    assert f"{none}: no such file" in fails(capsys, "check", f"--corpus={none}")
+    assert f"{none}: no such file" in fails(capsys, "check", none)
     assert f"no such folder: {none}" in fails(
         capsys, "index", f"--model={none}", f"--corpus={data}", f"--output={tmp_path / 'r'}"
     )
@@ -137,7 +137,7 @@ def test_an_index_of_another_corpus_is_refused(
 
 def test_bad_data_is_one_line_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write_jsonl(tmp_path / "corpus.jsonl", [{"_id": "a", "text": "x"}, "{"])
-    assert f"{file}, line 2: expected a JSON object" in fails(capsys, "check", f"--corpus={tmp_path}")
+    assert f"{file}, line 2: expected a JSON object" in fails(capsys, "check", tmp_path)
     assert "BM25 never writes DONE" in fails(
         capsys,
         "retrieve",
@@ -168,6 +168,6 @@ def test_training_on_bad_data_is_an_error_of_ours(
 
 
 def test_check_prints_and_writes(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", f"--corpus={data}", f"--output={tmp_path / 'c.json'}"]) == 0
+    assert main(["check", str(data), f"--output={tmp_path / 'c.json'}"]) == 0
     assert "10 passages" in capsys.readouterr().out
     assert json.loads((tmp_path / "c.json").read_text())["passages"] == 10
