@@ -99,7 +99,7 @@ def retrieve(
         beams: Beam width of each hop.
         chains: Chains kept side by side (multi-step).
         branch: Passages that continue a chain at each hop (multi-step).
-        done_bias: Added to the log-probability of DONE; negative makes chains longer. Tune it on dev.
+        done_bias: Added to the log-odds of DONE at every hop; negative makes chains longer. Tune it on dev.
         repeat: Allow a passage twice in a chain.
         mode: Score mode: over the allowed tokens, or over the vocabulary.
         early_stop: Stop at the unique prefix; null means where it is exact (renormalized).

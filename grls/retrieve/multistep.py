@@ -5,14 +5,21 @@ Legend: Q queries, C chain beams a query, W passages that continue a chain at ea
 A chain's score is the sum of its hops' log-probabilities, so log p(chain | query) =
 sum over hops h of log p(passage h | query, passages before h), DONE included (arXiv 2204.13596, the
 dynamic multi-step setting). C chains live side by side, so the best chain wins and not only the best
-first hop. DONE is one token that competes with whole passages; ``done_bias`` weighs it.
+first hop. DONE is one token that competes with whole passages, and a model may write it too early:
+``done_bias`` b shifts its log-odds at every hop. With p the probability of DONE and
+Z = 1 - p + p exp(b), DONE then has p exp(b) / Z and every other passage 1 / Z of what it had, so the
+probabilities of all chains still sum to one. (A bonus added to finished chains would not do: each has one
+DONE, and their order would stay.)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from grls.decode import Found
 from grls.errors import ConfigError
@@ -46,8 +53,8 @@ class MultistepRetriever:
         dynamic: End a chain when the model writes DONE.
         chains: Chain beams C kept a query.
         branch: Passages W that continue each chain at each hop.
-        done_bias: Added to the log-probability (nats) of DONE; negative values make chains longer. A positive
-            one can lift a DONE that is among the ``beams`` best. Tune it on dev.
+        done_bias: Added to the log-odds (nats) of DONE at every hop; negative values make chains longer. Tune
+            it on dev. A DONE that is not among the ``beams`` best of a hop counts as impossible there.
         min_hops: Hops before DONE is allowed.
         repeat: Allow a passage twice in a chain.
 
@@ -113,13 +120,16 @@ class MultistepRetriever:
 
     @property
     def _width(self) -> int:
-        """Hits to ask for: a DONE below the W best must be seen before a positive bias can lift it."""
-        return self.branch if self.done_bias <= 0 else max(self.branch, self.retriever.options.beams)
+        """Hits to ask for: with a bias, the probability of DONE must be known where it can matter."""
+        return max(self.branch, self.retriever.options.beams) if self.done_bias else self.branch
 
     def _weighed(self, hits: Sequence[Found]) -> list[tuple[float, Found]]:
         """The W best hits once DONE is weighed, each with what it adds to the chain's total."""
         done = self.retriever.done
-        weighed = [(hit.score + self.done_bias * (hit.passage == done), hit) for hit in hits]
+        score = min(next((hit.score for hit in hits if hit.passage == done), -math.inf), 0.0)
+        others = math.log(-math.expm1(score)) if score < 0 else -math.inf
+        normalizer = float(np.logaddexp(others, score + self.done_bias)) if self.done_bias else 0.0
+        weighed = [(hit.score + self.done_bias * (hit.passage == done) - normalizer, hit) for hit in hits]
         weighed.sort(key=lambda pair: -pair[0])
         return weighed[: self.branch]
 
@@ -139,9 +149,8 @@ class MultistepRetriever:
                 ended[query].append((chain, True))
         done = sorted((chain.total for chain, _ in ended[query]), reverse=True)
         bar = done[self.chains - 1] if len(done) >= self.chains else float("-inf")
-        reach = max(self.done_bias, 0.0)  # a chain can still gain this much
         live = [chain for chain in candidates if chain.passages[-1] != self.retriever.done]
-        return [chain for chain in live[: self.chains] if chain.total + reach > bar]
+        return [chain for chain in live[: self.chains] if chain.total > bar]
 
     def _ranked(self, ended: list[tuple[_Live, bool]]) -> list[Chain]:
         ended.sort(key=lambda pair: -pair[0].total)

@@ -63,8 +63,10 @@ def all_chains(
             return
         rest = index_sequences([index.tokens(n) for n in left], codec.end)
         source = codec.model_input(tokens, [index.tokens(n) for n in chain])
-        for n, step in zip(left, score_all(generator, rest, source), strict=True):
-            follow((*chain, n), score + step + (done_bias if n == retriever.done else 0.0))
+        odds = np.exp(score_all(generator, rest, source))
+        odds[[n == retriever.done for n in left]] *= math.exp(done_bias)
+        for n, step in zip(left, np.log(odds / odds.sum()), strict=True):
+            follow((*chain, n), score + step)
 
     follow((), 0.0)
     return ended
@@ -84,8 +86,7 @@ def test_wide_beams_find_every_chain_with_its_score(
         assert {named(chain): chain.score for chain in chains} == pytest.approx(expected, abs=1e-4)
         scores = [chain.score for chain in chains]
         assert scores == sorted(scores, reverse=True)
-        if not done_bias:
-            assert sum(map(math.exp, scores)) == pytest.approx(1.0, abs=1e-4)
+        assert sum(map(math.exp, scores)) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_repeats_are_found_where_they_are_allowed(small: GenerativeRetriever) -> None:
@@ -111,8 +112,8 @@ def test_the_score_of_a_chain_is_the_sum_of_its_hops(large: GenerativeRetriever)
     dynamic = MultistepRetriever(large, 3, chains=8, branch=8, done_bias=3.0).retrieve_chains(QUERIES)
     ended = [chain for chains in dynamic for chain in chains if chain.done]
     assert ended
-    for chain in ended:  # DONE has its share, and the bias is part of the score
-        assert chain.score < sum(hit.score for hit in chain.hits) + 3.0
+    for chain in ended:  # DONE and its weight have their share
+        assert chain.score != pytest.approx(sum(hit.score for hit in chain.hits), abs=1e-3)
 
 
 def test_done_is_no_hit_and_never_ends_a_fixed_chain(large: GenerativeRetriever) -> None:
@@ -131,6 +132,23 @@ def test_a_negative_bias_makes_chains_longer(large: GenerativeRetriever) -> None
     lengths = [mean(bias) for bias in (20.0, 0.0, -20.0)]
     assert lengths == sorted(lengths)
     assert lengths[0] < lengths[-1] == 6.0
+
+
+def test_a_bias_reorders_finished_chains(small: GenerativeRetriever) -> None:
+    """p0, DONE: 0.9 * 0.5 = 0.45; p0, p1, DONE: 0.9 * 0.5 * 0.8 = 0.36. Half the odds of DONE turn them."""
+    scripted = Scripted(small.model, small.codec, small.corpus, small.index, small.options)
+    scripted.table = {
+        (): (0.9, 0.1, 0.0, 0.0),
+        (0,): (0.0, 0.5, 0.0, 0.0, 0.5),
+        (1,): (0.5, 0.0, 0.0, 0.0, 0.5),
+        (0, 1): (0.0, 0.0, 0.2, 0.0, 0.8),
+        (1, 0): (0.0, 0.0, 0.2, 0.0, 0.8),
+        (0, 1, 2): (0.0, 0.0, 0.0, 0.0, 1.0),
+        (1, 0, 2): (0.0, 0.0, 0.0, 0.0, 1.0),
+    }
+    for bias, best, score in ((0.0, ("p0", "DONE"), 0.45), (math.log(0.5), ("p0", "p1", "DONE"), 0.4)):
+        chain = MultistepRetriever(scripted, 4, done_bias=bias).retrieve_chains(QUERIES[:1])[0][0]
+        assert (named(chain), math.exp(chain.score)) == (best, pytest.approx(score))
 
 
 def test_min_hops_come_before_done(large: GenerativeRetriever) -> None:
