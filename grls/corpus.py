@@ -262,7 +262,7 @@ def write_dataset(
         queries: All queries of all splits.
         qrels: Split -> query id -> passage id -> grade.
     """
-    with atomic_folder(folder) as new:
+    with atomic_folder(folder, "corpus.jsonl") as new:
         with (new / "corpus.jsonl").open("w", encoding="utf-8") as stream:
             for p in passages:
                 _write_line(stream, {"_id": p.id, "title": p.title, "text": p.text, "metadata": {}})
@@ -340,7 +340,7 @@ def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
     folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / hashlib.sha256(key).hexdigest()[:32]
     if not folder.exists():
         with (
-            atomic_folder(folder) as new,
+            atomic_folder(folder, "corpus.arrow") as new,
             pa.OSFile(os.fspath(new / "corpus.arrow"), "wb") as sink,
             pa.ipc.new_stream(sink, _SCHEMA) as writer,
         ):

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from grls.errors import DataError, WriteError
+from grls.errors import ConfigError, DataError, WriteError
 
 
 @contextmanager
@@ -46,13 +46,23 @@ def atomic_file(path: str | Path) -> Iterator[IO[str]]:
 
 
 @contextmanager
-def atomic_folder(path: str | Path) -> Iterator[Path]:
+def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     """Yield a temporary folder that takes the place of ``path`` when the block ends well.
 
+    Args:
+        path: Destination.
+        marker: A file that shows that an existing folder is an earlier one of the same kind. Any other
+            folder with something in it is not ours to replace.
+
     Raises:
+        ConfigError: ``path`` exists and is neither empty nor of this kind.
         WriteError: The disk is full or the place cannot be written; ``path`` is left as it was.
     """
-    final = Path(path)
+    final = Path(path).absolute()
+    if final.is_dir() and not (final / marker).exists() and any(final.iterdir()):
+        raise ConfigError(
+            f"{path} exists and holds no {marker}, so it is not replaced; choose another folder or empty it."
+        )
     temporary: Path | None = None
     try:
         final.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grls.corpus import write_dataset
-from grls.errors import DataError, WriteError
+from grls.errors import ConfigError, DataError, WriteError
 from grls.files import atomic_file, atomic_folder, read_json, sha256, write_json
 from grls.types import Passage
 
@@ -42,10 +42,10 @@ def test_an_error_inside_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     for text in ("old", "new"):
-        with atomic_folder(folder) as new:
+        with atomic_folder(folder, "mark") as new:
             (new / text).write_text(text)
     assert (names(tmp_path), names(folder)) == (["set"], ["new"])
-    with pytest.raises(ZeroDivisionError), atomic_folder(folder) as new:
+    with pytest.raises(ZeroDivisionError), atomic_folder(folder, "mark") as new:
         (new / "third").write_text(f"{1 / 0}")
     assert (names(tmp_path), names(folder)) == (["set"], ["new"])
 
@@ -62,7 +62,7 @@ def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: 
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", fail)
-    with pytest.raises(WriteError, match="No space left on device"), atomic_folder(folder) as new:
+    with pytest.raises(WriteError, match="No space left on device"), atomic_folder(folder, "mark") as new:
         (new / "new").write_text("new")
     assert (names(tmp_path), names(folder)) == (["set"], ["old"])
 
@@ -72,7 +72,7 @@ import resource, signal, sys
 from pathlib import Path
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-from grls.errors import WriteError
+from grls.errors import ConfigError, WriteError
 try:
     {body}
 except WriteError as error:
@@ -162,3 +162,17 @@ def test_json_that_is_none_is_named(tmp_path: Path) -> None:
 def test_sha256_is_that_of_the_bytes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     assert sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_a_folder_of_another_kind_is_never_replaced(tmp_path: Path) -> None:
+    """`--output .` must not cost a user the folder they stand in."""
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ConfigError, match=r"holds no grls\.json"), atomic_folder(tmp_path, "grls.json"):
+        pass
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    assert list(tmp_path.iterdir()) == [tmp_path / "thesis.tex"]
+    with atomic_folder(tmp_path / "new", "grls.json") as new:
+        (new / "grls.json").write_text("1")
+    with atomic_folder(tmp_path / "new", "grls.json") as new:
+        (new / "grls.json").write_text("2")
+    assert (tmp_path / "new" / "grls.json").read_text() == "2"

@@ -112,7 +112,7 @@ def save_index(index: ConstraintIndex, folder: str | Path, tokenizer: str = "", 
     Raises:
         WriteError: The disk is full or the folder cannot be written.
     """
-    with atomic_folder(folder) as new:
+    with atomic_folder(folder, MANIFEST) as new:
         write_index(index, new, tokenizer, corpus)
 
 

@@ -141,7 +141,7 @@ class GenerativeRetriever:
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced."""
-        with atomic_folder(folder) as new:
+        with atomic_folder(folder, MANIFEST) as new:
             self.model.save_pretrained(new / "model")
             self.codec.tokenizer.save_pretrained(new / "model")
             (new / "index").mkdir()

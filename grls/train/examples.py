@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from grls.corpus import Corpus, Qrels
 from grls.errors import ConfigError, DataError
@@ -74,32 +75,37 @@ class MemoriseExamples:
             raise ConfigError(f"front must lie between 0 and 1, got {front}.")
         self.codec = codec
         self.target = target
-        self.rows: list[TokenIds] = []
-        self.fronts: list[int] = []
+        # A few bytes a token, as a corpus may have more tokens than lists of Python integers could hold.
+        parts: list[npt.NDArray[np.int32]] = []
+        lengths: list[int] = []
+        fronts: list[int] = []
         for batch in corpus.batches():
             rows = codec.passages(batch)
-            self.rows += rows
+            parts.append(np.concatenate(rows).astype(np.int32))
+            lengths += [len(row) for row in rows]
             if unit == "path":
                 heads = [p.text.rpartition(PATH_SEPARATOR)[0] for p in batch]
-                self.fronts += [max(1, len(ids)) for ids in codec.texts(heads)]
+                fronts += [len(ids) for ids in codec.texts(heads)]
             else:
-                self.fronts += [max(1, round(front * (len(row) - 1))) for row in rows]
+                fronts += [round(front * (len(row) - 1)) for row in rows]
+        self._tokens = np.concatenate(parts)
+        self._lengths = np.array(lengths)
+        self._starts = np.cumsum(self._lengths) - self._lengths
+        # At least one token, and never the end token.
+        self._fronts = np.minimum(np.maximum(fronts, 1), self._lengths - 1)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._lengths)
 
     def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
-        row, front = self.rows[number], self.fronts[number]
-        target = row if self.target == "whole" else row[min(front, len(row) - 1) :]
-        return Example(self.source(number), target.tolist())
-
-    def source(self, number: int) -> list[int]:
-        """The model input of passage ``number``: its front."""
-        row = self.rows[number]
-        return self.codec.plain_input(row[: min(self.fronts[number], len(row) - 1)].tolist())
+        start, length, front = self._starts[number], self._lengths[number], self._fronts[number]
+        row = self._tokens[start : start + length].tolist()
+        target = row if self.target == "whole" else row[front:]
+        return Example(self.codec.plain_input(row[:front]), target)
 
     def lengths(self) -> Sequence[int]:  # noqa: D102
-        return [len(row) for row in self.rows]
+        lengths: list[int] = self._lengths.tolist()
+        return lengths
 
 
 class RetrieveExamples:

@@ -108,6 +108,6 @@ class SaveModel(L.Callback):
             pl_module.load_state_dict(state["state_dict"])
             log.info("best %s %.4f: %s", best.monitor, best.best_model_score or 0.0, best.best_model_path)
         if trainer.is_global_zero:
-            with atomic_folder(self.folder) as new:
+            with atomic_folder(self.folder, "config.json") as new:
                 module.model.save_pretrained(new)
                 module.tokenizer.save_pretrained(new)
