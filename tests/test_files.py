@@ -43,17 +43,18 @@ def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     for text in ("old", "new"):
         with atomic_folder(folder, "mark") as new:
+            (new / "mark").touch()
             (new / text).write_text(text)
-    assert (names(tmp_path), names(folder)) == (["set"], ["new"])
+    assert (names(tmp_path), names(folder)) == (["set"], ["mark", "new"])
     with pytest.raises(ZeroDivisionError), atomic_folder(folder, "mark") as new:
         (new / "third").write_text(f"{1 / 0}")
-    assert (names(tmp_path), names(folder)) == (["set"], ["new"])
+    assert (names(tmp_path), names(folder)) == (["set"], ["mark", "new"])
 
 
 def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
-    (folder / "old").write_text("old")
+    (folder / "mark").write_text("old")
     rename = Path.rename
 
     def fail(self: Path, target: Path) -> Path:
@@ -64,7 +65,7 @@ def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Path, "rename", fail)
     with pytest.raises(WriteError, match="No space left on device"), atomic_folder(folder, "mark") as new:
         (new / "new").write_text("new")
-    assert (names(tmp_path), names(folder)) == (["set"], ["old"])
+    assert (names(tmp_path), names(folder)) == (["set"], ["mark"])
 
 
 FULL_DISK = """
@@ -72,7 +73,7 @@ import resource, signal, sys
 from pathlib import Path
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-from grls.errors import ConfigError, WriteError
+from grls.errors import WriteError
 try:
     {body}
 except WriteError as error:
@@ -145,7 +146,7 @@ def test_a_place_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> N
     (tmp_path / "file").write_text("x")
     with pytest.raises(WriteError, match="cannot write"), atomic_file(tmp_path / "file" / "a"):
         pass
-    with pytest.raises(WriteError, match="cannot write"), atomic_folder(tmp_path / "file" / "a"):
+    with pytest.raises(WriteError, match="cannot write"), atomic_folder(tmp_path / "file" / "a", "mark"):
         pass
     assert (tmp_path / "file").read_text() == "x"
 
