@@ -75,7 +75,6 @@ def _copy(
     if drop_leaks:
         qrels = _without_leaks(queries, qrels)
     common.finish(out, common.Dataset(corpus, queries, qrels), tokenizer)
-    corpus.write(out / "corpus.jsonl")  # once more, with the metadata of the passages
 
 
 def _read_qrels(raw: Path, corpus: Corpus) -> dict[str, Qrels]:
@@ -103,7 +102,7 @@ def _divide(
 
 def _without_leaks(queries: Sequence[Query], qrels: dict[str, Qrels]) -> dict[str, Qrels]:
     """The qrels with each query text in one split: the last of train, dev, test that has it."""
-    texts = {query.id: common.plain(query.text) for query in queries}
+    texts = {query.id: common.query_key(query.text) for query in queries}
     owner = {texts[q]: name for name in _by_rank(qrels) for q in qrels[name]}
     return {
         name: {q: grades for q, grades in judged.items() if owner[texts[q]] == name}
@@ -117,7 +116,7 @@ def _by_rank(qrels: dict[str, Qrels]) -> list[str]:
 
 
 def _split(queries: list[Query], ratios: Sequence[float], seed: int) -> dict[str, list[Query]]:
-    parts = common.split(queries, ratios, seed, group=lambda q: common.plain(q.text))
+    parts = common.split(queries, ratios, seed, group=lambda q: common.query_key(q.text))
     return {name: part for name, part in zip(common.SPLITS, parts, strict=True) if part}
 
 

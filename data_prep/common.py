@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from jsonargparse import auto_cli
 
-from grls.corpus import Qrels, write_dataset
+from grls.corpus import Qrels, relevant, write_dataset
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.types import Passage, Query
 
@@ -112,6 +112,11 @@ def plain(text: str) -> str:
     return " ".join(re.sub(r"[\W_]+", " ", text.lower()).split())
 
 
+def query_key(text: str) -> str:
+    """What makes two query texts the same: case and white space do not count, signs do (C++ is not C#)."""
+    return " ".join(text.casefold().split())
+
+
 def split(
     items: Sequence[Item],
     ratios: Sequence[float],
@@ -155,12 +160,12 @@ def dataset(passages: Passages, splits: Mapping[str, Sequence[Query]]) -> Datase
 
 
 def refuse_leaks(data: Dataset) -> None:
-    """Raise where a query, by id or by plain text, stands in two splits.
+    """Raise where a query, by id or by text (see :func:`query_key`), stands in two splits.
 
     Raises:
         DataError: Names the query and both splits.
     """
-    texts = {query.id: plain(query.text) for query in data.queries}
+    texts = {query.id: query_key(query.text) for query in data.queries}
     first: dict[str, str] = {}
     for name, judged in data.qrels.items():
         for query_id in judged:
@@ -180,7 +185,7 @@ def statistics(data: Dataset, tokenizer: Path | None = None) -> Statistics:
     """
     count, tokens = _token_counter(tokenizer)
     total = sum(count(f"{p.title} {p.text}".strip()) for p in data.passages)
-    gold = {name: [_gold(grades) for grades in judged.values()] for name, judged in data.qrels.items()}
+    gold = {name: [relevant(grades) for grades in judged.values()] for name, judged in data.qrels.items()}
     steps = [len(passages) for queries in gold.values() for passages in queries]
     seen = {p for passages in gold.get("train", []) for p in passages}
     test = [p for passages in gold.get("test", []) for p in passages]
@@ -192,10 +197,6 @@ def statistics(data: Dataset, tokenizer: Path | None = None) -> Statistics:
         steps=sum(steps) / max(len(steps), 1),
         unseen_rate=sum(p not in seen for p in test) / len(test) if seen and test else None,
     )
-
-
-def _gold(grades: Mapping[str, int]) -> list[str]:
-    return [passage for passage, grade in grades.items() if grade > 0]
 
 
 def _token_counter(folder: Path | None) -> tuple[Callable[[str], int], str]:

@@ -135,14 +135,17 @@ def _fact_bank(file: Path) -> Iterator[str]:
 
 def _without(held_out: Sequence[Pair], train: list[Pair]) -> list[Pair]:
     """The training pairs whose query text is not held out."""
-    texts = {common.plain(pair.text) for pair in held_out}
-    kept = [pair for pair in train if common.plain(pair.text) not in texts]
+    texts = {common.query_key(pair.text) for pair in held_out}
+    kept = [pair for pair in train if common.query_key(pair.text) not in texts]
     print(f"{'left out':<20} {len(train) - len(kept)} training queries whose text stands in dev or test")
     return kept
 
 
 def _extra(folder: Path, held_out: Sequence[Pair], pool: common.PassagePool) -> list[Pair]:
-    """WorldTree's training pairs that are not held out; their facts join the pool."""
+    """WorldTree's training pairs that are not held out; their facts join the pool.
+
+    Another source may write the same question with other signs, so questions are compared without them.
+    """
     pairs = list(_worldtree_pairs(folder))
     ids = {pair.id for pair in held_out}
     questions = {common.plain(pair.question) for pair in held_out}

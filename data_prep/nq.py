@@ -46,7 +46,7 @@ def prepare(
         records.append((query, (text, title)))
     find = pool.finder()
     queries = [query._replace(evidence=find([passage])) for query, passage in records]
-    parts = common.split(queries, ratios, seed, group=lambda q: common.plain(q.text))
+    parts = common.split(queries, ratios, seed, group=lambda q: common.query_key(q.text))
     splits = dict(zip(common.SPLITS, parts, strict=True))
     common.finish(out, common.dataset(pool.passages(), splits), tokenizer)
 

@@ -33,7 +33,7 @@ def prepare(raw: Path, out: Path, seed: int = 0, tokenizer: Path | None = None) 
             pool.add(fact)
     find = pool.finder()
     queries = [query._replace(evidence=find(facts)) for query, facts in records]
-    parts = common.split(queries, RATIOS, seed, group=lambda q: common.plain(q.text))
+    parts = common.split(queries, RATIOS, seed, group=lambda q: common.query_key(q.text))
     splits = dict(zip(common.SPLITS, parts, strict=True))
     common.finish(out, common.dataset(pool.passages(), splits), tokenizer)
 

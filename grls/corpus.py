@@ -39,7 +39,8 @@ QRELS_HEADER = ("query-id", "corpus-id", "score")
 _SCHEMA = pa.schema([(name, pa.large_string()) for name in ("_id", "title", "text", "metadata")])
 _IN_MEMORY_BYTES = 256 * 2**20
 _BATCH = 10_000
-_GRADE = re.compile(r"-?[0-9]+")
+_GRADE = re.compile(r"-?[0-9]{1,18}")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a pair of escapes, or a lone one
 
 
 class Corpus:
@@ -132,11 +133,15 @@ class Corpus:
     def write(self, path: str | Path) -> None:
         """Write ``corpus.jsonl``, atomically."""
         with atomic_file(path) as stream:
-            for start in range(0, len(self), _BATCH):
-                rows = self.table[start : start + _BATCH]
-                for i, text in enumerate(rows["text"]):
-                    record = {"_id": rows["_id"][i], "title": rows["title"][i], "text": text}
-                    _write_line(stream, {**record, "metadata": json.loads(rows["metadata"][i])})
+            for record in self.records():
+                _write_line(stream, record)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The objects of ``corpus.jsonl`` in order, with metadata."""
+        for start in range(0, len(self), _BATCH):
+            rows = self.table[start : start + _BATCH]
+            for name, title, text, metadata in zip(*(rows[key] for key in _SCHEMA.names), strict=True):
+                yield {"_id": name, "title": title, "text": text, "metadata": json.loads(metadata)}
 
     def _refuse_repeated_ids(self, file: Path) -> None:
         if pc.count_distinct(self._ids).as_py() == len(self):
@@ -248,6 +253,23 @@ def _refuse_unknown_passages(corpus: Corpus, queries: list[Query], qrels: Qrels,
             )
 
 
+def relevant(grades: Mapping[str, int]) -> list[str]:
+    """The passages of one query's qrels that are gold: those graded above 0."""
+    return [passage for passage, grade in grades.items() if grade > 0]
+
+
+def gold_passages(query: Query, qrels: Qrels) -> list[str]:
+    """A query's gold passage ids, each once; the one definition for training and evaluation.
+
+    Where the qrels judge the query they decide what is gold, and ``evidence`` decides the order: first the
+    evidence that is graded above 0, then the other passages that are. Where they do not, it is the evidence.
+    """
+    if query.id not in qrels:
+        return list(dict.fromkeys(query.evidence))
+    gold = relevant(qrels[query.id])
+    return list(dict.fromkeys([*(p for p in query.evidence if p in set(gold)), *gold]))
+
+
 def write_dataset(
     folder: str | Path,
     passages: Iterable[Passage],
@@ -258,14 +280,14 @@ def write_dataset(
 
     Args:
         folder: Destination; an earlier one is replaced.
-        passages: The corpus, streamed.
+        passages: The corpus, streamed; a :class:`Corpus` keeps the metadata of its passages.
         queries: All queries of all splits.
         qrels: Split -> query id -> passage id -> grade.
     """
     with atomic_folder(folder, "corpus.jsonl") as new:
         with (new / "corpus.jsonl").open("w", encoding="utf-8") as stream:
-            for p in passages:
-                _write_line(stream, {"_id": p.id, "title": p.title, "text": p.text, "metadata": {}})
+            for record in passages.records() if isinstance(passages, Corpus) else map(_record, passages):
+                _write_line(stream, record)
         with (new / "queries.jsonl").open("w", encoding="utf-8") as stream:
             for q in queries:
                 _write_line(stream, query_record(q))
@@ -276,6 +298,10 @@ def write_dataset(
                 for query_id, grades in judged.items():
                     for passage_id, grade in grades.items():
                         stream.write(f"{query_id}\t{passage_id}\t{grade}\n")
+
+
+def _record(passage: Passage) -> dict[str, Any]:
+    return {"_id": passage.id, "title": passage.title, "text": passage.text, "metadata": {}}
 
 
 def query_record(query: Query) -> dict[str, Any]:
@@ -293,7 +319,8 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, object) for every line that is not blank.
 
     Raises:
-        DataError: The file is missing, is not UTF-8, or a line is not a JSON object.
+        DataError: The file is missing, is not UTF-8, or a line is not a JSON object, or holds an escape
+            that is half a character.
     """
     file = Path(path)
     if not file.is_file():
@@ -306,11 +333,25 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 record = json.loads(raw.decode("utf-8"))
             except UnicodeDecodeError as error:
                 raise DataError(f"expected UTF-8 text ({error}).", file, line) from None
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:  # also an integer that Python does not read
                 raise DataError(f"expected a JSON object ({error}).", file, line) from None
             if not isinstance(record, dict):
                 raise DataError(f"expected a JSON object, got {type(record).__name__}.", file, line)
+            if _SURROGATE.search(raw):
+                _refuse_lone_surrogates(record, file, line)
             yield line, record
+
+
+def _refuse_lone_surrogates(record: dict[str, Any], file: Path, line: int) -> None:
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"the escape \\u{ord(error.object[error.start]):04x} is half a character (a lone surrogate), "
+            "which no UTF-8 text can hold; remove or repair it.",
+            file,
+            line,
+        ) from None
 
 
 def _passage_batches(file: Path) -> Iterator[pa.RecordBatch]:

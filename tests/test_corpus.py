@@ -10,7 +10,15 @@ import pytest
 from small_data import passages, queries, write_jsonl, write_small
 
 import grls.corpus
-from grls.corpus import Corpus, read_jsonl, read_qrels, read_queries, read_split, write_dataset
+from grls.corpus import (
+    Corpus,
+    gold_passages,
+    read_jsonl,
+    read_qrels,
+    read_queries,
+    read_split,
+    write_dataset,
+)
 from grls.errors import DataError
 from grls.types import Passage, Query
 
@@ -41,6 +49,9 @@ def refused(problem: str, file: Path, line: int | None, call: Any, *arguments: A
         ({"_id": "p1", "text": "x", "metadata": "m"}, "expected 'metadata' to be a JSON object, got 'm'"),
         (b'{"_id": "p1", "text": "caf\xe9"}', "expected UTF-8 text"),
         ({"_id": "p0", "text": "x"}, "the id 'p0' stands in line 1 already"),
+        (r'{"_id": "p1", "text": "x \ud800 y"}', r"the escape \\ud800 is half a character"),
+        (r'{"_id": "p1", "text": "x", "metadata": {"m": ["\udfff"]}}', r"the escape \\udfff is half"),
+        ('{"_id": "p1", "text": "x", "metadata": {"n": 1' + "0" * 5000 + "}}", "expected a JSON object"),
     ],
 )
 def test_a_malformed_passage_is_named_with_file_and_line(tmp_path: Path, bad: Any, problem: str) -> None:
@@ -65,6 +76,8 @@ def test_a_malformed_passage_is_named_with_file_and_line(tmp_path: Path, bad: An
         ({"_id": "q1", "text": "x", "metadata": []}, "expected 'metadata' to be a JSON object"),
         ({"_id": "q0", "text": "x"}, "the query id 'q0' is used twice"),
         (b'{"_id": "q1", "text": "\xff"}', "expected UTF-8 text"),
+        (r'{"_id": "q1", "text": "\uDC00\uD800"}', "half a character"),
+        ('{"_id": "q1", "text": "x", "n": ' + "[" * 99999 + "]" * 99999 + "}", "expected a JSON object"),
     ],
 )
 def test_a_malformed_query_is_named_with_file_and_line(tmp_path: Path, bad: Any, problem: str) -> None:
@@ -73,7 +86,17 @@ def test_a_malformed_query_is_named_with_file_and_line(tmp_path: Path, bad: Any,
 
 
 @pytest.mark.parametrize(
-    "bad", ["q0\tp0", "q0\tp0\thigh", "q0 p0 1", "q0\tp0\t1\t2", "q0\tp0\t0.5", "q0\tp0\t--1", "q0\tp0\t²"]
+    "bad",
+    [
+        "q0\tp0",
+        "q0\tp0\thigh",
+        "q0 p0 1",
+        "q0\tp0\t1\t2",
+        "q0\tp0\t0.5",
+        "q0\tp0\t--1",
+        "q0\tp0\t²",
+        f"q0\tp0\t{'1' * 5000}",
+    ],
 )
 def test_a_malformed_qrel_is_named_with_file_and_line(tmp_path: Path, bad: str) -> None:
     file = write_jsonl(tmp_path / "test.tsv", ["query-id\tcorpus-id\tscore", "q0\tp0\t1", bad])
@@ -164,9 +187,24 @@ def test_a_data_set_survives_writing_and_reading(tmp_path: Path) -> None:
 
 def test_metadata_of_passages_is_kept(tmp_path: Path) -> None:
     record = {**GOOD, "metadata": {"source": "own", "n": [1]}}
-    file = write_jsonl(tmp_path / "corpus.jsonl", [record])
-    Corpus.read(file).write(tmp_path / "again.jsonl")
+    corpus = Corpus.read(write_jsonl(tmp_path / "corpus.jsonl", [record]))
+    corpus.write(tmp_path / "again.jsonl")
     assert [r for _, r in read_jsonl(tmp_path / "again.jsonl")] == [record]
+    write_dataset(tmp_path / "set", corpus, [], {})
+    assert [r for _, r in read_jsonl(tmp_path / "set/corpus.jsonl")] == [record]
+
+
+def test_a_character_in_two_escapes_is_whole(tmp_path: Path) -> None:
+    file = write_jsonl(tmp_path / "corpus.jsonl", [r'{"_id": "p0", "text": "\ud83e\udda6 \\ud800"}'])
+    assert Corpus.read(file)[0].text == "\N{OTTER} \\ud800"
+
+
+def test_gold_is_what_the_qrels_grade_in_the_order_of_the_evidence() -> None:
+    query = Query("q", "is it ?", ("c", "x", "a", "c"))
+    assert gold_passages(query, {"q": {"a": 1, "b": 2, "c": 1, "d": 0, "x": 0}}) == ["c", "a", "b"]
+    assert gold_passages(query, {"q": {"d": 0}}) == []
+    assert gold_passages(query, {"r": {"d": 1}}) == ["c", "x", "a"]
+    assert gold_passages(Query("q", "is it ?"), {"q": {"b": 1, "a": 1}}) == ["b", "a"]
 
 
 def test_numbers_and_ids_are_inverse(tmp_path: Path) -> None:

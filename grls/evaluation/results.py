@@ -100,7 +100,7 @@ def read_results(path: str | Path) -> Results:
             query_id, mode = _text(record, "query_id"), _text(record, "score_mode")
             hits = [_as_hit(hit) for hit in _list(record, "hits")]
             chain = _as_chain(record["chain"]) if "chain" in record else None
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise DataError(
                 f"expected a result line as grls retrieve writes it: {error}.", file, line
             ) from None

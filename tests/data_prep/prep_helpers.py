@@ -33,7 +33,7 @@ def load(folder: Path):
     corpus = Corpus.read(folder)
     names = [n for n in ("train", "dev", "test") if (folder / "qrels" / f"{n}.tsv").is_file()]
     splits = {name: read_split(folder, name, corpus) for name in names}
-    texts = [{common.plain(q.text) for q in queries} for queries, _ in splits.values()]
+    texts = [{common.query_key(q.text) for q in queries} for queries, _ in splits.values()]
     assert sum(map(len, texts)) == len(set().union(*texts)), "a query text stands in two splits"
     for queries, qrels in splits.values():
         assert all(set(q.evidence) == set(qrels[q.id]) for q in queries if q.evidence)

@@ -43,6 +43,15 @@ def test_a_folder_is_copied_with_its_splits_and_metadata(raw, tmp_path, capsys):
     assert "90.0% of the test gold passages" in printed  # d1 and d3 are gold in training, d2 is not relevant
 
 
+def test_the_corpus_is_written_once_and_with_its_metadata(raw, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("the folder was complete already")
+
+    monkeypatch.setattr(Corpus, "write", refuse)
+    prepare(tmp_path / "out", raw=raw)
+    assert (tmp_path / "out/corpus.jsonl").read_text() == (raw / "corpus.jsonl").read_text()
+
+
 def test_one_qrels_file_is_split_by_query(raw, tmp_path):
     prepare(tmp_path / "out", raw=raw, ratios=(0.5, 0.25, 0.25))
     _, splits = load(tmp_path / "out")
@@ -59,7 +68,7 @@ def test_splits_that_exist_are_not_split_again(raw, tmp_path, capsys):
 
 def test_leaks_are_refused_or_dropped(raw, tmp_path, capsys):
     queries = [r for _, r in read_jsonl(raw / "queries.jsonl")]
-    queries[20]["text"] = "Query 3?"
+    queries[20]["text"] = "Query  3"
     write_lines(raw / "queries.jsonl", queries)
     _qrels(raw, "train", ["q20\td1\t1", "q21\td1\t1", "q4\td4\t1"])
     assert "stands in train and in test" in fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")

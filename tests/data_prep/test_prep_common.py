@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from prep_helpers import REAL, real
+from prep_helpers import real
 
 from data_prep import common
 from grls.errors import ConfigError, DataError
@@ -43,10 +43,16 @@ def test_a_folder_without_tokenizer_is_refused(tmp_path):
 
 
 def test_a_query_text_in_two_splits_is_refused(tmp_path):
-    data = _data(train=[_query("q1", "a", "Why so?")], test=[_query("q2", "b", "why  so")])
+    data = _data(train=[_query("q1", "a", "Why so?")], test=[_query("q2", "b", "why  SO?")])
     with pytest.raises(DataError, match="'q2' stands in train and in test"):
         common.finish(tmp_path / "out", data)
     assert not (tmp_path / "out").exists()
+
+
+def test_query_texts_that_differ_in_signs_alone_are_no_leak():
+    data = _data(train=[_query("q1", "a", "What is C++?")], test=[_query("q2", "b", "What is C#?")])
+    common.refuse_leaks(data)
+    assert common.query_key(" Wo ist\tdie STRASSE ?") == common.query_key("wo ist die Straße ?")
 
 
 def test_split_keeps_groups_together_and_follows_the_seed():
@@ -95,7 +101,3 @@ def test_field_takes_false_and_zero(tmp_path):
 
 def test_metadata_is_json():
     assert json.loads(common.metadata(a="é", b=[1])) == {"a": "é", "b": [1]}
-
-
-def test_real_data_stands_beside_the_checkout_or_nowhere():
-    assert REAL.name == "data"

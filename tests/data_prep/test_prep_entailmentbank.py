@@ -31,7 +31,7 @@ TRAIN = [
     _angles("q2", "What is rain?", "water", ["rain is water"]),
 ]
 DEV = [_plain("q3", "What is fog?", "a cloud", ["fog is a cloud", "a cloud is water"])]
-TEST = [_plain("q4", "What is  rain?", "Water.", ["rain is water", "ice is water"])]
+TEST = [_plain("q4", "What is  RAIN?", "Water", ["rain is water", "ice is water"])]
 
 
 @pytest.fixture
