@@ -164,12 +164,39 @@ def load_index(
             f"{path}: index format {manifest.get('format')}, backend {manifest.get('backend')!r}; this "
             f"version reads format {FORMAT} of {', '.join(BACKENDS)}: {_REBUILD}"
         )
+    _refuse_incomplete(manifest, path / MANIFEST)
     for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
         if expected is not None and manifest[what] != expected:
             raise MismatchError(f"{path}: the index was built with another {what} than this one; {_REBUILD}")
     arrays = {name: _load(path / f"{name}.npy", entry, verify) for name, entry in manifest["files"].items()}
     rows = Rows(**{name: arrays.pop(name) for name in _ROW_ARRAYS}, end=manifest["end"])
-    return BACKENDS[manifest["backend"]].restore(rows, arrays)
+    try:
+        return BACKENDS[manifest["backend"]].restore(rows, arrays)
+    except (KeyError, TypeError) as error:
+        raise IndexFormatError(
+            f"{path / MANIFEST}: its files are not those of the backend {manifest['backend']!r} ({error}); "
+            f"{_REBUILD}"
+        ) from None
+
+
+def _refuse_incomplete(manifest: dict[str, Any], file: Path) -> None:
+    """Raise where the manifest lacks what :func:`write_index` puts there."""
+    kinds = {"end": int, "tokenizer": str, "corpus": str, "files": dict}
+    wrong = [key for key, kind in kinds.items() if not isinstance(manifest.get(key), kind)]
+    if not wrong:
+        files = manifest["files"]
+        needed = {*_ROW_ARRAYS, *files}
+        wrong = [f"files.{name}" for name in sorted(needed) if not _is_entry(files.get(name))]
+    if wrong:
+        raise IndexFormatError(f"{file}: the key {wrong[0]!r} is missing or malformed; {_REBUILD}")
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("bytes"), int)
+        and isinstance(entry.get("sha256"), str)
+    )
 
 
 def _load(file: Path, entry: dict[str, Any], verify: bool) -> Array:
