@@ -6,13 +6,14 @@ prefix of another has an end of its own, and no decoded text is ever compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from grls.corpus import Corpus
-from grls.index.rows import sort_rows
+from grls.index.rows import MAX_LENGTH, Array, Ints, sort_rows
 from grls.text import Codec
 from grls.types import Passage
 
@@ -51,49 +52,78 @@ class CorpusCheck(NamedTuple):
     findings: list[Finding]
 
 
+class _Sequences(NamedTuple):
+    """The uncut token sequences of a corpus, a few bytes a token.
+
+    Attributes:
+        tokens: ``[T]`` one passage after another; tokens are moved up by one and each sequence ends in 0,
+            so the end sorts before every token.
+        lengths: ``[N]`` without the end.
+    """
+
+    tokens: npt.NDArray[np.uint32]
+    lengths: Ints
+
+
+class _Relations(NamedTuple):
+    """Passages related to another one: ``[n, 2]`` numbers of passage and other, by passage."""
+
+    twins: Ints
+    cut_twins: Ints
+    prefixes: Ints
+
+
 def check_corpus(
     corpus: Corpus, codec: Codec | None = None, limit: int = 512, examples: int = 3
 ) -> CorpusCheck:
     """Look at every passage once.
 
+    Duplicates and prefixes are looked for in the first 65,534 tokens of a passage.
+
     Args:
         corpus: The passages.
         codec: Tokenizer to measure with; None measures in words and skips the round trip.
         limit: Longest passage, in tokens (or words).
-        examples: Ids of each kind to name.
+        examples: Ids of each kind to name; below 1 names none.
     """
-    empty: list[int] = []
-    broken: list[int] = []
-    sequences: list[list[int]] = []
+    parts: list[npt.NDArray[np.uint32]] = [np.empty(0, np.uint32)]
+    lengths: list[Ints] = [np.empty(0, np.int64)]
+    empty: list[npt.NDArray[np.bool_]] = [np.empty(0, np.bool_)]
+    broken: list[npt.NDArray[np.bool_]] = [np.empty(0, np.bool_)]
     words: dict[str, int] = {}
-    number = 0
     for batch in corpus.batches():
-        rows = _tokens(batch, codec, words)
+        texts = [passage.text for passage in batch]
+        bodies = _words(texts, words) if codec is None else codec.texts(texts)
+        rows = _with_titles(batch, bodies, codec, words)
+        parts.append(_flat(rows))
+        lengths.append(np.array([len(row) for row in rows], np.int64))
+        empty.append(np.array([not p.text.strip() for p in batch]))
         if codec is not None:
-            broken += [number + i for i in _not_round_trip(batch, codec)]
-        empty += [number + i for i, passage in enumerate(batch) if not passage.text.strip()]
-        sequences += rows
-        number += len(batch)
-    lengths = np.array([len(row) for row in sequences] or [0])
-    long = [n for n, row in enumerate(sequences) if len(row) > limit]
-    twins, prefixes = _relations(sequences)
+            broken.append(_changed(batch, bodies, codec))
+    sequences = _Sequences(np.concatenate(parts), np.concatenate(lengths))
+    del parts
+    found = _relations(sequences, limit)
 
-    def named(numbers: Iterable[int]) -> list[str]:
-        return corpus.ids(list(numbers)[:examples])
+    def single(kind: str, flags: Array) -> Finding:
+        numbers = np.flatnonzero(flags)
+        return Finding(kind, len(numbers), corpus.ids(numbers[: max(examples, 0)].tolist()))
 
-    def pairs(found: list[tuple[int, int]], sign: str) -> list[str]:
-        return [f" {sign} ".join(corpus.ids(pair)) for pair in found[:examples]]
+    def paired(kind: str, pairs: Ints, sign: str) -> Finding:
+        named = [f" {sign} ".join(corpus.ids(pair)) for pair in pairs[: max(examples, 0)].tolist()]
+        return Finding(kind, len(pairs), named)
 
     findings = [
-        Finding("duplicate of an earlier passage", len(twins), pairs(twins, "=")),
-        Finding("empty text", len(empty), named(empty)),
-        Finding(f"longer than {limit} (will be cut)", len(long), named(long)),
-        Finding("prefix of another passage", len(prefixes), pairs(prefixes, "<")),
+        paired("duplicate of an earlier passage", found.twins, "="),
+        single("empty text", np.concatenate(empty)),
+        single(f"longer than {limit} (will be cut)", sequences.lengths > limit),
+        paired("equal to another once cut", found.cut_twins, "="),
+        paired("prefix of another passage", found.prefixes, "<"),
     ]
     if codec is not None:
-        findings.append(Finding("changed by the tokenizer's round trip", len(broken), named(broken)))
+        findings.append(single("changed by the tokenizer's round trip", np.concatenate(broken)))
+    mean, longest = (sequences.lengths.mean(), sequences.lengths.max()) if len(corpus) else (0, 0)
     unit = "words" if codec is None else "tokens"
-    return CorpusCheck(corpus.source, len(corpus), unit, float(lengths.mean()), int(lengths.max()), findings)
+    return CorpusCheck(corpus.source, len(corpus), unit, float(mean), int(longest), findings)
 
 
 def format_check(report: CorpusCheck) -> str:
@@ -108,39 +138,73 @@ def format_check(report: CorpusCheck) -> str:
     return "\n".join(lines)
 
 
-def _tokens(batch: list[Passage], codec: Codec | None, words: dict[str, int]) -> list[list[int]]:
-    """Uncut token ids; without a tokenizer, numbers of words in order of appearance."""
-    if codec is None:
-        texts = [f"{p.title} \0 {p.text}" if p.title else p.text for p in batch]
-        return [[words.setdefault(w, len(words)) for w in text.split()] for text in texts]
-    bodies = codec.texts([p.text for p in batch])
-    titles = codec.texts([p.title for p in batch])
+def _words(texts: list[str], known: dict[str, int]) -> list[list[int]]:
+    """Numbers of words in order of appearance."""
+    return [[known.setdefault(word, len(known)) for word in text.split()] for text in texts]
+
+
+def _with_titles(
+    batch: list[Passage], bodies: list[list[int]], codec: Codec | None, words: dict[str, int]
+) -> list[list[int]]:
+    """Uncut sequences as retrieval writes them: title, marker, body."""
+    titles = [passage.title for passage in batch]
+    if not any(titles):
+        return bodies
+    heads = _words(titles, words) if codec is None else codec.texts(titles)
+    marker = words.setdefault("\0 title", len(words)) if codec is None else codec.title
     return [
-        [*title, codec.title, *body] if p.title else body
-        for p, title, body in zip(batch, titles, bodies, strict=True)
+        [*head, marker, *body] if title else body
+        for title, head, body in zip(titles, heads, bodies, strict=True)
     ]
 
 
-def _not_round_trip(batch: list[Passage], codec: Codec) -> list[int]:
-    decoded = codec.tokenizer.batch_decode(
-        codec.texts([p.text for p in batch]), clean_up_tokenization_spaces=False
-    )
-    return [i for i, (text, p) in enumerate(zip(decoded, batch, strict=True)) if text != p.text]
+def _flat(rows: list[list[int]]) -> npt.NDArray[np.uint32]:
+    """One sequence after another, tokens moved up by one, a 0 after each."""
+    return np.fromiter(chain.from_iterable([*row, -1] for row in rows), np.int64).astype(np.uint32) + 1
 
 
-def _relations(sequences: list[list[int]]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """(later, first) pairs of equal sequences, and (prefix, longer) pairs, by passage number.
+def _changed(batch: list[Passage], bodies: list[list[int]], codec: Codec) -> npt.NDArray[np.bool_]:
+    decoded = codec.tokenizer.batch_decode(bodies, clean_up_tokenization_spaces=False)
+    return np.array([text != p.text for text, p in zip(decoded, batch, strict=True)])
 
-    In sorted order a sequence that is a prefix of any other is one of the next distinct sequence, if the end
-    sorts before every token: so tokens are moved up by one and the end is 0.
+
+def _relations(sequences: _Sequences, limit: int) -> _Relations:
+    """Which passages are equal, equal once cut, or a prefix of another.
+
+    In sorted order a sequence that is a prefix of any other is one of the next distinct sequence, because
+    the end sorts before every token; and sequences that are equal once cut stand side by side.
     """
-    if not sequences:
-        return [], []
-    tokens = np.concatenate([np.array([t + 1 for t in row] + [0]) for row in sequences])
-    offsets = np.concatenate(([0], np.cumsum([len(row) + 1 for row in sequences])))
-    rows, shared = sort_rows(tokens, offsets, end=0)
+    tokens, lengths = _cut(sequences, MAX_LENGTH - 1)
+    rows, shared = sort_rows(tokens, np.concatenate(([0], np.cumsum(lengths + 1))), end=0)
+    row_of = rows.row_of.astype(np.int64)
+    numbers = np.arange(len(row_of))
     first = rows.members[rows.members_before(np.arange(len(rows)))].astype(np.int64)
-    twins = [(int(n), int(first[r])) for n, r in enumerate(rows.row_of) if int(n) != int(first[r])]
-    lengths = np.diff(rows.offsets.astype(np.int64)) - 1
-    prefix = np.flatnonzero(shared[1:] == lengths[:-1])
-    return twins, [(int(first[r]), int(first[r + 1])) for r in prefix]
+    row_lengths = np.diff(rows.offsets.astype(np.int64)) - 1
+    is_prefix = np.append(shared[1:] == row_lengths[:-1], False)
+    alike = shared[1:] >= limit  # a row and the next one are equal once cut
+    with_next, with_last = np.append(alike, False), np.insert(alike, 0, False)
+    in_cut = (with_next | with_last)[row_of] & (sequences.lengths > limit)
+    neighbour = np.arange(max(len(rows), 1)) + np.where(with_last, -1, 1)
+
+    def pairs(passages: Ints, others: Ints) -> Ints:
+        return np.stack((passages, others), axis=1)
+
+    later = numbers[first[row_of] != numbers]
+    cut = numbers[in_cut]
+    shorter = numbers[is_prefix[row_of]]
+    return _Relations(
+        pairs(later, first[row_of[later]]),
+        pairs(cut, first[neighbour[row_of[cut]]]),
+        pairs(shorter, first[row_of[shorter] + 1]),
+    )
+
+
+def _cut(sequences: _Sequences, limit: int) -> _Sequences:
+    """The sequences with at most ``limit`` tokens each."""
+    if not (sequences.lengths > limit).any():
+        return sequences
+    ends = np.cumsum(sequences.lengths + 1) - 1
+    kept = np.ones(len(sequences.tokens), np.bool_)
+    for n in np.flatnonzero(sequences.lengths > limit):
+        kept[ends[n] - sequences.lengths[n] + limit : ends[n]] = False
+    return _Sequences(sequences.tokens[kept], np.minimum(sequences.lengths, limit))

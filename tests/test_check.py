@@ -1,10 +1,14 @@
 """The report on a corpus that has every peculiarity."""
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from small_data import small_tokenizer, write_small
 
+import grls.index.rows
 from grls.check import Finding, check_corpus, format_check
 from grls.corpus import Corpus
 from grls.text import Codec, Limits
@@ -38,9 +42,11 @@ def test_counts_and_examples_in_words() -> None:
         "duplicate of an earlier passage": (3, ["b = a", "f = e", "j = i"]),
         "empty text": (2, ["e", "f"]),
         "longer than 8": (1, ["g"]),
+        "equal to another once cut": (0, []),
     }
-    assert prefixes == 3
+    assert prefixes == 4  # e and f share a sequence
     assert set(pairs) > {"d < c", "c < a"}
+    assert {pair[0] for pair in pairs} == set("cdef")
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +67,53 @@ def test_counts_with_a_tokenizer(codec: Codec) -> None:
     assert not {"a", "c", "i"} & set(found["changed by the tokenizer's round trip"].examples)
 
 
+words = st.lists(st.sampled_from("xyz"), max_size=5).map(" ".join)
+
+
+@given(texts=st.lists(words, max_size=12), limit=st.integers(1, 4))
+def test_relations_equal_the_naive_ones(texts: list[str], limit: int) -> None:
+    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
+    report = check_corpus(corpus, None, limit, 99)
+    found = {f.kind: {int(e.split()[0]): int(e.split()[2]) for e in f.examples} for f in report.findings[3:]}
+    rows = [tuple(text.split()) for text in texts]
+    every = range(len(rows))
+    cut = {
+        n: [m for m in every if rows[m] != rows[n] and rows[m][:limit] == rows[n][:limit]]
+        for n in every
+        if len(rows[n]) > limit
+    }
+    longer = {
+        n: [m for m in every if rows[m] != rows[n] and rows[m][: len(rows[n])] == rows[n]] for n in every
+    }
+    for kind, naive in (("equal to another once cut", cut), ("prefix of another passage", longer)):
+        assert found[kind].keys() == {n for n, others in naive.items() if others}
+        assert all(other in naive[n] for n, other in found[kind].items())
+    assert report.findings[0].passages == len(rows) - len(set(rows))
+    assert [f.passages for f in report.findings[3:]] == [len(pairs) for pairs in found.values()]
+
+
+def test_a_passage_longer_than_any_row_is_reported() -> None:
+    corpus = Corpus.from_passages([Passage("a", "x " * 70_000), Passage("b", "y")])
+    report = check_corpus(corpus, None)
+    assert (report.longest, report.findings[2].examples) == (70_000, ["a"])
+
+
+def test_the_corpus_costs_a_few_bytes_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grls.index.rows, "_GATHER_ROWS", 64)  # a work space that is large beside 40,000 rows
+    corpus = Corpus.from_passages([Passage(str(n), f"w{n} " + "x " * 99) for n in range(40_000)])
+    tracemalloc.start()
+    check_corpus(corpus, None)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 18 * 40_000 * 100
+
+
+def test_no_examples_where_fewer_than_one_is_asked_for() -> None:
+    report = check_corpus(Corpus.from_passages(PASSAGES), None, 8, examples=-1)
+    assert [finding.examples for finding in report.findings] == [[], [], [], [], []]
+    assert report.findings[0].passages == 3
+
+
 def test_lengths() -> None:
     report = check_corpus(Corpus.from_passages(PASSAGES[:3]), None)
     assert (report.mean_tokens, report.longest, report.tokens) == (4.0, 5, "words")
@@ -68,7 +121,7 @@ def test_lengths() -> None:
 
 def test_a_clean_corpus_has_zero_counts(codec: Codec) -> None:
     report = check_corpus(Corpus.from_passages([PASSAGES[0], PASSAGES[6]]), codec, 100)
-    assert [finding.passages for finding in report.findings] == [0, 0, 0, 0, 0]
+    assert [finding.passages for finding in report.findings] == [0, 0, 0, 0, 0, 0]
 
 
 def test_examples_are_as_many_as_asked_for_and_printed() -> None:
