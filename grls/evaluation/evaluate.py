@@ -3,8 +3,8 @@
 Which metrics apply follows from the data: sequence recall always; answer recall where queries have
 accepted answers; seen and unseen recall where there are training qrels; set F1 and DONE-missing where the
 results hold chains; the graph checks where, besides, the queries state a RuleTaker-Open problem. The
-conventions stand in ``grls.evaluation.metrics``, one file each. A passage is gold where its grade is
-above 0.
+conventions stand in ``grls.evaluation.metrics``, one file each. What is gold
+is said by :func:`grls.corpus.gold_passages`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grls.corpus import Corpus, Qrels, read_qrels, read_queries, read_split
-from grls.evaluation.graph import problem_of
+from grls.corpus import Corpus, Qrels, gold_passages, read_qrels, read_queries, read_split, relevant
+from grls.evaluation.graph import problem_of, states_problem
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
 from grls.evaluation.metrics.done_missing import done_missing
@@ -64,7 +64,7 @@ def evaluate_run(
     known = {query.id for query in read_queries(data)}
     refuse_unknown(results.rankings, known, "query", str(Path(data) / "queries.jsonl"))
     train = Path(data) / "qrels" / "train.tsv"
-    seen = gold_passages(read_qrels(train)) if split != "train" and train.is_file() else None
+    seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
     report = evaluate_results(results, queries, qrels, corpus, ks, seen)
     return {"split": split, "score_mode": results.score_mode or "unknown", **report}
 
@@ -81,7 +81,7 @@ def evaluate_results(
 
     Args:
         results: What was retrieved.
-        queries: The judged queries.
+        queries: At least the judged queries.
         qrels: Their judgements.
         corpus: What the hits are passages of.
         ks: Cut-offs of the recalls.
@@ -95,12 +95,12 @@ def evaluate_results(
     Raises:
         DataError: The qrels are empty, or a hit is no passage of ``corpus``.
     """
+    by_id = {query.id: query for query in queries}
     rankings, coverage = align(results.rankings, qrels)
-    gold = [_gold(qrels[query_id]) for query_id in rankings]
+    gold = [gold_passages(by_id[query_id], qrels) for query_id in rankings]
     chains = _chain_passages(results, qrels) if results.chains else None
     texts = _texts(corpus, [*rankings.values(), *(chains or {}).values()])
     ids = [[hit.id for hit in hits] for hits in rankings.values()]
-    by_id = {query.id: query for query in queries}
     report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
     report["answer_recall"] = _answer_recall(by_id, rankings, texts, ks)
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
@@ -111,9 +111,9 @@ def evaluate_results(
     return {section: values for section, values in report.items() if values is not None}
 
 
-def gold_passages(qrels: Qrels) -> set[str]:
+def all_gold(qrels: Qrels) -> set[str]:
     """All passages that are gold of some query."""
-    return {passage_id for grades in qrels.values() for passage_id in _gold(grades)}
+    return {passage_id for grades in qrels.values() for passage_id in relevant(grades)}
 
 
 def format_report(report: Report) -> str:
@@ -134,10 +134,6 @@ def format_report(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _gold(grades: Mapping[str, int]) -> set[str]:
-    return {passage_id for passage_id, grade in grades.items() if grade > 0}
-
-
 def _chain_passages(results: Results, qrels: Qrels) -> dict[str, list[Hit]]:
     """The passages of every judged query's chain, in hop order; empty where it has none."""
     return {q: without_done(results.chains[q].hits) if q in results.chains else [] for q in qrels}
@@ -155,7 +151,7 @@ def _answer_recall(
     ks: Sequence[int],
 ) -> dict[str, float | int] | None:
     """Over the queries that have accepted answers; None where there are none."""
-    asked = [query_id for query_id in rankings if query_id in queries and queries[query_id].answers]
+    asked = [query_id for query_id in rankings if queries[query_id].answers]
     if not asked:
         return None
     depth = max(ks)
@@ -168,8 +164,8 @@ def _graph(
     queries: Mapping[str, Query], chains: Mapping[str, list[Hit]], corpus: Corpus, texts: Mapping[str, str]
 ) -> dict[str, float | int] | None:
     """Over the queries that state a RuleTaker-Open problem; None where there are none."""
-    stated = {q: json.loads(queries[q].metadata) for q in chains if q in queries}
-    stated = {q: metadata for q, metadata in stated.items() if _has_problem(metadata)}
+    stated = {q: json.loads(queries[q].metadata) for q in chains}
+    stated = {q: metadata for q, metadata in stated.items() if states_problem(metadata)}
     start_ids = [Hit(start, 0.0) for metadata in stated.values() for start in metadata["start"]]
     start_texts = _texts(corpus, [start_ids])
     problems = {q: problem_of(metadata, start_texts) for q, metadata in stated.items()}
@@ -178,11 +174,6 @@ def _graph(
         return None
     values = graph_success([[texts[h.id] for h in hits] for hits, _ in asked], [p for _, p in asked])
     return {**values, "queries": len(asked)}
-
-
-def _has_problem(metadata: Mapping[str, Any]) -> bool:
-    start = metadata.get("start")
-    return isinstance(metadata.get("goal"), str) and isinstance(start, list) and bool(start)
 
 
 def _recall_rows(report: Report) -> list[tuple[str, dict[int, float | None]]]:

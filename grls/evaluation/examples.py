@@ -6,81 +6,125 @@ For a person to read. It shows queries where retrieval did well and where it did
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
-from grls.corpus import Corpus, Qrels, read_split
-from grls.evaluation.graph import graph_errors, problem_of
-from grls.evaluation.metrics.set_f1 import set_scores
+from grls.corpus import Corpus, Qrels, gold_passages, read_split
+from grls.evaluation.graph import graph_errors, problem_of, states_problem
 from grls.evaluation.results import Results, find_passages, load_results
+from grls.evaluation.run import without_done
 from grls.types import Hit, Query
 
 _SHOWN = 5
 
 
+class _Example(NamedTuple):
+    """One query and what was retrieved for it.
+
+    Attributes:
+        query: The query.
+        hits: All passages retrieved, best first or in hop order.
+        gold: Ids of its gold passages.
+        done: Whether the chain ends in DONE; None where the hits are a ranking.
+        problems: The failed graph checks; None where the query states no RuleTaker-Open problem.
+    """
+
+    query: Query
+    hits: list[Hit]
+    gold: list[str]
+    done: bool | None
+    problems: list[str] | None = None
+
+    @property
+    def good(self) -> bool:
+        """Whether the proof is valid, or, where there is none to check, all gold passages were found."""
+        if self.problems is not None:
+            return not self.problems
+        return bool(self.gold) and set(self.gold) <= {hit.id for hit in self.hits}
+
+    @property
+    def shown(self) -> list[Hit]:
+        """A whole chain; the top of a ranking."""
+        return self.hits[:_SHOWN] if self.done is None else self.hits
+
+
 def format_examples(run: str | Path, data: str | Path, split: str, corpus: Corpus, count: int) -> str:
     """``count`` queries with their hits, good and bad ones in turn, in the order of the queries.
+
+    A ranking is shown to rank 5; gold passages below it are named with their rank.
 
     Args:
         run: JSONL or TREC run.
         data: Data set folder.
         split: Which qrels.
         corpus: The corpus of ``data``.
-        count: Number of queries.
+        count: Number of queries; below 1 shows none.
     """
     queries, qrels = read_split(data, split, corpus)
     results = load_results(run)
-    views = [_Example(query, results, qrels, corpus) for query in queries]
-    good, bad = [v for v in views if v.good], [v for v in views if not v.good]
-    mixed = [v for pair in zip_longest(good, bad) for v in pair if v is not None]
-    return "\n\n".join(view.text() for view in mixed[:count])
+    examples = _checked([_example(query, results, qrels) for query in queries], corpus)
+    good, bad = [e for e in examples if e.good], [e for e in examples if not e.good]
+    mixed = [e for pair in zip_longest(good, bad) for e in pair if e is not None][: max(count, 0)]
+    texts = _texts(corpus, [i for e in mixed for i in (*(hit.id for hit in e.shown), *e.gold)])
+    return "\n\n".join(_format(example, texts) for example in mixed)
 
 
-class _Example:
-    """One query, what was retrieved for it, and whether that was good."""
+def _example(query: Query, results: Results, qrels: Qrels) -> _Example:
+    chain = results.chains.get(query.id)
+    hits = without_done(chain.hits if chain else results.rankings.get(query.id, []))
+    return _Example(query, hits, gold_passages(query, qrels), chain.done if chain else None)
 
-    def __init__(self, query: Query, results: Results, qrels: Qrels, corpus: Corpus):
-        self.query = query
-        self.chain = results.chains.get(query.id)
-        self.hits: Sequence[Hit] = self.chain.hits if self.chain else results.rankings.get(query.id, [])
-        self.gold = list(query.evidence) or [p for p, grade in qrels[query.id].items() if grade > 0]
-        self.corpus = corpus
-        self.problems: list[str] | None = None
-        if self.chain is not None:
-            self._check_graph()
-        self.good = not self.problems if self.problems is not None else self._found_all()
 
-    def _check_graph(self) -> None:
-        """The failed graph checks, where the query states a RuleTaker-Open problem."""
-        metadata = json.loads(self.query.metadata)
-        texts = self._texts([*metadata.get("start", []), *(hit.id for hit in self.hits)])
-        problem = problem_of(metadata, texts)
+def _checked(examples: Sequence[_Example], corpus: Corpus) -> list[_Example]:
+    """The examples with the failed graph checks of those that are chains and state a problem."""
+    stated = {e.query.id: json.loads(e.query.metadata) for e in examples if e.done is not None}
+    stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
+    asked = [e for e in examples if e.query.id in stated]
+    texts = _texts(
+        corpus, [i for e in asked for i in (*stated[e.query.id]["start"], *(hit.id for hit in e.hits))]
+    )
+    problems = {query: problem_of(metadata, texts) for query, metadata in stated.items()}
+    checked = []
+    for example in examples:
+        problem = problems.get(example.query.id)
         if problem is not None:
-            errors = graph_errors(problem, [texts[hit.id] for hit in self.hits])
-            self.problems = [name for name, failed in errors._asdict().items() if failed]
+            errors = graph_errors(problem, [texts[hit.id] for hit in example.hits])
+            failed = [name for name, wrong in errors._asdict().items() if wrong]
+            example = example._replace(problems=failed)
+        checked.append(example)
+    return checked
 
-    def _found_all(self) -> bool:
-        return set_scores([hit.id for hit in self.hits], self.gold).recall == 1.0
 
-    def _texts(self, ids: Sequence[str]) -> dict[str, str]:
-        return {i: passage.text for i, passage in find_passages(self.corpus, ids).items()}
+def _texts(corpus: Corpus, ids: Sequence[str]) -> dict[str, str]:
+    return {i: passage.text for i, passage in find_passages(corpus, ids).items()}
 
-    def text(self) -> str:
-        shown = self.hits if self.chain is not None else self.hits[:_SHOWN]
-        texts = self._texts([*(hit.id for hit in shown), *self.gold])
-        lines = [f"query {self.query.id}: {self.query.text}"]
-        for n, hit in enumerate(shown, 1):
-            mark = "*" if hit.id in self.gold else " "
-            lines.append(f"  {n}. {mark} {texts[hit.id]}  [{hit.score:.2f}]")
-        if self.chain is not None:
-            lines.append("  DONE" if self.chain.done else "  (stopped by the hop limit, DONE missing)")
-        lines += [
-            f"  gold: {texts[passage]}" for passage in self.gold if passage not in {h.id for h in shown}
-        ]
-        if self.problems is not None:
-            failed = ", ".join(name.replace("_", " ") for name in self.problems)
-            lines.append(f"  => {'proof valid' if not self.problems else f'proof fails: {failed}'}")
-        else:
-            lines.append(f"  => {'all gold passages found' if self.good else 'not all gold passages found'}")
-        return "\n".join(lines)
+
+def _format(example: _Example, texts: Mapping[str, str]) -> str:
+    shown = example.shown
+    lines = [f"query {example.query.id}: {example.query.text}"]
+    for n, hit in enumerate(shown, 1):
+        mark = "*" if hit.id in example.gold else " "
+        lines.append(f"  {n}. {mark} {texts[hit.id]}  [{hit.score:.2f}]")
+    if example.done is not None:
+        lines.append("  DONE" if example.done else "  (stopped by the hop limit, DONE missing)")
+    ranks = {hit.id: n for n, hit in reversed(list(enumerate(example.hits, 1)))}
+    for passage in example.gold:
+        if passage not in ranks:
+            lines.append(f"  gold, not found: {texts[passage]}")
+        elif ranks[passage] > len(shown):
+            lines.append(f"  gold, rank {ranks[passage]}: {texts[passage]}")
+    lines.append(f"  => {_verdict(example)}")
+    return "\n".join(lines)
+
+
+def _verdict(example: _Example) -> str:
+    if example.problems is not None:
+        failed = ", ".join(name.replace("_", " ") for name in example.problems)
+        return f"proof fails: {failed}" if failed else "proof valid"
+    if not example.gold:
+        return "no gold passage is known"
+    found = len(set(example.gold) & {hit.id for hit in example.hits})
+    depth = "" if example.done is not None else f" in {len(example.hits)} hits"
+    return f"{'all' if example.good else f'{found} of {len(example.gold)}'} gold passages found{depth}"

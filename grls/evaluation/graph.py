@@ -104,6 +104,16 @@ def parse_query(text: str) -> Problem | None:
     return Problem(start, Fact(match.group(2), match.group(3)))
 
 
+def states_problem(metadata: Mapping[str, object]) -> bool:
+    """True where a query's metadata has the form that :func:`problem_of` reads, with a goal that is a fact.
+
+    Other data may use the same keys for something else; its ``start`` need not be passage ids.
+    """
+    start, goal = metadata.get("start"), metadata.get("goal")
+    ids = isinstance(start, list) and bool(start) and all(isinstance(i, str) for i in start)
+    return ids and isinstance(goal, str) and isinstance(parse(goal), Fact)
+
+
 def problem_of(metadata: Mapping[str, object], texts: Mapping[str, str]) -> Problem | None:
     """The problem that a query's metadata states.
 

@@ -119,9 +119,7 @@ def read_run(path: str | Path) -> dict[str, list[Hit]]:
     }
 
 
-def align(
-    rankings: Mapping[str, Sequence[Hit]], qrels: Qrels, known: Collection[str] | None = None
-) -> tuple[dict[str, list[Hit]], Coverage]:
+def align(rankings: Mapping[str, Sequence[Hit]], qrels: Qrels) -> tuple[dict[str, list[Hit]], Coverage]:
     """The hits of every judged query, in the order of the qrels; an unanswered one gets an empty list.
 
     As with trec_eval, queries that the qrels do not judge are ignored (a run over all splits can be
@@ -130,16 +128,12 @@ def align(
     Args:
         rankings: Query id -> hits.
         qrels: The judgements.
-        known: All query ids of the data set; where given, a run with any other is refused, for it
-            belongs to other data.
 
     Raises:
-        DataError: The qrels are empty, or the run has a query id that is not in ``known``.
+        DataError: The qrels are empty.
     """
     if not qrels:
         raise DataError("the qrels judge no query; nothing can be evaluated.")
-    if known is not None:
-        refuse_unknown(rankings.keys(), known, "query", "queries.jsonl")
     aligned = {query_id: without_done(rankings.get(query_id, ())) for query_id in qrels}
     unanswered = sum(not hits for hits in aligned.values())
     coverage = Coverage(len(qrels), unanswered, len(rankings.keys() - qrels.keys()))
