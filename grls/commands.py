@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Literal
 
@@ -14,14 +13,14 @@ from grls.evaluation.evaluate import evaluate_run, format_report
 from grls.evaluation.examples import format_examples
 from grls.evaluation.results import write_results
 from grls.evaluation.run import chain_ranking, write_run
-from grls.files import write_json
+from grls.files import read_json, refuse_foreign, write_json
+from grls.logs import quiet
 from grls.models.build import Pretrained, load_tokenizer
 from grls.retrieve.appending import AppendingMultistep
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import MANIFEST, GenerativeRetriever, SearchOptions
 from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.sparse import BM25Retriever
-from grls.text import Codec, Limits
-from grls.train.cli import quiet
+from grls.text import LIMITS, Codec, Limits
 from grls.types import Chain, Hit, Query
 
 Steps = Literal["single", "fixed", "dynamic"]
@@ -32,9 +31,9 @@ def index(
     corpus: str,
     output: str,
     backend: Literal["array", "marisa", "flat"] = "array",
-    max_passage_tokens: int = 512,
-    max_query_tokens: int = 256,
-    max_input_tokens: int = 512,
+    max_passage_tokens: int | None = None,
+    max_query_tokens: int | None = None,
+    max_input_tokens: int | None = None,
 ) -> None:
     """Build a retriever folder: model, tokenizer, corpus and constraint index.
 
@@ -43,15 +42,18 @@ def index(
         corpus: ``corpus.jsonl`` or the data set folder that holds it.
         output: The retriever folder; an earlier one there is replaced.
         backend: Index backend.
-        max_passage_tokens: Passages are cut to this length; use the value of training.
-        max_query_tokens: Longest query.
-        max_input_tokens: Longest model input, evidence included.
+        max_passage_tokens: Passages are cut to this length; null: as in training (512 for other models).
+        max_query_tokens: Longest query; null: as in training (256).
+        max_input_tokens: Longest model input, evidence included; null: as in training (512).
     """
     quiet()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    refuse_foreign(output, MANIFEST)
     loaded = Pretrained(model).load()
     passages = Corpus.read(corpus)
-    limits = Limits(max_passage_tokens, max_query_tokens, max_input_tokens)
+    trained = Path(model) / LIMITS
+    limits = Limits(**read_json(trained)) if trained.is_file() else Limits()
+    given = {"passage": max_passage_tokens, "query": max_query_tokens, "input": max_input_tokens}
+    limits = limits._replace(**{name: value for name, value in given.items() if value is not None})
     retriever = GenerativeRetriever.assemble(
         loaded.model, loaded.tokenizer, passages, limits, backend, progress=True
     )
@@ -113,6 +115,8 @@ def retrieve(
         raise ConfigError("give either --retriever FOLDER or --bm25 true.")
     queries = read_queries(data) if split is None else read_split(data, split)[0]
     if bm25:
+        if not Path(data).is_dir():
+            raise ConfigError(f"BM25 retrieves from the corpus of a data set folder, and {data} is none.")
         corpus = Corpus.read(data)
         ranked, found = _bm25(corpus, queries, steps, k, hops)
         kind = "bm25"
@@ -159,11 +163,11 @@ def _write(
         ranked = [chain_ranking(chain) for chain in found]
     rankings = dict(zip(ids, ranked, strict=True))
     chains = dict(zip(ids, found, strict=True)) if found is not None and dynamic else None
-    write_run(f"{output}.trec", rankings)
     if chains is None:
         write_results(f"{output}.jsonl", queries, corpus, kind, rankings=rankings)
     else:
         write_results(f"{output}.jsonl", queries, corpus, kind, chains=chains)
+    write_run(f"{output}.trec", rankings)  # last: a TREC run cannot hold every id, JSONL can
     print(f"{output}.trec, {output}.jsonl: {len(queries):,} queries, score mode {kind}")
 
 

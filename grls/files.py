@@ -59,10 +59,7 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
         WriteError: The disk is full or the place cannot be written; ``path`` is left as it was.
     """
     final = Path(path).absolute()
-    if final.is_dir() and not (final / marker).exists() and any(final.iterdir()):
-        raise ConfigError(
-            f"{path} exists and holds no {marker}, so it is not replaced; choose another folder or empty it."
-        )
+    refuse_foreign(final, marker)
     temporary: Path | None = None
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +75,38 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def refuse_foreign(path: str | Path, marker: str) -> None:
+    """Refuse to replace a folder that holds something and is not of the kind that ``marker`` shows.
+
+    Raises:
+        ConfigError: It is not ours to replace.
+    """
+    folder = Path(path)
+    if folder.is_dir() and not (folder / marker).exists() and any(folder.iterdir()):
+        raise ConfigError(
+            f"{path} exists and holds no {marker}, so it is not replaced; choose another folder or empty it."
+        )
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``, for a library to write, that takes its place at the end.
+
+    Raises:
+        WriteError: The disk is full or the folder cannot be written; ``path`` is left as it was.
+    """
+    final = Path(path)
+    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        temporary.replace(final)
+    except OSError as error:
+        raise _write_error(final, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _swap(new: Path, final: Path) -> None:

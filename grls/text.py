@@ -35,6 +35,9 @@ SPECIAL_TOKENS = (QUESTION, EVIDENCE, TITLE, DONE)
 DONE_ID = "DONE"
 """The passage id under which DONE appears in hits and runs; no passage of a corpus may have it."""
 
+MAX_SEQUENCE = (1 << 16) - 1
+"""Longest target sequence that an index holds, in tokens, its end token included."""
+
 TokenIds = npt.NDArray[np.int64]
 
 
@@ -59,6 +62,10 @@ class Limits(NamedTuple):
     input: int = 512
 
 
+LIMITS = "limits.json"
+"""The file beside a trained model that holds the limits it was trained with."""
+
+
 class Codec:
     """Turns passages, queries and evidence into token ids for one tokenizer.
 
@@ -73,6 +80,11 @@ class Codec:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, limits: Limits | None = None):
         self.tokenizer = tokenizer
         self.limits = limits or Limits()
+        if not 1 <= self.limits.passage < MAX_SEQUENCE or min(self.limits) < 1:
+            raise ConfigError(
+                f"length limits must be at least 1 token, and that of passages below {MAX_SEQUENCE:,}; got "
+                f"passage {self.limits.passage}, query {self.limits.query}, input {self.limits.input}."
+            )
         vocabulary = tokenizer.get_vocab()
         missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
         if missing:
@@ -85,6 +97,13 @@ class Codec:
         )
         self.end = _end_token(tokenizer)
         self._before, self._after = _wrapping(tokenizer)
+        around = 1 + len(self._before) + len(self._after)
+        self._longest_query = min(self.limits.query, self.limits.input - around)
+        if self._longest_query < 1:
+            raise ConfigError(
+                f"a model input of {self.limits.input} tokens has no room for a query beside {around} "
+                "markers: raise max_input_tokens."
+            )
 
     def texts(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of plain texts; markers in a text stay text, and the end token never occurs.
@@ -123,9 +142,10 @@ class Codec:
             truncate: Cut a query that is too long (and log what was cut) rather than refuse it.
 
         Raises:
-            DataError: A query is empty or, unless ``truncate``, longer than ``limits.query``.
+            DataError: A query is empty or, unless ``truncate``, longer than ``limits.query`` or than a model
+                input has room for.
         """
-        limit = self.limits.query
+        limit = self._longest_query
         result = self.texts(texts)
         for n, tokens in enumerate(result):
             if not texts[n].strip() or not tokens:
@@ -137,7 +157,8 @@ class Codec:
             if not truncate:
                 raise DataError(
                     f"{what}its end {_shorten(cut)!r} would be cut. Shorten the query, raise "
-                    "--max_query_tokens, or accept the cut with --truncate_queries true."
+                    "--max_query_tokens (of grls index; --data.max_query_tokens in training), or accept the "
+                    "cut with --truncate_queries true."
                 )
             log.warning("%sits end %r is cut.", what, _shorten(cut))
             result[n] = tokens[:limit]

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "grls").rglob("*.py"))
 
 ORDER = (
-    ("grls.errors", "grls.types"),
+    ("grls.errors", "grls.types", "grls.logs"),
     ("grls.files", "grls.text"),
     ("grls.corpus",),
     ("grls.index",),

@@ -40,10 +40,18 @@ def log_probabilities(
         tokens: ``[A]`` allowed tokens.
         offsets: ``[R + 1]`` which of them belong to each row.
         mode: What the probabilities are normalized over.
+
+    Raises:
+        ConfigError: A logit is not a number.
     """
     sizes = np.diff(offsets)
     rows = np.repeat(np.arange(len(sizes)), sizes)
     logits = session.logits(rows, tokens).astype(np.float64)
+    if np.isnan(logits).any():
+        raise ConfigError(
+            "the model's logits are not numbers (NaN): its weights are damaged or overflow. T5 overflows in "
+            "float16: use bfloat16 or float32."
+        )
     normalizer = session.log_normalizer() if mode == "full" else ragged_logsumexp(logits, offsets)
     return logits - normalizer[rows]
 

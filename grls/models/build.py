@@ -140,8 +140,8 @@ class ScratchT5(GeneratorSpec):
 class WarmStart(GeneratorSpec):
     """An encoder-decoder whose encoder is a pretrained BERT-like sentence encoder.
 
-    The decoder has layers copied from the encoder (evenly spaced, the last one among them), with new
-    cross-attention; its output head is tied to the encoder's word embeddings.
+    The decoder has layers copied from the encoder (evenly spaced, the last one among them) and a copy of its
+    word embeddings, to which its output head is tied; its cross-attention is new.
 
     Args:
         encoder: Folder or hub name of the encoder; ``all-MiniLM-L6-v2`` finds the one that the extra

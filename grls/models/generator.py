@@ -171,3 +171,27 @@ def start_token(model: Any) -> int:
     raise ConfigError(
         f"{type(model).__name__} names no decoder_start_token_id; set it in the model's config.json."
     )
+
+
+def check_positions(model: Any, input_length: int, target_length: int) -> None:
+    """Refuse lengths for which a model with learned positions has none (T5 has relative ones).
+
+    Args:
+        model: A sequence-to-sequence model.
+        input_length: Longest encoder input, in tokens.
+        target_length: Longest target sequence, in tokens, end token included.
+
+    Raises:
+        ConfigError: The model has fewer positions.
+    """
+    config = model.config
+    for what, part, length, option in (
+        ("inputs", getattr(config, "encoder", config), input_length, "max_input_tokens"),
+        ("passages", getattr(config, "decoder", config), target_length, "max_passage_tokens"),
+    ):
+        most = getattr(part, "max_position_embeddings", None)
+        if most is not None and length > most:
+            raise ConfigError(
+                f"{what} of {length} tokens, but the model has {most} positions; set --{option} (in training "
+                f"--data.{option}) to at most {most - 1}."
+            )

@@ -30,8 +30,14 @@ class Head:
 
     def __init__(self, model: Any):
         self.module: nn.Linear = model.get_output_embeddings()
-        self._final_bias: Tensor | None = getattr(model, "final_logits_bias", None)
+        self._model = model
         self.linear = isinstance(self.module, nn.Linear)
+
+    @property
+    def _final_bias(self) -> Tensor | None:
+        """BART's bias, read when it is used: a buffer is replaced when the model moves."""
+        bias: Tensor | None = getattr(self._model, "final_logits_bias", None)
+        return bias
 
     @contextmanager
     def catch(self) -> Iterator[list[Tensor]]:

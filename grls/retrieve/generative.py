@@ -7,12 +7,12 @@ and ``grls.json`` (format version and length limits). Single-step retrieval is h
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from huggingface_hub import HfApi
 from tqdm import tqdm
@@ -20,17 +20,15 @@ from transformers import PreTrainedTokenizerBase
 
 from grls.corpus import Corpus, corpus_file
 from grls.decode import Decoder, Found
-from grls.decode.scores import ScoreMode
-from grls.errors import DataError
+from grls.decode.scores import ScoreMode, check_mode
+from grls.errors import ConfigError, DataError
 from grls.files import atomic_folder, read_json, write_json
 from grls.index import ConstraintIndex, build_index, load_index
 from grls.index.store import write_index
 from grls.models.build import Pretrained
-from grls.models.generator import Seq2SeqGenerator
+from grls.models.generator import Seq2SeqGenerator, check_positions
 from grls.text import Codec, Limits
 from grls.types import Hit, Query
-
-log = logging.getLogger(__name__)
 
 FORMAT = 1
 MANIFEST = "grls.json"
@@ -47,6 +45,9 @@ class SearchOptions:
         batch_size: Model inputs decoded together.
         truncate_queries: Cut queries longer than the limit instead of refusing them.
         progress: Show a progress bar.
+
+    Raises:
+        ConfigError: A count is not positive, or the score mode is unknown.
     """
 
     beams: int = 10
@@ -55,6 +56,12 @@ class SearchOptions:
     batch_size: int = 32
     truncate_queries: bool = False
     progress: bool = False
+
+    def __post_init__(self) -> None:
+        check_mode(self.mode)
+        for name in ("beams", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
 
 
 class GenerativeRetriever:
@@ -82,6 +89,8 @@ class GenerativeRetriever:
         self.index = index
         self.options = options or SearchOptions()
         self._generator = Seq2SeqGenerator(model)
+        lengths = np.diff(index.rows.offsets.astype(np.int64))
+        check_positions(model, 0, int(lengths.max(initial=0)))
 
     @property
     def done(self) -> int:
@@ -133,7 +142,7 @@ class GenerativeRetriever:
         limits = _limits(manifest, path / MANIFEST)
         loaded = Pretrained(str(path / "model")).load()
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        model = loaded.model.to(where, getattr(torch, precision)).eval()
+        model = _move(loaded.model, where, precision)
         codec = Codec(loaded.tokenizer, limits)
         corpus = Corpus.read(path)
         index = load_index(path / "index", codec.fingerprint(), corpus.fingerprint, verify)
@@ -193,6 +202,7 @@ class GenerativeRetriever:
         """
         self.model.eval()
         options = self.options
+        check_positions(self.model, max((len(row) for row in inputs), default=0), 0)
         decoder = Decoder(
             self._generator, self.index, max(k, options.beams), options.mode, options.early_stop
         )
@@ -208,6 +218,16 @@ class GenerativeRetriever:
                     found[i] = result
                 bar.update(len(batch))
         return found
+
+
+def _move(model: Any, device: str, precision: str) -> Any:
+    try:
+        return model.to(torch.device(device), getattr(torch, precision)).eval()
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"cannot use device {device!r} ({reason}); choose cpu, or a GPU that is there."
+        ) from error
 
 
 def _limits(manifest: Any, file: Path) -> Limits:

@@ -12,8 +12,6 @@ writes when dev is measured. ``last`` is there to go on from (``--ckpt_path``): 
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,9 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 import grls.models.build  # noqa: F401  registers the generator classes by name
+from grls.files import refuse_foreign
+from grls.logs import quiet
+from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint
 from grls.train.data import StageData
 from grls.train.module import GeneratorModule
 from grls.train.validation import ConstrainedRecall, SaveModel
@@ -57,12 +58,22 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("output", "last.dirpath", compute_fn=_checkpoints)
         parser.link_arguments("output", "save.folder", compute_fn=_model)
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parse, then find out before the work begins what could not be read, or written at its end."""
+        super().parse_arguments(parser, args)
+        config = self.config[self.config["subcommand"]]
+        refuse_foreign(_model(config.output), "config.json")
+        if config.get("ckpt_path") is not None:
+            check_checkpoint(config.ckpt_path)
+
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
         """The trainer, with CSV and TensorBoard logs in one folder unless the config names loggers."""
         config = self.config[str(self.subcommand)]
         if config.trainer.logger is None:
             table = CSVLogger(config.output, name="logs")
             kwargs["logger"] = [table, TensorBoardLogger(config.output, name="logs", version=table.version)]
+        if config.trainer.plugins is None:
+            kwargs["plugins"] = [AtomicCheckpointIO()]
         return super().instantiate_trainer(**kwargs)
 
 
@@ -89,18 +100,3 @@ def train(arguments: Sequence[str] | None = None) -> None:
         save_config_kwargs={"overwrite": True},
         auto_configure_optimizers=False,
     )
-
-
-def quiet() -> None:
-    """Keep libraries' notes on loading out of the output; warnings and errors stay."""
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    # Not for users: we pass LightningCLI the arguments on purpose, our data modules resume mid-epoch though
-    # their loaders cannot, and the last is Lightning's own affair.
-    warnings.filterwarnings("ignore", "LightningCLI's args parameter")
-    warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch ended")
-    warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated")
-    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", ".*does not have many workers.*")

@@ -15,12 +15,12 @@ import lightning as L
 from torch.utils.data import DataLoader
 
 from grls.corpus import Corpus, Qrels, read_split
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.index import ConstraintIndex, build_index
 from grls.models.generator import start_token
 from grls.text import Codec, Limits
 from grls.train.batching import DrawnExamples, LengthBucketedSampler
-from grls.train.collate import Batch, Collator
+from grls.train.collate import Collator
 from grls.train.examples import Example, Examples, MemoriseExamples, RetrieveExamples, gold_passages
 from grls.types import Query
 
@@ -68,8 +68,6 @@ class StageData(L.LightningDataModule):
         seed: int = 0,
     ):
         super().__init__()
-        if batch_size < 1 or dev_size < 1:
-            raise ConfigError(f"batch_size and dev_size must be at least 1, got {batch_size}, {dev_size}.")
         self.data = data
         self.batch_size = batch_size
         self.dev_size = dev_size
@@ -90,6 +88,10 @@ class StageData(L.LightningDataModule):
         """Read the data set and make the examples of train and dev."""
         if self._ready:
             return
+        # Not in the constructor: jsonargparse would bury our error in one of its own.
+        for name in ("batch_size", "dev_size", "length_pool"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
         module: Any = self._trainer.lightning_module
         self.codec = Codec(module.tokenizer, self.limits)
         self.corpus = Corpus.read(self.data)
@@ -112,7 +114,7 @@ class StageData(L.LightningDataModule):
 
     @abstractmethod
     def dev_inputs(self) -> list[DevInput]:
-        """What the validation callback retrieves, single-step."""
+        """What the validation callback retrieves, single-step; nothing where the stage has no passages."""
 
     def dev_queries(self) -> tuple[list[Query], Qrels]:
         """What the validation callback retrieves hop by hop.
@@ -132,11 +134,6 @@ class StageData(L.LightningDataModule):
     def val_dataloader(self) -> DataLoader[Example]:
         """Dev examples in file order."""
         return self._loader(self.dev_examples, self._sampler(self.dev_examples, shuffle=False))
-
-    def transfer_batch_to_device(self, batch: Batch, device: Any, dataloader_idx: int) -> Batch:
-        """Move every tensor of a batch."""
-        moved: Batch = super().transfer_batch_to_device(batch, device, dataloader_idx)
-        return moved
 
     def state_dict(self) -> dict[str, int]:
         """How far the run has come: epoch, and batches of it that are done.
@@ -216,7 +213,7 @@ class MemoriseData(StageData):
         Under target ``rest`` the model does not write whole passages, so nothing can be retrieved.
         """
         if self.target == "rest":
-            raise ConfigError("target `rest` cannot be measured by recall; monitor dev_loss instead.")
+            return []
         every = self.dev_examples
         ids = self.corpus.ids(self._sample)
         return [DevInput(every.draw(n, 0).source, frozenset([passage])) for n, passage in enumerate(ids)]
@@ -255,6 +252,13 @@ class RetrieveData(StageData):
     def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
         train = read_split(self.data, self.train_split, self.corpus)
         dev = read_split(self.data, self.dev_split, self.corpus)
+        for split, (queries, _) in ((self.train_split, train), (self.dev_split, dev)):
+            if not queries:
+                raise DataError(
+                    "the split has no query: nothing to train or to measure on. Add qrels, or choose another "
+                    "split (--data.train_split, --data.dev_split).",
+                    f"{self.data}/qrels/{split}.tsv",
+                )
         self._dev = dev[0][: self.dev_size], dev[1]
         return self._retrieve_examples(*train), self._retrieve_examples(*self._dev)
 

@@ -84,8 +84,8 @@ class MemoriseExamples:
             parts.append(np.concatenate(rows).astype(np.int32))
             lengths += [len(row) for row in rows]
             if unit == "path":
-                heads = [p.text.rpartition(PATH_SEPARATOR)[0] for p in batch]
-                fronts += [len(ids) for ids in codec.texts(heads)]
+                heads = [p._replace(text=p.text.rpartition(PATH_SEPARATOR)[0]) for p in batch]
+                fronts += [len(row) - 1 for row in codec.passages(heads)]
             else:
                 fronts += [round(front * (len(row) - 1)) for row in rows]
         self._tokens = np.concatenate(parts)

@@ -10,6 +10,7 @@ batch.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import lightning as L
@@ -21,6 +22,7 @@ from transformers.optimization import Adafactor
 
 from grls.errors import ConfigError
 from grls.models.build import GeneratorSpec
+from grls.models.generator import check_positions
 from grls.models.head import Head
 from grls.train.collate import IGNORED, Batch, Choices
 
@@ -40,7 +42,7 @@ class GeneratorModule(L.LightningModule):
         loss: ``full``: over the vocabulary; ``allowed``: over what the constraint index allows.
         label_smoothing: Of the full loss.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
-        freeze_encoder: Train the decoder alone.
+        freeze_encoder: Leave the encoder as it is, with all it shares (T5: the word embeddings).
         seed: Of dropout, which is a function of (seed, batch number, rank), so that a resumed run repeats
             an uninterrupted one.
 
@@ -110,7 +112,12 @@ class GeneratorModule(L.LightningModule):
         self.log("dev_loss", self.batch_loss(batch), sync_dist=True, batch_size=len(batch.labels))
 
     def batch_loss(self, batch: Batch) -> Tensor:
-        """The loss of a batch, a scalar in float32."""
+        """The loss of a batch, a scalar in float32.
+
+        Raises:
+            ConfigError: The model has fewer positions than the batch is long.
+        """
+        check_positions(self.model, batch.input_ids.shape[1], batch.labels.shape[1])
         arguments = {
             "input_ids": batch.input_ids,
             "attention_mask": batch.attention_mask,
@@ -143,7 +150,13 @@ class GeneratorModule(L.LightningModule):
             )
         else:
             optimizer = torch.optim.AdamW(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
-        steps = int(self.trainer.estimated_stepping_batches)
+        total = self.trainer.estimated_stepping_batches
+        if math.isinf(total) and (self.schedule == "linear" or self.warmup > 0):
+            raise ConfigError(
+                "the learning rate's schedule needs the number of steps: set --trainer.max_epochs or "
+                "--trainer.max_steps, or take schedule `constant` with warmup 0."
+            )
+        steps = 0 if math.isinf(total) else int(total)
         warmup = round(self.warmup * steps)
         if self.schedule == "linear":
             scheduler = get_linear_schedule_with_warmup(optimizer, warmup, steps)

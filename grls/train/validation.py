@@ -7,6 +7,7 @@ is chosen by.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,11 +15,13 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+from grls.errors import ConfigError
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
-from grls.files import atomic_folder
+from grls.files import atomic_folder, write_json
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.multistep import MultistepRetriever
+from grls.text import LIMITS
 from grls.train.data import StageData
 from grls.train.examples import gold_passages
 
@@ -51,6 +54,21 @@ class ConstrainedRecall(L.Callback):
         self.hops = hops
         self.options = SearchOptions(beams=max(k, beams), mode=mode, batch_size=batch_size)
 
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Refuse to monitor what will not be measured, before the work begins."""
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        measured = ["train_loss", "dev_loss"]
+        if data.dev_inputs():
+            measured += ["dev_recall", *(["dev_f1"] if self.hops else [])]
+        for callback in trainer.checkpoint_callbacks:
+            monitor = getattr(callback, "monitor", None)
+            if monitor is not None and monitor not in measured:
+                raise ConfigError(
+                    f"--checkpoint.monitor {monitor} is not measured in this run (measured: "
+                    f"{', '.join(measured)}). dev_recall needs whole passages as targets, dev_f1 needs "
+                    "--recall.hops above 0; a loss needs --checkpoint.mode min."
+                )
+
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure and log; every process takes its share of the inputs."""
         if trainer.sanity_checking:
@@ -59,7 +77,10 @@ class ConstrainedRecall(L.Callback):
         assert isinstance(data, StageData)
         module: Any = pl_module
         training = module.model.training
-        retriever = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, self.options)
+        if not data.dev_inputs():
+            return
+        options = replace(self.options, truncate_queries=data.truncate_queries)
+        retriever = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, options)
         scores = {"dev_recall": self._recalls(retriever, data, trainer)}
         if self.hops:
             scores["dev_f1"] = self._f1s(retriever, data, trainer)
@@ -111,3 +132,5 @@ class SaveModel(L.Callback):
             with atomic_folder(self.folder, "config.json") as new:
                 module.model.save_pretrained(new)
                 module.tokenizer.save_pretrained(new)
+                data: Any = trainer.datamodule  # type: ignore[attr-defined]
+                write_json(new / LIMITS, data.limits._asdict())

@@ -1,0 +1,60 @@
+"""Checkpoints that a full disk or a kill cannot destroy.
+
+Lightning writes to the system's temporary folder and moves the file: across file systems that is a copy over
+the last good checkpoint. Here the new one is written beside the old one and renamed. It knows nothing of
+what a checkpoint holds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+
+from grls.errors import ConfigError, WriteError
+from grls.files import atomic_path
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes a checkpoint beside its destination and renames it."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+    ) -> None:
+        """Write a checkpoint; ``path`` keeps the earlier one until the new one is complete.
+
+        Raises:
+            WriteError: The disk is full or the folder cannot be written.
+        """
+        with atomic_path(path) as temporary:
+            try:
+                torch.save(checkpoint, temporary)
+            except RuntimeError as error:  # torch's writer wraps the system's error
+                raise WriteError(
+                    f"cannot write {path} ({str(error).splitlines()[0]}); the earlier one is as it was. "
+                    "Free some space and go on from it."
+                ) from error
+
+
+def check_checkpoint(path: str) -> None:
+    """Refuse a checkpoint to resume from that is not there or cannot be read.
+
+    Args:
+        path: A file; Lightning's own words (``last``, ``best``, …) are let through.
+
+    Raises:
+        ConfigError: There is no such file, or it is no checkpoint.
+    """
+    if path in ("last", "best", "hpc", "registry") or path.startswith("registry:"):
+        return
+    if not Path(path).is_file():
+        raise ConfigError(f"no such checkpoint: {path}. A run writes <output>/checkpoints/last.ckpt.")
+    try:
+        torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:
+        raise ConfigError(
+            f"{path} cannot be read as a checkpoint ({type(error).__name__}); it is damaged, or none. "
+            "Resume from another one."
+        ) from error

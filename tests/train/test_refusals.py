@@ -1,0 +1,132 @@
+"""What training refuses before it begins, and what it survives."""
+
+import resource
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_data import small_retriever, write_small
+from train_helpers import arguments, train
+
+from grls.cli import main
+from grls.corpus import Corpus
+from grls.errors import ConfigError, WriteError
+from grls.files import read_json
+from grls.text import Codec, Limits
+from grls.train.checkpoints import AtomicCheckpointIO
+from grls.train.examples import MemoriseExamples
+from grls.types import Passage, Query
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_small(tmp_path / "data")
+
+
+def refused(capsys: pytest.CaptureFixture[str], stage: str, data: Path, *more: str) -> str:
+    """The one line with which a run ends before it writes a model."""
+    output = data.parent / "run"
+    assert main(["train", *arguments(stage, data, output, *more)]) == 1
+    assert not (output / "model").exists() or "thesis.tex" in {f.name for f in (output / "model").iterdir()}
+    return next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
+
+
+@pytest.mark.parametrize(
+    ("stage", "more", "named"),
+    [
+        ("memorise", ["--data.target=rest"], "needs target `whole`"),
+        ("memorise", ["--data.target=rest", "--model.loss=full"], "--checkpoint.monitor dev_recall"),
+        ("retrieve", ["--checkpoint.monitor=dev_f1"], "--recall.hops"),
+        ("retrieve", ["--data.length_pool=0"], "length_pool"),
+        ("retrieve", ["--data.max_passage_tokens=0"], "length limits"),
+        ("retrieve", ["--ckpt_path=nowhere.ckpt"], "no such checkpoint"),
+        ("retrieve", ["--trainer.max_epochs=-1", "--trainer.max_time=00:00:00:05"], "number of steps"),
+    ],
+)
+def test_options_that_cannot_work(
+    data: Path, capsys: pytest.CaptureFixture[str], stage: str, more: list[str], named: str
+) -> None:
+    assert named in refused(capsys, stage, data, *more)
+
+
+def test_a_file_that_is_no_checkpoint(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    junk = data.parent / "junk.ckpt"
+    junk.write_bytes(b"no checkpoint")
+    assert "cannot be read as a checkpoint" in refused(capsys, "retrieve", data, f"--ckpt_path={junk}")
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_an_empty_split(data: Path, capsys: pytest.CaptureFixture[str], split: str) -> None:
+    (data / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n")
+    assert f"{split}.tsv: the split has no query" in refused(capsys, "retrieve", data)
+
+
+def test_a_model_folder_that_is_not_ours(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    thesis = data.parent / "run" / "model" / "thesis.tex"
+    thesis.parent.mkdir(parents=True)
+    thesis.write_text("years of work")
+    assert "is not replaced" in refused(capsys, "retrieve", data)
+    assert thesis.read_text() == "years of work"
+
+
+def test_the_rest_of_a_passage_is_learned(data: Path) -> None:
+    options = [
+        "--data.target=rest",
+        "--model.loss=full",
+        "--checkpoint.monitor=dev_loss",
+        "--checkpoint.mode=min",
+    ]
+    output = train("memorise", data, data.parent / "run", *options)
+    assert (output / "model" / "config.json").is_file()
+
+
+def test_limits_travel_with_the_model(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = train("memorise", data, data.parent / "run", "--data.max_passage_tokens=4")
+    for more, limit in (([], 4), (["--max_passage_tokens=3"], 3)):
+        folder = data.parent / f"retriever{limit}"
+        given = ["--model", output / "model", "--corpus", data, "--output", folder, *more]
+        assert main(["index", *map(str, given)]) == 0
+        assert read_json(folder / "grls.json")["limits"]["passage"] == limit
+
+
+def test_dev_queries_are_cut_where_training_cuts_them(data: Path) -> None:
+    text = (data / "queries.jsonl").read_text().replace("is the lynx", "is the lynx , the quiet lynx ,")
+    (data / "queries.jsonl").write_text(text)
+    short = ["--data.max_query_tokens=6", "--data.truncate_queries=true", "--recall.hops=2"]
+    train("retrieve", data, data.parent / "run", *short)
+
+
+def test_a_full_disk_keeps_the_earlier_checkpoint(tmp_path: Path) -> None:
+    """The file size limit stands for a full disk; it is lifted again at the end."""
+    path = tmp_path / "last.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+        with pytest.raises(WriteError, match=r"last\.ckpt"):
+            AtomicCheckpointIO().save_checkpoint({"step": 2, "weights": torch.zeros(10**6)}, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert torch.load(path, weights_only=True) == {"step": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
+
+
+def test_weights_that_are_no_numbers_are_said(data: Path) -> None:
+    retriever = small_retriever(data)
+    with torch.no_grad():
+        retriever.model.get_output_embeddings().weight.fill_(float("nan"))
+    with pytest.raises(ConfigError, match="NaN"):
+        retriever.retrieve([Query("q", "is the otter calm ?")], 2)
+
+
+def test_the_front_of_a_path_with_a_title(data: Path) -> None:
+    codec = Codec(small_retriever(data).codec.tokenizer, Limits())
+    passage = Passage("p", "the otter ; is ; calm", "badger")
+    examples = MemoriseExamples(Corpus.from_passages([passage]), codec, unit="path")
+    whole = codec.passages([passage])[0]
+    front = len(codec.passages([passage._replace(text="the otter ; is ")])[0]) - 1
+    assert np.array_equal(examples.draw(0, 0).source, codec.plain_input(whole[:front].tolist()))
