@@ -208,7 +208,8 @@ def check(
     """Report what is peculiar about a corpus; none of it breaks retrieval.
 
     Counts, with examples: duplicates, empty passages, passages longer than the limit, passages that are a
-    prefix of another one, passages that do not survive the tokenizer's round trip.
+    prefix of another one, passages equal to another once cut, passages that do not survive the tokenizer's
+    round trip.
 
     Args:
         corpus: ``corpus.jsonl`` or the data set folder that holds it.

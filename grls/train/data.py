@@ -14,14 +14,14 @@ from typing import Any, Literal, NamedTuple
 import lightning as L
 from torch.utils.data import DataLoader
 
-from grls.corpus import Corpus, Qrels, read_split
+from grls.corpus import Corpus, Qrels, gold_passages, read_split
 from grls.errors import ConfigError, DataError
 from grls.index import ConstraintIndex, build_index
 from grls.models.generator import start_token
 from grls.text import Codec, Limits
 from grls.train.batching import DrawnExamples, LengthBucketedSampler
 from grls.train.collate import Collator
-from grls.train.examples import Example, Examples, MemoriseExamples, RetrieveExamples, gold_passages
+from grls.train.examples import Example, Examples, MemoriseExamples, RetrieveExamples
 from grls.types import Query
 
 

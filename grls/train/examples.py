@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from grls.corpus import Corpus, Qrels
+from grls.corpus import Corpus, Qrels, gold_passages
 from grls.errors import ConfigError, DataError
 from grls.text import Codec, TokenIds
 from grls.types import Query
@@ -175,12 +175,6 @@ class RetrieveExamples:
     def lengths(self) -> Sequence[int]:  # noqa: D102
         mean = np.mean([len(row) for row in self.rows.values()]) if self.rows else 0
         return [len(self.texts[q]) + int(hop * mean) * self.multistep for q, hop in self.places]
-
-
-def gold_passages(query: Query, qrels: Qrels) -> list[str]:
-    """A query's gold passage ids: its evidence, or else what the qrels grade above zero."""
-    judged = [p for p, grade in qrels.get(query.id, {}).items() if grade > 0]
-    return list(query.evidence) or judged
 
 
 def _gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:

@@ -15,6 +15,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+from grls.corpus import gold_passages
 from grls.errors import ConfigError
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
@@ -23,7 +24,6 @@ from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.multistep import MultistepRetriever
 from grls.text import LIMITS
 from grls.train.data import StageData
-from grls.train.examples import gold_passages
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from small_data import passages, queries, small_tokenizer, write_small
 
-from grls.corpus import Corpus
+from grls.corpus import Corpus, gold_passages
 from grls.errors import ConfigError, DataError
 from grls.text import Codec
-from grls.train.examples import Example, MemoriseExamples, RetrieveExamples, gold_passages
+from grls.train.examples import Example, MemoriseExamples, RetrieveExamples
 from grls.types import Passage, Query
 
 
