@@ -72,7 +72,9 @@ def build_index(
     small = np.uint16 if len(codec.tokenizer) <= 1 << 16 else np.uint32
     parts: list[Array] = []
     lengths: list[int] = []
-    with tqdm(total=len(corpus), desc="tokenize", unit=" passages", disable=not progress) as bar:
+    with tqdm(
+        total=len(corpus), desc="tokenize", unit=" passages", disable=None if progress else True
+    ) as bar:
         for batch in corpus.batches():
             rows = codec.passages(batch)
             lengths += [len(row) for row in rows]

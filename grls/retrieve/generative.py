@@ -208,9 +208,8 @@ class GenerativeRetriever:
         )
         order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
         found: list[list[Found]] = [[] for _ in inputs]
-        with tqdm(
-            total=len(inputs), desc=label, unit=" inputs", leave=False, disable=not options.progress
-        ) as bar:
+        hidden = None if options.progress else True  # None: no bar where the output is no terminal
+        with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
             for start in range(0, len(order), options.batch_size):
                 batch = order[start : start + options.batch_size]
                 results = decoder.search([inputs[i] for i in batch], k, [exclude[i] for i in batch])
