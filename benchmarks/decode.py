@@ -100,8 +100,8 @@ def compare(
 def main(
     short: int = 10_000,
     long: int = 100_000,
-    batches: int = 12,
-    rival_batches: int = 4,
+    batches: int = 6,
+    rival_batches: int = 3,
     input_length: int = 24,
 ) -> None:
     """Measure and print a table.
