@@ -58,7 +58,8 @@ def generate(model: Any, trie: Trie, inputs: Sequence[Sequence[int]], longest: i
         input_ids=torch.tensor(inputs), num_beams=BEAMS, do_sample=False, max_new_tokens=longest,
         prefix_allowed_tokens_fn=allowed, renormalize_logits=True, length_penalty=0.0,
     )  # fmt: skip
-    return [row[1 : row.index(END) + 1] for row in output.tolist()]
+    # After a sequence has ended, generate fills up with the end token or padding.
+    return [row[1 : row.index(END) + 1] if END in row else row[1:] for row in output.tolist()]
 
 
 def compare(
