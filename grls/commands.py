@@ -48,14 +48,15 @@ def index(
     """
     quiet()
     refuse_foreign(output, MANIFEST)
-    loaded = Pretrained(model).load()
+    source = Pretrained(model)
+    loaded = source.load()
     passages = Corpus.read(corpus)
     trained = Path(model) / LIMITS
     limits = Limits(**read_json(trained)) if trained.is_file() else Limits()
     given = {"passage": max_passage_tokens, "query": max_query_tokens, "input": max_input_tokens}
     limits = limits._replace(**{name: value for name, value in given.items() if value is not None})
     retriever = GenerativeRetriever.assemble(
-        loaded.model, loaded.tokenizer, passages, limits, backend, progress=True
+        loaded.model, loaded.tokenizer, passages, limits, backend, progress=True, stages=source.stages()
     )
     retriever.save_pretrained(output)
     rows = retriever.index.rows

@@ -32,7 +32,11 @@ from transformers import (
 
 from grls.corpus import Corpus, read_queries
 from grls.errors import ConfigError
+from grls.files import read_json
 from grls.text import add_special_tokens
+
+TRAINING = "training.json"
+"""Stands beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the stages it has gone through."""
 
 
 class Loaded(NamedTuple):
@@ -44,6 +48,10 @@ class Loaded(NamedTuple):
 
 class GeneratorSpec(ABC):
     """How to obtain a generator."""
+
+    def stages(self) -> tuple[str, ...]:
+        """The training stages that the weights have gone through already."""
+        return ()
 
     @abstractmethod
     def load(self) -> Loaded:
@@ -64,6 +72,10 @@ class Pretrained(GeneratorSpec):
     """
 
     name_or_path: str
+
+    def stages(self) -> tuple[str, ...]:  # noqa: D102
+        file = Path(self.name_or_path) / TRAINING
+        return tuple(read_json(file)["stages"]) if file.is_file() else ()
 
     def load(self) -> Loaded:  # noqa: D102
         _refuse_missing_folder(self.name_or_path)

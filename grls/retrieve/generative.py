@@ -73,6 +73,7 @@ class GenerativeRetriever:
         corpus: The passages; passage n of the index is passage n here.
         index: The constraint index of that corpus and tokenizer, DONE last.
         options: How to decode.
+        stages: The training stages that the model has gone through.
     """
 
     def __init__(
@@ -82,7 +83,9 @@ class GenerativeRetriever:
         corpus: Corpus,
         index: ConstraintIndex,
         options: SearchOptions | None = None,
+        stages: Sequence[str] = (),
     ):
+        self.stages = tuple(stages)
         self.model = model
         self.codec = codec
         self.corpus = corpus
@@ -107,10 +110,11 @@ class GenerativeRetriever:
         backend: str = "array",
         options: SearchOptions | None = None,
         progress: bool = False,
+        stages: Sequence[str] = (),
     ) -> Self:
         """Build the index of a corpus for a model and put everything together."""
         codec = Codec(tokenizer, limits)
-        return cls(model, codec, corpus, build_index(corpus, codec, backend, progress), options)
+        return cls(model, codec, corpus, build_index(corpus, codec, backend, progress), options, stages)
 
     @classmethod
     def from_pretrained(
@@ -146,7 +150,7 @@ class GenerativeRetriever:
         codec = Codec(loaded.tokenizer, limits)
         corpus = Corpus.read(path)
         index = load_index(path / "index", codec.fingerprint(), corpus.fingerprint, verify)
-        return cls(model, codec, corpus, index, options)
+        return cls(model, codec, corpus, index, options, manifest.get("stages", ()))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced."""
@@ -156,7 +160,15 @@ class GenerativeRetriever:
             (new / "index").mkdir()
             write_index(self.index, new / "index", self.codec.fingerprint(), self.corpus.fingerprint)
             self.corpus.write(corpus_file(new))
-            write_json(new / MANIFEST, {"format": FORMAT, "limits": self.codec.limits._asdict()})
+            write_json(
+                new / MANIFEST,
+                {
+                    "format": FORMAT,
+                    "kind": "generative",
+                    "limits": self.codec.limits._asdict(),
+                    "stages": list(self.stages),
+                },
+            )
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""

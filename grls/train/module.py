@@ -70,6 +70,7 @@ class GeneratorModule(L.LightningModule):
                 f"learning_rate must be positive and warmup a share of 1, got {learning_rate} and {warmup}."
             )
         self.model, self.tokenizer = generator.load()
+        self.stages = (*generator.stages(), type(self).__name__.lower())
         self.model.train()
         self.optimizer = optimizer
         self.learning_rate = learning_rate

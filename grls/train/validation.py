@@ -20,6 +20,7 @@ from grls.errors import ConfigError
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.files import atomic_folder, write_json
+from grls.models.build import TRAINING
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.multistep import MultistepRetriever
 from grls.text import LIMITS
@@ -134,3 +135,4 @@ class SaveModel(L.Callback):
                 module.tokenizer.save_pretrained(new)
                 data: Any = trainer.datamodule  # type: ignore[attr-defined]
                 write_json(new / LIMITS, data.limits._asdict())
+                write_json(new / TRAINING, {"stages": list(module.stages)})
