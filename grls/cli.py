@@ -1,4 +1,4 @@
-"""The command line: ``grls train | index | retrieve | evaluate | check``.
+"""The command line: ``grls COMMAND [options]``.
 
 Every command is one function of ``grls.commands``, whose docstring is its ``--help``; ``train`` is
 LightningCLI. A :class:`~grls.errors.GrlsError` ends a command with its text and exit code 1; a wrong
@@ -10,15 +10,24 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-USAGE = """usage: grls COMMAND [options]
+COMMANDS = {
+    "train": "train a stage of a generator: memorise or retrieve",
+    "index": "put model, tokenizer, corpus and constraint index into one retriever folder",
+    "retrieve": "retrieve for the queries of a data set: single-step, fixed or dynamic multi-step, or BM25",
+    "evaluate": "score a run",
+    "check": "report what is peculiar about a corpus",
+}
+"""Command -> what it does. ``grls.commands.NAME.NAME`` is its function (a hyphen is an underscore there)."""
 
-  train      train a stage: memorise or retrieve
-  index      put model, tokenizer, corpus and constraint index into one retriever folder
-  retrieve   retrieve for the queries of a data set: single-step, fixed or dynamic multi-step, or BM25
-  evaluate   score a run
-  check      report what is peculiar about a corpus
+POSITIONAL = ("check",)
+"""Commands whose required arguments are given without option names."""
 
+_LINES = "".join(f"  {name:<16} {what}\n" for name, what in COMMANDS.items())
+USAGE = f"""usage: grls COMMAND [options]
+
+{_LINES}
 `grls COMMAND --help` explains the options of a command.
 """
 
@@ -30,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(USAGE, end="")
         return 0 if given else 2
     command, rest = given[0], given[1:]
-    if command not in ("train", "index", "retrieve", "evaluate", "check"):
+    if command not in COMMANDS:
         print(f"error: unknown command {command!r}\n\n{USAGE}", end="", file=sys.stderr)
         return 2
     # Imported late: torch and transformers take seconds, and a typo should not.
@@ -60,8 +69,6 @@ def _run(command: str, arguments: list[str]) -> None:
         return
     from jsonargparse import auto_cli
 
-    from grls import commands
-
-    auto_cli(
-        getattr(commands, command), args=arguments, as_positional=command == "check", prog=f"grls {command}"
-    )
+    name = command.replace("-", "_")
+    function = getattr(import_module(f"grls.commands.{name}"), name)
+    auto_cli(function, args=arguments, as_positional=command in POSITIONAL, prog=f"grls {command}")

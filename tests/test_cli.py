@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from small_data import passages, small_retriever, small_tokenizer, write_jsonl, write_small
 
-from grls.cli import USAGE, main
+from grls.cli import COMMANDS, USAGE, main
 from grls.corpus import Corpus
-
-COMMANDS = ("train", "index", "retrieve", "evaluate", "check")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,53 @@
+"""What retrieval leaves behind: a TREC run, JSONL with the texts, and a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grls.corpus import Corpus
+from grls.evaluation.manifest import RunInfo, write_info
+from grls.evaluation.results import write_results
+from grls.evaluation.run import chain_ranking, write_run
+from grls.types import Chain, Hit, Query
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was retrieved for each query, in their order.
+
+    Attributes:
+        rankings: Hits, best first; None where there are chains alone, which are rankings too.
+        chains: One chain a query, where retrieval went hop by hop.
+    """
+
+    rankings: Sequence[Sequence[Hit]] | None = None
+    chains: Sequence[Chain] | None = None
+
+    def ranked(self) -> list[list[Hit]]:
+        """The hits of each query, best first."""
+        if self.rankings is not None:
+            return [list(hits) for hits in self.rankings]
+        return [chain_ranking(chain) for chain in self.chains or ()]
+
+
+def write_outputs(
+    output: str, queries: Sequence[Query], corpus: Corpus, outcome: Outcome, info: RunInfo
+) -> None:
+    """Write ``output.jsonl``, ``output.trec`` and ``output.info.json``, and say so.
+
+    A fixed number of hops is a ranking: it has no DONE to miss, so only dynamic chains are written as chains.
+    """
+    ids = [query.id for query in queries]
+    rankings = dict(zip(ids, outcome.ranked(), strict=True))
+    if info.steps == "dynamic" and outcome.chains is not None:
+        chains = dict(zip(ids, outcome.chains, strict=True))
+        write_results(f"{output}.jsonl", queries, corpus, info.score_mode, rankings, chains)
+    else:
+        write_results(f"{output}.jsonl", queries, corpus, info.score_mode, rankings)
+    write_run(f"{output}.trec", rankings)  # after JSONL: a TREC run cannot hold every id
+    write_info(output, info)
+    print(
+        f"{output}.trec, {output}.jsonl: {len(queries):,} queries, score mode {info.score_mode}, "
+        f"{info.seconds:.1f} s"
+    )
