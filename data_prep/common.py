@@ -5,6 +5,7 @@ It knows the data layout, and of no particular data set.
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 import re
@@ -299,6 +300,45 @@ def read_tsv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
             if len(fields) != len(columns) or not all(fields):
                 raise DataError(f"expected {expected}, got {fields!r:.120}.", file, line)
             yield line, fields
+
+
+def read_csv(
+    file: Path, columns: Sequence[str], delimiter: str = ","
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line number, column -> value) of a CSV file with a header; other columns are left out.
+
+    Args:
+        file: The file.
+        columns: The columns that must be there, in any order, with a value in every row.
+        delimiter: What separates the columns.
+
+    Raises:
+        DataError: The file is missing, is not UTF-8, lacks a column, or a row has other columns or a blank.
+    """
+    if not file.is_file():
+        raise DataError(f"no such file; expected a table with the columns {', '.join(columns)}.", file)
+    line = 0
+    with file.open(encoding="utf-8", newline="") as stream:
+        try:
+            rows = csv.DictReader(stream, delimiter=delimiter, strict=True)
+            missing = [column for column in columns if column not in (rows.fieldnames or ())]
+            if missing:
+                raise DataError(
+                    f"the header lacks {', '.join(missing)}, got {rows.fieldnames!r:.200}.", file, 1
+                )
+            for row in rows:
+                line = rows.line_num
+                if None in row or None in row.values():
+                    raise DataError(
+                        f"expected {len(rows.fieldnames or ())} columns as in the header.", file, line
+                    )
+                for column in columns:
+                    field(row, column, str, file, line)
+                yield line, {column: row[column] for column in columns}
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise DataError(
+                f"expected UTF-8 text with a header and quoted values ({error}).", file, line + 1
+            ) from None
 
 
 def run(prepare: Callable[..., None], args: Sequence[str] | None = None) -> None:

@@ -1,0 +1,117 @@
+"""HotpotQA: question -> its two gold passages, in retrieval order.
+
+The raw files are a published sample of 500 questions of the validation set: ``bm25_results.csv`` (question,
+type, gold titles) and ``pooled_corpus_validation_500_title_text.jsonl``, the 4,937 paragraphs that the 500
+questions came with. It has no answers. The split into 300 / 40 / 160 (train / dev / test, by ``seed``) is
+ours: a sample to develop on, neither the training set nor the five-million-passage corpus of the paper.
+
+For a bridge question the order is inferred, see :mod:`data_prep.hops`; for a comparison any order is right
+(metadata ``any_order: true``), so training draws it anew each epoch.
+"""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from data_prep import common, hops
+from grls.corpus import read_jsonl
+from grls.errors import ConfigError, DataError
+from grls.types import Query
+
+QUESTIONS = "bm25_results.csv"
+CORPUS = "pooled_corpus_validation_500_title_text.jsonl"
+COLUMNS = ("example_id", "question_type", "question", "gold_titles")
+KINDS = ("bridge", hops.COMPARISON)
+
+
+class Question(NamedTuple):
+    """A question of the sample, with its gold titles in the order of the file."""
+
+    id: str
+    text: str
+    kind: str
+    titles: tuple[str, ...]
+
+
+def prepare(
+    raw: Path,
+    out: Path,
+    seed: int = 0,
+    ratios: Sequence[float] = (0.6, 0.08, 0.32),
+    tokenizer: Path | None = None,
+) -> None:
+    """Prepare the sample of HotpotQA's validation set.
+
+    Args:
+        raw: Folder with bm25_results.csv and pooled_corpus_validation_500_title_text.jsonl.
+        out: Folder to write; an earlier one is replaced.
+        seed: Decides which question goes into which split.
+        ratios: Shares of train, dev and test; they add up to 1.
+        tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
+    """
+    if len(ratios) != 3:
+        raise ConfigError(f"expected three ratios (train, dev, test), got {list(ratios)}.")
+    texts = _texts(raw / CORPUS)
+    pool = common.PassagePool()
+    for title, text in texts.items():
+        pool.add(text, html.unescape(title))
+    find = pool.finder()
+    queries, rules = [], Counter[str]()
+    for question in _questions(raw / QUESTIONS, texts):
+        gold = [hops.Hop(title, texts[title]) for title in question.titles]
+        found = hops.order(question.text, gold, question.kind)
+        rules[found.rule] += 1
+        evidence = find((hop.text, html.unescape(hop.title)) for hop in found.hops)
+        stored = common.metadata(**found.metadata(question.kind))
+        queries.append(Query(question.id, question.text, evidence, metadata=stored))
+    parts = common.split(queries, ratios, seed, group=lambda q: common.query_key(q.text))
+    splits = dict(zip(common.SPLITS, parts, strict=True))
+    common.finish(out, common.dataset(pool.passages(), splits), tokenizer)
+    print(hops.describe(rules))
+
+
+def _texts(file: Path) -> dict[str, str]:
+    """Title -> text of every passage."""
+    texts: dict[str, str] = {}
+    for line, record in read_jsonl(file):
+        title = common.field(record, "title", str, file, line)
+        if title in texts:
+            raise DataError(
+                f"the title {title!r} is used twice; gold passages are named by title.", file, line
+            )
+        texts[title] = common.field(record, "text", str, file, line)
+    return texts
+
+
+def _questions(file: Path, texts: Mapping[str, str]) -> Iterator[Question]:
+    """Every question once; the file has a row for each setting of its BM25 baseline."""
+    known: dict[str, Question] = {}
+    for line, row in common.read_csv(file, COLUMNS):
+        titles = tuple(title.strip() for title in row["gold_titles"].split(" | "))
+        question = Question(
+            row["example_id"], " ".join(row["question"].split()), row["question_type"], titles
+        )
+        if question.kind not in KINDS:
+            raise DataError(
+                f"expected 'question_type' to be {' or '.join(KINDS)}, got {question.kind!r}.", file, line
+            )
+        if len(set(titles)) != 2:
+            raise DataError(
+                f"expected 'gold_titles' to be two titles around ' | ', got {row['gold_titles']!r:.120}.",
+                file,
+                line,
+            )
+        for title in titles:
+            if title not in texts:
+                raise DataError(f"the gold title {title!r} stands in no line of {CORPUS}.", file, line)
+        if known.setdefault(question.id, question) != question:
+            raise DataError(f"the question {question.id!r} differs from its earlier row.", file, line)
+    yield from known.values()
+
+
+if __name__ == "__main__":
+    common.run(prepare)

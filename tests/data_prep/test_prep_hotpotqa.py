@@ -1,0 +1,119 @@
+import csv
+import json
+
+import pytest
+from prep_helpers import contents, fails, load, real, write_lines
+
+from data_prep.hotpotqa import COLUMNS, CORPUS, QUESTIONS, prepare
+
+RIVER = {"title": "Ebble (river)", "text": "The Ebble is a river that flows past  Alvediston."}
+TOWN = {"title": "Alvediston", "text": "Alvediston is a village of 100 people."}
+MILL = {"title": "Cat &amp; Mouse Mill", "text": "A mill made of stone."}
+BRIDGE = "How many people live in the village that the river flows past?"
+
+
+def write_rows(file, rows, columns=COLUMNS):
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+@pytest.fixture
+def raw(tmp_path):
+    folder = tmp_path / "raw"
+    write_lines(folder / CORPUS, [RIVER, TOWN, MILL])
+    write_rows(
+        folder / QUESTIONS,
+        [
+            ("b", "bridge", BRIDGE, "Alvediston | Ebble (river)"),
+            ("c", "comparison", "Which is larger?", "Alvediston | Ebble (river)"),
+            ("u", "bridge", "What is it made of?", "Alvediston | Cat &amp; Mouse Mill"),
+            ("b", "bridge", BRIDGE, "Alvediston | Ebble (river)"),
+        ],
+    )
+    return folder
+
+
+def test_evidence_is_in_retrieval_order(raw, tmp_path, capsys):
+    prepare(raw, tmp_path / "out", ratios=(0, 0, 1))
+    texts, splits = load(tmp_path / "out")
+    assert len(texts) == 3
+    found = {q.id: ([texts[p] for p in q.evidence], json.loads(q.metadata)) for q in splits["test"]}
+    river, town = "The Ebble is a river that flows past Alvediston.", TOWN["text"]
+    assert found == {
+        "b": ([river, town], {"type": "bridge", "order": "link"}),
+        "c": ([town, river], {"type": "comparison", "any_order": True}),
+        "u": ([town, MILL["text"]], {"type": "bridge", "any_order": True}),
+    }
+    assert "order of the hops    1 link, 1 comparison, 1 undecided" in capsys.readouterr().out
+    corpus = (tmp_path / "out" / "corpus.jsonl").read_text()
+    assert '"Cat & Mouse Mill"' in corpus
+
+
+def test_deterministic_for_a_seed(tmp_path):
+    raw = real("hotpotqa_val500")
+    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
+        prepare(raw, tmp_path / name, seed=seed)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    assert contents(tmp_path / "one") != contents(tmp_path / "three")
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (
+            ("x", "list", "Who?", "Alvediston | Ebble (river)"),
+            "expected 'question_type' to be bridge or comparison, got 'list'",
+        ),
+        (
+            ("x", "bridge", "Who?", "Alvediston"),
+            "expected 'gold_titles' to be two titles around ' | ', got 'Alvediston'",
+        ),
+        (
+            ("x", "bridge", "Who?", "Alvediston | Nadder"),
+            f"the gold title 'Nadder' stands in no line of {CORPUS}",
+        ),
+        (
+            ("x", "bridge", "", "Alvediston | Ebble (river)"),
+            "expected 'question' to be a non-empty str, got ''",
+        ),
+        (("x", "bridge", "Who?"), "expected 4 columns as in the header"),
+        (("x", "bridge", "Who?", "a | b", "more"), "expected 4 columns as in the header"),
+        (
+            ("a", "bridge", "Another?", "Alvediston | Ebble (river)"),
+            "the question 'a' differs from its earlier row",
+        ),
+    ],
+)
+def test_malformed_rows_are_named(raw, tmp_path, capsys, row, expected):
+    write_rows(raw / QUESTIONS, [("a", "bridge", "Who?", "Alvediston | Ebble (river)"), row])
+    error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
+    assert f"{raw / QUESTIONS}, line 3: {expected}" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_columns_titles_and_files_are_named(raw, tmp_path, capsys):
+    options = ["--raw", raw, "--out", tmp_path / "out"]
+    write_lines(raw / CORPUS, [RIVER, TOWN, RIVER])
+    assert "line 3: the title 'Ebble (river)' is used twice" in fails(prepare, capsys, *options)
+    write_lines(raw / CORPUS, [RIVER, TOWN])
+    write_rows(raw / QUESTIONS, [], COLUMNS[:2])
+    assert "line 1: the header lacks question, gold_titles" in fails(prepare, capsys, *options)
+    (raw / QUESTIONS).write_bytes(b"\xff\xfe\n")
+    assert f"{QUESTIONS}, line 1: expected UTF-8 text" in fails(prepare, capsys, *options)
+    (raw / QUESTIONS).unlink()
+    assert f"{raw / QUESTIONS}: no such file; expected a table" in fails(prepare, capsys, *options)
+    assert "expected three ratios" in fails(prepare, capsys, *options, "--ratios", "[0.5,0.5]")
+
+
+def test_real_data(tmp_path):
+    prepare(real("hotpotqa_val500"), tmp_path / "out")
+    texts, splits = load(tmp_path / "out")
+    assert len(texts) == 4937
+    assert {name: len(queries) for name, queries in splits.items()} == {"train": 300, "dev": 40, "test": 160}
+    queries = [query for some in splits.values() for query in some]
+    assert all(len(query.evidence) == 2 for query in queries)
+    kinds = [json.loads(query.metadata) for query in queries]
+    assert sum(kind["type"] == "comparison" for kind in kinds) == 96
+    assert sum("any_order" in kind for kind in kinds) < 96 + 40, "most bridges have an order"
