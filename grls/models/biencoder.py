@@ -1,0 +1,293 @@
+"""The bi-encoder: queries and passages as vectors, compared by inner product.
+
+Legend: n texts, d embedding dimension.
+
+A thin layer on sentence-transformers: the network is a ``SentenceTransformer``, any one from a hub or folder,
+or an encoder-decoder by its first decoder output (:mod:`grls.models.st5`). Here is what it lacks for
+multi-step retrieval: how query, evidence and DONE become text (training and retrieval take it from here),
+what identifies a model, and an atomic folder with the stages of training. It knows nothing of corpora or
+search.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import is_sentence_transformer_model
+from torch import Tensor
+from transformers import AutoConfig
+
+from grls.errors import ConfigError, DataError
+from grls.files import atomic_folder, read_json, write_json
+from grls.models.build import TRAINING, Loaded, Pretrained, packaged_encoder, refuse_missing_folder
+from grls.models.st5 import FirstDecoderOutput
+from grls.text import DONE_ID, LIMITS, tokenizer_fingerprint
+from grls.types import Passage
+
+MODULES = "modules.json"
+"""The file by which a folder is one of sentence-transformers."""
+
+DONE_TEXT = "DONE: the evidence is complete."
+"""What stands for DONE among the passages: it is embedded like any other."""
+
+DONE_PASSAGE = Passage(DONE_ID, DONE_TEXT)
+
+DEFAULT_TOKENS = 512
+"""Longest text where neither the caller nor the model names a limit, in tokens."""
+
+Kind = Literal["auto", "sentence", "st5"]
+Role = Literal["query", "passage"]
+Matrix = npt.NDArray[np.float32]
+
+_PROMPTS: dict[Role, tuple[str, ...]] = {"query": ("query",), "passage": ("document", "passage", "corpus")}
+
+
+def passage_text(passage: Passage) -> str:
+    """Title and text of a passage as one text; DONE is :data:`DONE_PASSAGE`."""
+    return " ".join(part for part in (passage.title, passage.text) if part)
+
+
+class BiEncoder:
+    """Embeds queries and passages with one network.
+
+    Args:
+        model: The network; it is used where it is, in the precision it has.
+        max_tokens: Longer texts are cut, in tokens, special tokens included; None: what the model says.
+        stages: The training stages that the weights have gone through.
+
+    Raises:
+        ConfigError: ``max_tokens`` is more than the model has positions for, or leaves no room for a text.
+    """
+
+    similarity = "inner product"
+
+    def __init__(self, model: SentenceTransformer, max_tokens: int | None = None, stages: Sequence[str] = ()):
+        self.model = model
+        self.stages = tuple(stages)
+        most = _positions(model)
+        self.max_tokens = int(max_tokens or min(model.max_seq_length or DEFAULT_TOKENS, most))
+        if not self._markers < self.max_tokens <= most:
+            raise ConfigError(
+                f"max_tokens of {self.max_tokens} cannot work: {self._markers} special tokens need room "
+                f"beside a text, and the model has {most} positions."
+            )
+        model.max_seq_length = self.max_tokens
+
+    @classmethod
+    def load(
+        cls, source: str, kind: Kind = "auto", device: str = "auto", max_tokens: int | None = None
+    ) -> Self:
+        """Open a bi-encoder, or make one of an encoder-decoder.
+
+        Args:
+            source: Folder or hub name. ``all-MiniLM-L6-v2`` finds the one that the extra ``local-models``
+                installs.
+            kind: ``sentence``: a model of sentence-transformers (or an encoder, which it pools by the mean);
+                ``st5``: an encoder-decoder by its first decoder output; ``auto``: what the source is.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+            max_tokens: Longest text in tokens; None: what the model was trained with.
+
+        Raises:
+            ConfigError: There is no such model, it is not of that kind, or the device is not there.
+        """
+        refuse_missing_folder(source)
+        folder = packaged_encoder(source)
+        if kind == "auto":
+            kind = _kind(folder)
+        if kind == "st5" and not (Path(folder) / MODULES).is_file():
+            spec = Pretrained(folder)
+            made = cls.from_generator(spec.load(), max_tokens or _input_limit(folder), spec.stages())
+        else:
+            made = cls(_sentence_transformer(folder), max_tokens, Pretrained(folder).stages())
+            if kind == "st5" and not isinstance(made.model[0], FirstDecoderOutput):
+                raise ConfigError(f"{source} is a model of sentence-transformers; use kind sentence.")
+        return made.to(device)
+
+    @classmethod
+    def from_generator(
+        cls, loaded: Loaded, max_tokens: int | None = None, stages: Sequence[str] = ()
+    ) -> Self:
+        """The bi-encoder of a generator: same backbone, same number of parameters, no new weight.
+
+        Args:
+            loaded: What a :class:`~grls.models.build.GeneratorSpec` loads; the model is used, not copied.
+            max_tokens: Longest text in tokens; None: 512.
+            stages: The training stages that the weights have gone through.
+        """
+        module = FirstDecoderOutput(loaded.model, loaded.tokenizer, max_tokens or DEFAULT_TOKENS)
+        network = SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
+        return cls(network, max_tokens, stages)
+
+    def to(self, device: str = "auto", precision: str = "float32") -> Self:
+        """Move the network; returns this bi-encoder.
+
+        Raises:
+            ConfigError: The device is not there.
+        """
+        where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        try:
+            self.model.to(torch.device(where), getattr(torch, precision))
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(
+                f"cannot use device {where!r} ({reason}); choose cpu, or a GPU that is there."
+            ) from error
+        return self
+
+    @property
+    def tokenizer(self) -> Any:
+        """The network's tokenizer."""
+        return self.model.tokenizer
+
+    @property
+    def dimension(self) -> int:
+        """Length d of an embedding."""
+        return int(self.model.get_embedding_dimension() or 0)
+
+    def query_text(self, query: str, evidence: Sequence[Passage] = ()) -> str:
+        """A query and the passages found so far, in order, as one text.
+
+        The query stands first and is never touched. Where the whole is longer than ``max_tokens``, the oldest
+        evidence goes; the newest stays even where its end will be cut.
+        """
+        parts = [passage_text(passage) for passage in evidence]
+        text = " ".join([query, *parts])
+        while len(parts) > 1 and self.tokens(text) > self.max_tokens:
+            parts = parts[1:]
+            text = " ".join([query, *parts])
+        return text
+
+    def tokens(self, text: str) -> int:
+        """Length of a text in tokens, special tokens included."""
+        encoded = self.tokenizer(text, add_special_tokens=False, verbose=False)
+        return len(encoded["input_ids"]) + self._markers
+
+    @property
+    def _markers(self) -> int:
+        return int(self.tokenizer.num_special_tokens_to_add())
+
+    def features(self, texts: Sequence[str], role: Role) -> dict[str, Any]:
+        """Model input of texts (tensors on the CPU), with the prompt that the model has for the role."""
+        prompt = next((self.model.prompts[p] for p in _PROMPTS[role] if self.model.prompts.get(p)), None)
+        task = "query" if role == "query" else "document"
+        return dict(self.model.preprocess(list(texts), prompt=prompt, task=task))
+
+    def embed(self, features: dict[str, Any]) -> Tensor:
+        """Embeddings ``[n, d]`` of what :meth:`features` made, on the model's device and with gradients."""
+        embedding: Tensor = self.model(features)["sentence_embedding"]
+        return embedding
+
+    def encode_queries(self, texts: Sequence[str], batch_size: int = 32, progress: bool = False) -> Matrix:
+        """Embeddings ``[n, d]`` of query texts, in eval mode; normalised where the model normalises.
+
+        Raises:
+            DataError: An embedding is not finite.
+        """
+        return self._encode(texts, "query", batch_size, progress)
+
+    def encode_passages(self, texts: Sequence[str], batch_size: int = 32, progress: bool = False) -> Matrix:
+        """Embeddings ``[n, d]`` of passage texts (:func:`passage_text`), as :meth:`encode_queries`."""
+        return self._encode(texts, "passage", batch_size, progress)
+
+    def _encode(self, texts: Sequence[str], role: Role, batch_size: int, progress: bool) -> Matrix:
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
+        found = encode(list(texts), batch_size=batch_size, show_progress_bar=progress)
+        matrix: Matrix = np.asarray(found, dtype=np.float32)
+        wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+        if len(wrong):
+            raise DataError(
+                f"the embedding of {texts[wrong[0]][:60]!r} is not finite ({len(wrong)} of {len(texts)} "
+                "such): the weights are damaged or overflow; use float32, or an earlier checkpoint."
+            )
+        return matrix
+
+    def fingerprint(self) -> str:
+        """SHA-256 of everything an embedding depends on: weights, modules, tokenizer, prompts, length."""
+        digest = hashlib.sha256()
+        parts: list[Any] = ["biencoder-1", self.max_tokens, self.model.prompts, self.model.truncate_dim]
+        parts += [[type(module).__name__, _settings(module)] for module in self.model]
+        parts.append(tokenizer_fingerprint(self.tokenizer))
+        digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().contiguous().flatten().view(torch.uint8).cpu().numpy().data)
+        return digest.hexdigest()
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, tokenizer and training stages to a folder, atomically; :meth:`load` opens it.
+
+        Raises:
+            ConfigError: The folder exists and holds something else.
+            WriteError: The disk is full or the place cannot be written.
+        """
+        with atomic_folder(folder, MODULES) as new:
+            self.write(new)
+
+    def write(self, folder: Path) -> None:
+        """Write into a folder that the caller makes final."""
+        self.model.save(str(folder), create_model_card=False)
+        write_json(folder / TRAINING, {"stages": list(self.stages)})
+
+
+def _kind(source: str) -> Kind:
+    """What a source is: a model of sentence-transformers, an encoder-decoder, or a plain encoder."""
+    try:
+        if is_sentence_transformer_model(source):
+            return "sentence"
+        return "st5" if AutoConfig.from_pretrained(source).is_encoder_decoder else "sentence"
+    except (OSError, ValueError) as error:
+        raise _cannot_load(source, error) from error
+
+
+def _sentence_transformer(source: str) -> SentenceTransformer:
+    """Open a model; a module of ours is made here, so that no foreign code needs to be trusted."""
+    modules = Path(source) / MODULES
+    try:
+        if modules.is_file():
+            types = [str(entry["type"]) for entry in read_json(modules)]
+            if types == [f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"]:
+                module = FirstDecoderOutput.load(source)
+                return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
+        return SentenceTransformer(source, device="cpu")
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise _cannot_load(source, error) from error
+
+
+def _positions(model: SentenceTransformer) -> float:
+    """The longest text a network can read, in tokens; infinite where its positions are relative (T5)."""
+    network = getattr(model[0], "backbone", None) or model.transformers_model
+    config = getattr(network, "config", None)
+    most = getattr(getattr(config, "encoder", config), "max_position_embeddings", None)
+    return math.inf if most is None else int(most)
+
+
+def _cannot_load(source: str, error: Exception) -> ConfigError:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return ConfigError(
+        f"cannot load a bi-encoder from {source!r}: {reason} Give a folder of sentence-transformers, a "
+        "sequence-to-sequence model, or a hub name."
+    )
+
+
+def _input_limit(folder: str) -> int | None:
+    """The longest model input of a generator that a training stage of ours wrote."""
+    file = Path(folder) / LIMITS
+    return int(read_json(file)["input"]) if file.is_file() else None
+
+
+def _settings(module: Any) -> Any:
+    """The settings of a sentence-transformers module; those of a network are in its own config."""
+    own = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
+    return {name: value for name, value in own.items() if name != "max_seq_length"}
