@@ -11,17 +11,18 @@ dropped, queries that are decided leave the batch, and a prefix with one passage
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from grls.decode.scores import ScoreMode, check_mode, log_probabilities
-from grls.decode.select import select
-from grls.decode.stop import Exclusion, finished
+from grls.decode.select import Selection, select
+from grls.decode.stop import Exclusion, Mask, finished
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
+from grls.index.base import Allowed
 from grls.index.rows import Ints
 from grls.models.base import Floats, Generator, Session
 
@@ -36,6 +37,36 @@ class Found(NamedTuple):
 
     passage: int
     score: float
+
+
+class Step(NamedTuple):
+    """What one step of the search weighed and chose: what an observer is shown.
+
+    Attributes:
+        queries: ``[A]`` the query of each candidate, ascending.
+        parents: ``[A]`` the beam it continues: its place in ``live`` of the step before (at the first step:
+            the query's place among those that have something to decide).
+        tokens: ``[A]`` the token it writes.
+        states: ``[A]`` its state in the index.
+        scores: ``[A]`` log-probability (nats) of its prefix.
+        complete: ``[A]`` whether it is finished.
+        chosen: Which of them beam width K let through.
+        live: The candidates of ``chosen.live`` that still exceed ``worst`` and become the next beams.
+        worst: ``[B]`` the score of each query's k-th result, ``-inf`` where it has fewer.
+    """
+
+    queries: Ints
+    parents: Ints
+    tokens: Ints
+    states: Ints
+    scores: Floats
+    complete: Mask
+    chosen: Selection
+    live: Ints
+    worst: Floats
+
+
+Observer = Callable[[Step], None]
 
 
 class _Beams(NamedTuple):
@@ -79,7 +110,11 @@ class Decoder:
         return self.mode == "renormalized" if self.early_stop is None else self.early_stop
 
     def search(
-        self, inputs: Sequence[Sequence[int]], k: int | None = None, exclude: Sequence[Sequence[int]] = ()
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int | None = None,
+        exclude: Sequence[Sequence[int]] = (),
+        observer: Observer | None = None,
     ) -> list[list[Found]]:
         """Decode a batch.
 
@@ -88,6 +123,7 @@ class Decoder:
             k: Distinct passages a query, at most the beam width; None means the beam width. Passages
                 with equal tokens have equal scores and count one each.
             exclude: For each query, numbers of passages it may not find.
+            observer: Called with every step, once it is decided (see :mod:`grls.decode.trace`).
 
         Returns:
             For each query at most k passages, best first; fewer where the beam ran out of passages.
@@ -101,18 +137,51 @@ class Decoder:
         if not inputs:
             return []
         exclusion = Exclusion(self.index, exclude or [()] * len(inputs))
-        return _Search(self, inputs, k, exclusion).run()
+        return _Search(self, inputs, k, exclusion, observer).run()
+
+
+def continuations(
+    index: ConstraintIndex, exclusion: Exclusion, queries: Ints, states: Ints
+) -> tuple[Allowed, Ints, Ints]:
+    """What may follow each of R beams, excluded passages left out.
+
+    Args:
+        index: What may be written.
+        exclusion: What each query may not find.
+        queries: ``[R]`` the query of each beam.
+        states: ``[R]`` its state.
+
+    Returns:
+        The allowed tokens, ``[A]`` the beam that each continues, and ``[A]`` the rows left under each.
+    """
+    allowed = index.allowed(states)
+    rows = np.repeat(np.arange(len(states)), np.diff(allowed.offsets))
+    remaining = exclusion.remaining(queries[rows], *index.span(allowed.states))
+    if remaining.all():
+        return allowed, rows, remaining
+    keep = remaining > 0
+    sizes = np.bincount(rows[keep], minlength=len(states))
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    return Allowed(allowed.tokens[keep], allowed.states[keep], offsets), rows[keep], remaining[keep]
 
 
 class _Search:
     """One run of the search over one batch."""
 
-    def __init__(self, decoder: Decoder, inputs: Sequence[Sequence[int]], k: int, exclusion: Exclusion):
+    def __init__(
+        self,
+        decoder: Decoder,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclusion: Exclusion,
+        observer: Observer | None,
+    ):
         self.decoder = decoder
         self.index = decoder.index
         self.inputs = inputs
         self.k = k
         self.exclusion = exclusion
+        self.observer = observer
         self.results: list[list[tuple[float, int]]] = [[] for _ in inputs]  # (score, state), best first
 
     def run(self) -> list[list[Found]]:
@@ -141,25 +210,20 @@ class _Search:
 
     def _advance(self, beams: _Beams, session: Session) -> tuple[_Beams, Ints, Ints]:
         """One step: new beams, the row each continues, and its token."""
-        allowed = self.index.allowed(beams.states)
-        rows = np.repeat(np.arange(len(beams.states)), np.diff(allowed.offsets))
+        allowed, rows, remaining = continuations(self.index, self.exclusion, beams.queries, beams.states)
         queries = beams.queries[rows]
-        remaining = self.exclusion.remaining(queries, *self.index.span(allowed.states))
-        if not remaining.all():
-            keep = remaining > 0
-            sizes = np.bincount(rows[keep], minlength=len(beams.states))
-            offsets = np.concatenate(([0], np.cumsum(sizes)))
-            allowed = allowed._replace(
-                tokens=allowed.tokens[keep], states=allowed.states[keep], offsets=offsets
-            )
-            rows, queries, remaining = rows[keep], queries[keep], remaining[keep]
         steps = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
         scores = beams.scores[rows] + steps
         complete = finished(allowed.tokens, remaining, self.index.rows.end, self.decoder.stops_early)
         chosen = select(queries, scores, complete, self.decoder.beams)
         for candidate in chosen.finished:
             self._add(int(queries[candidate]), float(scores[candidate]), int(allowed.states[candidate]))
-        live = chosen.live[scores[chosen.live] > self._worst()[queries[chosen.live]]]
+        worst = self._worst()
+        live = chosen.live[scores[chosen.live] > worst[queries[chosen.live]]]
+        if self.observer is not None:
+            self.observer(
+                Step(queries, rows, allowed.tokens, allowed.states, scores, complete, chosen, live, worst)
+            )
         return _Beams(queries[live], allowed.states[live], scores[live]), rows[live], allowed.tokens[live]
 
     def _add(self, query: int, score: float, state: int) -> None:

@@ -183,6 +183,11 @@ class GenerativeRetriever:
         found = self.search(inputs, k, [[self.done]] * len(inputs))
         return [self.hits(some) for some in found]
 
+    def decoder(self, k: int) -> Decoder:
+        """The beam search that :meth:`search` runs for k passages an input."""
+        width = max(k, self.options.beams)
+        return Decoder(self._generator, self.index, width, self.options.mode, self.options.early_stop)
+
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
         """Token ids of the queries.
 
@@ -215,9 +220,7 @@ class GenerativeRetriever:
         self.model.eval()
         options = self.options
         check_positions(self.model, max((len(row) for row in inputs), default=0), 0)
-        decoder = Decoder(
-            self._generator, self.index, max(k, options.beams), options.mode, options.early_stop
-        )
+        decoder = self.decoder(k)
         order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
         found: list[list[Found]] = [[] for _ in inputs]
         hidden = None if options.progress else True  # None: no bar where the output is no terminal
