@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from grls.corpus import Corpus
+from grls.errors import ConfigError
 from grls.evaluation.evaluate import evaluate_run, format_report
 from grls.evaluation.examples import format_examples
+from grls.evaluation.metrics.averages import KS
 from grls.files import write_json
 
 
@@ -12,7 +14,7 @@ def evaluate(
     run: str,
     data: str,
     split: str = "test",
-    ks: tuple[int, ...] = (1, 5, 10, 20),
+    ks: tuple[int, ...] | int | str = KS,
     output: str | None = None,
     examples: int = 0,
 ) -> None:
@@ -22,10 +24,12 @@ def evaluate(
         run: JSONL that ``grls retrieve`` wrote, or any TREC run.
         data: Data set folder.
         split: Which qrels.
-        ks: Cut-offs of recall.
+        ks: Cut-offs of recall, as ``[1,5,10,20]``.
         output: Write the report as JSON here, too.
         examples: Print this many queries with what was retrieved, successes and failures mixed.
     """
+    if isinstance(ks, int | str):
+        raise ConfigError(f"expected --ks to be a list of cut-offs: write --ks [{ks}], not --ks {ks}.")
     corpus = Corpus.read(data)
     report = evaluate_run(run, data, split, list(ks), corpus)
     print(format_report(report))

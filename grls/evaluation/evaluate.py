@@ -1,10 +1,11 @@
 """A run and a data set in, every metric that applies out.
 
-Which metrics apply follows from the data: sequence recall always; answer recall where queries have
-accepted answers; seen and unseen recall where there are training qrels; set F1 and DONE-missing where the
-results hold chains; the graph checks where, besides, the queries state a RuleTaker-Open problem. The
-conventions stand in ``grls.evaluation.metrics``, one file each. What is gold
-is said by :func:`grls.corpus.gold_passages`.
+Which metrics apply follows from the data: sequence recall always; complete recall where some query has two
+gold passages or more; path match where some query has evidence of two passages or more (of chains, or of
+rankings where there are none); answer recall where queries have accepted answers; seen and unseen recall
+where there are training qrels; set F1 and DONE-missing where the results hold chains; the graph checks
+where, besides, the queries state a RuleTaker-Open problem. The conventions stand in
+``grls.evaluation.metrics``, one file each. What is gold is said by :func:`grls.corpus.gold_passages`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from grls.corpus import Corpus, Qrels, gold_passages, read_qrels, read_queries, 
 from grls.evaluation.graph import problem_of, states_problem
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
+from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.evaluation.metrics.done_missing import done_missing
 from grls.evaluation.metrics.graph_success import graph_success
+from grls.evaluation.metrics.path_match import Accepted, path_match
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
@@ -89,8 +92,8 @@ def evaluate_results(
 
     Returns:
         ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, and where they apply
-        ``answer_recall``, ``seen_unseen``, ``set``, ``done_missing``, ``graph``; each maps a metric to
-        its value, or to None where it has none.
+        ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``set``, ``done_missing``,
+        ``graph``; each maps a metric to its value, or to None where it has none.
 
     Raises:
         DataError: The qrels are empty, or a hit is no passage of ``corpus``.
@@ -102,8 +105,10 @@ def evaluate_results(
     texts = _texts(corpus, [*rankings.values(), *(chains or {}).values()])
     ids = [[hit.id for hit in hits] for hits in rankings.values()]
     report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
+    report["complete_recall"] = complete_recall(ids, gold, ks) if max(map(len, gold)) > 1 else None
     report["answer_recall"] = _answer_recall(by_id, rankings, texts, ks)
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
+    report["path_match"] = _path_match([by_id[q] for q in rankings], gold, chains or rankings)
     if chains is not None:
         report["set"] = set_f1([[hit.id for hit in hits] for hits in chains.values()], gold)
         report["done_missing"] = done_missing([q in results.chains and results.chains[q].done for q in qrels])
@@ -125,7 +130,7 @@ def format_report(report: Report) -> str:
     lines = [", ".join([*named, f"queries: {counts}"]), ""]
     lines.append(" " * 22 + "".join(f"{f'R@{k}':>8}" for k in ks))
     lines += [f"{name:<22}" + "".join(_percent(values.get(k)) for k in ks) for name, values in rows]
-    for section in ("set", "done_missing", "graph"):
+    for section in ("path_match", "set", "done_missing", "graph"):
         for name, value in report.get(section, {}).items():
             label = name if name == section else f"{section} {name}"
             lines.append(
@@ -160,6 +165,24 @@ def _answer_recall(
     return {**values, "queries": len(asked)}
 
 
+def _path_match(
+    queries: Sequence[Query], gold: Sequence[Sequence[str]], retrieved: Mapping[str, list[Hit]]
+) -> dict[str, float | int] | None:
+    """Over the queries that have evidence; None where no path is longer than one passage."""
+    paths = {q.id: _accepted(q, some) for q, some in zip(queries, gold, strict=True) if q.evidence}
+    if not any(len(path) > 1 for accepted in paths.values() for path in accepted.paths):
+        return None
+    values = path_match([[hit.id for hit in retrieved[q]] for q in paths], list(paths.values()))
+    return {**values, "queries": len(paths)}
+
+
+def _accepted(query: Query, gold: Sequence[str]) -> Accepted:
+    """The evidence that is gold, and the equally good proofs that the metadata may hold."""
+    metadata = json.loads(query.metadata)
+    evidence = [passage for passage in dict.fromkeys(query.evidence) if passage in set(gold)]
+    return Accepted([evidence, *metadata.get("proofs", [])], metadata.get("any_order") is True)
+
+
 def _graph(
     queries: Mapping[str, Query], chains: Mapping[str, list[Hit]], corpus: Corpus, texts: Mapping[str, str]
 ) -> dict[str, float | int] | None:
@@ -183,6 +206,7 @@ def _recall_rows(report: Report) -> list[tuple[str, dict[int, float | None]]]:
         ("sequence_recall", "recall@", "sequence recall"),
         ("seen_unseen", "seen_recall@", "  of seen passages"),
         ("seen_unseen", "unseen_recall@", "  of unseen passages"),
+        ("complete_recall", "complete_recall@", "complete recall"),
         ("answer_recall", "answer_recall@", "answer recall"),
     ):
         found = {key: value for key, value in report.get(section, {}).items() if key.startswith(prefix)}

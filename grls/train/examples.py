@@ -112,8 +112,8 @@ class RetrieveExamples:
     """Query and evidence so far -> next gold passage, and after the last one DONE.
 
     Gold passages come from ``evidence`` in its order, or from the qrels in an order drawn anew each epoch
-    where a query has none. Where the metadata holds equally good proofs (``proofs``: lists of passage
-    ids), each epoch draws one.
+    where a query has none, or where its metadata says that any order is right (``any_order: true``). Where
+    the metadata holds equally good proofs (``proofs``: lists of passage ids), each epoch draws one.
 
     Args:
         queries: The training queries.
@@ -148,7 +148,7 @@ class RetrieveExamples:
         self.seed = seed
         self.texts = codec.queries([q.id for q in queries], [q.text for q in queries], truncate)
         self.chains = [_gold_chains(query, qrels) for query in queries]
-        self.shuffle = [shuffle or not query.evidence for query in queries]
+        self.shuffle = [shuffle or not query.evidence or _any_order(query) for query in queries]
         self.rows = _token_rows(queries, self.chains, corpus, codec)
         self.places = [
             (q, hop) for q, chains in enumerate(self.chains) for hop in range(len(chains[0]) + self.done)
@@ -175,6 +175,10 @@ class RetrieveExamples:
     def lengths(self) -> Sequence[int]:  # noqa: D102
         mean = np.mean([len(row) for row in self.rows.values()]) if self.rows else 0
         return [len(self.texts[q]) + int(hop * mean) * self.multistep for q, hop in self.places]
+
+
+def _any_order(query: Query) -> bool:
+    return json.loads(query.metadata).get("any_order") is True
 
 
 def _gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:

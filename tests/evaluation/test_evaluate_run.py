@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from grls.cli import main
 from grls.corpus import Corpus, write_dataset
 from grls.errors import ConfigError, DataError
 from grls.evaluation.evaluate import evaluate_run, format_report
@@ -53,6 +54,9 @@ def test_a_trec_run_gets_the_metrics_that_apply(tmp_path):
         "score_mode": "unknown",
         "queries": {"judged": 3, "unanswered": 1, "unjudged": 1},
         "sequence_recall": pytest.approx({"recall@1": 0.5 / 3, "recall@2": 1 / 3, "recall@5": 1.5 / 3}),
+        "complete_recall": pytest.approx(
+            {"complete_recall@1": 0.0, "complete_recall@2": 0.0, "complete_recall@5": 1 / 3}
+        ),
         "answer_recall": {
             "answer_recall@1": 0.5,
             "answer_recall@2": 0.5,
@@ -88,6 +92,45 @@ def test_chains_get_set_scores_done_missing_and_graph_checks(tmp_path):
     json.dumps(report, allow_nan=False)
 
 
+PATHS = [
+    Query("t1", "train"),
+    Query("q1", "one", ("f1", "r1")),
+    Query("q2", "two", ("f2", "r2"), metadata='{"any_order": true}'),
+    Query("q3", "three", ("r2", "f1"), metadata='{"proofs": [["r1", "r2"]]}'),
+]
+
+
+def test_paths_are_matched_by_chains_where_there_are_any_else_by_rankings(tmp_path):
+    data = dataset(tmp_path / "data", PATHS)
+    rankings = {q: [Hit(p, -n) for n, p in enumerate(hits)] for q, hits in
+                {"q1": ["f1", "r1"], "q2": ["r2", "f2"], "q3": ["f1"]}.items()}  # fmt: skip
+    write_run(tmp_path / "run", rankings)
+    # q3: r2 has no grade, so its evidence is f1 alone.
+    assert evaluate_run(tmp_path / "run", data)["path_match"] == {"path_match": 1.0, "queries": 3}
+    chains = {
+        "q1": Chain((Hit("r1", -1.0), Hit("f1", -1.0)), -2.0, False),
+        "q3": Chain((Hit("r1", -1.0), Hit("r2", -1.0), Hit("DONE", 0.0)), -2.0, True),
+    }
+    file = tmp_path / "chains.jsonl"
+    write_results(file, PATHS, Corpus.read(data), "full", rankings, chains)
+    report = evaluate_run(file, data)
+    assert report["path_match"] == pytest.approx({"path_match": 1 / 3, "queries": 3})
+    assert report["complete_recall"]["complete_recall@5"] == 1.0
+
+
+def test_single_gold_and_evidence_have_neither_complete_recall_nor_path_match(tmp_path):
+    single = {"train": QRELS["train"], "test": {"q1": {"f1": 1, "r1": 0}, "q2": {"f2": 1}}}
+    write_dataset(tmp_path / "data", PASSAGES, PATHS[:3], single)
+    write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0)]})
+    report = evaluate_run(tmp_path / "run", tmp_path / "data")
+    assert not report.keys() & {"complete_recall", "path_match"}
+    two = {"train": QRELS["train"], "test": {"t1": {"f1": 1, "f2": 1}, "q2": {"f2": 1}}}
+    write_dataset(tmp_path / "data", PASSAGES, PATHS[:3], two)
+    report = evaluate_run(tmp_path / "run", tmp_path / "data")
+    assert "complete_recall" in report
+    assert "path_match" not in report, "t1 has no evidence, q2 one passage of it"
+
+
 def test_without_training_qrels_there_is_no_seen_split(tmp_path):
     data = dataset(tmp_path / "data")
     write_run(tmp_path / "run", {"t1": [Hit("f1", 0.0)]})
@@ -118,6 +161,8 @@ def test_the_report_prints_as_an_aligned_table():
         "sequence_recall": {"recall@1": 0.125, "recall@20": 1.0},
         "seen_unseen": {"seen_recall@1": None, "seen_recall@20": None, "seen_queries": 0}
         | {"unseen_recall@1": 0.125, "unseen_recall@20": 1.0, "unseen_queries": 3},
+        "complete_recall": {"complete_recall@1": 0.0, "complete_recall@20": 0.5},
+        "path_match": {"path_match": 0.25, "queries": 3},
         "set": {"precision": 0.5, "recall": 0.25, "f1": 0.333},
         "done_missing": {"done_missing": 0.0},
         "graph": {"success": 0.6667, "queries": 3},
@@ -129,6 +174,9 @@ def test_the_report_prints_as_an_aligned_table():
         "sequence recall           12.5   100.0",
         "  of seen passages           -       -",
         "  of unseen passages      12.5   100.0",
+        "complete recall            0.0    50.0",
+        "path match                25.0",
+        "path match queries           3",
         "set precision             50.0",
         "set recall                25.0",
         "set f1                    33.3",
@@ -136,3 +184,13 @@ def test_the_report_prints_as_an_aligned_table():
         "graph success             66.7",
         "graph queries                3",
     ]
+
+
+@pytest.mark.parametrize("ks", ["1,5", "5"])
+def test_cutoffs_without_brackets_are_told_how_to_write_them(ks, tmp_path, capsys):
+    data = dataset(tmp_path / "data")
+    write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0)]})
+    command = ["evaluate", "--run", str(tmp_path / "run"), "--data", str(data), "--ks"]
+    assert main([*command, ks]) == 1
+    assert f"write --ks [{ks}]" in capsys.readouterr().err
+    assert main([*command, f"[{ks}]"]) == 0

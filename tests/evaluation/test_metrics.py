@@ -11,8 +11,10 @@ import pytest
 import grls.evaluation.metrics as metrics_package
 from grls.errors import ConfigError, DataError
 from grls.evaluation.metrics.answer_recall import answer_recall, contains_answer, normalise
+from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.evaluation.metrics.done_missing import done_missing
 from grls.evaluation.metrics.graph_success import graph_success, problem_from_texts
+from grls.evaluation.metrics.path_match import Accepted, path_match
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
@@ -26,6 +28,46 @@ def test_sequence_recall_is_averaged_over_queries():
     assert sequence_recall(retrieved, gold, [1, 2, 10]) == pytest.approx(
         {"recall@1": (1 / 3 + 0 + 0) / 3, "recall@2": (1 / 3 + 1 + 0) / 3, "recall@10": (1 + 1 + 0) / 3}
     )
+
+
+def test_complete_recall_wants_every_gold_passage():
+    retrieved = [["a", "x", "b"], ["b", "a"], ["a"], []]
+    gold = [["a", "b"], ["a", "b", "b"], ["a", "b"], ["a"]]
+    assert complete_recall(retrieved, gold, [3, 1, 2]) == {
+        "complete_recall@1": 0.0,
+        "complete_recall@2": 0.25,
+        "complete_recall@3": 0.5,
+    }
+
+
+def test_complete_recall_of_single_gold_is_sequence_recall_and_of_none_zero():
+    retrieved, gold = [["a", "b"], ["x", "b"], ["c"]], [["a"], ["b"], []]
+    complete, sequence = (metric(retrieved, gold, [1, 2]) for metric in (complete_recall, sequence_recall))
+    assert list(complete.values()) == list(sequence.values()) == pytest.approx([1 / 3, 2 / 3])
+
+
+@pytest.mark.parametrize(
+    ("retrieved", "paths", "any_order", "matched"),
+    [
+        (["a", "b"], [["a", "b"]], False, True),
+        (["a", "b", "c"], [["a", "b"]], False, True),
+        (["b", "a"], [["a", "b"]], False, False),
+        (["b", "a", "c"], [["a", "b"]], True, True),
+        (["a", "c", "b"], [["a", "b"]], True, False),
+        (["a", "a"], [["a", "b"]], True, False),
+        (["a", "a", "b"], [["a", "b"]], False, False),
+        (["a"], [["a", "b"]], True, False),
+        (["c", "d"], [["a", "b"], ["c", "d"]], False, True),
+        (["c"], [["a", "b"], ["c"]], False, True),
+        (["a"], [[]], False, False),
+        ([], [[]], True, False),
+        (["a"], [], False, False),
+    ],
+)
+def test_path_match_is_the_path_first_in_an_accepted_order(retrieved, paths, any_order, matched):
+    assert path_match([retrieved], [Accepted(paths, any_order)]) == {"path_match": float(matched)}
+    halved = path_match([retrieved, ["z"]], [Accepted(paths, any_order), Accepted([["y"]])])
+    assert halved == {"path_match": matched / 2}
 
 
 def test_a_repeated_passage_counts_once_and_takes_a_rank():
@@ -146,6 +188,17 @@ CALLS = {
     "set_f1": (
         {"predictions": [["a", "x"]], "references": [["a", "b"]]},
         {"precision": 0.5, "recall": 0.5, "f1": 0.5},
+    ),
+    "complete_recall": (
+        {"predictions": [["a", "b"], []], "references": [["b", "a"], ["c"]], "k": [1, 2]},
+        {"complete_recall@1": 0.0, "complete_recall@2": 0.5},
+    ),
+    "path_match": (
+        {
+            "predictions": [["a", "b"], ["a", "b"]],
+            "references": [{"paths": [["b", "a"]], "any_order": known} for known in (True, False)],
+        },
+        {"path_match": 0.5},
     ),
     "done_missing": ({"predictions": [True, False]}, {"done_missing": 0.5}),
     "answer_recall": (

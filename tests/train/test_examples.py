@@ -103,6 +103,20 @@ def test_evidence_keeps_its_order_unless_it_is_to_be_shuffled(codec: Codec) -> N
     assert first_hops(shuffle=True) == {0, 1}
 
 
+@pytest.mark.parametrize(("said", "firsts"), [(True, {0, 1}), (False, {0}), ("true", {0}), (None, {0})])
+def test_evidence_that_any_order_suits_is_drawn_anew(codec: Codec, said: object, firsts: set[int]) -> None:
+    """For this query alone: the other one of the same set keeps its order."""
+    free = TWO_HOPS._replace(id="free", metadata=json.dumps({"any_order": said}))
+    examples = RetrieveExamples([TWO_HOPS, free], {}, CORPUS, codec)
+    rows = [row(codec, "otter-calm"), row(codec, "r0")]
+    assert {rows.index(examples.draw(0, epoch).target) for epoch in range(30)} == {0}
+    assert {rows.index(examples.draw(3, epoch).target) for epoch in range(30)} == firsts
+    for epoch in range(10):
+        hops = [examples.draw(n, epoch) for n in (3, 4)]
+        assert {rows.index(hop.target) for hop in hops} == {0, 1}
+        assert hops[1].source == codec.model_input(codec.texts([free.text])[0], [hops[0].target])
+
+
 def test_qrels_without_evidence_come_in_a_drawn_order(codec: Codec) -> None:
     query = Query("q", "is the otter kind ?")
     qrels = {"q": {"otter-calm": 1, "r0": 2, "r1": 0, "lynx-calm": -1}}

@@ -1,0 +1,59 @@
+"""Complete recall@k: the share of queries all of whose gold passages stand among the first k retrieved.
+
+Convention: for one query 1 where its gold passages are a subset of the top k, else 0; then the mean over
+queries. For HotpotQA's two gold passages this is multi-hop dense retrieval's passage exact match and path
+recall@k (arXiv 2009.12756, tables 2 and 3), "all evidence found" elsewhere. It is at most
+:mod:`sequence recall <grls.evaluation.metrics.sequence_recall>`, and equal to it where every query has one
+gold passage. A query with more than k gold passages scores 0, and so does one without any. The order does not
+count: :mod:`path match <grls.evaluation.metrics.path_match>` says whether it was right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import KS, cutoffs, mean
+
+
+def is_complete(retrieved: Sequence[str], gold: Collection[str], k: int) -> bool:
+    """Whether all gold passages of one query are in its top k; False where it has none."""
+    return bool(gold) and set(gold) <= set(retrieved[:k])
+
+
+def complete_recall(
+    retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]], ks: Sequence[int] = KS
+) -> dict[str, float]:
+    """Share of complete queries at each cut-off.
+
+    Args:
+        retrieved: Passage ids of each query, best first.
+        gold: Gold passage ids of each query, in the same order of queries.
+        ks: Cut-offs.
+
+    Returns:
+        ``{"complete_recall@1": …}``, values in [0, 1].
+    """
+    pairs = list(zip(retrieved, gold, strict=True))
+    return {f"complete_recall@{k}": mean(is_complete(ids, g, k) for ids, g in pairs) for k in cutoffs(ks)}
+
+
+class CompleteRecall(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<passage ids, best first>, references=<gold ids>, k=[1, 5, 10, 20])``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        ids = datasets.List(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=complete_recall.__doc__,
+            features=datasets.Features({"predictions": ids, "references": ids}),
+        )
+
+    def _compute(
+        self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS
+    ) -> dict[str, Any]:
+        return complete_recall(predictions, references, k)

@@ -1,0 +1,69 @@
+"""Path match: the share of queries whose first retrieved passages are the evidence, in an accepted order.
+
+Convention: a query with a path of n gold passages scores 1 where its first n retrieved passages are that
+path, passage by passage (in any order, where any is right), else 0; then the mean over queries. Where several
+paths are equally good, one of them is enough. What is retrieved after the n passages does not count: whether
+a chain ends in time is said by set F1. A passage retrieved twice takes two places, so the path is not
+matched. A query without an accepted path scores 0; leave out those whose order nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import mean
+
+
+class Accepted(NamedTuple):
+    """What counts as right for one query.
+
+    Attributes:
+        paths: Equally good paths, each the ids of gold passages in retrieval order.
+        any_order: Whether a path's passages may come in any order.
+    """
+
+    paths: Sequence[Sequence[str]]
+    any_order: bool = False
+
+
+def matches(retrieved: Sequence[str], accepted: Accepted) -> bool:
+    """Whether the retrieved passages of one query begin with one of its paths."""
+    for path in map(list, accepted.paths):
+        first = list(retrieved[: len(path)])
+        if path and (first == path or (accepted.any_order and sorted(first) == sorted(path))):
+            return True
+    return False
+
+
+def path_match(retrieved: Sequence[Sequence[str]], accepted: Sequence[Accepted]) -> dict[str, float]:
+    """Share of queries whose path is matched.
+
+    Args:
+        retrieved: Passage ids of each query, in hop order (of a single-step run: best first), without DONE.
+        accepted: The paths of each query, in the same order of queries.
+
+    Returns:
+        ``{"path_match": …}``, in [0, 1].
+    """
+    return {"path_match": mean(matches(*pair) for pair in zip(retrieved, accepted, strict=True))}
+
+
+class PathMatch(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<passage ids>, references=[{"paths": [[…], …], "any_order": False}])``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        ids = datasets.List(datasets.Value("string"))
+        accepted = {"paths": datasets.List(ids), "any_order": datasets.Value("bool")}
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=path_match.__doc__,
+            features=datasets.Features({"predictions": ids, "references": accepted}),
+        )
+
+    def _compute(self, predictions: list[list[str]], references: list[dict[str, Any]]) -> dict[str, Any]:
+        return path_match(predictions, [Accepted(r["paths"], r["any_order"]) for r in references])
