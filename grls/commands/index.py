@@ -3,44 +3,100 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import perf_counter
 from typing import Literal
 
 from grls.corpus import Corpus
+from grls.errors import ConfigError
 from grls.files import read_json, refuse_foreign
 from grls.logs import quiet
+from grls.models.biencoder import MODULES, BiEncoder
 from grls.models.build import Pretrained
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.dense_encode import work_folder
 from grls.retrieve.generative import MANIFEST, GenerativeRetriever
 from grls.text import LIMITS, Limits
+
+Kind = Literal["auto", "generative", "dense", "st5"]
 
 
 def index(
     model: str,
     corpus: str,
     output: str,
+    kind: Kind = "auto",
     backend: Literal["array", "marisa", "flat"] = "array",
     max_passage_tokens: int | None = None,
     max_query_tokens: int | None = None,
     max_input_tokens: int | None = None,
+    batch_size: int = 32,
+    device: str = "auto",
 ) -> None:
-    """Build a retriever folder: model, tokenizer, corpus and constraint index.
+    """Build a retriever folder: model, tokenizer, corpus and constraint index, or embeddings.
+
+    A run that was killed while it embedded a corpus goes on where it stopped when it is run again.
 
     Args:
         model: Folder that a training stage wrote (``<output>/model``), or a hub name.
         corpus: ``corpus.jsonl`` or the data set folder that holds it.
         output: The retriever folder; an earlier one there is replaced.
-        backend: Index backend.
+        kind: ``generative``: the model decodes passages; ``dense``: a bi-encoder; ``st5``: an encoder-decoder
+            as a bi-encoder, by its first decoder output; ``auto``: dense for a folder of
+            sentence-transformers and for ``all-MiniLM-L6-v2``, else generative.
+        backend: Index backend (generative).
         max_passage_tokens: Passages are cut to this length; null: as in training (512 for other models).
-        max_query_tokens: Longest query; null: as in training (256).
+            Generative; a bi-encoder has the one limit ``max_input_tokens``.
+        max_query_tokens: Longest query; null: as in training (256). Generative.
         max_input_tokens: Longest model input, evidence included; null: as in training (512).
+        batch_size: Passages embedded together (dense).
+        device: Where passages are embedded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     quiet()
     refuse_foreign(output, MANIFEST)
+    if _is_dense(model, kind):
+        for name, value in (("passage", max_passage_tokens), ("query", max_query_tokens)):
+            if value is not None:
+                raise ConfigError(
+                    f"max_{name}_tokens is none of a bi-encoder's options; use max_input_tokens."
+                )
+        _dense(model, corpus, output, kind, max_input_tokens, batch_size, device)
+        return
+    limits = {"passage": max_passage_tokens, "query": max_query_tokens, "input": max_input_tokens}
+    _generative(model, corpus, output, backend, limits)
+
+
+def _is_dense(model: str, kind: Kind) -> bool:
+    found = (Path(model) / MODULES).is_file() or model == "all-MiniLM-L6-v2"
+    return found if kind == "auto" else kind != "generative"
+
+
+def _dense(
+    model: str, corpus: str, output: str, kind: Kind, max_tokens: int | None, batch_size: int, device: str
+) -> None:
+    start = perf_counter()
+    biencoder = BiEncoder.load(model, "st5" if kind == "st5" else "auto", device, max_tokens)
+    passages = Corpus.read(corpus)
+    retriever = DenseRetriever.assemble(biencoder, passages, work_folder(output), batch_size, progress=True)
+    retriever.save_pretrained(output)
+    size = retriever.embeddings.nbytes / 2**20
+    print(
+        f"{output}: {len(passages):,} passages and DONE, {biencoder.dimension} dimensions, embeddings "
+        f"{size:.1f} MiB, {perf_counter() - start:.1f} s"
+    )
+
+
+def _generative(
+    model: str,
+    corpus: str,
+    output: str,
+    backend: Literal["array", "marisa", "flat"],
+    given: dict[str, int | None],
+) -> None:
     source = Pretrained(model)
     loaded = source.load()
     passages = Corpus.read(corpus)
     trained = Path(model) / LIMITS
     limits = Limits(**read_json(trained)) if trained.is_file() else Limits()
-    given = {"passage": max_passage_tokens, "query": max_query_tokens, "input": max_input_tokens}
     limits = limits._replace(**{name: value for name, value in given.items() if value is not None})
     retriever = GenerativeRetriever.assemble(
         loaded.model, loaded.tokenizer, passages, limits, backend, progress=True, stages=source.stages()

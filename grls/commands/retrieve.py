@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal
 
 from grls.commands.output import Outcome, write_outputs
 from grls.corpus import Corpus, read_queries, read_split
@@ -13,10 +14,15 @@ from grls.errors import ConfigError
 from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
 from grls.logs import quiet
 from grls.retrieve.appending import AppendingMultistep
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.open import open_retriever
+from grls.retrieve.pool import pooled_ranking
 from grls.retrieve.sparse import BM25Retriever
 from grls.types import Query
+
+AnyRetriever = GenerativeRetriever | DenseRetriever | BM25Retriever
 
 
 def retrieve(
@@ -29,10 +35,11 @@ def retrieve(
     k: int = 10,
     hops: int = 20,
     beams: int = 10,
-    chains: int = 4,
-    branch: int = 4,
+    chains: int | None = None,
+    branch: int | None = None,
     done_bias: float = 0.0,
     repeat: bool = False,
+    pool: bool = False,
     mode: ScoreMode = "renormalized",
     early_stop: bool | None = None,
     batch_size: int = 32,
@@ -49,20 +56,23 @@ def retrieve(
     Args:
         data: Data set folder (queries and qrels), or a queries.jsonl where ``split`` is null.
         output: Path of the results without ending.
-        retriever: Retriever folder that ``grls index`` wrote.
+        retriever: Retriever folder that ``grls index`` wrote, generative or dense.
         bm25: Retrieve with BM25 from the data set's corpus instead (single or fixed).
         split: Which queries; null takes all.
         steps: ``single``: the top k; ``fixed``: exactly ``hops`` hops; ``dynamic``: hops until DONE.
-        k: Passages a query (single-step).
+        k: Passages a query (single-step, and with ``pool``).
         hops: Number of hops (fixed), most hops (dynamic).
-        beams: Beam width of each hop.
-        chains: Chains kept side by side (multi-step).
-        branch: Passages that continue a chain at each hop (multi-step).
-        done_bias: Added to the log-odds of DONE at every hop; negative makes chains longer. Tune it on dev.
+        beams: Beam width of each hop (generative).
+        chains: Chains kept side by side (multi-step); null: 4 for a generative retriever, 1 for others.
+        branch: Passages that continue a chain at each hop (multi-step); null: 4 for a generative retriever,
+            as many as ``chains`` for others.
+        done_bias: Added to the log-odds of DONE at every hop (dense: to its score); negative makes chains
+            longer. Tune it on dev.
         repeat: Allow a passage twice in a chain.
-        mode: Score mode: over the allowed tokens, or over the vocabulary.
+        pool: Rank the passages of all chains, the best chain's first, up to ``k`` (fixed).
+        mode: Score mode: over the allowed tokens, or over the vocabulary (generative).
         early_stop: Stop at the unique prefix; null means where it is exact (renormalized).
-        batch_size: Model inputs decoded together.
+        batch_size: Model inputs decoded or embedded together.
         truncate_queries: Cut queries that are too long instead of refusing them.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Of the weights.
@@ -71,51 +81,90 @@ def retrieve(
     quiet()
     if bm25 == (retriever is not None):
         raise ConfigError("give either --retriever FOLDER or --bm25 true.")
+    if pool and steps != "fixed":
+        raise ConfigError(
+            "pool ranks the passages of chains of a fixed number of hops: choose --steps fixed."
+        )
     queries = read_queries(data) if split is None else read_split(data, split)[0]
-    if bm25:
-        if not Path(data).is_dir():
-            raise ConfigError(f"BM25 retrieves from the corpus of a data set folder, and {data} is none.")
-        corpus = Corpus.read(data)
-        start = perf_counter()
-        found = _bm25(corpus, queries, steps, k, hops)
-        kind: System = "bm25"
-        score_mode: str = "bm25"
-        stages: tuple[str, ...] = ()
-    else:
-        assert retriever is not None
-        options = SearchOptions(beams, mode, early_stop, batch_size, truncate_queries, progress=True)
-        opened = GenerativeRetriever.from_pretrained(retriever, device, precision, options)
-        corpus, kind, score_mode, stages = opened.corpus, "generator", mode, opened.stages
-        start = perf_counter()
-        if steps == "single":
-            found = Outcome(rankings=opened.retrieve(queries, k))
-        else:
-            search = MultistepRetriever(
-                opened, hops, steps == "dynamic", chains, branch, done_bias=done_bias, repeat=repeat
-            )
-            found = Outcome(chains=[best[0] for best in search.retrieve_chains(queries)])
+    options = SearchOptions(beams, mode, early_stop, batch_size, truncate_queries, progress=True)
+    opened = _open(data, retriever, device, precision, options)
+    hop_by_hop = _Hops(hops, *_beams(opened, chains, branch), done_bias, repeat)
+    start = perf_counter()
+    found = _retrieve(opened, queries, steps, k, hop_by_hop, pool)
     seconds = perf_counter() - start
-    given = {"k": k, "hops": hops, "beams": beams, "chains": chains, "branch": branch, "done_bias": done_bias}
+    kind, score_mode, own = _described(opened)
     info = RunInfo(
         system=kind,
         name=name or f"{kind}, {steps}",
         steps=steps,
-        corpus=corpus.fingerprint,
+        corpus=opened.corpus.fingerprint,
         queries=fingerprint_queries(queries),
         data=data,
         split=split,
         score_mode=score_mode,
-        stages=stages,
+        stages=() if isinstance(opened, BM25Retriever) else opened.stages,
         seconds=seconds,
-        options=given,
+        options={"k": k, **vars(hop_by_hop), "pool": pool, **own},
     )
-    write_outputs(output, queries, corpus, found, info)
+    write_outputs(output, queries, opened.corpus, found, info)
 
 
-def _bm25(corpus: Corpus, queries: list[Query], steps: Steps, k: int, hops: int) -> Outcome:
-    sparse = BM25Retriever(corpus)
+@dataclass(frozen=True)
+class _Hops:
+    """How retrieval goes hop by hop; see :func:`retrieve`."""
+
+    hops: int
+    chains: int
+    branch: int
+    done_bias: float
+    repeat: bool
+
+
+def _beams(opened: AnyRetriever, chains: int | None, branch: int | None) -> tuple[int, int]:
+    """Chains and branch, as given or as is usual for the kind of retriever."""
+    generative = isinstance(opened, GenerativeRetriever)
+    kept = (4 if generative else 1) if chains is None else chains
+    return kept, (4 if generative else kept) if branch is None else branch
+
+
+def _open(
+    data: str, retriever: str | None, device: str, precision: str, options: SearchOptions
+) -> AnyRetriever:
+    if retriever is not None:
+        return open_retriever(retriever, device, precision, options)
+    if not Path(data).is_dir():
+        raise ConfigError(f"BM25 retrieves from the corpus of a data set folder, and {data} is none.")
+    return BM25Retriever(Corpus.read(data))
+
+
+def _retrieve(
+    opened: AnyRetriever, queries: list[Query], steps: Steps, k: int, options: _Hops, pool: bool
+) -> Outcome:
     if steps == "single":
-        return Outcome(rankings=sparse.retrieve(queries, k))
-    if steps == "fixed":
-        return Outcome(chains=AppendingMultistep(sparse, corpus, hops).retrieve(queries))
-    raise ConfigError("BM25 never writes DONE: choose --steps single or fixed.")
+        return Outcome(rankings=opened.retrieve(queries, k))
+    search = _multistep(opened, steps == "dynamic", options)
+    chains = search.retrieve_chains(queries)
+    rankings = [pooled_ranking(some, k) for some in chains] if pool else None
+    return Outcome(rankings, [best[0] for best in chains])
+
+
+def _multistep(
+    opened: AnyRetriever, dynamic: bool, options: _Hops
+) -> MultistepRetriever | AppendingMultistep:
+    if isinstance(opened, GenerativeRetriever):
+        return MultistepRetriever(opened, dynamic=dynamic, **vars(options))
+    if dynamic and isinstance(opened, BM25Retriever):
+        raise ConfigError("BM25 never writes DONE: choose --steps single or fixed.")
+    return AppendingMultistep(opened, opened.corpus, dynamic=dynamic, **vars(options))
+
+
+def _described(opened: AnyRetriever) -> tuple[System, str, dict[str, Any]]:
+    """System, score mode, and the options that are this kind's own."""
+    if isinstance(opened, BM25Retriever):
+        return "bm25", "bm25", {}
+    if isinstance(opened, DenseRetriever):
+        limit = opened.biencoder.max_tokens
+        own = {"max_input_tokens": limit, "truncate_queries": opened.truncate_queries}
+        return "biencoder", "inner_product", own
+    own = {name: getattr(opened.options, name) for name in ("beams", "early_stop", "truncate_queries")}
+    return "generator", opened.options.mode, own

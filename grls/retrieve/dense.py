@@ -1,0 +1,313 @@
+"""A dense retriever: bi-encoder, embeddings and corpus together, in memory and on disk.
+
+Legend: N passages, d embedding dimension.
+
+Passages are ranked by their exact inner product with the query (:mod:`grls.retrieve.dense_search`). DONE is
+embedded like a passage, as row N: it never is a hit, but multi-step retrieval is told its score.
+
+The folder holds ``model/``, ``embeddings.npy`` (memory-mapped), ``corpus.jsonl`` and ``grls.json``, which
+ties the three together by fingerprints.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from huggingface_hub import HfApi
+
+from grls.corpus import Corpus, corpus_file
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.files import atomic_folder, read_json, sha256, write_json
+from grls.models.biencoder import BiEncoder, Matrix
+from grls.retrieve.appending import HopHits
+from grls.retrieve.dense_encode import EMBEDDINGS, check_corpus, encode_corpus, encode_to_disk
+from grls.retrieve.dense_search import BLOCK, Nearest, inner_products, top_k
+from grls.retrieve.generative import MANIFEST
+from grls.types import Hit, Passage, Query
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+KIND = "dense"
+
+_REBUILD = "make it again with `grls index`."
+
+
+class DenseRetriever:
+    """Retrieves by inner product of embeddings.
+
+    Args:
+        biencoder: Embeds the queries.
+        corpus: The N passages.
+        embeddings: ``[N + 1, d]``: row n belongs to passage n, the last one to DONE.
+        batch_size: Texts embedded together.
+        truncate_queries: Let queries longer than the limit be cut instead of refusing them.
+        progress: Show progress bars.
+
+    Raises:
+        ConfigError: The batch size is not positive.
+        DataError: The corpus cannot be used, or an embedding is not finite.
+        MismatchError: The embeddings are not those of this corpus and model.
+    """
+
+    def __init__(
+        self,
+        biencoder: BiEncoder,
+        corpus: Corpus,
+        embeddings: Matrix,
+        batch_size: int = 32,
+        truncate_queries: bool = False,
+        progress: bool = False,
+    ):
+        if batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, got {batch_size}.")
+        check_corpus(corpus)
+        _check_embeddings(embeddings, len(corpus), biencoder.dimension)
+        self.biencoder = biencoder
+        self.corpus = corpus
+        self.embeddings = embeddings
+        self.batch_size = batch_size
+        self.truncate_queries = truncate_queries
+        self.progress = progress
+        self._work: Path | None = None
+        self._embedded_by: str | None = None
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The training stages that the model has gone through."""
+        return self.biencoder.stages
+
+    @classmethod
+    def assemble(
+        cls,
+        biencoder: BiEncoder,
+        corpus: Corpus,
+        work: str | Path | None = None,
+        batch_size: int = 32,
+        progress: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Embed a corpus and put everything together.
+
+        Args:
+            biencoder: The model.
+            corpus: The passages.
+            work: A folder where the embeddings grow, so that a killed run can go on and memory stays small
+                (:func:`~grls.retrieve.dense_encode.work_folder`); :meth:`save_pretrained` removes it. None:
+                in memory.
+            batch_size: Texts embedded together.
+            progress: Show progress bars.
+            options: Other arguments of the constructor.
+        """
+        check_corpus(corpus)
+        options |= {"batch_size": batch_size, "progress": progress}
+        if work is None:
+            embeddings = encode_corpus(biencoder, corpus, batch_size, progress)
+        else:
+            embeddings = _open(encode_to_disk(biencoder, corpus, work, batch_size, progress))
+        made = cls(biencoder, corpus, embeddings, **options)
+        made._work = None if work is None else Path(work)
+        made._embedded_by = biencoder.fingerprint()
+        return made
+
+    def refresh(self, biencoder: BiEncoder, work: str | Path | None = None) -> Self:
+        """The retriever over the same corpus after the model has changed: every passage is embedded anew."""
+        options = {name: getattr(self, name) for name in ("batch_size", "truncate_queries", "progress")}
+        return type(self).assemble(biencoder, self.corpus, work, **options)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        device: str = "auto",
+        precision: str = "float32",
+        verify: bool = True,
+        **options: Any,
+    ) -> Self:
+        """Open a retriever folder.
+
+        Args:
+            folder: What :meth:`save_pretrained` (or ``grls index``) wrote.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+            precision: ``float32`` or ``bfloat16``, in which queries are embedded.
+            verify: Compare model and embeddings with the manifest (reads every byte once).
+            options: Other arguments of the constructor.
+
+        Raises:
+            DataError: The folder is no dense retriever, or a file in it is damaged.
+            MismatchError: Model, embeddings and corpus do not belong together.
+        """
+        path = Path(folder)
+        manifest = read_manifest(path)
+        corpus = Corpus.read(path)
+        if corpus.fingerprint != manifest["corpus"]:
+            raise _mismatch(path, "corpus")
+        biencoder = BiEncoder.load(str(path / "model"), "auto", "cpu", manifest["max_tokens"])
+        file = path / EMBEDDINGS
+        if not file.is_file() or file.stat().st_size != manifest["embeddings"]["bytes"]:
+            raise DataError(f"the embeddings are missing or truncated; {_REBUILD}", file)
+        if verify and sha256(file) != manifest["embeddings"]["sha256"]:
+            raise MismatchError(f"{file}: these are not the embeddings of this retriever; {_REBUILD}")
+        if verify and biencoder.fingerprint() != manifest["model"]:
+            raise _mismatch(path, "model")
+        opened = cls(biencoder.to(device, precision), corpus, _open(file), **options)
+        opened._embedded_by = manifest["model"]
+        return opened
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
+
+        Raises:
+            MismatchError: The model has changed (trained on, or in another precision) since it embedded the
+                passages.
+            ConfigError: The folder exists and holds something else.
+            WriteError: The disk is full or the place cannot be written.
+        """
+        model = self.biencoder.fingerprint()
+        if self._embedded_by not in (None, model):
+            raise MismatchError(
+                "the model is not as it was when it embedded the passages: refresh the retriever, or open it "
+                "in float32, before it is saved."
+            )
+        with atomic_folder(folder, MANIFEST) as new:
+            (new / "model").mkdir()
+            self.biencoder.write(new / "model")
+            _write_rows(self.embeddings, new / EMBEDDINGS)
+            self.corpus.write(corpus_file(new))
+            size = (new / EMBEDDINGS).stat().st_size
+            manifest = {
+                "format": FORMAT,
+                "kind": KIND,
+                "model": model,
+                "corpus": self.corpus.fingerprint,
+                "embeddings": {"bytes": size, "sha256": sha256(new / EMBEDDINGS)},
+                "dimension": self.biencoder.dimension,
+                "max_tokens": self.biencoder.max_tokens,
+                "stages": list(self.stages),
+            }
+            write_json(new / MANIFEST, manifest)
+        self._leave_work(Path(folder))
+
+    def _leave_work(self, folder: Path) -> None:
+        """Read from the saved embeddings from now on, and remove the work folder."""
+        if self._work is not None:
+            self.embeddings = _open(folder / EMBEDDINGS)
+            shutil.rmtree(self._work, ignore_errors=True)
+            self._work = None
+
+    def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
+        """Save to ``folder`` and upload it as a model repository; returns its address."""
+        self.save_pretrained(folder)
+        api = HfApi()
+        api.create_repo(repository, private=private, exist_ok=True)
+        return str(api.upload_folder(repo_id=repository, folder_path=str(folder)))
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+        """The top-k passages of each query, best first; ``Hit.score`` is the inner product.
+
+        Equal scores go in the order of the corpus. DONE is not among the passages.
+
+        Raises:
+            ConfigError: k is below 1.
+            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
+        """
+        return [step.hits for step in self.retrieve_hop(queries, [()] * len(queries), k)]
+
+    def retrieve_hop(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
+    ) -> list[HopHits]:
+        """The top-k passages given those found so far, and the score of DONE.
+
+        Args:
+            queries: The queries, with their own texts.
+            evidence: For each, the passages found so far, in order.
+            k: Most hits a query.
+        """
+        if k < 1:
+            raise ConfigError(f"expected k of at least 1, got {k}.")
+        self._check_queries(queries)
+        texts = [self.biencoder.query_text(q.text, e) for q, e in zip(queries, evidence, strict=True)]
+        vectors = self.biencoder.encode_queries(texts, self.batch_size, self.progress)
+        found = top_k(vectors, self.embeddings[:-1], k)
+        done = [float(inner_products(vector, self.embeddings[-1:])[0]) for vector in vectors]
+        return [HopHits(self._hits(near), score) for near, score in zip(found, done, strict=True)]
+
+    def _hits(self, nearest: Nearest) -> list[Hit]:
+        ids = self.corpus.ids(nearest.numbers.tolist())
+        return [Hit(*pair) for pair in zip(ids, nearest.scores.tolist(), strict=True)]
+
+    def _check_queries(self, queries: Sequence[Query]) -> None:
+        limit = self.biencoder.max_tokens
+        for query in queries:
+            if not query.text.strip():
+                raise DataError(f"query {query.id!r} is empty; give it a text or remove it.")
+            length = self.biencoder.tokens(query.text)
+            if length <= limit:
+                continue
+            what = f"query {query.id!r} has {length} tokens, the limit is {limit}: its end would be cut."
+            if not self.truncate_queries:
+                raise DataError(
+                    f"{what} Shorten it, raise --max_input_tokens (of grls index), or accept the cut with "
+                    "--truncate_queries true."
+                )
+            log.warning(what)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a dense retriever.
+
+    Raises:
+        DataError: There is none, or it is not one of ours.
+    """
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
+    manifest = read_json(file)
+    if not isinstance(manifest, dict) or (manifest.get("kind"), manifest.get("format")) != (KIND, FORMAT):
+        raise DataError(f"expected a dense retriever of format {FORMAT}; {_REBUILD}", file)
+    kinds = {"model": str, "corpus": str, "embeddings": dict, "max_tokens": int}
+    wrong = [key for key, kind in kinds.items() if not isinstance(manifest.get(key), kind)]
+    if wrong or not {"bytes", "sha256"} <= set(manifest["embeddings"]):
+        raise DataError(f"the key {(wrong or ['embeddings'])[0]!r} is missing or malformed; {_REBUILD}", file)
+    return manifest
+
+
+def _mismatch(folder: Path, what: str) -> MismatchError:
+    return MismatchError(f"{folder}: the embeddings were made with another {what} than this one; {_REBUILD}")
+
+
+def _check_embeddings(embeddings: Matrix, passages: int, dimension: int) -> None:
+    expected = (passages + 1, dimension)
+    if embeddings.shape != expected:
+        raise MismatchError(
+            f"expected embeddings of {passages:,} passages and DONE, {expected}, got {embeddings.shape}: "
+            f"they belong to another corpus or model; {_REBUILD}"
+        )
+    for start in range(0, len(embeddings), BLOCK):
+        wrong = np.flatnonzero(~np.isfinite(embeddings[start : start + BLOCK]).all(axis=1))
+        if len(wrong):
+            raise DataError(f"the embedding in row {start + int(wrong[0])} is not finite; {_REBUILD}")
+
+
+def _open(file: Path) -> Matrix:
+    """Embeddings, memory-mapped."""
+    try:
+        # A plain view: indexing through the memmap class is several times slower.
+        mapped: Matrix = np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+    except ValueError as error:
+        raise DataError(f"the embeddings cannot be read ({error}); {_REBUILD}", file) from None
+    return mapped
+
+
+def _write_rows(rows: Matrix, file: Path) -> None:
+    """Write an array as ``.npy``, a block at a time, so that a mapped one is never whole in memory."""
+    with file.open("wb") as stream:
+        header = {"descr": "<f4", "fortran_order": False, "shape": rows.shape}
+        np.lib.format.write_array_header_1_0(stream, header)
+        for start in range(0, len(rows), BLOCK):
+            stream.write(np.ascontiguousarray(rows[start : start + BLOCK], dtype="<f4").data)

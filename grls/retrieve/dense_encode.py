@@ -1,0 +1,156 @@
+"""Embedding a whole corpus, so that a killed run goes on where it stopped.
+
+Legend: N passages, d embedding dimension.
+
+The rows are appended to one ``.npy`` file in a work folder, a shard at a time; how many are safely there
+stands in ``plan.json``, which is written after each shard and names model and corpus by their fingerprints.
+What a killed run has written beyond that is dropped. Row n is passage n, row N is DONE.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from grls.corpus import Corpus
+from grls.errors import ConfigError, DataError, WriteError
+from grls.files import read_json, write_json
+from grls.models.biencoder import DONE_TEXT, BiEncoder, Matrix, passage_text
+from grls.text import DONE_ID
+
+FORMAT = 1
+PLAN = "plan.json"
+EMBEDDINGS = "embeddings.npy"
+SHARD = 4096
+"""Passages between two points where a run can go on."""
+
+
+def work_folder(destination: str | Path) -> Path:
+    """Where the embeddings of a retriever that will stand at ``destination`` grow."""
+    path = Path(destination).absolute()
+    return path.with_name(f".{path.name}.embeddings")
+
+
+def check_corpus(corpus: Corpus) -> None:
+    """Refuse a corpus that has no passage, or one with the id of DONE.
+
+    Raises:
+        DataError: It does.
+    """
+    if not len(corpus):
+        raise DataError(
+            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
+        )
+    if corpus.numbers([DONE_ID])[0] is not None:
+        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
+
+
+def encode_corpus(
+    biencoder: BiEncoder, corpus: Corpus, batch_size: int = 64, progress: bool = False, shard: int = SHARD
+) -> Matrix:
+    """Embeddings ``[N + 1, d]`` of a corpus and DONE, in memory."""
+    return np.concatenate(list(_shards(biencoder, corpus, 0, batch_size, progress, shard)))
+
+
+def encode_to_disk(
+    biencoder: BiEncoder,
+    corpus: Corpus,
+    work: str | Path,
+    batch_size: int = 64,
+    progress: bool = False,
+    shard: int = SHARD,
+) -> Path:
+    """Write the embeddings ``[N + 1, d]`` of a corpus and DONE to a work folder; returns the ``.npy`` file.
+
+    Rows that an earlier run of the same model and corpus has left there are kept, those of another are
+    dropped. Whoever moves the file away removes the folder.
+
+    Args:
+        biencoder: Embeds the passages.
+        corpus: N passages.
+        work: The work folder.
+        batch_size: Passages embedded together.
+        progress: Show a progress bar.
+        shard: Passages between two points where a run can go on.
+
+    Raises:
+        ConfigError: The work folder holds something else.
+        DataError: The corpus cannot be used, or an embedding is not finite.
+        WriteError: The disk is full or the folder cannot be written; what is there can be gone on with.
+    """
+    folder = Path(work)
+    plan = {
+        "format": FORMAT,
+        "model": biencoder.fingerprint(),
+        "corpus": corpus.fingerprint,
+        "rows": len(corpus) + 1,
+        "dimension": biencoder.dimension,
+    }
+    done = _begin(folder, plan)
+    for rows in _shards(biencoder, corpus, done, batch_size, progress, shard):
+        try:
+            with (folder / EMBEDDINGS).open("ab") as stream:
+                stream.write(np.ascontiguousarray(rows).data)
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise WriteError(
+                f"cannot write {folder / EMBEDDINGS}: {error.strerror}; {done:,} embeddings are kept. Free "
+                "some space and run the command again: it goes on from there."
+            ) from error
+        done += len(rows)
+        write_json(folder / PLAN, {**plan, "done": done})
+    return folder / EMBEDDINGS
+
+
+def _begin(folder: Path, plan: dict[str, Any]) -> int:
+    """Make the work folder, or go on in it; returns the number of rows that are there."""
+    file = folder / EMBEDDINGS
+    shape = (plan["rows"], plan["dimension"])
+    if (folder / PLAN).is_file():
+        found = read_json(folder / PLAN)
+        done = found.pop("done", None) if isinstance(found, dict) else None
+        if found == plan and isinstance(done, int) and file.is_file():
+            end = _header_size(file) + done * plan["dimension"] * 4
+            if file.stat().st_size >= end:
+                os.truncate(file, end)
+                return done
+        shutil.rmtree(folder)
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} holds no {PLAN}, so it is no work folder of ours; remove or rename it.")
+    folder.mkdir(parents=True, exist_ok=True)
+    with file.open("wb") as stream:
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(stream, header)
+    write_json(folder / PLAN, {**plan, "done": 0})
+    return 0
+
+
+def _header_size(file: Path) -> int:
+    with file.open("rb") as stream:
+        np.lib.format.read_magic(stream)
+        np.lib.format.read_array_header_1_0(stream)
+        return stream.tell()
+
+
+def _shards(
+    biencoder: BiEncoder, corpus: Corpus, start: int, batch_size: int, progress: bool, shard: int
+) -> Iterator[Matrix]:
+    """Embeddings of the rows from ``start`` on, DONE last."""
+    check_corpus(corpus)
+    total = len(corpus)
+    hidden = None if progress else True  # None: no bar where the output is no terminal
+    with tqdm(total=total, initial=min(start, total), desc="embed", unit=" passages", disable=hidden) as bar:
+        for first in range(start, total + 1, shard):
+            numbers = range(first, min(first + shard, total))
+            texts = [passage_text(passage) for passage in corpus.passages(numbers)]
+            if first + shard > total:
+                texts.append(DONE_TEXT)
+            yield biencoder.encode_passages(texts, batch_size)
+            bar.update(len(numbers))

@@ -1,0 +1,98 @@
+"""Exact maximum inner product search, in blocks.
+
+Legend: Q queries, N rows (embeddings), d dimension, k hits asked for, W >= k candidates.
+
+faiss finds candidates in single precision (the kernel of its ``IndexFlatIP``, without the copy that an index
+holds): rows may be memory-mapped, and only a block of them is scored at a time. Its scores depend in the last
+bits on how many queries come together, and it breaks ties as they fall. So the candidates are scored again
+in double precision, and as many are taken as could belong among the k best: equal rows get equal scores, and
+go in the order of their numbers. The module knows nothing of texts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+Matrix = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float64]
+
+BLOCK = 1 << 16
+"""Rows scored together: 100 MiB of 384 numbers each."""
+
+_MARGIN = 8
+_SLACK = 1e-5
+"""How far two single-precision scores may differ, relative to the largest, where the true ones are equal."""
+
+
+class Nearest(NamedTuple):
+    """The rows of largest inner product with one query.
+
+    Attributes:
+        numbers: Row numbers, best first; equal scores in order of number.
+        scores: Their inner products.
+    """
+
+    numbers: Numbers
+    scores: Scores
+
+
+def top_k(queries: Matrix, rows: Matrix, k: int, block: int = BLOCK) -> list[Nearest]:
+    """The k rows of largest inner product with each query, exactly.
+
+    Args:
+        queries: ``[Q, d]``.
+        rows: ``[N, d]``, finite; may be memory-mapped.
+        k: Rows a query; all N where there are fewer.
+        block: Rows scored together.
+    """
+    k = min(k, len(rows))
+    if not len(queries) or k < 1:
+        return [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
+    scores, numbers = _candidates(queries, rows, min(k + _MARGIN, len(rows)), block)
+    found = []
+    for query, some_scores, some in zip(queries, scores, numbers, strict=True):
+        while len(some) < len(rows) and _more_may_tie(some_scores, k):
+            wider = min(4 * len(some), len(rows))
+            one_scores, one = _candidates(query[None], rows, wider, block)
+            some_scores, some = one_scores[0], one[0]
+        found.append(_rank(query, rows, some, k))
+    return found
+
+
+def inner_products(query: Matrix, rows: Matrix) -> Scores:
+    """Inner products ``[n]`` of a query ``[d]`` with rows ``[n, d]``, the same for equal rows."""
+    # Not a matrix product: its kernels treat the rows at the end of a tile in another order of summation.
+    products: Scores = (rows.astype(np.float64) * query.astype(np.float64)).sum(axis=1)
+    return products
+
+
+def _candidates(queries: Matrix, rows: Matrix, width: int, block: int) -> tuple[Matrix, Numbers]:
+    """Single-precision scores ``[Q, W]``, falling, and row numbers ``[Q, W]`` of the W best rows."""
+    scores = np.empty((len(queries), 0), dtype=np.float32)
+    numbers = np.empty((len(queries), 0), dtype=np.int64)
+    for start in range(0, len(rows), block):
+        part = np.ascontiguousarray(rows[start : start + block])
+        found: Any = faiss.knn(queries, part, min(width, len(part)), faiss.METRIC_INNER_PRODUCT)
+        scores = np.concatenate([scores, found[0]], axis=1)
+        numbers = np.concatenate([numbers, found[1] + start], axis=1)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :width]
+        scores = np.take_along_axis(scores, best, axis=1)
+        numbers = np.take_along_axis(numbers, best, axis=1)
+    return scores, numbers
+
+
+def _more_may_tie(scores: Matrix, k: int) -> bool:
+    """Whether a row beyond the candidates could belong among the k best."""
+    slack = _SLACK * float(np.abs(scores).max())
+    return float(scores[-1]) >= float(scores[k - 1]) - slack
+
+
+def _rank(query: Matrix, rows: Matrix, candidates: Numbers, k: int) -> Nearest:
+    scores = inner_products(query, rows[candidates])
+    best = np.lexsort((candidates, -scores))[:k]
+    return Nearest(candidates[best], scores[best])

@@ -1,0 +1,48 @@
+"""Opening a retriever folder, whatever kind of retriever is in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grls.errors import DataError
+from grls.files import read_json
+from grls.retrieve.dense import KIND, DenseRetriever
+from grls.retrieve.generative import MANIFEST, GenerativeRetriever, SearchOptions
+
+
+def open_retriever(
+    folder: str | Path,
+    device: str = "auto",
+    precision: str = "float32",
+    options: SearchOptions | None = None,
+) -> GenerativeRetriever | DenseRetriever:
+    """Open what ``grls index`` wrote; ``kind`` in its manifest says what it is (absent: generative).
+
+    Args:
+        folder: The retriever folder.
+        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+        precision: ``float32`` or ``bfloat16``.
+        options: How to search; a dense retriever heeds batch size, ``truncate_queries`` and ``progress``.
+
+    Raises:
+        DataError: The folder is no retriever, or of an unknown kind.
+        MismatchError: Its parts do not belong together.
+    """
+    file = Path(folder) / MANIFEST
+    if not file.is_file():
+        raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
+    manifest = read_json(file)
+    kind = manifest.get("kind", "generative") if isinstance(manifest, dict) else "generative"
+    if kind == "generative":  # its own check of the manifest follows
+        return GenerativeRetriever.from_pretrained(folder, device, precision, options)
+    if kind != KIND:
+        raise DataError(f"unknown kind of retriever {kind!r}; make it again with `grls index`.", file)
+    given = options or SearchOptions()
+    return DenseRetriever.from_pretrained(
+        folder,
+        device,
+        precision,
+        batch_size=given.batch_size,
+        truncate_queries=given.truncate_queries,
+        progress=given.progress,
+    )
