@@ -33,9 +33,9 @@ class RunInfo:
         system: Kind of retriever.
         name: What reports call the run.
         steps: ``single``, ``fixed`` (a number of hops) or ``dynamic`` (hops until DONE).
-        corpus: Fingerprint of the corpus (:attr:`grls.corpus.Corpus.fingerprint`).
-        queries: Fingerprint of the queries (:func:`fingerprint_queries`).
-        data: The data set folder as it was given.
+        corpus: Fingerprint of the corpus (:attr:`grls.corpus.Corpus.fingerprint`); empty where unknown.
+        queries: Fingerprint of the queries (:func:`fingerprint_queries`); empty where unknown.
+        data: The data set folder as it was given; empty where unknown.
         split: Which queries; None for all.
         score_mode: What the scores mean.
         stages: Training stages of the model (``memorise``, ``retrieve``, ``biencoder``); none where it is
@@ -75,9 +75,15 @@ def info_file(run: str | Path) -> Path:
     return path.with_name((path.stem if path.suffix in ENDINGS else path.name) + ".info.json")
 
 
-def write_info(output: str | Path, info: RunInfo) -> None:
-    """Write ``OUTPUT.info.json`` for the run files of that name."""
-    files = {end: Path(f"{output}{end}") for end in ENDINGS}
+def write_info(output: str | Path, info: RunInfo, endings: Sequence[str] = ENDINGS) -> None:
+    """Write ``OUTPUT.info.json`` for the run files of that name.
+
+    Args:
+        output: Path of the run files without ending.
+        info: What made them.
+        endings: Those of the files that were written; a file with another one stays unknown to the manifest.
+    """
+    files = {end: Path(f"{output}{end}") for end in endings}
     sums = {end: sha256(file) for end, file in files.items() if file.is_file()}
     write_json(f"{output}.info.json", {"format": FORMAT, **asdict(replace(info, files=sums))})
 
@@ -96,8 +102,7 @@ def read_info(run: str | Path) -> RunInfo | None:
         if record.pop("format") != FORMAT:
             raise ValueError("unknown format")
         info = RunInfo(**{**record, "stages": tuple(record["stages"]), "members": tuple(record["members"])})
-        if info.system not in get_args(System) or info.steps not in get_args(Steps):
-            raise ValueError(f"unknown system {info.system!r} or steps {info.steps!r}")
+        _check(info)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"expected the manifest of a run ({error}); make the run again, or remove this file.", file
@@ -110,3 +115,16 @@ def read_info(run: str | Path) -> RunInfo | None:
             file,
         )
     return info
+
+
+def _check(info: RunInfo) -> None:
+    """Raise ValueError where a field is not of its kind; JSON says nothing of types."""
+    if info.system not in get_args(System) or info.steps not in get_args(Steps):
+        raise ValueError(f"unknown system {info.system!r} or steps {info.steps!r}")
+    texts = (info.name, info.corpus, info.queries, info.data, info.score_mode, *info.stages, *info.members)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(info.split, str | None):
+        raise ValueError("a text is none")
+    if not isinstance(info.seconds, int | float) or isinstance(info.seconds, bool):
+        raise ValueError(f"seconds are {info.seconds!r}")
+    if not isinstance(info.options, dict) or not isinstance(info.files, dict):
+        raise ValueError("options or files are no object")
