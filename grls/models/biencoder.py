@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -203,7 +204,8 @@ class BiEncoder:
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        found = encode(list(texts), batch_size=batch_size, show_progress_bar=progress)
+        shown = progress and sys.stderr.isatty()  # as our own bars
+        found = encode(list(texts), batch_size=batch_size, show_progress_bar=shown)
         matrix: Matrix = np.asarray(found, dtype=np.float32)
         wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
         if len(wrong):

@@ -64,8 +64,7 @@ class DenseRetriever:
         truncate_queries: bool = False,
         progress: bool = False,
     ):
-        if batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1, got {batch_size}.")
+        _check_batch_size(batch_size)
         check_corpus(corpus)
         _check_embeddings(embeddings, len(corpus), biencoder.dimension)
         self.biencoder = biencoder
@@ -104,6 +103,7 @@ class DenseRetriever:
             progress: Show progress bars.
             options: Other arguments of the constructor.
         """
+        _check_batch_size(batch_size)
         check_corpus(corpus)
         options |= {"batch_size": batch_size, "progress": progress}
         if work is None:
@@ -275,6 +275,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if wrong or not {"bytes", "sha256"} <= set(manifest["embeddings"]):
         raise DataError(f"the key {(wrong or ['embeddings'])[0]!r} is missing or malformed; {_REBUILD}", file)
     return manifest
+
+
+def _check_batch_size(batch_size: int) -> None:
+    if batch_size < 1:
+        raise ConfigError(f"batch_size must be at least 1, got {batch_size}.")
 
 
 def _mismatch(folder: Path, what: str) -> MismatchError:

