@@ -1,0 +1,43 @@
+"""``grls report``: one page that compares runs."""
+
+from __future__ import annotations
+
+from grls.report.measure import measure
+from grls.report.page import build_page
+from grls.report.render import write_page
+from grls.report.runs import load_groups
+
+
+def report(
+    runs: list[str],
+    output: str = "report",
+    data: str | None = None,
+    split: str | None = None,
+    ks: tuple[int, ...] = (1, 5, 10, 20),
+    k: int = 5,
+    baseline: str | None = None,
+    proofs: int = 2,
+    seed: int = 0,
+    title: str = "Retrieval runs",
+) -> None:
+    """Compare runs on one page: tables, curves, proof graphs, significance, similarity.
+
+    Writes OUTPUT.html (one file that needs nothing else), OUTPUT.md and OUTPUT-figures/ (its pictures).
+    Runs of several data sets may be given together.
+
+    Args:
+        runs: NAME.jsonl or NAME.trec; a manifest NAME.info.json beside it says what made the run.
+        output: Path of the page without ending.
+        data: Data set folder of the runs that have no manifest, or whose folder is elsewhere now.
+        split: Which qrels; null takes the split of the manifests, or test.
+        ks: Cut-offs of recall in the tables.
+        k: Cut-off of significance tests and of similarity.
+        baseline: Run that the others are tested against, as the page calls it; null takes the best.
+        proofs: Successes and failures to draw of each run on RuleTaker-Open.
+        seed: Of bootstrap and permutations.
+        title: Heading of the page.
+    """
+    groups = [measure(group, list(ks)) for group in load_groups(runs, data, split)]
+    page = build_page(groups, list(ks), k, baseline, proofs, seed, title)
+    for path in write_page(page, output):
+        print(path)

@@ -1,0 +1,207 @@
+"""What a page consists of: plain values, free of HTML and of Markdown.
+
+Numbers are formatted here, once: shares in percent with one decimal, ``–`` where there is no value. The
+best of a column is marked by what is printed, so equal figures are marked alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+NONE = "–"
+
+Value = float | int | str | None
+Kind = Literal["percent", "number", "count", "text"]
+
+
+class Cell(NamedTuple):
+    """One cell.
+
+    Attributes:
+        text: What it says.
+        strong: Marked as the best, or as standing out.
+        shade: Depth of its background in [0, 1], beside the text; None for none.
+    """
+
+    text: str
+    strong: bool = False
+    shade: float | None = None
+
+
+class Head(NamedTuple):
+    """A heading over ``span`` columns."""
+
+    text: str
+    span: int = 1
+
+
+class Table(NamedTuple):
+    """A table.
+
+    Attributes:
+        name: Short name, unique on the page.
+        caption: What it shows.
+        groups: Headings above the headings, over several columns each; empty where there are none.
+        heads: One heading a column.
+        stubs: How many leading columns head their row.
+        rows: The cells.
+        note: How to read it.
+        heat: Whether shades carry the message.
+    """
+
+    name: str
+    caption: str
+    groups: tuple[Head, ...]
+    heads: tuple[str, ...]
+    stubs: int
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+    heat: bool = False
+
+
+class Picture(NamedTuple):
+    """A picture.
+
+    Attributes:
+        name: Short name, unique on the page; its file name, too.
+        caption: What it shows.
+        svg: An ``<svg>`` element whose dark parts have the colour :data:`INK`.
+        alt: What it shows, for those who do not see it.
+    """
+
+    name: str
+    caption: str
+    svg: str
+    alt: str
+
+
+INK = "#16181d"
+"""Colour of text and axes in a picture; a page puts the colour of its own text in its place."""
+
+
+class Gallery(NamedTuple):
+    """Pictures side by side; folded away under ``summary`` where it is not empty."""
+
+    pictures: tuple[Picture, ...]
+    summary: str = ""
+
+
+class Text(NamedTuple):
+    """A paragraph; ``warning`` marks what a reader must not miss."""
+
+    text: str
+    warning: bool = False
+
+
+Block = Table | Gallery | Text
+
+
+class Part(NamedTuple):
+    """A part of a section, with a heading of its own."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+class Section(NamedTuple):
+    """A section of the page."""
+
+    title: str
+    parts: tuple[Part, ...]
+
+
+class Page(NamedTuple):
+    """The page."""
+
+    title: str
+    summary: str
+    sections: tuple[Section, ...]
+
+
+class Column(NamedTuple):
+    """A column of values.
+
+    Attributes:
+        head: Its heading.
+        kind: How its values are printed.
+        best: Which value is marked: the highest, the lowest, or none.
+        group: A heading that it shares with its neighbours.
+    """
+
+    head: str
+    kind: Kind = "percent"
+    best: Literal["high", "low", ""] = "high"
+    group: str = ""
+
+
+Row = tuple[tuple[str, ...], Sequence[Value]]
+"""What heads the row, and its values."""
+
+
+def value_table(
+    name: str,
+    caption: str,
+    stubs: Sequence[str],
+    columns: Sequence[Column],
+    rows: Sequence[Row],
+    note: str = "",
+    within: int | None = None,
+) -> Table:
+    """A table of values, the best of each column marked.
+
+    Args:
+        name: See :class:`Table`.
+        caption: See :class:`Table`.
+        stubs: Headings of the columns that head the rows.
+        columns: The columns of values.
+        rows: Each with as many values as there are columns.
+        note: See :class:`Table`.
+        within: The best is sought among rows that are equal in this column of ``stubs``; None seeks it
+            in the whole table.
+    """
+    cells = [[Cell(printed(v, c.kind)) for v, c in zip(values, columns, strict=True)] for _, values in rows]
+    for n, column in enumerate(columns):
+        for same in _alike([key for key, _ in rows], within):
+            _mark(cells, same, n, [rows[i][1][n] for i in same], column)
+    printed_rows = tuple((*map(Cell, key), *line) for (key, _), line in zip(rows, cells, strict=True))
+    heads = (*stubs, *(column.head for column in columns))
+    return Table(name, caption, _groups(len(stubs), columns), heads, len(stubs), printed_rows, note)
+
+
+def printed(value: Value, kind: Kind) -> str:
+    """A value as the page prints it."""
+    if value is None or value == "":
+        return NONE
+    if isinstance(value, str):
+        return value
+    if kind == "percent":
+        return f"{100 * value:.1f}"
+    return f"{value:,.0f}" if kind == "count" else f"{value:,.1f}"
+
+
+def _alike(keys: Sequence[tuple[str, ...]], within: int | None) -> list[list[int]]:
+    found: dict[str, list[int]] = {}
+    for i, key in enumerate(keys):
+        found.setdefault("" if within is None else key[within], []).append(i)
+    return list(found.values())
+
+
+def _mark(
+    cells: list[list[Cell]], rows: Sequence[int], n: int, values: Sequence[Value], column: Column
+) -> None:
+    numbers = [v for v in values if isinstance(v, (int, float))]
+    if not column.best or len({printed(number, column.kind) for number in numbers}) < 2:
+        return  # nothing to choose between
+    best = printed(max(numbers) if column.best == "high" else min(numbers), column.kind)
+    for i in rows:
+        if cells[i][n].text == best:
+            cells[i][n] = Cell(best, True)
+
+
+def _groups(stubs: int, columns: Sequence[Column]) -> tuple[Head, ...]:
+    if not any(column.group for column in columns):
+        return ()
+    named = [Head(name, len(list(same))) for name, same in groupby(column.group for column in columns)]
+    return (Head("", stubs), *named)

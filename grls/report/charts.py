@@ -1,0 +1,138 @@
+"""Curves and histograms as SVG, by matplotlib.
+
+The pictures have no background and no date, and the ids within are the same on every run and differ between
+pictures, so that several can stand in one page. Text stays text, names are never read as formulas, dark
+parts have the colour ``INK``. Lines differ by colour, dash and marker.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.report.blocks import INK, NONE, Picture
+from grls.report.measure import Measured, MeasuredGroup
+from grls.report.tables import steps
+
+COLOURS = ("#2f7fd0", "#d9730d", "#1f9d6b", "#b055c6", "#d8504a", "#8c7a2b", "#1a9aa8", "#7a7f87")
+"""Each has a contrast of about 3 or more on white and on near-black."""
+
+_DASHES = ("-", "--", "-.", ":")
+_MARKERS = "osD^vPX*"
+_DEPTH = 20  # deepest cut-off of the curves
+_WIDTH = 5.4  # inches
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+}
+
+
+def recall_curves(group: MeasuredGroup) -> list[Picture]:
+    """Recall at every cut-off, one picture for each kind of steps; a curve ends where its lists end."""
+    kinds = list(dict.fromkeys(steps(run) for run in group.runs if run.depth))
+    order = {kind: n for n, kind in enumerate(("single", "fixed", "dynamic", NONE))}
+    return [_recall_picture(group, kind) for kind in sorted(kinds, key=lambda kind: order[kind])]
+
+
+def length_histograms(group: MeasuredGroup) -> list[Picture]:
+    """How long chains are beside how long gold is, one picture for each dynamic run."""
+    dynamic = [run for run in group.runs if run.chains is not None and run.entry.steps == "dynamic"]
+    return [_length_picture(group, run, n) for n, run in enumerate(dynamic, 1)]
+
+
+def _recall_picture(group: MeasuredGroup, kind: str) -> Picture:
+    runs = [run for run in group.runs if steps(run) == kind and run.depth]
+    curves = [_curve(group, run) for run in runs]
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure((_WIDTH, 2.9 + 0.2 * len(runs)), layout="constrained")
+        axes = figure.add_subplot()
+        for n, (run, curve) in enumerate(zip(runs, curves, strict=True)):
+            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=run.label, **_line(n))
+        axes.set_xlabel("k")
+        axes.set_ylabel("recall@k (%)")
+        axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(axis="y", color="#8a8f98", alpha=0.35, linewidth=0.6)
+        figure.legend(loc="outside lower left", frameon=False, ncols=1)
+        stated = "steps not stated" if kind == NONE else kind
+        name = f"{group.group.name}-recall-{'unstated' if kind == NONE else kind}"
+        svg = _svg(figure, name)
+    ends = "; ".join(
+        f"{run.label}: {100 * c[0]:.1f} at 1, {100 * c[-1]:.1f} at {len(c)}"
+        for run, c in zip(runs, curves, strict=True)
+    )
+    return Picture(name, f"Recall@k by k, {stated}", svg, f"Curves of recall (%) by cut-off. {ends}.")
+
+
+def _curve(group: MeasuredGroup, run: Measured) -> list[float]:
+    ks = range(1, min(_DEPTH, run.depth) + 1)
+    values = sequence_recall(run.retrieved, group.gold, ks)
+    return [values[f"recall@{k}"] for k in ks]
+
+
+def _length_picture(group: MeasuredGroup, run: Measured, number: int) -> Picture:
+    predicted, gold = Counter(map(len, run.chains or [])), Counter(map(len, group.gold))
+    longest = max(*predicted, *gold, 1)
+    lengths = range(longest + 1)
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure((_WIDTH, 2.9), layout="constrained")
+        axes = figure.add_subplot()
+        places = [n - 0.2 for n in lengths]
+        axes.bar(places, [predicted[n] for n in lengths], 0.4, label="retrieved", color=COLOURS[0])
+        places = [n + 0.2 for n in lengths]
+        look: dict[str, Any] = {"color": "none", "edgecolor": COLOURS[1], "hatch": "////"}
+        axes.bar(places, [gold[n] for n in lengths], 0.4, label="gold", **look)
+        axes.set_xlabel("passages in the chain")
+        axes.set_ylabel("queries")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        figure.legend(loc="outside lower left", frameon=False, ncols=2)
+        name = f"{group.group.name}-lengths-{number}"
+        svg = _svg(figure, name)
+    return Picture(
+        name,
+        f"Lengths of chains: {run.label}",
+        svg,
+        f"Histogram of chain lengths, queries by length. Retrieved: {_said(predicted)}. Gold: {_said(gold)}.",
+    )
+
+
+def _said(counts: Counter[int]) -> str:
+    return ", ".join(f"{counts[n]} of {n}" for n in sorted(counts))
+
+
+def _line(n: int) -> dict[str, Any]:
+    """The look of line n: no two of the first 32 are the same."""
+    return {
+        "color": COLOURS[n % len(COLOURS)],
+        "linestyle": _DASHES[n // len(COLOURS) % len(_DASHES)],
+        "marker": _MARKERS[n % len(_MARKERS)],
+    }
+
+
+def _svg(figure: Figure, name: str) -> str:
+    """The bare ``<svg>`` element of a figure, its ids prefixed with ``name``."""
+    stream = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "grls"}):
+        figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(
+        r"<style[^>]*>.*?</style>", "", text, flags=re.DOTALL
+    )  # inline, it would style the whole page
+    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)

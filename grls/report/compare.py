@@ -1,0 +1,142 @@
+"""Tables over pairs of runs of one data set: is the difference chance, and do they retrieve the same?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from grls.evaluation.significance import CONFIDENCE, Comparison, compare, holm
+from grls.report.blocks import NONE, Cell, Table
+from grls.report.measure import Measured, MeasuredGroup
+
+_LEVEL = 0.05
+
+
+def significance_table(
+    group: MeasuredGroup,
+    what: str,
+    values: Callable[[Measured], Sequence[float] | None],
+    baseline: str | None = None,
+    seed: int = 0,
+) -> Table | None:
+    """Every run against one, tested query by query.
+
+    Args:
+        group: The data set.
+        what: What the values measure.
+        values: A run -> one value a query; None for a run that has none.
+        baseline: Label of the run that the others are compared with; None, or one without values, takes the
+            best.
+        seed: Of the resampling.
+
+    Returns:
+        The table, or None where fewer than two runs have values.
+    """
+    measured = [(run, scores) for run in group.runs if (scores := values(run)) is not None]
+    if len(measured) < 2:
+        return None
+    named = [n for n, (run, _) in enumerate(measured) if run.label == baseline]
+    reference = named[0] if named else max(range(len(measured)), key=lambda n: fmean(measured[n][1]))
+    label, against = measured[reference][0].label, measured[reference][1]
+    others = [n for n in range(len(measured)) if n != reference]
+    found = {n: compare(measured[n][1], against, seed=seed) for n in others}
+    corrected = dict(zip(others, holm([found[n].p for n in others]), strict=True))
+    rows = [
+        (Cell(run.label), Cell(f"{100 * fmean(scores):.1f}"), *_compared(found.get(n), corrected.get(n, 1.0)))
+        for n, (run, scores) in enumerate(measured)
+    ]
+    why = "the baseline asked for" if named else "the best"
+    return Table(
+        f"significance-{what.lower().replace(' ', '-').replace('@', '')}-{group.group.name}",
+        f"{what}: every run against {label} ({why}), {len(against):,} queries",
+        (),
+        ("run", f"{what} (%)", "difference", f"{CONFIDENCE:.0%} interval", "p", "p, Holm"),
+        1,
+        tuple(rows),
+        "Differences in points, paired by query. Interval: percentile bootstrap. p: two-sided paired "
+        f"permutation test; p, Holm: corrected for the {len(others)} comparisons of this table, marked where "
+        f"below {_LEVEL}. Seed {seed}.",
+    )
+
+
+def _compared(result: Comparison | None, corrected: float) -> tuple[Cell, ...]:
+    if result is None:
+        return (Cell("reference"), Cell(NONE), Cell(NONE), Cell(NONE))
+    interval = NONE
+    if result.low is not None and result.high is not None:
+        interval = f"{_points(result.low)} to {_points(result.high)}"
+    return (
+        Cell(_points(result.difference)),
+        Cell(interval),
+        Cell(_p(result.p)),
+        Cell(_p(corrected), strong=corrected < _LEVEL),
+    )
+
+
+def _points(share: float) -> str:
+    text = f"{100 * share:+.1f}".replace("-", "−")
+    return "0.0" if text in ("+0.0", "−0.0") else text
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def overlap(
+    first: Sequence[Sequence[str]],
+    second: Sequence[Sequence[str]],
+    k: int,
+    gold: Sequence[Sequence[str]] | None,
+) -> float | None:
+    """Mean Jaccard overlap of the first k passages of two runs: |A ∩ B| / |A ∪ B|.
+
+    Args:
+        first: Ids of each query's hits.
+        second: The other run's, in the same order of queries.
+        k: How many hits of each.
+        gold: Where given, only hits that are gold of the query count.
+
+    Returns:
+        A share in [0, 1], over the queries for which at least one of the two has such a hit; None where there
+        is no such query.
+    """
+    shares = []
+    for n, (one, other) in enumerate(zip(first, second, strict=True)):
+        a, b = set(one[:k]), set(other[:k])
+        if gold is not None:
+            a, b = a & set(gold[n]), b & set(gold[n])
+        if a | b:
+            shares.append(len(a & b) / len(a | b))
+    return fmean(shares) if shares else None
+
+
+def similarity_tables(group: MeasuredGroup, k: int) -> list[Table]:
+    """Heat maps of how alike the runs' predictions are, all and correct ones (figures 7 and 8)."""
+    if len(group.runs) < 2:
+        return []
+    return [
+        _heat_map(group, k, None, "all", f"Similarity of all predictions in the first {k}"),
+        _heat_map(group, k, group.gold, "correct", f"Similarity of the correct predictions in the first {k}"),
+    ]
+
+
+def _heat_map(
+    group: MeasuredGroup, k: int, gold: Sequence[Sequence[str]] | None, name: str, caption: str
+) -> Table:
+    rows = []
+    for n, run in enumerate(group.runs, 1):
+        shares = [overlap(run.retrieved, other.retrieved, k, gold) for other in group.runs]
+        cells = [Cell(NONE if s is None else f"{s:.2f}", shade=s) for s in shares]
+        rows.append((Cell(f"{n}. {run.label}"), *cells))
+    counted = "any passage" if gold is None else "any gold passage"
+    return Table(
+        f"similarity-{name}-{group.group.name}",
+        caption,
+        (),
+        ("run", *(str(n) for n in range(1, len(rows) + 1))),
+        1,
+        tuple(rows),
+        "Jaccard overlap |A ∩ B| / |A ∪ B| of two runs' passages, 1 where they are the same, averaged over "
+        f"the queries for which at least one of the two has {counted}.",
+        heat=True,
+    )

@@ -1,0 +1,148 @@
+"""The page: which tables and pictures stand where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grls.errors import ConfigError
+from grls.evaluation.metrics.averages import cutoffs
+from grls.report.blocks import Block, Gallery, Page, Part, Picture, Section, Text
+from grls.report.charts import length_histograms, recall_curves
+from grls.report.compare import significance_table, similarity_tables
+from grls.report.drawing import describe, draw
+from grls.report.measure import Measured, MeasuredGroup
+from grls.report.proofs import Example, examples
+from grls.report.tables import (
+    chains_table,
+    ensemble_table,
+    memorisation_table,
+    recall_table,
+    run_table,
+    section_tables,
+)
+
+_ELSEWHERE = ("queries", "sequence_recall", "set", "done_missing", "graph")
+
+
+def build_page(
+    groups: Sequence[MeasuredGroup],
+    ks: Sequence[int],
+    k: int = 5,
+    baseline: str | None = None,
+    proofs: int = 2,
+    seed: int = 0,
+    title: str = "Retrieval runs",
+) -> Page:
+    """Put a page together.
+
+    Args:
+        groups: The scored runs.
+        ks: Cut-offs of the tables.
+        k: Cut-off of significance and similarity.
+        baseline: Label of the run that the others are tested against; None takes the best of each data set.
+        proofs: RuleTaker-Open: successes, and failures, drawn for each run.
+        seed: Of the resampling.
+        title: The page's heading.
+
+    Raises:
+        ConfigError: ``baseline`` is no run's label, or a cut-off or count cannot be.
+    """
+    labels = [run.label for group in groups for run in group.runs]
+    if baseline is not None and baseline not in labels:
+        raise ConfigError(f"the baseline {baseline!r} is none of the runs; expected one of {labels}.")
+    if proofs < 0:
+        raise ConfigError(f"expected a number of proofs of at least 0, got {proofs}.")
+    ks, k = cutoffs(ks), cutoffs([k])[0]
+    sections = [_data_section(group, ks, k, baseline, proofs, seed) for group in groups]
+    if len(groups) > 1:
+        sections.insert(0, Section("All data sets", _common_parts(groups, ks)))
+    sections.append(Section("What was run", (Part("Runs", (*_warnings(groups), run_table(groups))),)))
+    names = ", ".join(f"{group.group.name} ({group.group.split})" for group in groups)
+    counted = f"{len(labels)} run{'s' if len(labels) > 1 else ''} on {names}."
+    rules = "A query without an answer scores 0; a dash is where nothing applies; the best is in bold."
+    return Page(title, f"{counted} {rules}", tuple(sections))
+
+
+def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> tuple[Part, ...]:
+    """The tables that hold for one data set as for several side by side."""
+    tables = (
+        ("Recall", recall_table(groups, ks)),
+        ("Memorisation", memorisation_table(groups, ks)),
+        ("Fixed and dynamic steps", chains_table(groups)),
+        ("Ensembles", ensemble_table(groups, ks)),
+    )
+    return tuple(Part(title, (table,)) for title, table in tables if table is not None)
+
+
+def _data_section(
+    group: MeasuredGroup, ks: Sequence[int], k: int, baseline: str | None, proofs: int, seed: int
+) -> Section:
+    recall, *rest = _common_parts([group], ks)
+    curves = recall_curves(group)
+    parts = [Part(recall.title, (*_warnings([group]), *recall.blocks, *_gallery(curves)))]
+    parts += [
+        part._replace(blocks=(*part.blocks, *_gallery(length_histograms(group))))
+        if "steps" in part.title
+        else part
+        for part in rest
+    ]
+    others = [table for _, table in section_tables([group], _ELSEWHERE)]
+    if others:
+        parts.append(Part("Other metrics", tuple(others)))
+    graphs = _graph_blocks(group, proofs)
+    if graphs:
+        parts.append(Part("Proof graphs", graphs))
+    tests = (
+        significance_table(group, f"R@{k}", lambda run: group.recalls(run, k), baseline, seed),
+        significance_table(group, "set F1", group.set_f1s, baseline, seed),
+    )
+    if any(tests):
+        parts.append(Part("Significance", tuple(table for table in tests if table is not None)))
+    alike = similarity_tables(group, k)
+    if alike:
+        parts.append(Part("Similarity of predictions", tuple(alike)))
+    return Section(f"{group.group.name}, {group.group.split}", tuple(parts))
+
+
+def _gallery(pictures: Sequence[Picture]) -> list[Block]:
+    return [Gallery(tuple(pictures))] if pictures else []
+
+
+def _graph_blocks(group: MeasuredGroup, count: int) -> tuple[Block, ...]:
+    """Error rates (the form of Table 12), and proofs: the best run's in the open, the others' folded away."""
+    checked = [run for run in group.runs if "graph" in run.report]
+    if not checked:
+        return ()
+    others = [s for run in group.runs for s in run.report if s != "graph"]
+    blocks: list[Block] = [table for _, table in section_tables([group], others)]
+    ranked = sorted(checked, key=lambda run: -run.report["graph"]["success"])
+    for n, run in enumerate(ranked):
+        shown = examples(group, run, count)
+        if shown:
+            number = group.runs.index(run) + 1
+            pictures = tuple(_proof(group, run, e, f"{number}-{m}") for m, e in enumerate(shown, 1))
+            blocks.append(Gallery(pictures, f"Proofs of {run.label}" if n else ""))
+    return tuple(blocks)
+
+
+def _proof(group: MeasuredGroup, run: Measured, example: Example, number: str) -> Picture:
+    name = f"{group.group.name}-proof-{number}"
+    errors = example.proof.errors
+    failed = ", ".join(check.replace("_", " ") for check, wrong in errors._asdict().items() if wrong)
+    verdict = "success" if errors.success else f"failure ({failed})"
+    caption = f"{run.label}, query {example.query_id}, {verdict}: {example.query}"
+    return Picture(name, caption, draw(example.proof, name), describe(example.proof))
+
+
+def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
+    """What a reader must know before trusting a figure."""
+    said = []
+    for group in groups:
+        for run in group.runs:
+            counts = run.report["queries"]
+            if counts["unanswered"]:
+                said.append(
+                    f"{run.label} on {group.group.name}: {counts['unanswered']:,} of {counts['judged']:,} "
+                    "queries have no passage; they score 0."
+                )
+    return [Text(text, warning=True) for text in said]

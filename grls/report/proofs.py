@@ -1,0 +1,207 @@
+"""A RuleTaker-Open chain, explained: which step leads to which, and what is wrong with each.
+
+The verdict is that of :func:`grls.evaluation.graph.graph_errors`; here the failed checks are put down to
+steps. A test holds that a chain has a fault of a kind exactly where that check fails. Where a rule is not
+fed, what it concludes is taken as given from there on, so that one wrong step is not charged to all that
+follow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from grls.evaluation.graph import (
+    Fact,
+    GraphErrors,
+    Problem,
+    Rule,
+    Statement,
+    graph_errors,
+    parse,
+    problem_of,
+    render,
+    states_problem,
+)
+from grls.evaluation.results import find_passages
+from grls.report.measure import Measured, MeasuredGroup
+
+
+class Fault(NamedTuple):
+    """What is wrong, and which of the four checks it fails."""
+
+    check: Literal["node_number", "start_node", "end_node", "missing_edge"]
+    reason: str
+
+
+class Step(NamedTuple):
+    """One retrieved passage.
+
+    Attributes:
+        text: Its text.
+        faults: What is wrong with it.
+    """
+
+    text: str
+    faults: tuple[Fault, ...]
+
+
+class Proof(NamedTuple):
+    """A retrieved chain as a graph.
+
+    Attributes:
+        start: Texts of the start facts.
+        goal: Text of the goal.
+        steps: The passages in retrieval order.
+        edges: (earlier step, later step), counted from 0, where the earlier states a premise of the later.
+        given: Steps that are start facts.
+        faults: What is wrong with the end or the whole.
+        errors: The verdict.
+    """
+
+    start: tuple[str, ...]
+    goal: str
+    steps: tuple[Step, ...]
+    edges: tuple[tuple[int, int], ...]
+    given: tuple[int, ...]
+    faults: tuple[Fault, ...]
+    errors: GraphErrors
+
+
+class Example(NamedTuple):
+    """A query with its proof."""
+
+    query_id: str
+    query: str
+    proof: Proof
+
+
+def explain(problem: Problem, texts: Sequence[str]) -> Proof:
+    """The graph of a chain.
+
+    Args:
+        problem: What the query asks.
+        texts: Passage texts in retrieval order, without DONE.
+    """
+    nodes = [parse(text) for text in texts]
+    edges = [(i, j) for j in range(len(nodes)) for i in range(j) if _states_premise(nodes[i], nodes[j])]
+    feeding = {i for i, _ in edges}
+    derived: set[Fact] = set()
+    steps = []
+    for n, (text, node) in enumerate(zip(texts, nodes, strict=True)):
+        faults = [*_start_faults(problem, n, node), *_feed_faults(problem, node, derived)]
+        if node is not None and n < len(nodes) - 1 and n not in feeding:
+            faults.append(Fault("missing_edge", "leads nowhere: no later rule uses it"))
+        steps.append(Step(text, tuple(faults)))
+        derived |= _concluded(problem, node, derived)
+    given = tuple(n for n, node in enumerate(nodes) if isinstance(node, Fact) and node in problem.start)
+    start = tuple(render(fact) for fact in problem.start)
+    return Proof(
+        start, render(problem.goal), tuple(steps), tuple(edges), given, _whole(problem, nodes),
+        graph_errors(problem, nodes),
+    )  # fmt: skip
+
+
+def examples(group: MeasuredGroup, run: Measured, count: int) -> list[Example]:
+    """Successes, then failures, ``count`` of each where there are so many, in the order of the queries.
+
+    Failures of different kinds come first: one with a set of failed checks that is shown already waits.
+    """
+    problems = _problems(group)
+    if run.chains is None or not problems:
+        return []
+    texts = _texts(group, [i for ids in run.chains for i in ids])
+    queries = {query.id: query.text for query in group.group.queries}
+    found = [
+        Example(q, queries[q], explain(problems[q], [texts[i] for i in ids]))
+        for q, ids in zip(group.group.qrels, run.chains, strict=True)
+        if q in problems
+    ]
+    good = [example for example in found if example.proof.errors.success]
+    bad = [example for example in found if not example.proof.errors.success]
+    first: dict[GraphErrors, Example] = {}
+    for example in bad:
+        first.setdefault(example.proof.errors, example)
+    ordered = [*first.values(), *(e for e in bad if first[e.proof.errors] is not e)]
+    return [*good[:count], *ordered[:count]]
+
+
+def _problems(group: MeasuredGroup) -> dict[str, Problem]:
+    stated = {query.id: json.loads(query.metadata) for query in group.group.queries}
+    stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
+    texts = _texts(group, [i for metadata in stated.values() for i in metadata["start"]])
+    found = {query: problem_of(metadata, texts) for query, metadata in stated.items()}
+    return {query: problem for query, problem in found.items() if problem is not None}
+
+
+def _texts(group: MeasuredGroup, ids: Sequence[str]) -> Mapping[str, str]:
+    return {i: passage.text for i, passage in find_passages(group.group.corpus, ids).items()}
+
+
+def _states_premise(earlier: Statement | None, later: Statement | None) -> bool:
+    if earlier is None or not isinstance(later, Rule):
+        return False
+    stated = earlier.predicate if isinstance(earlier, Fact) else earlier.conclusion
+    return stated in later.premises
+
+
+def _start_faults(problem: Problem, n: int, node: Statement | None) -> list[Fault]:
+    if n == 0 and node not in problem.start:
+        return [Fault("start_node", "a proof begins with a start fact, and this is none")]
+    if isinstance(node, Fact) and node not in problem.start:
+        return [Fault("start_node", "this fact is none of the start facts")]
+    return []
+
+
+def _feed_faults(problem: Problem, node: Statement | None, derived: set[Fact]) -> list[Fault]:
+    if node is None:
+        return [Fault("missing_edge", "neither a fact nor a rule: nothing leads to it or from it")]
+    if isinstance(node, Fact) or _fed(node, derived):
+        return []
+    lacking = min(
+        (
+            [p for p in node.premises if Fact(subject, p) not in derived]
+            for subject in _subjects(problem, derived)
+        ),
+        key=len,
+    )
+    return [Fault("missing_edge", f"nothing before it says: {' and '.join(lacking)}")]
+
+
+def _subjects(problem: Problem, derived: set[Fact]) -> list[str]:
+    return [problem.goal.subject, *sorted({fact.subject for fact in derived} - {problem.goal.subject})]
+
+
+def _fed(rule: Rule, derived: set[Fact]) -> set[str]:
+    """The subjects of which all premises hold."""
+    return {
+        fact.subject
+        for fact in derived
+        if all(Fact(fact.subject, premise) in derived for premise in rule.premises)
+    }
+
+
+def _concluded(problem: Problem, node: Statement | None, derived: set[Fact]) -> set[Fact]:
+    if node is None:
+        return set()
+    if isinstance(node, Fact):
+        return {node}
+    return {Fact(subject, node.conclusion) for subject in _fed(node, derived) or {problem.goal.subject}}
+
+
+def _whole(problem: Problem, nodes: Sequence[Statement | None]) -> tuple[Fault, ...]:
+    faults = []
+    if not nodes:
+        faults += [
+            Fault("node_number", "nothing was retrieved"),
+            Fault("start_node", "there is no first step"),
+        ]
+        return (*faults, Fault("end_node", "there is no last step"))
+    if len(nodes) < 2:
+        faults.append(Fault("node_number", "a proof has at least two steps"))
+    last = nodes[-1]
+    concludes = last.conclusion == problem.goal.predicate if isinstance(last, Rule) else last == problem.goal
+    if not concludes:
+        faults.append(Fault("end_node", "the last step does not conclude the goal"))
+    return tuple(faults)

@@ -1,0 +1,225 @@
+"""Reading the runs of a report: each with its manifest, grouped by the data set they are of.
+
+A group is one data set and one split. Runs that are not over the same corpus and the same queries are
+refused, never cut to what they share. A run without a manifest (another tool's, or an old one) needs the
+data set named; its ids, and in JSONL its query texts, are checked against it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from grls.corpus import Corpus, Qrels, read_jsonl, read_qrels, read_queries, read_split
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.evaluation.evaluate import all_gold
+from grls.evaluation.manifest import RunInfo, Steps, fingerprint_queries, read_info
+from grls.evaluation.results import Results, find_passages, load_results
+from grls.evaluation.run import refuse_unknown
+from grls.text import DONE_ID
+from grls.types import Query
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run.
+
+    Attributes:
+        file: JSONL or TREC run.
+        info: Its manifest; None where it has none.
+        results: What was retrieved.
+        label: What the page calls it, unique in its data set.
+    """
+
+    file: Path
+    info: RunInfo | None
+    results: Results
+    label: str
+
+    @property
+    def steps(self) -> Steps | None:
+        """As the manifest says; without one, dynamic where there are chains, else None (not stated)."""
+        if self.info is not None:
+            return self.info.steps
+        return "dynamic" if self.results.chains else None
+
+
+@dataclass(frozen=True)
+class DataGroup:
+    """The runs of one data set and split.
+
+    Attributes:
+        name: Name of the data set's folder.
+        split: Which qrels.
+        corpus: All passages.
+        queries: The judged queries.
+        qrels: Their judgements, in the order every list of values follows.
+        seen: Passages that are gold of a training query; None where that cannot be said.
+        entries: The runs.
+    """
+
+    name: str
+    split: str
+    corpus: Corpus
+    queries: list[Query]
+    qrels: Qrels
+    seen: set[str] | None
+    entries: tuple[Entry, ...]
+
+
+class _Given(NamedTuple):
+    """A run as it was given, not read yet."""
+
+    path: Path
+    info: RunInfo | None
+    folder: Path
+
+
+def load_groups(files: Sequence[str], data: str | None = None, split: str | None = None) -> list[DataGroup]:
+    """Read runs and what they are scored against.
+
+    Args:
+        files: JSONL or TREC runs.
+        data: Data set folder of the runs that have no manifest, or whose manifest names a folder that is
+            not here.
+        split: Which qrels; None takes the manifests' split, or ``test``.
+
+    Returns:
+        One group a data set, in the order of the first run of each.
+
+    Raises:
+        ConfigError: No run is given, one is given twice, or a run's data set is not known.
+        DataError: A file is missing or malformed, or a run has ids or texts that the data set does not have.
+        MismatchError: Runs of one data set are of different corpora, queries or splits.
+    """
+    if not files:
+        raise ConfigError("no run is given; name at least one .jsonl or .trec file.")
+    paths = [Path(file) for file in files]
+    for path, count in Counter(path.resolve() for path in paths).items():
+        if count > 1:
+            raise ConfigError(f"the run {path} is given {count} times; name each run once.")
+    by_name: dict[str, list[_Given]] = {}
+    for path in paths:
+        if not path.is_file():
+            raise DataError("no such file; expected a run in JSONL or TREC form.", path)
+        info = read_info(path)
+        folder = _folder(path, info, data)
+        by_name.setdefault(folder.resolve().name, []).append(_Given(path, info, folder))
+    return [_group(name, given, split) for name, given in by_name.items()]
+
+
+def _folder(path: Path, info: RunInfo | None, data: str | None) -> Path:
+    if info is not None and Path(info.data).is_dir():
+        return Path(info.data)
+    if data is not None:
+        if not Path(data).is_dir():
+            raise DataError("no such folder; --data names a data set folder.", data)
+        return Path(data)
+    why = "it has no manifest" if info is None else f"its manifest names {info.data}, which is no folder here"
+    raise ConfigError(f"{path}: which data set is this run of? {why}; give --data FOLDER.")
+
+
+def _group(name: str, given: Sequence[_Given], split: str | None) -> DataGroup:
+    stated = [(path, info) for path, info, _ in given if info is not None]
+    _refuse_different(name, stated)
+    folder = given[0].folder
+    for path, info, other in given:
+        if info is None and other.resolve() != folder.resolve():
+            raise MismatchError(
+                f"{path} is scored on {other}, {given[0].path} on {folder}: two data sets of one name. "
+                "Report on them apart, or rename one."
+            )
+    split = _split(stated, split)
+    corpus = Corpus.read(folder)
+    queries, qrels = read_split(folder, split, corpus)
+    every = read_queries(folder)
+    for path, info in stated:
+        _refuse_other_data(path, info, folder, corpus, (queries, every))
+    entries = [_entry(path, info, corpus, every, folder) for path, info, _ in given]
+    train = folder / "qrels" / "train.tsv"
+    seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
+    return DataGroup(name, split, corpus, queries, qrels, seen, _labelled(entries))
+
+
+def _refuse_different(name: str, stated: Sequence[tuple[Path, RunInfo]]) -> None:
+    for path, info in stated[1:]:
+        first, other = stated[0]
+        if info.corpus != other.corpus:
+            what = "corpora"
+        elif info.split == other.split and info.queries != other.queries:
+            what = "sets of queries"
+        else:
+            continue
+        raise MismatchError(
+            f"{first} and {path} are both of {name}, but over different {what}, so they cannot be compared; "
+            "retrieve again for one of them, or report on them apart."
+        )
+
+
+def _split(stated: Sequence[tuple[Path, RunInfo]], asked: str | None) -> str:
+    """The one split that all runs are of (a run over all queries is of every split)."""
+    found = {info.split: path for path, info in reversed(stated) if info.split is not None}
+    if len(found) > 1:
+        (one, first), (other, second) = list(found.items())[:2]
+        raise MismatchError(f"{first} is of the split {one}, {second} of {other}; report on them apart.")
+    only = next(iter(found), None)
+    if asked is not None and only not in (None, asked):
+        raise MismatchError(f"{found[only]} is of the split {only}, and --split asks for {asked}.")
+    return asked or only or "test"
+
+
+def _refuse_other_data(
+    path: Path, info: RunInfo, folder: Path, corpus: Corpus, queries: Sequence[Sequence[Query]]
+) -> None:
+    if info.corpus != corpus.fingerprint:
+        what = "another corpus"
+    elif info.queries not in {fingerprint_queries(some) for some in queries}:
+        what = "other queries"
+    else:
+        return
+    raise MismatchError(
+        f"{path} was made with {what} than {folder} holds; retrieve again, or name the right folder with "
+        "--data."
+    )
+
+
+def _entry(path: Path, info: RunInfo | None, corpus: Corpus, every: Sequence[Query], folder: Path) -> Entry:
+    results = load_results(path)
+    if not results.rankings:
+        raise DataError("the run has no line; retrieve again.", path)
+    hits = [*results.rankings.values(), *(chain.hits for chain in results.chains.values())]
+    texts = {query.id: query.text for query in every}
+    try:
+        refuse_unknown(results.rankings, texts, "query", str(folder / "queries.jsonl"))
+        find_passages(corpus, {hit.id for some in hits for hit in some if hit.id != DONE_ID})
+    except DataError as error:
+        raise DataError(str(error), path) from None
+    if info is None and path.suffix == ".jsonl":
+        _refuse_other_texts(path, texts, folder)
+    return Entry(path, info, results, info.name if info is not None else path.stem)
+
+
+def _refuse_other_texts(path: Path, texts: dict[str, str], folder: Path) -> None:
+    """Data sets that were generated anew reuse their ids for other queries."""
+    for line, record in read_jsonl(path):
+        query_id = record["query_id"]
+        text = record.get("text", texts[query_id])
+        if text != texts[query_id]:
+            raise DataError(
+                f"query {query_id!r} is {text!r} here and {texts[query_id]!r} in {folder}; the run is of "
+                "other data, retrieve again.",
+                path,
+                line,
+            )
+
+
+def _labelled(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The entries with labels that differ: where names are equal the file tells them apart."""
+    counts = Counter(entry.label for entry in entries)
+    named = [e.label if counts[e.label] == 1 else f"{e.label} ({e.file.stem})" for e in entries]
+    if len(set(named)) < len(named):
+        named = [e.label if counts[e.label] == 1 else f"{e.label} ({e.file})" for e in entries]
+    return tuple(replace(entry, label=label) for entry, label in zip(entries, named, strict=True))
