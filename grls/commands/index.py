@@ -56,9 +56,7 @@ def index(
     if _is_dense(model, kind):
         for name, value in (("passage", max_passage_tokens), ("query", max_query_tokens)):
             if value is not None:
-                raise ConfigError(
-                    f"max_{name}_tokens is none of a bi-encoder's options; use max_input_tokens."
-                )
+                raise ConfigError(f"a bi-encoder has no max_{name}_tokens; set max_input_tokens instead.")
         _dense(model, corpus, output, kind, max_input_tokens, batch_size, device)
         return
     limits = {"passage": max_passage_tokens, "query": max_query_tokens, "input": max_input_tokens}

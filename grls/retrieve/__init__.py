@@ -2,13 +2,27 @@
 
 ``base`` holds the protocol of a single-step retriever (top-k distinct passages of a query). Every other
 file is a way to do it, or wraps one: a single-step retriever returns ``list[list[Hit]]``, a multi-step
-one ``list[Chain]``, and both are written and scored by ``grls.evaluation`` alike. ``sparse`` is BM25,
-``generative`` decodes passages, ``multistep`` goes hop by hop with it until DONE, and
-``appending`` turns any single-step text retriever into a fixed multi-step one by appending the passages
-found to the query text. Nothing here imports ``grls.train``.
+one chains, and both are written and scored by ``grls.evaluation`` alike.
+
+- ``sparse`` is BM25, ``generative`` decodes passages, ``dense`` compares embeddings (``dense_encode`` makes
+  them, resumably; ``dense_search`` finds the nearest, exactly). ``open`` opens a folder of either kind.
+- ``multistep`` goes hop by hop with a generative retriever, ``appending`` with any other one: the passages
+  found join the query. ``pool`` makes one ranking of several chains.
+- ``fusion`` fuses rankings and chains of several retrievers, which ``ensemble`` runs.
+
+``dense`` is imported from its own module: sentence-transformers and faiss take seconds to load, and nothing
+else here needs them. Nothing here imports ``grls.train``.
 """
 
+from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.pool import pooled_ranking
 
-__all__ = ["GenerativeRetriever", "MultistepRetriever", "SearchOptions"]
+__all__ = [
+    "AppendingMultistep",
+    "GenerativeRetriever",
+    "MultistepRetriever",
+    "SearchOptions",
+    "pooled_ranking",
+]

@@ -1,0 +1,169 @@
+"""``grls index`` and ``grls retrieve`` for every kind of retriever: what is written, what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_data import passages, small_retriever, tiny_bert, write_jsonl, write_small
+
+from grls.cli import main
+from grls.corpus import Corpus, read_split
+from grls.evaluation.manifest import read_info
+from grls.evaluation.run import read_run
+from grls.models.biencoder import BiEncoder
+from grls.retrieve.appending import AppendingMultistep
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.dense_encode import work_folder
+from grls.retrieve.pool import pooled_ranking
+from grls.retrieve.sparse import BM25Retriever
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("commands") / "data")
+
+
+@pytest.fixture(scope="module")
+def sentence(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of sentence-transformers."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("sentence")
+    BiEncoder.load(str(tiny_bert(folder / "bert")), device="cpu").save(folder / "model")
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def dense(data: Path, sentence: Path) -> Path:
+    folder = data.parent / "dense"
+    arguments = [f"--model={sentence}", f"--corpus={data}", f"--output={folder}", "--device=cpu"]
+    assert main(["index", *arguments]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def generative(data: Path) -> Path:
+    folder = data.parent / "generative"
+    small_retriever(data).save_pretrained(folder)
+    return folder
+
+
+def retrieve(data: Path, output: Path, *options: object) -> tuple[dict[str, list[str]], Any]:
+    """Rankings as ids, and the manifest."""
+    given = [f"--data={data}", f"--output={output}", "--device=cpu", *map(str, options)]
+    assert main(["retrieve", *given]) == 0
+    run = read_run(f"{output}.trec")
+    return {query: [hit.id for hit in hits] for query, hits in run.items()}, read_info(output)
+
+
+def fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    capsys.readouterr()
+    assert main([str(a) for a in arguments]) == 1
+    return capsys.readouterr().err
+
+
+def test_a_folder_of_sentence_transformers_is_indexed_densely(dense: Path, data: Path) -> None:
+    opened = DenseRetriever.from_pretrained(dense, "cpu")
+    assert len(opened.embeddings) == len(Corpus.read(data)) + 1
+    assert not work_folder(dense).exists()
+
+
+def test_a_generator_becomes_a_biencoder_on_request(data: Path, generative: Path, tmp_path: Path) -> None:
+    arguments = [f"--model={generative / 'model'}", f"--corpus={data}", f"--output={tmp_path / 'r'}"]
+    assert main(["index", *arguments, "--kind=st5", "--max_input_tokens=40", "--device=cpu"]) == 0
+    opened = DenseRetriever.from_pretrained(tmp_path / "r", "cpu")
+    assert (opened.biencoder.max_tokens, opened.biencoder.dimension) == (40, 32)
+    assert main(["index", *arguments, "--device=cpu"]) == 0  # by itself it is generative
+    assert json.loads((tmp_path / "r" / "grls.json").read_text())["kind"] == "generative"
+
+
+def test_single_step(data: Path, dense: Path, tmp_path: Path) -> None:
+    found, info = retrieve(data, tmp_path / "o", f"--retriever={dense}", "--k=4")
+    opened = DenseRetriever.from_pretrained(dense, "cpu")
+    queries = read_split(data, "test")[0]
+    expected = opened.retrieve(queries, 4)
+    assert found == {q.id: [h.id for h in hits] for q, hits in zip(queries, expected, strict=True)}
+    assert (info.system, info.score_mode, info.steps) == ("biencoder", "inner_product", "single")
+    assert info.corpus == opened.corpus.fingerprint
+    assert info.options == {
+        "k": 4, "hops": 20, "chains": 1, "branch": 1, "done_bias": 0.0, "repeat": False, "pool": False,
+        "max_input_tokens": 64, "truncate_queries": False,
+    }  # fmt: skip
+
+
+def test_dynamic_chains_end_with_done(data: Path, dense: Path, tmp_path: Path) -> None:
+    for bias, hops in ((99, 1), (-99, 3)):
+        options = (f"--retriever={dense}", "--steps=dynamic", "--hops=3", f"--done_bias={bias}")
+        found, info = retrieve(data, tmp_path / "o", *options)
+        assert {len(ids) for ids in found.values()} == {hops}
+        assert (info.steps, info.options["done_bias"]) == ("dynamic", bias)
+        lines = (tmp_path / "o.jsonl").read_text().splitlines()
+        assert {json.loads(line)["chain"]["done"] for line in lines} == {bias > 0}
+
+
+@pytest.mark.parametrize("kind", ["dense", "bm25"])
+def test_fixed_chains_and_their_pool(kind: str, data: Path, dense: Path, tmp_path: Path) -> None:
+    which = f"--retriever={dense}" if kind == "dense" else "--bm25=true"
+    opened: Any = (
+        DenseRetriever.from_pretrained(dense, "cpu") if kind == "dense" else BM25Retriever(Corpus.read(data))
+    )
+    queries = read_split(data, "test")[0]
+    options = [which, "--steps=fixed", "--hops=2", "--chains=3", "--branch=3"]
+    chains = AppendingMultistep(opened, opened.corpus, 2, chains=3, branch=3).retrieve_chains(queries)
+    best, info = retrieve(data, tmp_path / "o", *options)
+    assert (info.options["chains"], info.options["branch"], info.options["pool"]) == (3, 3, False)
+    assert best == {
+        q.id: [h.id for h in some[0].hits] for q, some in zip(queries, chains, strict=True) if some[0].hits
+    }
+    pooled, info = retrieve(data, tmp_path / "p", *options, "--pool=true", "--k=4")
+    assert info.options["pool"] is True
+    assert pooled == {
+        q.id: [h.id for h in pooled_ranking(some, 4)] for q, some in zip(queries, chains, strict=True)
+    }
+    assert max(map(len, pooled.values())) > 2
+
+
+def test_a_generative_retriever_pools_too(data: Path, generative: Path, tmp_path: Path) -> None:
+    options = (f"--retriever={generative}", "--steps=fixed", "--hops=2", "--pool=true", "--k=5")
+    found, info = retrieve(data, tmp_path / "o", *options)
+    assert {len(ids) for ids in found.values()} <= {3, 4, 5}
+    assert (info.system, info.options["chains"], info.options["branch"]) == ("generator", 4, 4)
+    assert {"beams", "early_stop", "truncate_queries"} <= set(info.options)
+
+
+def test_branch_follows_chains(data: Path, dense: Path, tmp_path: Path) -> None:
+    options = (f"--retriever={dense}", "--steps=fixed", "--hops=2", "--chains=3")
+    _, info = retrieve(data, tmp_path / "o", *options)
+    assert (info.options["chains"], info.options["branch"]) == (3, 3)
+
+
+def test_what_cannot_work_is_refused(
+    data: Path, sentence: Path, dense: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu")
+    assert "pool ranks" in fails(capsys, *asked, f"--retriever={dense}", "--pool=true")
+    assert "BM25 never writes DONE" in fails(capsys, *asked, "--bm25=true", "--steps=dynamic")
+    for name in ("chains", "branch"):
+        message = fails(capsys, *asked, f"--retriever={dense}", "--steps=fixed", f"--{name}=0")
+        assert f"{name} must be at least 1" in message
+    made = ("index", f"--corpus={data}", f"--output={tmp_path / 'r'}")
+    message = fails(capsys, *made, f"--model={sentence}", "--max_passage_tokens=9")
+    assert "no max_passage_tokens; set max_input_tokens" in message
+    assert "sequence-to-sequence" in fails(capsys, *made, f"--model={sentence}", "--kind=generative")
+    assert "use kind sentence" in fails(capsys, *made, f"--model={sentence}", "--kind=st5")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_folder_whose_parts_do_not_belong_together(
+    data: Path, sentence: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "r"
+    assert main(["index", f"--model={sentence}", f"--corpus={data}", f"--output={folder}"]) == 0
+    lines = [{"_id": p.id, "text": p.text + " ."} for p in passages()]
+    write_jsonl(folder / "corpus.jsonl", lines)
+    message = fails(
+        capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", f"--retriever={folder}"
+    )
+    assert "made with another corpus" in message
+    assert "grls index" in message
