@@ -25,19 +25,11 @@ Length = Literal["mean", "min", "max"] | int
 """How long a fused chain is: by the members' lengths (a half is rounded up), or as one member's, from 0."""
 
 
-class ChainBeams(Protocol):
-    """A multi-step retriever that keeps several chains a query, such as ``MultistepRetriever``."""
+class ChainRetriever(Protocol):
+    """A multi-step retriever, such as ``MultistepRetriever`` and ``AppendingMultistep``."""
 
     def retrieve_chains(self, queries: Sequence[Query]) -> list[list[Chain]]:
         """The chains of each query, best first."""
-        ...
-
-
-class SingleChains(Protocol):
-    """A multi-step retriever with one chain a query, such as ``AppendingMultistep``."""
-
-    def retrieve(self, queries: Sequence[Query]) -> list[Chain]:
-        """The chain of each query."""
         ...
 
 
@@ -79,7 +71,7 @@ class EnsembleChains:
     """Multi-step retrieval by several multi-step retrievers, each going its own way; best chains are fused.
 
     Args:
-        members: At least two; :class:`ChainBeams` (their best chain counts) or :class:`SingleChains`.
+        members: At least two; the best chain of each counts.
         fusion: How the passages of the chains are fused, ranked by hop; None interleaves them.
         length: Of a fused chain (dynamic setting).
 
@@ -90,7 +82,7 @@ class EnsembleChains:
 
     def __init__(
         self,
-        members: Sequence[ChainBeams | SingleChains],
+        members: Sequence[ChainRetriever],
         fusion: Fusion | None = None,
         length: Length = "mean",
     ):
@@ -118,13 +110,9 @@ class EnsembleChains:
 
     def _member_chains(self, queries: Sequence[Query]) -> list[tuple[Chain, ...]]:
         """The members' best chains, query by query."""
-        found: list[list[Chain]] = []
-        for member in self.members:
-            if hasattr(member, "retrieve_chains"):
-                beams = member.retrieve_chains(queries)
-                found.append([some[0] if some else Chain((), 0.0, False) for some in beams])
-            else:
-                found.append(member.retrieve(queries))
+        none = Chain((), 0.0, False)
+        beams = [member.retrieve_chains(queries) for member in self.members]
+        found = [[some[0] if some else none for some in member] for member in beams]
         return list(zip(*found, strict=True))
 
 
