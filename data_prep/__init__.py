@@ -4,14 +4,21 @@ Each module is a command, ``python -m data_prep.NAME --raw DIR --out DIR [--seed
 documented function ``prepare`` whose parameters are the options. It reads the raw files, says file
 and line where they are malformed, and hands a ``common.Dataset`` to ``common.finish``, which refuses
 a query text that stands in two splits, writes the folder whole or not at all, and prints the
-statistics of the paper's table 1.
+statistics of the paper's table 1. A corpus of full size goes to ``stream.finish_stream`` instead, which
+does the same and writes each passage as it is read, so memory does not grow with the corpus.
 
 ================== ==================================================================================
 common             pool of de-duplicated passages, split by query, statistics, command line
+raw                tables, JSON lines and large JSON files, compressed or not, a record at a time
+stream             a corpus written as it is read, queries judged at the end
+hops               which of two gold passages is retrieved first, where the raw files do not say
 entailmentbank     question + answer -> leaves; WorldTree as optional training pairs
-strategyqa         question -> facts
+strategyqa         question -> facts, or evidence paragraphs of Wikipedia
 explagraphs        belief + argument -> paths of the explanation graph
-nq                 question -> gold passage, with short answers
+nq                 question -> gold passage, with short answers; a sample
+dpr                the same in full: DPR's 21 million passages
+hotpotqa           question -> two gold passages in retrieval order; a sample
+hotpotqa_full      the same in full: five million abstracts
 beir               any BEIR folder, or a pair of JSONL files
 ruletaker          our own generator: start facts and a goal -> a proof in forward order
 ================== ==================================================================================

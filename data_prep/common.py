@@ -5,11 +5,11 @@ It knows the data layout, and of no particular data set.
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 import re
 import sys
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -113,6 +113,12 @@ def plain(text: str) -> str:
     return " ".join(re.sub(r"[\W_]+", " ", text.lower()).split())
 
 
+def holds(text: str, phrase: str) -> bool:
+    """Whether the words of ``phrase`` (see :func:`plain`) stand in ``text`` in a row."""
+    wanted = plain(phrase)
+    return bool(wanted) and f" {wanted} " in f" {plain(text)} "
+
+
 def query_key(text: str) -> str:
     """What makes two query texts the same: case and white space do not count, signs do (C++ is not C#)."""
     return " ".join(text.casefold().split())
@@ -177,6 +183,45 @@ def refuse_leaks(data: Dataset) -> None:
                 )
 
 
+class Tally:
+    """Counts passages and their tokens as they go by, for a corpus that is walked once.
+
+    Args:
+        passages: The corpus.
+        tokenizer: Folder of a Hugging Face tokenizer; None counts whitespace tokens.
+
+    Attributes:
+        size: Passages so far.
+        total: Their tokens, titles included.
+    """
+
+    def __init__(self, passages: Iterable[Passage], tokenizer: Path | None = None):
+        self._passages = passages
+        self._count, self.tokens = _token_counter(tokenizer)
+        self.size = self.total = 0
+
+    def __iter__(self) -> Iterator[Passage]:
+        for passage in self._passages:
+            self.size += 1
+            self.total += self._count(f"{passage.title} {passage.text}".strip())
+            yield passage
+
+    def statistics(self, qrels: Mapping[str, Qrels]) -> Statistics:
+        """The statistics of a data set with these qrels, once the corpus was walked."""
+        gold = {name: [relevant(grades) for grades in judged.values()] for name, judged in qrels.items()}
+        steps = [len(passages) for queries in gold.values() for passages in queries]
+        seen = {p for passages in gold.get("train", []) for p in passages}
+        test = [p for passages in gold.get("test", []) for p in passages]
+        return Statistics(
+            corpus_size=self.size,
+            queries={name: len(judged) for name, judged in qrels.items()},
+            passage_tokens=self.total / max(self.size, 1),
+            tokens=self.tokens,
+            steps=sum(steps) / max(len(steps), 1),
+            unseen_rate=sum(p not in seen for p in test) / len(test) if seen and test else None,
+        )
+
+
 def statistics(data: Dataset, tokenizer: Path | None = None) -> Statistics:
     """Compute the statistics in one pass over the corpus.
 
@@ -184,20 +229,9 @@ def statistics(data: Dataset, tokenizer: Path | None = None) -> Statistics:
         data: The data set.
         tokenizer: Folder of a Hugging Face tokenizer; None counts whitespace tokens.
     """
-    count, tokens = _token_counter(tokenizer)
-    total = sum(count(f"{p.title} {p.text}".strip()) for p in data.passages)
-    gold = {name: [relevant(grades) for grades in judged.values()] for name, judged in data.qrels.items()}
-    steps = [len(passages) for queries in gold.values() for passages in queries]
-    seen = {p for passages in gold.get("train", []) for p in passages}
-    test = [p for passages in gold.get("test", []) for p in passages]
-    return Statistics(
-        corpus_size=len(data.passages),
-        queries={name: len(judged) for name, judged in data.qrels.items()},
-        passage_tokens=total / max(len(data.passages), 1),
-        tokens=tokens,
-        steps=sum(steps) / max(len(steps), 1),
-        unseen_rate=sum(p not in seen for p in test) / len(test) if seen and test else None,
-    )
+    tally = Tally(data.passages, tokenizer)
+    deque(tally, maxlen=0)
+    return tally.statistics(data.qrels)
 
 
 def _token_counter(folder: Path | None) -> tuple[Callable[[str], int], str]:
@@ -276,69 +310,6 @@ def strings(record: Mapping[str, Any], key: str, file: Path, line: int | str) ->
     """A non-empty list of non-blank strings in a raw record; raises as :func:`field` does."""
     values: list[Any] = field(record, key, list, file, line)
     return [field({key: value}, key, str, file, line) for value in values]
-
-
-def read_tsv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, stripped fields) of a tab-separated file without a header.
-
-    Args:
-        file: The file.
-        columns: What the columns hold; each line must have as many, none of them blank.
-
-    Raises:
-        DataError: The file is missing, is not UTF-8, or a line has other columns.
-    """
-    expected = f"{' and '.join([', '.join(columns[:-1]), columns[-1]])}, tab-separated"
-    if not file.is_file():
-        raise DataError(f"no such file; expected {expected}.", file)
-    with file.open("rb") as stream:
-        for line, raw in enumerate(stream, 1):
-            try:
-                fields = [value.strip() for value in raw.decode("utf-8").rstrip("\r\n").split("\t")]
-            except UnicodeDecodeError as error:
-                raise DataError(f"expected UTF-8 text ({error}).", file, line) from None
-            if len(fields) != len(columns) or not all(fields):
-                raise DataError(f"expected {expected}, got {fields!r:.120}.", file, line)
-            yield line, fields
-
-
-def read_csv(
-    file: Path, columns: Sequence[str], delimiter: str = ","
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line number, column -> value) of a CSV file with a header; other columns are left out.
-
-    Args:
-        file: The file.
-        columns: The columns that must be there, in any order, with a value in every row.
-        delimiter: What separates the columns.
-
-    Raises:
-        DataError: The file is missing, is not UTF-8, lacks a column, or a row has other columns or a blank.
-    """
-    if not file.is_file():
-        raise DataError(f"no such file; expected a table with the columns {', '.join(columns)}.", file)
-    line = 0
-    with file.open(encoding="utf-8", newline="") as stream:
-        try:
-            rows = csv.DictReader(stream, delimiter=delimiter, strict=True)
-            missing = [column for column in columns if column not in (rows.fieldnames or ())]
-            if missing:
-                raise DataError(
-                    f"the header lacks {', '.join(missing)}, got {rows.fieldnames!r:.200}.", file, 1
-                )
-            for row in rows:
-                line = rows.line_num
-                if None in row or None in row.values():
-                    raise DataError(
-                        f"expected {len(rows.fieldnames or ())} columns as in the header.", file, line
-                    )
-                for column in columns:
-                    field(row, column, str, file, line)
-                yield line, {column: row[column] for column in columns}
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise DataError(
-                f"expected UTF-8 text with a header and quoted values ({error}).", file, line + 1
-            ) from None
 
 
 def run(prepare: Callable[..., None], args: Sequence[str] | None = None) -> None:

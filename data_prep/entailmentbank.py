@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_prep import common
+from data_prep.raw import read_tsv
 from grls.corpus import read_jsonl
 from grls.errors import DataError
 from grls.files import read_json
@@ -162,7 +163,7 @@ def _extra(folder: Path, held_out: Sequence[Pair], pool: common.PassagePool) -> 
 
 
 def _worldtree_pairs(folder: Path) -> Iterator[Pair]:
-    facts = {name: fact for _, (name, fact) in common.read_tsv(folder / "facts.tsv", ("fact id", "sentence"))}
+    facts = {name: fact for _, (name, fact) in read_tsv(folder / "facts.tsv", ("fact id", "sentence"))}
     file = folder / "questions.nomercury.jsonl"
     for line, record in read_jsonl(file):
         if common.field(record, "split", str, file, line) != "train" or not record.get("explanation"):

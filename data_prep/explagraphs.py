@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from data_prep import common
+from data_prep.raw import read_tsv
 from grls.errors import DataError
 from grls.types import Query
 
@@ -49,7 +50,7 @@ def _belief(query: Query) -> str:
 
 
 def _rows(file: Path, name: str) -> Iterator[tuple[Query, list[str]]]:
-    for line, fields in common.read_tsv(file, ("belief", "argument", "stance", "graph")):
+    for line, fields in read_tsv(file, ("belief", "argument", "stance", "graph")):
         belief, argument, stance, graph = fields
         metadata = common.metadata(belief=belief, argument=argument, stance=stance)
         yield Query(f"{name}-{line}", f"{belief} {argument}", metadata=metadata), _paths(graph, file, line)

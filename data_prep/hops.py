@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from data_prep.common import plain
+from data_prep.common import holds, plain
 
 COMPARISON = "comparison"
 UNDECIDED = "undecided"
@@ -33,10 +33,17 @@ _DETAIL = re.compile(r"\s*\([^()]*\)\s*$")
 
 
 class Hop(NamedTuple):
-    """A gold passage: its title as the raw file writes it, and its text."""
+    """What the rules need to know of a gold passage; its text may be forgotten.
+
+    Attributes:
+        title: Its title as the raw file writes it.
+        answers: Whether its text holds the answer.
+        links: Whether its text mentions the title of another gold passage.
+    """
 
     title: str
-    text: str
+    answers: bool = False
+    links: bool = False
 
 
 class Order(NamedTuple):
@@ -52,26 +59,39 @@ class Order(NamedTuple):
         return {"type": kind, "order": self.rule}
 
 
-def order(question: str, hops: Sequence[Hop], kind: str, answer: str = "") -> Order:
+def read(title: str, text: str, titles: Sequence[str], answer: str = "") -> Hop:
+    """Read a gold passage.
+
+    Args:
+        title: Its title.
+        text: Its text.
+        titles: The titles of all gold passages of the question.
+        answer: The short answer; empty where unknown.
+    """
+    links = any(holds(text, bare_title(other)) for other in titles if other != title)
+    return Hop(title, holds(text, answer), links)
+
+
+def order(question: str, hops: Sequence[Hop], kind: str) -> Order:
     """The retrieval order of a question's gold passages.
 
     Args:
         question: Its text.
         hops: Its gold passages, in the order of the raw file.
         kind: ``comparison``, or what the raw file calls a question with a bridge.
-        answer: The short answer; empty where unknown.
     """
     if kind == COMPARISON or len(hops) != 2:
         return Order(tuple(hops), COMPARISON if kind == COMPARISON else UNDECIDED)
     first, second = hops
-    rules: dict[str, Callable[[Hop, Hop], int]] = {
-        "answer": lambda hop, other: _holds(other.text, answer),
-        "link": lambda hop, other: _holds(hop.text, bare_title(other.title)),
-        "named": lambda hop, other: _holds(question, bare_title(hop.title)),
-        "words": lambda hop, other: len(_words(hop.title) & _words(question)),
+    asked = _words(question)
+    rules: dict[str, Callable[[Hop], int]] = {
+        "answer": lambda hop: -hop.answers,
+        "link": lambda hop: hop.links,
+        "named": lambda hop: holds(question, bare_title(hop.title)),
+        "words": lambda hop: len(_words(hop.title) & asked),
     }
     for name, score in rules.items():
-        ahead = score(first, second) - score(second, first)
+        ahead = score(first) - score(second)
         if ahead:
             return Order((first, second) if ahead > 0 else (second, first), name)
     return Order((first, second), UNDECIDED)
@@ -86,12 +106,6 @@ def describe(rules: Counter[str]) -> str:
     """A line for the statistics: how many queries each rule has put in order."""
     found = ", ".join(f"{count:,} {rule}" for rule, count in rules.most_common())
     return f"{'order of the hops':<20} {found}"
-
-
-def _holds(text: str, phrase: str) -> int:
-    """1 where the words of ``phrase`` stand in ``text`` in a row, else 0."""
-    wanted = plain(phrase)
-    return int(bool(wanted) and f" {wanted} " in f" {plain(text)} ")
 
 
 def _words(text: str) -> set[str]:

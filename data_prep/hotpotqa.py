@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data_prep import common, hops
+from data_prep.raw import read_csv
 from grls.corpus import read_jsonl
 from grls.errors import ConfigError, DataError
 from grls.types import Query
@@ -62,10 +63,10 @@ def prepare(
     find = pool.finder()
     queries, rules = [], Counter[str]()
     for question in _questions(raw / QUESTIONS, texts):
-        gold = [hops.Hop(title, texts[title]) for title in question.titles]
+        gold = [hops.read(title, texts[title], question.titles) for title in question.titles]
         found = hops.order(question.text, gold, question.kind)
         rules[found.rule] += 1
-        evidence = find((hop.text, html.unescape(hop.title)) for hop in found.hops)
+        evidence = find((texts[hop.title], html.unescape(hop.title)) for hop in found.hops)
         stored = common.metadata(**found.metadata(question.kind))
         queries.append(Query(question.id, question.text, evidence, metadata=stored))
     parts = common.split(queries, ratios, seed, group=lambda q: common.query_key(q.text))
@@ -90,18 +91,17 @@ def _texts(file: Path) -> dict[str, str]:
 def _questions(file: Path, texts: Mapping[str, str]) -> Iterator[Question]:
     """Every question once; the file has a row for each setting of its BM25 baseline."""
     known: dict[str, Question] = {}
-    for line, row in common.read_csv(file, COLUMNS):
-        titles = tuple(title.strip() for title in row["gold_titles"].split(" | "))
-        question = Question(
-            row["example_id"], " ".join(row["question"].split()), row["question_type"], titles
-        )
+    for line, row in read_csv(file, COLUMNS):
+        name, kind, text, gold = row
+        titles = tuple(title.strip() for title in gold.split(" | "))
+        question = Question(name, " ".join(text.split()), kind, titles)
         if question.kind not in KINDS:
             raise DataError(
                 f"expected 'question_type' to be {' or '.join(KINDS)}, got {question.kind!r}.", file, line
             )
         if len(set(titles)) != 2:
             raise DataError(
-                f"expected 'gold_titles' to be two titles around ' | ', got {row['gold_titles']!r:.120}.",
+                f"expected 'gold_titles' to be two titles around ' | ', got {gold!r:.120}.",
                 file,
                 line,
             )

@@ -2,19 +2,16 @@
 
 Reads the "oracle" file of ``lost-in-the-middle``: gzip'd JSONL, each line a question, its short
 answers and one gold passage of about 100 words. The corpus is the gold passages; nearly every
-question has its own, so the test passages are unseen as gold.
+question has its own, so the test passages are unseen as gold. For the full set see :mod:`data_prep.dpr`.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from data_prep import common
+from data_prep.raw import read_json_lines
 from grls.errors import ConfigError, DataError
 from grls.types import Query
 
@@ -53,7 +50,7 @@ def prepare(
 
 def _records(file: Path) -> Iterator[tuple[Query, str, str]]:
     """Yield (query, text, title) of the gold passage of every line."""
-    for line, record in _read_gzip(file):
+    for line, record in read_json_lines(file):
         passages = common.field(record, "ctxs", list, file, line)
         gold = [p for p in passages if isinstance(p, dict) and p.get("isgold")]
         if len(gold) != 1:
@@ -65,25 +62,6 @@ def _records(file: Path) -> Iterator[tuple[Query, str, str]]:
         )
         text = common.field(gold[0], "text", str, file, line)
         yield query, text, common.field(gold[0], "title", str, file, line)
-
-
-def _read_gzip(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) of a gzip'd JSONL file."""
-    if not file.is_file():
-        raise DataError("no such file; expected gzip'd JSONL.", file)
-    line = 0
-    try:
-        with gzip.open(file, "rt", encoding="utf-8") as stream:
-            for line, text in enumerate(stream, 1):
-                record = json.loads(text)
-                if not isinstance(record, dict):
-                    raise DataError(f"expected a JSON object, got {type(record).__name__}.", file, line)
-                yield line, record
-    except json.JSONDecodeError as error:
-        raise DataError(f"expected a JSON object ({error}).", file, line) from None
-    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        problem = f"expected whole gzip'd UTF-8 text ({error}); fetch it again."
-        raise DataError(problem, file, line + 1) from None
 
 
 if __name__ == "__main__":

@@ -1,51 +1,150 @@
-"""StrategyQA: question -> its facts, in the order of the file.
+"""StrategyQA: question -> its facts in the order of the file, or its evidence paragraphs step by step.
 
-The paragraphs of Wikipedia are no part of the raw files, so the corpus is the facts. The annotated
-questions (``train.json`` and ``dev.json`` together) are split anew, 75/5/20 as in the paper.
+Without ``--paragraphs`` the corpus is the facts that the annotators wrote. With it, the corpus is the
+paragraphs of Wikipedia in that file, written as they are read, and gold are the paragraphs that an annotator
+named as evidence, step by step. The annotated questions (``train.json`` and ``dev.json`` together, or
+``strategyqa_train.json``, which holds the same) are split anew, 75/5/20 as in the paper.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from data_prep import common
+from data_prep import common, stream
+from data_prep.raw import read_json_object
 from grls.errors import DataError
 from grls.files import read_json
-from grls.types import Query
+from grls.types import Passage, Query
 
 RATIOS = (0.75, 0.05, 0.20)
 
 
-def prepare(raw: Path, out: Path, seed: int = 0, tokenizer: Path | None = None) -> None:
+def prepare(
+    raw: Path,
+    out: Path,
+    paragraphs: Path | None = None,
+    annotators: Literal["first", "all"] = "first",
+    drop_missing: bool = False,
+    seed: int = 0,
+    tokenizer: Path | None = None,
+) -> None:
     """Prepare StrategyQA.
 
     Args:
-        raw: Folder with train.json and dev.json.
+        raw: Folder with strategyqa_train.json, or with train.json and dev.json.
         out: Folder to write; an earlier one is replaced.
+        paragraphs: The file strategyqa_train_paragraphs.json (it may be gzip'd): its paragraphs are the
+            corpus instead of the facts.
+        annotators: With paragraphs: gold is what the first annotator who found any paragraph named, or what
+            all of them did, annotator by annotator.
+        drop_missing: With paragraphs: leave out questions whose evidence the file lacks, instead of refusing.
         seed: Decides which question goes into which split.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
-    records = [record for name in ("train.json", "dev.json") for record in _records(raw / name)]
+    whole = raw / "strategyqa_train.json"
+    files = [whole] if whole.is_file() else [raw / "train.json", raw / "dev.json"]
+    if paragraphs is not None:
+        _prepare_paragraphs(files, out, paragraphs, annotators, drop_missing, seed, tokenizer)
+        return
+    records = [(query, facts) for file in files for query, facts, _ in _records(file)]
     pool = common.PassagePool()
     for _, facts in records:
         for fact in facts:
             pool.add(fact)
     find = pool.finder()
     queries = [query._replace(evidence=find(facts)) for query, facts in records]
+    common.finish(out, common.dataset(pool.passages(), _split(queries, seed)), tokenizer)
+
+
+def _prepare_paragraphs(
+    files: list[Path],
+    out: Path,
+    paragraphs: Path,
+    annotators: str,
+    drop_missing: bool,
+    seed: int,
+    tokenizer: Path | None,
+) -> None:
+    asked = [
+        query._replace(evidence=_evidence(record, annotators, file, query.id))
+        for file in files
+        for query, _, record in _records(file)
+    ]
+    queries = [query for query in asked if query.evidence]
+    if len(queries) < len(asked):
+        print(f"{'left out':<20} {len(asked) - len(queries):,} questions without an evidence paragraph")
+    splits = _split(queries, seed)
+    wanted, found = {passage for query in queries for passage in query.evidence}, set()
+
+    def corpus() -> Iterator[Passage]:
+        for name, record in read_json_object(paragraphs):
+            place = f"record {name!r}"
+            title = common.field(record, "title", str, paragraphs, place)
+            text = " ".join(common.field(record, "content", str, paragraphs, place).split())
+            if _id(name) in wanted:
+                found.add(_id(name))
+            yield Passage(_id(name), text, title)
+
+    def judged() -> dict[str, list[Query]]:
+        missing = {q.id: sorted(lost) for q in queries if (lost := set(q.evidence) - found)}
+        return stream.without_missing(splits, missing, paragraphs, drop_missing)
+
+    stream.finish_stream(out, corpus(), judged, tokenizer)
+
+
+def _split(queries: list[Query], seed: int) -> dict[str, list[Query]]:
     parts = common.split(queries, RATIOS, seed, group=lambda q: common.query_key(q.text))
-    splits = dict(zip(common.SPLITS, parts, strict=True))
-    common.finish(out, common.dataset(pool.passages(), splits), tokenizer)
+    return dict(zip(common.SPLITS, parts, strict=True))
 
 
-def _records(file: Path) -> list[tuple[Query, list[str]]]:
+def _id(paragraph: str) -> str:
+    """The id of a paragraph, such as Genghis_Khan-17: TREC runs take no white space in ids."""
+    return re.sub(r"\s", "_", paragraph)
+
+
+def _evidence(record: Mapping[str, Any], annotators: str, file: Path, query_id: str) -> tuple[str, ...]:
+    """The ids of a question's evidence paragraphs, step by step, each once; empty where nobody named one.
+
+    The raw field is a list of annotators, each a list of steps, each a list of paragraph lists and of the
+    words "operation" and "no_evidence".
+    """
+    place = f"question {query_id!r}"
+    found = [
+        [
+            _id(name)
+            for step in _lists(steps, file, place)
+            for part in _lists(step, file, place)
+            if not isinstance(part, str)
+            for name in common.strings({"evidence": part}, "evidence", file, place)
+        ]
+        for steps in _lists(record.get("evidence"), file, place)
+    ]
+    if annotators == "first":
+        found = [paragraphs for paragraphs in found if paragraphs][:1]
+    return tuple(dict.fromkeys(name for paragraphs in found for name in paragraphs))
+
+
+def _lists(value: Any, file: Path, place: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise DataError(
+            f"{place}: expected 'evidence' as annotators of steps of paragraph lists, got {value!r:.80}.",
+            file,
+        )
+    return value
+
+
+def _records(file: Path) -> list[tuple[Query, list[str], dict[str, Any]]]:
+    """(query, facts, raw record) of every question."""
     records = read_json(file)
     if not isinstance(records, list):
         raise DataError(f"expected a JSON list of questions, got {type(records).__name__}.", file)
     return [_record(record, file, f"record {n}") for n, record in enumerate(records, 1)]
 
 
-def _record(record: Any, file: Path, place: str) -> tuple[Query, list[str]]:
+def _record(record: Any, file: Path, place: str) -> tuple[Query, list[str], dict[str, Any]]:
     if not isinstance(record, dict):
         raise DataError(f"{place}: expected a JSON object, got {record!r:.80}.", file)
     answer = common.field(record, "answer", bool, file, place)
@@ -55,7 +154,7 @@ def _record(record: Any, file: Path, place: str) -> tuple[Query, list[str]]:
         text=common.field(record, "question", str, file, place),
         metadata=common.metadata(answer=answer, decomposition=steps),
     )
-    return query, common.strings(record, "facts", file, place)
+    return query, common.strings(record, "facts", file, place), record
 
 
 if __name__ == "__main__":

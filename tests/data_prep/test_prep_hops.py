@@ -2,12 +2,16 @@ from collections import Counter
 
 import pytest
 
-from data_prep.hops import Hop, bare_title, describe, order
+from data_prep.hops import bare_title, describe, order, read
 
-RIVER = Hop("Ebble (river)", "A stream that flows past Alvediston.")
-TOWN = Hop("Alvediston", "A village of 100 people.")
-MILL = Hop("Stone Mill", "It was built in 1870.")
-BOTH = Hop("Alvediston", "A village by the Ebble.")
+RIVER = ("Ebble (river)", "A stream that flows past Alvediston.")
+TOWN = ("Alvediston", "A village of 100 people.")
+MILL = ("Stone Mill", "It was built in 1870.")
+BOTH = ("Alvediston", "A village by the Ebble.")
+
+
+def gold(hops, answer=""):
+    return [read(title, text, [other for other, _ in hops], answer) for title, text in hops]
 
 
 @pytest.mark.parametrize(
@@ -26,19 +30,19 @@ BOTH = Hop("Alvediston", "A village by the Ebble.")
     ],
 )
 def test_the_first_rule_that_prefers_one_decides(question, hops, answer, titles, rule):
-    found = order(question, hops, "bridge", answer)
+    found = order(question, gold(hops, answer), "bridge")
     assert ([hop.title for hop in found.hops], found.rule) == (titles, rule)
     assert ("any_order" in found.metadata("bridge")) is (rule == "undecided")
 
 
 def test_a_comparison_keeps_the_order_of_the_file():
-    found = order("Who?", (TOWN, RIVER), "comparison", "100")
-    assert found.hops == (TOWN, RIVER)
+    found = order("Who?", gold((TOWN, RIVER), "100"), "comparison")
+    assert [hop.title for hop in found.hops] == ["Alvediston", "Ebble (river)"]
     assert found.metadata("comparison") == {"type": "comparison", "any_order": True}
 
 
 def test_more_hops_than_two_have_no_order():
-    assert order("Who?", (TOWN, RIVER, MILL), "bridge").rule == "undecided"
+    assert order("Who?", gold((TOWN, RIVER, MILL)), "bridge").rule == "undecided"
 
 
 @pytest.mark.parametrize(

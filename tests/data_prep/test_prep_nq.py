@@ -71,7 +71,7 @@ def test_damaged_and_missing_files_are_named(raw, tmp_path, capsys):
         (raw / FILE).write_bytes(damaged)
         error = fails(prepare, capsys, *options)
         assert f"{raw / FILE}, line " in error
-        assert ": expected whole gzip'd UTF-8 text" in error
+        assert ": expected one JSON object a line (" in error
     (raw / FILE).unlink()
     assert f"{raw / FILE}: no such file" in fails(prepare, capsys, *options)
 

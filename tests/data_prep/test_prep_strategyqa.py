@@ -87,3 +87,99 @@ def test_real_data(tmp_path):
         "dev": 114,
         "test": 458,
     }
+
+
+EVIDENCE = [
+    [["no_evidence"], ["operation"]],
+    [[["Otter-2", "River bank-1"]], [["Otter-2"], "no_evidence"], ["operation"]],
+    [[["Lynx-7"]], [["Otter-2"]]],
+]
+
+
+@pytest.fixture
+def paragraphs(raw):
+    """The paragraph file, and questions whose evidence it holds; s3 has none."""
+    names = ("Otter-2", "Lynx-7", "River bank-1")
+    records = {
+        n: {"title": n[:-2], "section": "", "headers": [], "content": f"On  {n}.", "para_index": 1}
+        for n in names
+    }
+    (raw / "paragraphs.json").write_text(json.dumps(records))
+    questions = [_record(n, evidence=[[["operation"]]] if n == 3 else EVIDENCE) for n in range(20)]
+    (raw / "strategyqa_train.json").write_text(json.dumps(questions))
+    return raw / "paragraphs.json"
+
+
+def test_paragraphs_named_by_the_first_annotator_who_found_any(raw, paragraphs, tmp_path, capsys):
+    prepare(raw, tmp_path / "out", paragraphs)
+    texts, splits = load(tmp_path / "out")
+    assert texts == {"Otter-2": "On Otter-2.", "Lynx-7": "On Lynx-7.", "River_bank-1": "On River bank-1."}
+    queries = [query for some in splits.values() for query in some]
+    assert {query.id for query in queries} == {f"s{n}" for n in range(20)} - {"s3"}
+    assert {query.evidence for query in queries} == {("Otter-2", "River_bank-1")}
+    assert "1 questions without an evidence paragraph" in capsys.readouterr().out
+
+
+def test_paragraphs_of_all_annotators(raw, paragraphs, tmp_path):
+    prepare(raw, tmp_path / "out", paragraphs, annotators="all")
+    queries = [query for some in load(tmp_path / "out")[1].values() for query in some]
+    assert {query.evidence for query in queries} == {("Otter-2", "River_bank-1", "Lynx-7")}
+
+
+def test_paragraphs_that_the_file_lacks_are_named(raw, paragraphs, tmp_path, capsys):
+    paragraphs.write_text(json.dumps({"Otter-2": {"title": "Otter", "content": "x"}}))
+    options = ["--raw", raw, "--out", tmp_path / "out", "--paragraphs", paragraphs]
+    error = fails(prepare, capsys, *options)
+    assert f"{paragraphs}: the gold passages of 19 queries are not there: 'River_bank-1' of query " in error
+    assert "of 19 queries are not there" in fails(prepare, capsys, *options, "--drop_missing", "true")
+    questions = [_record(n, evidence=EVIDENCE if n else [*EVIDENCE[:1], [[["Otter-2"]]]]) for n in range(20)]
+    (raw / "strategyqa_train.json").write_text(json.dumps(questions))
+    prepare(raw, tmp_path / "out", paragraphs, drop_missing=True)
+    assert [q.id for some in load(tmp_path / "out")[1].values() for q in some] == ["s0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '{"a-1": {"title": "a"}}',
+            "record 'a-1': expected 'content' to be a non-empty str, the key is missing",
+        ),
+        (
+            '{"a-1": {"title": "a", "content": "x"}, "b-1":',
+            "record 2: expected a JSON object whose values are",
+        ),
+        ("[]", "expected a JSON object whose values are objects, found no record"),
+    ],
+)
+def test_malformed_paragraphs_are_named(raw, paragraphs, tmp_path, capsys, text, expected):
+    paragraphs.write_text(text)
+    options = ["--raw", raw, "--out", tmp_path / "out", "--paragraphs", paragraphs]
+    assert f"{paragraphs}: {expected}" in fails(prepare, capsys, *options)
+
+
+@pytest.mark.parametrize("evidence", [None, [7], [[["x"], 7]], [[[["x", 7]]]]])
+def test_malformed_evidence_is_named(raw, paragraphs, tmp_path, capsys, evidence):
+    (raw / "strategyqa_train.json").write_text(json.dumps([_record(1, evidence=evidence)]))
+    options = ["--raw", raw, "--out", tmp_path / "out", "--paragraphs", paragraphs]
+    assert "strategyqa_train.json: question 's1': expected 'evidence'" in fails(prepare, capsys, *options)
+
+
+def test_real_questions_over_paragraphs_of_our_own(tmp_path):
+    folder = real("strategyqa")
+    names = {
+        name
+        for file in ("train.json", "dev.json")
+        for record in json.loads((folder / file).read_text("utf-8"))
+        for annotator in record["evidence"]
+        for step in annotator
+        for part in step
+        if isinstance(part, list)
+        for name in part
+    }
+    file = tmp_path / "paragraphs.json"
+    file.write_text(json.dumps({name: {"title": name, "content": f"about {name}"} for name in sorted(names)}))
+    prepare(folder, tmp_path / "out", file)
+    texts, splits = load(tmp_path / "out")
+    assert len(texts) == len(names) > 9000
+    assert sum(map(len, splits.values())) > 2250

@@ -1,0 +1,199 @@
+"""Natural Questions as dense passage retrieval released them: question -> passage of Wikipedia.
+
+The full-size counterpart of :mod:`data_prep.nq` (arXiv 2004.04906): 21 million passages of 100 words and the
+training and development questions with their positive passages, matched by passage id. The corpus is written
+as it is read; in memory are the questions and the ids of their gold passages, never the corpus.
+
+The test questions come with a gold paragraph of the original page (``nq-test_gold_info.json``) instead of a
+passage id. Their gold is the passage of the same title that holds an accepted answer, where there is one, and
+shares the most words with that paragraph, at least half of the shorter of the two. Questions without such a
+passage cannot be judged and are left out; how many is printed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from data_prep import common, stream
+from data_prep.raw import find_raw, read_csv, read_json_list
+from grls.errors import DataError
+from grls.types import Passage, Query
+
+PASSAGES = "psgs_w100.tsv"
+QUESTIONS = "biencoder-nq-{split}.json"
+TEST_ANSWERS = "nq-test.qa.csv"
+TEST_GOLD = "nq-test_gold_info.json"
+ID_KEYS = ("passage_id", "psg_id")
+
+
+def prepare(
+    raw: Path,
+    out: Path,
+    gold: Literal["first", "all"] = "first",
+    drop_leaks: bool = False,
+    drop_missing: bool = False,
+    tokenizer: Path | None = None,
+) -> None:
+    """Prepare DPR's release of Natural Questions, at any size.
+
+    Args:
+        raw: Folder with psgs_w100.tsv, biencoder-nq-train.json and biencoder-nq-dev.json, and for a test
+            split nq-test_gold_info.json, with accepted answers from nq-test.qa.csv; each may be gzip'd (.gz).
+        out: Folder to write; an earlier one is replaced.
+        gold: Gold is the first positive passage, which training with DPR takes, or all of them.
+        drop_leaks: Leave a question out of train where it stands in dev or test, and out of dev where it
+            stands in test, instead of refusing the files.
+        drop_missing: Leave out questions whose gold passages are not in the corpus, instead of refusing.
+        tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
+    """
+    splits: dict[str, list[Query]] = {s: list(_questions(raw, s, gold)) for s in ("train", "dev")}
+    matcher = TestGold(raw)
+    splits = stream.without_leaks({**splits, "test": matcher.queries}, lambda query: query.text, drop_leaks)
+    wanted = {passage for queries in splits.values() for query in queries for passage in query.evidence}
+    found: set[str] = set()
+    corpus = find_raw(raw, PASSAGES)
+
+    def passages() -> Iterator[Passage]:
+        for passage in _passages(corpus):
+            if passage.id in wanted:
+                found.add(passage.id)
+            matcher.offer(passage)
+            yield passage
+
+    def judged() -> dict[str, list[Query]]:
+        missing = {
+            query.id: sorted(lost)
+            for queries in splits.values()
+            for query in queries
+            if (lost := set(query.evidence) - found)
+        }
+        kept = stream.without_missing(splits, missing, corpus, drop_missing)
+        return {
+            name: queries
+            for name, queries in {**kept, "test": matcher.matched(kept["test"])}.items()
+            if queries
+        }
+
+    stream.finish_stream(out, passages(), judged, tokenizer)
+
+
+def _passages(file: Path) -> Iterator[Passage]:
+    for _, (name, text, title) in read_csv(file, ("id", "text", "title"), delimiter="\t"):
+        yield Passage(name, " ".join(text.split()), title)
+
+
+def _questions(raw: Path, split: str, gold: str) -> Iterator[Query]:
+    """The questions of a split that have a positive passage; DPR skips the others, too."""
+    file = find_raw(raw, QUESTIONS.format(split=split))
+    skipped = 0
+    for number, (place, record) in enumerate(read_json_list(file), 1):
+        text = common.field(record, "question", str, file, place)
+        positives = record.get("positive_ctxs")
+        if not isinstance(positives, list):
+            raise DataError(f"{place}: expected 'positive_ctxs' to be a list, got {positives!r:.80}.", file)
+        if not positives:
+            skipped += 1
+            continue
+        evidence = [_passage_id(p, file, place) for p in (positives[:1] if gold == "first" else positives)]
+        answers = tuple(common.strings(record, "answers", file, place))
+        yield Query(f"nq-{split}-{number}", text, tuple(dict.fromkeys(evidence)), answers)
+    if skipped:
+        print(f"{'left out':<20} {skipped:,} {split} questions without a positive passage")
+
+
+def _passage_id(passage: Any, file: Path, place: str) -> str:
+    """The id of a positive passage, a number or its digits."""
+    record = passage if isinstance(passage, dict) else {}
+    for key in ID_KEYS:
+        if isinstance(record.get(key), int | str) and str(record[key]).strip():
+            return str(record[key])
+    raise DataError(
+        f"{place}: expected a positive passage with {' or '.join(ID_KEYS)}, got {passage!r:.80}.", file
+    )
+
+
+class TestGold:
+    """Finds the passage for each test question while the corpus goes by.
+
+    Args:
+        raw: The folder with the raw files; without ``nq-test_gold_info.json`` there is no test question.
+
+    Attributes:
+        queries: The test questions, without evidence.
+    """
+
+    __test__ = False  # not a class of tests
+
+    def __init__(self, raw: Path):
+        self.queries: list[Query] = []
+        self._paragraphs: dict[str, Counter[str]] = {}
+        self._by_title: dict[str, list[Query]] = {}
+        self._best: dict[str, tuple[bool, int, str]] = {}
+        gold_file, answers_file = find_raw(raw, TEST_GOLD), find_raw(raw, TEST_ANSWERS)
+        if not gold_file.is_file():
+            if answers_file.is_file():
+                raise DataError(
+                    f"the file names no gold passages; put {TEST_GOLD} beside it, or take it away to prepare "
+                    "train and dev alone.",
+                    answers_file,
+                )
+            return
+        answers = _test_answers(answers_file) if answers_file.is_file() else {}
+        for number, (place, record) in enumerate(read_json_list(gold_file, "data"), 1):
+            self._add(f"nq-test-{number}", record, answers, gold_file, place)
+
+    def _add(
+        self, name: str, record: dict[str, Any], answers: dict[str, tuple[str, ...]], file: Path, place: str
+    ) -> None:
+        text = common.field(record, "question", str, file, place)
+        short = record.get("short_answers")
+        known = tuple(a for a in short if isinstance(a, str) and a.strip()) if isinstance(short, list) else ()
+        query = Query(name, text, answers=answers.get(common.query_key(text), known))
+        self.queries.append(query)
+        title, paragraph = (record.get(key) for key in ("title", "context"))
+        if isinstance(title, str) and isinstance(paragraph, str) and paragraph.strip():
+            self._paragraphs[name] = Counter(common.plain(paragraph).split())
+            self._by_title.setdefault(common.plain(title), []).append(query)
+
+    def offer(self, passage: Passage) -> None:
+        """Keep the passage's id where it is the best so far for a question of its title."""
+        if not self._by_title:
+            return
+        for query in self._by_title.get(common.plain(passage.title), ()):
+            paragraph, words = self._paragraphs[query.id], Counter(common.plain(passage.text).split())
+            shared = (paragraph & words).total()
+            if 2 * shared < min(paragraph.total(), words.total()):
+                continue
+            answered = any(common.holds(passage.text, answer) for answer in query.answers)
+            best = self._best.get(query.id, (False, 0, ""))
+            if (answered, shared) > best[:2]:
+                self._best[query.id] = (answered, shared, passage.id)
+
+    def matched(self, queries: Sequence[Query]) -> list[Query]:
+        """The questions for which a passage was found, with it as evidence."""
+        kept = [q._replace(evidence=(self._best[q.id][2],)) for q in queries if q.id in self._best]
+        if queries:
+            print(f"{'test questions':<20} {len(kept):,} of {len(queries):,} matched with a passage")
+        return kept
+
+
+def _test_answers(file: Path) -> dict[str, tuple[str, ...]]:
+    """Question (see ``query_key``) -> accepted answers."""
+    found = {}
+    for line, (question, listed) in read_csv(file, ("question", "answers"), "\t", header=False):
+        try:
+            answers = ast.literal_eval(listed)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            answers = None
+        if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
+            raise DataError(f"expected the answers as ['one', 'two'], got {listed!r:.80}.", file, line)
+        found[common.query_key(question)] = tuple(answer for answer in answers if answer.strip())
+    return found
+
+
+if __name__ == "__main__":
+    common.run(prepare)

@@ -1,0 +1,197 @@
+"""HotpotQA at full size, in its full-wiki setting: question -> two abstracts in retrieval order.
+
+The raw files are the official ones: 90,447 training and 7,405 development questions, and five million
+abstracts of Wikipedia as ``bz2`` files of JSON lines. The test questions have no gold, so as in the
+literature the development questions are our test split, and ``dev`` is held out of training. The corpus is
+written as it is read; in memory are the questions and what :mod:`data_prep.hops` needs to know of their gold
+passages.
+
+A gold title names the abstract whose title is the same once HTML entities are resolved and accents composed
+(Unicode NFC); of two such abstracts it is the first. Sentences are joined by a space. "yes" and "no" stand in
+the metadata and are no accepted answers, for no passage is right because it holds the word.
+"""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from data_prep import common, hops, stream
+from data_prep.raw import find_raw, read_json_lines, read_json_list
+from grls.errors import ConfigError, DataError
+from grls.types import Passage, Query
+
+ABSTRACTS = "enwiki-20171001-pages-meta-current-withlinks-abstracts"
+TRAIN = "hotpot_train_v1.1.json"
+TEST = ("hotpot_dev_fullwiki_v1.json", "hotpot_dev_distractor_v1.json")
+KINDS = ("bridge", hops.COMPARISON)
+
+
+class Question(NamedTuple):
+    """A question before its passages are known."""
+
+    id: str
+    text: str
+    answer: str
+    kind: str
+    level: str
+    titles: tuple[str, ...]
+
+
+def prepare(
+    raw: Path,
+    out: Path,
+    dev_share: float = 0.05,
+    seed: int = 0,
+    drop_leaks: bool = False,
+    drop_missing: bool = False,
+    tokenizer: Path | None = None,
+) -> None:
+    """Prepare HotpotQA's full-wiki setting.
+
+    Args:
+        raw: Folder with hotpot_train_v1.1.json, hotpot_dev_fullwiki_v1.json (or the same questions as
+            hotpot_dev_distractor_v1.json) and the unpacked folder
+            enwiki-20171001-pages-meta-current-withlinks-abstracts.
+        out: Folder to write; an earlier one is replaced.
+        dev_share: Share of the training questions that becomes the dev split.
+        seed: Decides which.
+        drop_leaks: Leave a training question out where its text stands in the test split, instead of
+            refusing the files.
+        drop_missing: Leave out questions whose gold titles the abstracts lack, instead of refusing.
+        tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
+    """
+    if not 0 < dev_share < 1:
+        raise ConfigError(f"expected dev_share to lie between 0 and 1, got {dev_share}.")
+    test_file = next((f for name in TEST if (f := find_raw(raw, name)).is_file()), raw / TEST[0])
+    official = {"train": list(_questions(find_raw(raw, TRAIN))), "test": list(_questions(test_file))}
+    official = stream.without_leaks(official, lambda question: question.text, drop_leaks)
+    shares = (1 - dev_share, dev_share)
+    train, dev = common.split(official["train"], shares, seed, group=lambda q: common.query_key(q.text))
+    splits = {"train": train, "dev": dev, "test": official["test"]}
+    gold = Gold([question for questions in splits.values() for question in questions])
+
+    def judged() -> dict[str, list[Query]]:
+        queries = {name: [gold.query(q) for q in questions] for name, questions in splits.items()}
+        kept = stream.without_missing(queries, gold.missing(), raw / ABSTRACTS, drop_missing)
+        return {name: some for name, some in kept.items() if some}
+
+    stream.finish_stream(out, gold.watch(_passages(raw / ABSTRACTS)), judged, tokenizer)
+    print(hops.describe(gold.rules))
+
+
+class Gold:
+    """What is learnt of the questions' gold passages while the corpus goes by.
+
+    Args:
+        questions: All questions.
+
+    Attributes:
+        rules: How many questions, none of whose passages is missing, each rule has put in order.
+    """
+
+    def __init__(self, questions: Sequence[Question]):
+        self._users: dict[str, list[Question]] = {}
+        self._found: dict[tuple[str, str], tuple[str, hops.Hop]] = {}
+        self._questions = questions
+        self.rules: Counter[str] = Counter()
+        for question in questions:
+            for title in question.titles:
+                self._users.setdefault(_key(title), []).append(question)
+
+    def watch(self, passages: Iterator[Passage]) -> Iterator[Passage]:
+        """Hand the passages on, and note what each tells of the questions whose gold it is."""
+        for passage in passages:
+            key = _key(passage.title)
+            for question in self._users.get(key, ()):
+                title = next(title for title in question.titles if _key(title) == key)
+                hop = hops.read(title, passage.text, question.titles, question.answer)
+                self._found.setdefault((question.id, title), (passage.id, hop))
+            yield passage
+
+    def missing(self) -> dict[str, list[str]]:
+        """Question id -> gold titles that no passage had."""
+        lost = {q.id: [t for t in q.titles if (q.id, t) not in self._found] for q in self._questions}
+        return {name: titles for name, titles in lost.items() if titles}
+
+    def query(self, question: Question) -> Query:
+        """The question with those of its gold passages that were found, in retrieval order."""
+        known = [self._found[question.id, t] for t in question.titles if (question.id, t) in self._found]
+        ids = {hop.title: name for name, hop in known}
+        found = hops.order(question.text, [hop for _, hop in known], question.kind)
+        self.rules[found.rule] += len(known) == len(question.titles)
+        stored = {**found.metadata(question.kind), "level": question.level, "answer": question.answer}
+        return Query(
+            id=question.id,
+            text=question.text,
+            evidence=tuple(ids[hop.title] for hop in found.hops),
+            answers=() if question.answer.lower() in ("yes", "no") else (question.answer,),
+            metadata=common.metadata(**stored),
+        )
+
+
+def _questions(file: Path) -> Iterator[Question]:
+    seen: set[str] = set()
+    for place, record in read_json_list(file):
+        name, text, answer, kind = (
+            common.field(record, key, str, file, place) for key in ("_id", "question", "answer", "type")
+        )
+        if kind not in KINDS:
+            raise DataError(f"{place}: expected 'type' to be {' or '.join(KINDS)}, got {kind!r}.", file)
+        if name in seen:
+            raise DataError(f"{place}: the id {name!r} is used twice.", file)
+        seen.add(name)
+        level = record.get("level")
+        yield Question(
+            name,
+            " ".join(text.split()),
+            answer,
+            kind,
+            level if isinstance(level, str) else "",
+            _titles(record, file, place),
+        )
+
+
+def _titles(record: Mapping[str, object], file: Path, place: str) -> tuple[str, ...]:
+    """The distinct titles of the supporting facts, each a (title, sentence number)."""
+    facts = common.field(record, "supporting_facts", list, file, place)
+    for fact in facts:
+        if not (isinstance(fact, list) and fact and isinstance(fact[0], str) and fact[0].strip()):
+            raise DataError(
+                f"{place}: expected supporting facts as [title, sentence], got {fact!r:.80}.", file
+            )
+    return tuple({_key(fact[0]): fact[0] for fact in facts}.values())
+
+
+def _passages(folder: Path) -> Iterator[Passage]:
+    """All abstracts, file by file in the order of their names."""
+    files = sorted(file for file in folder.rglob("wiki_*") if file.is_file())
+    if not files:
+        raise DataError(
+            "no abstracts here; expected subfolders with files wiki_00.bz2 and so on. Unpack the archive.",
+            folder,
+        )
+    for file in files:
+        for line, record in read_json_lines(file):
+            name = record.get("id")
+            if not isinstance(name, int | str) or not str(name).strip():
+                raise DataError(f"expected 'id' to be a number, got {name!r:.80}.", file, line)
+            sentences = record.get("text")
+            if not isinstance(sentences, list) or not all(isinstance(s, str) for s in sentences):
+                raise DataError(
+                    f"expected 'text' to be a list of sentences, got {sentences!r:.80}.", file, line
+                )
+            title = html.unescape(common.field(record, "title", str, file, line))
+            yield Passage(str(name), " ".join(" ".join(sentences).split()), title)
+
+
+def _key(title: str) -> str:
+    return unicodedata.normalize("NFC", html.unescape(title))
+
+
+if __name__ == "__main__":
+    common.run(prepare)

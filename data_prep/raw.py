@@ -1,0 +1,207 @@
+"""Reading raw files of any size: one record at a time, compressed or not.
+
+Nothing here keeps a record once it was handed on, so memory does not grow with the file. The module knows
+tables, JSON and compression, and of no particular data set. Every error names the file and the line, or the
+record where a file has no lines of use.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+from grls.errors import ConfigError, DataError
+
+_OPENERS = {".gz": gzip.open, ".bz2": bz2.open}
+
+
+def find_raw(folder: Path, name: str) -> Path:
+    """``folder/name``, or the same file compressed where only that is there."""
+    for suffix in ("", *_OPENERS):
+        if (folder / f"{name}{suffix}").is_file():
+            return folder / f"{name}{suffix}"
+    return folder / name
+
+
+@contextmanager
+def open_raw(file: Path, expected: str) -> Iterator[IO[bytes]]:
+    """Open a file as bytes, decompressed where it is called ``.gz`` or ``.bz2``.
+
+    Args:
+        file: The file.
+        expected: What it should hold, for the error.
+
+    Raises:
+        DataError: There is no such file.
+    """
+    if not file.is_file():
+        raise DataError(f"no such file; expected {expected}.", file)
+    opener: Any = _OPENERS.get(file.suffix, open)
+    with opener(file, "rb") as stream:
+        yield stream
+
+
+def read_csv(
+    file: Path, columns: Sequence[str], delimiter: str = ",", header: bool = True
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, values of ``columns``) of a table whose values may stand in double quotes.
+
+    Args:
+        file: The file, compressed or not.
+        columns: The columns that must be there, with a value in every row; of a table with a header in any
+            order and with others beside them, of one without exactly these.
+        delimiter: What separates the columns.
+        header: Whether the first line names the columns.
+
+    Raises:
+        DataError: The file is missing, damaged or not UTF-8, lacks a column, or a row has more or fewer
+            columns than the header or a blank value.
+    """
+    expected = f"a table with the columns {', '.join(columns)}"
+    line = 0
+    with _reading(file, expected, lambda: (line + 1, "")), open_raw(file, expected) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+        rows = csv.reader(text, delimiter=delimiter)
+        names = next(rows, []) if header else list(columns)
+        line = rows.line_num
+        missing = [column for column in columns if column not in names]
+        if missing:
+            raise DataError(f"the header lacks {', '.join(missing)}, got {names!r:.200}.", file, 1)
+        places = [names.index(column) for column in columns]
+        for row in rows:
+            line = rows.line_num
+            if len(row) != len(names):
+                raise DataError(
+                    f"expected {len(names)} columns ({', '.join(names)}), got {row!r:.120}.", file, line
+                )
+            values = [row[place] for place in places]
+            for column, value in zip(columns, values, strict=True):
+                if not value.strip():
+                    raise DataError(f"the column {column!r} is blank.", file, line)
+            yield line, values
+
+
+def read_tsv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, stripped fields) of a tab-separated file without a header.
+
+    Args:
+        file: The file.
+        columns: What the columns hold; each line must have as many, none of them blank.
+
+    Raises:
+        DataError: The file is missing, is not UTF-8, or a line has other columns.
+    """
+    expected = f"{' and '.join([', '.join(columns[:-1]), columns[-1]])}, tab-separated"
+    if not file.is_file():
+        raise DataError(f"no such file; expected {expected}.", file)
+    with file.open("rb") as stream:
+        for line, raw in enumerate(stream, 1):
+            try:
+                fields = [value.strip() for value in raw.decode("utf-8").rstrip("\r\n").split("\t")]
+            except UnicodeDecodeError as error:
+                raise DataError(f"expected UTF-8 text ({error}).", file, line) from None
+            if len(fields) != len(columns) or not all(fields):
+                raise DataError(f"expected {expected}, got {fields!r:.120}.", file, line)
+            yield line, fields
+
+
+def read_json_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) of a file with one JSON object a line, compressed or not.
+
+    Raises:
+        DataError: The file is missing or damaged, or a line is no JSON object.
+    """
+    line = 0
+    expected = "one JSON object a line"
+    with _reading(file, expected, lambda: (line + 1, "")), open_raw(file, expected) as stream:
+        for line, text in enumerate(stream, 1):
+            if not text.strip():
+                continue
+            try:
+                record = json.loads(text.decode("utf-8"))
+                if rb"\u" in text:
+                    json.dumps(record, ensure_ascii=False).encode()  # half a character fits into no file
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"expected a JSON object ({error}).", file, line) from None
+            if not isinstance(record, dict):
+                raise DataError(f"expected a JSON object, got {type(record).__name__}.", file, line)
+            yield line, record
+
+
+def read_json_list(file: Path, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield ("record n", object) of a JSON list of objects, without ever holding the list.
+
+    Args:
+        file: The file, compressed or not.
+        key: Where the list is the value of a key of the outermost object: that key.
+
+    Raises:
+        DataError: The file is missing, damaged, no such JSON, or holds no record.
+        ConfigError: The package ijson is missing.
+    """
+    what = f"a JSON list of objects{f' under {key!r}' if key else ''}"
+    prefix = f"{key}.item" if key else "item"
+    for number, record in enumerate(_parse(file, "items", prefix, what), 1):
+        if not isinstance(record, dict):
+            raise DataError(f"record {number}: expected a JSON object, got {record!r:.80}.", file)
+        yield f"record {number}", record
+
+
+def read_json_object(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (key, object) of a JSON object whose values are objects, without ever holding the whole.
+
+    Raises:
+        DataError: The file is missing, damaged, no such JSON, or holds no record.
+        ConfigError: The package ijson is missing.
+    """
+    for name, record in _parse(file, "kvitems", "", "a JSON object whose values are objects"):
+        if not isinstance(record, dict):
+            raise DataError(f"record {name!r}: expected a JSON object, got {record!r:.80}.", file)
+        yield name, record
+
+
+def _parse(file: Path, function: str, prefix: str, expected: str) -> Iterator[Any]:
+    try:
+        ijson: Any = import_module("ijson")  # here, because only the full releases need it
+    except ImportError:
+        raise ConfigError(
+            f"{file} is read one record at a time, by the package ijson: pip install 'grls[releases]'."
+        ) from None
+    number = 0
+    with (
+        _reading(file, expected, lambda: (None, f"record {number + 1}: ")),
+        open_raw(file, expected) as stream,
+    ):
+        try:
+            for item in getattr(ijson, function)(stream, prefix, use_float=True):
+                number += 1
+                yield item
+        except ijson.JSONError as error:
+            reason = " ".join(str(error).split())
+            raise DataError(f"record {number + 1}: expected {expected} ({reason}).", file) from None
+    if not number:
+        raise DataError(f"expected {expected}, found no record.", file)
+
+
+@contextmanager
+def _reading(file: Path, expected: str, place: Callable[[], tuple[int | None, str]]) -> Iterator[None]:
+    """Turn what a damaged file raises into an error that names the place reached: (line, text before)."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError, csv.Error) as error:
+        line, where = place()
+        raise DataError(f"{where}expected {expected} ({error}); fetch the file again.", file, line) from None
+    except OSError as error:
+        if error.errno is not None:  # bz2 says "Invalid data stream" without a number
+            raise
+        line, where = place()
+        raise DataError(f"{where}expected {expected} ({error}); fetch the file again.", file, line) from None

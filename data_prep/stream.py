@@ -1,0 +1,112 @@
+"""Data sets whose corpus is larger than memory: written as it is read, with the queries judged at the end.
+
+What is wrong with the queries alone is found before the corpus is read, which takes minutes; what is wrong
+between queries and corpus is found after its last passage, and then nothing is left of the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from data_prep import common
+from grls.corpus import Qrels, write_dataset
+from grls.errors import DataError
+from grls.types import Passage, Query
+
+Item = TypeVar("Item")
+
+
+def finish_stream(
+    out: Path,
+    passages: Iterable[Passage],
+    splits: Callable[[], Mapping[str, Sequence[Query]]],
+    tokenizer: Path | None = None,
+) -> common.Statistics:
+    """As :func:`data_prep.common.finish`, for a corpus that is too large to walk twice or to hold.
+
+    Args:
+        out: Folder to write.
+        passages: The corpus; each passage is written as it comes and then forgotten.
+        splits: Split -> queries with their evidence; called once the last passage was written, so it may
+            use what the passages told on their way.
+        tokenizer: As for :func:`data_prep.common.statistics`.
+
+    Raises:
+        DataError: A query text stands in two splits, or whatever ``passages`` and ``splits`` raise; nothing
+            is left under ``out``.
+    """
+    tally, qrels = common.Tally(passages, tokenizer), dict[str, Qrels]()
+
+    def late_queries() -> Iterator[Query]:
+        # write_dataset asks for queries after the last passage, and for qrels after the last query.
+        data = common.dataset([], splits())
+        common.refuse_leaks(data)
+        qrels.update(data.qrels)
+        yield from data.queries
+
+    write_dataset(out, tally, late_queries(), qrels)
+    numbers = tally.statistics(qrels)
+    print(f"{common.describe(numbers)}\n{'written to':<20} {out}")
+    return numbers
+
+
+def without_leaks(
+    splits: Mapping[str, Sequence[Item]], text: Callable[[Item], str], drop: bool
+) -> dict[str, list[Item]]:
+    """The splits with each query text in one of them, before a large corpus is read.
+
+    Args:
+        splits: Split -> its items; of a text in two splits the later one keeps it.
+        text: The query text of an item.
+        drop: Leave the earlier ones out (and print how many) instead of raising.
+
+    Raises:
+        DataError: A text stands in two splits, and ``drop`` is false.
+    """
+    owner = {common.query_key(text(item)): name for name, items in splits.items() for item in items}
+    kept: dict[str, list[Item]] = {name: [] for name in splits}
+    leaked: list[tuple[str, str]] = []
+    for name, items in splits.items():
+        for item in items:
+            if owner[common.query_key(text(item))] == name:
+                kept[name].append(item)
+            else:
+                leaked.append((name, text(item)))
+    if leaked and not drop:
+        name, some = leaked[0]
+        raise DataError(
+            f"{len(leaked)} query texts stand in two splits, such as {some!r:.80} in {name} and in "
+            f"{owner[common.query_key(some)]}; --drop_leaks true leaves them out of the earlier one."
+        )
+    if leaked:
+        print(f"{'left out':<20} {len(leaked):,} queries whose text stands in a later split")
+    return kept
+
+
+def without_missing(
+    splits: Mapping[str, Sequence[Query]], missing: Mapping[str, Sequence[str]], source: Path, drop: bool
+) -> dict[str, list[Query]]:
+    """The splits without the queries whose gold passages the corpus lacks.
+
+    Args:
+        splits: Split -> queries.
+        missing: Query id -> what names the passages that are not there; only such queries.
+        source: The corpus, for the error.
+        drop: Leave these queries out (and print how many) instead of raising.
+
+    Raises:
+        DataError: There is a query of ``missing`` in a split, and ``drop`` is false; or none but such.
+    """
+    lost = [query.id for queries in splits.values() for query in queries if query.id in missing]
+    if lost and (not drop or len(lost) == sum(map(len, splits.values()))):
+        some = "; ".join(f"{', '.join(map(repr, missing[q]))} of query {q!r}" for q in lost[:5])
+        raise DataError(
+            f"the gold passages of {len(lost)} queries are not there: {some}{'; …' * (len(lost) > 5)}. Take "
+            "the corpus that the queries were made for, or leave them out with --drop_missing true.",
+            source,
+        )
+    if lost:
+        print(f"{'left out':<20} {len(lost):,} queries whose gold passages are not in the corpus")
+    return {name: [query for query in queries if query.id not in missing] for name, queries in splits.items()}

@@ -1,0 +1,180 @@
+"""DPR's release of Natural Questions, in its formats, small and of our own making."""
+
+import csv
+import gzip
+import io
+import json
+
+import pytest
+from prep_helpers import fails, load
+
+from data_prep.dpr import prepare
+from grls.corpus import Corpus, read_split
+
+PASSAGES = [
+    (1, 'the "Otter" is a   calm animal of the river', "Otter"),
+    (2, "an otter eats fish and is 1 metre long", "Otter"),
+    (3, "the lynx hunts at night, alone", 'Lynx "cat"'),
+    (4, "a heron stands in the water for hours", "Heron"),
+]
+
+
+def question(n, *positives, key="passage_id", **changes):
+    found = [{"title": "T", "text": "x", "score": 1000, key: p} for p in positives]
+    record = {"dataset": "nq", "question": f"what is {n}", "answers": [f"a{n}"], "positive_ctxs": found}
+    return {**record, "negative_ctxs": [], "hard_negative_ctxs": [{"title": "T", "text": "y"}], **changes}
+
+
+def write_json(file, value):
+    text = value if isinstance(value, str) else json.dumps(value)
+    file.write_bytes(gzip.compress(text.encode()) if file.suffix == ".gz" else text.encode())
+
+
+def write_passages(file, rows=PASSAGES, header=("id", "text", "title")):
+    stream = io.StringIO()
+    csv.writer(stream, delimiter="\t", lineterminator="\n").writerows([header, *rows])
+    write_json(file, stream.getvalue())
+
+
+@pytest.fixture
+def raw(tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    write_passages(folder / "psgs_w100.tsv.gz")
+    train = [question(1, "1", "2"), question(2), question(3, "3", "3")]
+    write_json(folder / "biencoder-nq-train.json.gz", train)
+    write_json(folder / "biencoder-nq-dev.json", [question(4, 2, key="psg_id")])
+    return folder
+
+
+def add_test(raw, *changes):
+    gold = {
+        "example_id": 7,
+        "title": "otter",
+        "short_answers": ["fish"],
+        "question": "what does an otter eat",
+    }
+    gold |= {"context": "The otter is a calm animal. An otter eats fish, and is 1 metre long as a rule."}
+    lost = {**gold, "title": "Kiwi", "question": "what is a kiwi"}
+    write_json(raw / "nq-test_gold_info.json.gz", {"version": 1, "data": [gold, lost, *changes]})
+    answers = 'what does an  OTTER eat\t"[\'fish\', \'the ""fish""\']"\n'
+    (raw / "nq-test.qa.csv").write_text(answers, encoding="utf-8")
+
+
+def options(raw, tmp_path, *more):
+    return ["--raw", raw, "--out", tmp_path / "out", *more]
+
+
+def test_train_and_dev_with_the_first_positive_passage(raw, tmp_path, capsys):
+    prepare(raw, tmp_path / "out")
+    _, splits = load(tmp_path / "out")
+    assert [(q.id, q.text, q.evidence, q.answers) for q in splits["train"]] == [
+        ("nq-train-1", "what is 1", ("1",), ("a1",)),
+        ("nq-train-3", "what is 3", ("3",), ("a3",)),
+    ]
+    assert [q.evidence for q in splits["dev"]] == [("2",)]
+    assert "test" not in splits
+    corpus = list(Corpus.read(tmp_path / "out"))
+    assert corpus[0] == ("1", 'the "Otter" is a calm animal of the river', "Otter")
+    assert corpus[2].title == 'Lynx "cat"'
+    printed = capsys.readouterr().out
+    assert "1 train questions without a positive passage" in printed
+    assert "corpus size          4 passages" in printed
+    assert "queries              2 train, 1 dev" in printed
+
+
+def test_all_positive_passages(raw, tmp_path):
+    prepare(raw, tmp_path / "out", gold="all")
+    queries, qrels = read_split(tmp_path / "out", "train")
+    assert [q.evidence for q in queries] == [("1", "2"), ("3",)]
+    assert qrels["nq-train-1"] == {"1": 1, "2": 1}
+
+
+def test_a_test_question_gets_the_passage_most_like_its_paragraph(raw, tmp_path, capsys):
+    add_test(raw)
+    prepare(raw, tmp_path / "out")
+    (query,) = load(tmp_path / "out")[1]["test"]
+    assert (query.id, query.evidence) == ("nq-test-1", ("2",))
+    assert query.answers == ("fish", 'the "fish"')
+    assert "1 of 2 matched with a passage" in capsys.readouterr().out
+
+
+def test_without_its_answer_file_a_test_question_has_the_short_answers(raw, tmp_path):
+    add_test(raw, {"question": "who swims", "title": "Otter", "context": "something else entirely, long"})
+    (raw / "nq-test.qa.csv").unlink()
+    prepare(raw, tmp_path / "out")
+    (query,) = load(tmp_path / "out")[1]["test"]
+    assert query.answers == ("fish",)
+
+
+def test_answers_without_gold_are_refused(raw, tmp_path, capsys):
+    (raw / "nq-test.qa.csv").write_text("who\t['x']\n")
+    error = fails(prepare, capsys, *options(raw, tmp_path))
+    assert "nq-test.qa.csv: the file names no gold passages; put nq-test_gold_info.json beside it" in error
+
+
+@pytest.mark.parametrize("listed", ["'x'", "[1]", "[", "__import__('os')"])
+def test_malformed_answers_are_named(raw, tmp_path, capsys, listed):
+    add_test(raw)
+    (raw / "nq-test.qa.csv").write_text(f"who\t['x']\nwhat\t{listed}\n")
+    error = fails(prepare, capsys, *options(raw, tmp_path))
+    assert "nq-test.qa.csv, line 2: expected the answers as ['one', 'two'], got" in error
+
+
+def test_ids_that_the_corpus_lacks_are_named(raw, tmp_path, capsys):
+    write_json(raw / "biencoder-nq-dev.json", [question(4, "44"), question(5, "2")])
+    error = fails(prepare, capsys, *options(raw, tmp_path))
+    assert (
+        "psgs_w100.tsv.gz: the gold passages of 1 queries are not there: '44' of query 'nq-dev-1'." in error
+    )
+    assert not (tmp_path / "out").exists()
+    prepare(raw, tmp_path / "out", drop_missing=True)
+    assert [q.id for q in load(tmp_path / "out")[1]["dev"]] == ["nq-dev-2"]
+
+
+def test_leaks_are_found_before_the_corpus_is_read(raw, tmp_path, capsys):
+    write_json(raw / "biencoder-nq-dev.json", [question(1, "2")])
+    (raw / "psgs_w100.tsv.gz").rename(raw / "later")
+    error = fails(prepare, capsys, *options(raw, tmp_path))
+    assert "1 query texts stand in two splits, such as 'what is 1' in train and in dev" in error
+    (raw / "later").rename(raw / "psgs_w100.tsv.gz")
+    prepare(raw, tmp_path / "out", drop_leaks=True)
+    assert [q.id for q in load(tmp_path / "out")[1]["train"]] == ["nq-train-3"]
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        ([question(1, "1"), {"answers": []}], "record 2: expected 'question' to be a non-empty str"),
+        ([question(1, "1", answers=["x", 1])], "record 1: expected 'answers' to be a non-empty str, got 1"),
+        ([question(1, positive_ctxs=None)], "record 1: expected 'positive_ctxs' to be a list, got None"),
+        (
+            [question(1, positive_ctxs=["x"])],
+            "record 1: expected a positive passage with passage_id or psg_id",
+        ),
+        ([question(1, "1", key="id")], "record 1: expected a positive passage with passage_id or psg_id"),
+        ('[{"question": "x"', "record 1: expected a JSON list of objects"),
+        ("{}", "expected a JSON list of objects, found no record"),
+    ],
+)
+def test_malformed_questions_are_named(raw, tmp_path, capsys, records, expected):
+    write_json(raw / "biencoder-nq-dev.json", records)
+    assert f"biencoder-nq-dev.json: {expected}" in fails(prepare, capsys, *options(raw, tmp_path))
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_and_missing_files_are_named(raw, tmp_path, capsys):
+    corpus = raw / "psgs_w100.tsv.gz"
+    rows = [(n, f"passage {n * n}", f"t{n}") for n in range(1, 500)]
+    write_passages(corpus, rows)
+    corpus.write_bytes(corpus.read_bytes()[:-300])
+    error = fails(prepare, capsys, *options(raw, tmp_path))
+    assert f"{corpus}, line " in error
+    assert "fetch the file again" in error
+    write_passages(corpus, header=("id", "text", "name"))
+    assert f"{corpus}, line 1: the header lacks title" in fails(prepare, capsys, *options(raw, tmp_path))
+    assert list(tmp_path.iterdir()) == [raw], "nothing half written stays"
+    corpus.unlink()
+    assert "psgs_w100.tsv: no such file; expected a table" in fails(prepare, capsys, *options(raw, tmp_path))
+    (raw / "biencoder-nq-dev.json").unlink()
+    assert "biencoder-nq-dev.json: no such file" in fails(prepare, capsys, *options(raw, tmp_path))
