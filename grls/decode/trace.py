@@ -1,0 +1,269 @@
+"""What a beam search did with one passage: where its prefix left the beam, and by how much.
+
+Legend: P passages, L tokens of a passage, A candidates of a step, K beam width. The search is not repeated
+here: an observer keeps the steps of :class:`grls.decode.beam.Decoder` itself, and a passage is then followed
+through them. Its own score is taken by teacher forcing, under the same exclusion, so it is known however
+early the beam lost it.
+
+A prefix leaves the beam in one of two ways, and they mean different things. *Pruned*: K better candidates
+stood before it, though it might have become a result. *Beaten*: it was among the K best, but k finished
+passages had a higher score already, and a score never rises. The module knows nothing of text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from grls.decode.beam import Decoder, Found, Step, continuations
+from grls.decode.scores import log_probabilities
+from grls.decode.stop import Exclusion, Mask
+from grls.index.rows import Ints
+from grls.models.base import Floats
+
+Fate = Literal["kept", "finished", "pruned", "beaten"]
+
+_AT_ONCE = 64
+"""Passages scored side by side."""
+
+
+class Trace(NamedTuple):
+    """One search of one query.
+
+    Attributes:
+        steps: What each step weighed and chose; none where the query was decided before the first one.
+        found: What the search returned.
+        beams: Its beam width K.
+    """
+
+    steps: tuple[Step, ...]
+    found: tuple[Found, ...]
+    beams: int
+
+
+class Rival(NamedTuple):
+    """A token that the model preferred to the passage's own after the same prefix.
+
+    Attributes:
+        token: The token.
+        log_probability: In the score mode (nats).
+    """
+
+    token: int
+    log_probability: float
+
+
+class TokenScore(NamedTuple):
+    """One token of a passage under teacher forcing.
+
+    Attributes:
+        token: The token.
+        log_probability: Of the token after its prefix, in the score mode (nats).
+        allowed: How many tokens might have stood here.
+        rivals: The most probable tokens above it, best first.
+    """
+
+    token: int
+    log_probability: float
+    allowed: int
+    rivals: tuple[Rival, ...]
+
+
+class PassageScore(NamedTuple):
+    """The score of one passage by teacher forcing.
+
+    Attributes:
+        tokens: Every token, end token included.
+        stop: How many of them the decoder writes (all, unless it stops early).
+    """
+
+    tokens: tuple[TokenScore, ...]
+    stop: int
+
+    @property
+    def score(self) -> float:
+        """What the decoder gives the passage (nats): the tokens it writes."""
+        return sum((t.log_probability for t in self.tokens[: self.stop]), 0.0)
+
+    @property
+    def complete(self) -> float:
+        """The log-probability (nats) of the whole passage."""
+        return sum((t.log_probability for t in self.tokens), 0.0)
+
+
+class PathStep(NamedTuple):
+    """One decoding step, seen from a passage.
+
+    Attributes:
+        token: The passage's token, with its probability and rivals.
+        score: Log-probability (nats) of its prefix.
+        fate: What the search did with the prefix; None once it was gone.
+        rank: Its place, from 1, among the candidates it competed with (a finished prefix: all of them; an
+            unfinished one: the unfinished); once it was gone, the place it would have had. None where the
+            search had ended.
+        best: Score of the best candidate of the step; None where the search had ended.
+        bar: The score it had to reach: that of the last candidate let through or, where it was beaten, that
+            of the k-th result. None where the search had ended.
+    """
+
+    token: TokenScore
+    score: float
+    fate: Fate | None
+    rank: int | None
+    best: float | None
+    bar: float | None
+
+    @property
+    def margin(self) -> float | None:
+        """Nats above (or, negative, below) the bar."""
+        return None if self.bar is None else self.score - self.bar
+
+
+def trace(decoder: Decoder, model_input: Sequence[int], k: int, exclude: Sequence[int] = ()) -> Trace:
+    """Search as :meth:`Decoder.search` does, and keep every step.
+
+    Args:
+        decoder: The search.
+        model_input: Token ids.
+        k: Passages to return.
+        exclude: Numbers of passages that may not be found.
+
+    Raises:
+        ConfigError: k is not between 1 and the beam width.
+    """
+    steps: list[Step] = []
+    found = decoder.search([model_input], k, [exclude], steps.append)[0]
+    return Trace(tuple(steps), tuple(found), decoder.beams)
+
+
+def beaten(step: Step) -> Ints:
+    """Candidates of one query's step that beam width let through and the k-th result did not."""
+    return np.setdiff1d(step.chosen.live, step.live)
+
+
+def follow(search: Trace, passage: PassageScore) -> tuple[PathStep, ...]:
+    """The steps of a search, seen from a passage: one for each token that the decoder would write of it."""
+    path: list[PathStep] = []
+    score, row = 0.0, 0
+    gone = False
+    for position, token in enumerate(passage.tokens[: passage.stop]):
+        score += token.log_probability
+        if position >= len(search.steps):
+            path.append(PathStep(token, score, None, None, None, None))
+            continue
+        step = search.steps[position]
+        rivals = np.ones(len(step.scores), bool) if position + 1 == passage.stop else ~step.complete
+        if gone:
+            rank = 1 + int((step.scores[rivals] > score).sum())
+            bar = _bar(step, rivals, search.beams)
+            path.append(PathStep(token, score, None, rank, _best(step), bar))
+            continue
+        place = int(np.flatnonzero((step.parents == row) & (step.tokens == token.token))[0])
+        score = float(step.scores[place])  # the search's own, so that ranks and margins are what it saw
+        fate = _fate(step, place)
+        bar = float(step.worst[0]) if fate == "beaten" else _bar(step, rivals, search.beams)
+        path.append(PathStep(token, score, fate, _rank(step, rivals, place), _best(step), bar))
+        gone = fate != "kept"
+        row = int(np.flatnonzero(step.live == place)[0]) if fate == "kept" else -1
+    return tuple(path)
+
+
+def _fate(step: Step, place: int) -> Fate:
+    if place in step.chosen.finished:
+        return "finished"
+    if place in step.live:
+        return "kept"
+    return "beaten" if place in step.chosen.live else "pruned"
+
+
+def _rank(step: Step, rivals: Mask, place: int) -> int:
+    """Place among the rivals, from 1; among equals the earlier candidate stands first, as in ``select``."""
+    own = step.scores[place]
+    before = step.scores > own
+    before[:place] |= step.scores[:place] == own
+    return 1 + int((before & rivals).sum())
+
+
+def _best(step: Step) -> float:
+    return float(step.scores.max())
+
+
+def _bar(step: Step, rivals: Mask, beams: int) -> float | None:
+    """Score of the last rival that beam width lets through; None where there is no rival."""
+    ranked = np.sort(step.scores[rivals])[::-1]
+    return float(ranked[min(beams, len(ranked)) - 1]) if len(ranked) else None
+
+
+def score_passages(
+    decoder: Decoder,
+    model_input: Sequence[int],
+    passages: Sequence[int],
+    exclude: Sequence[int] = (),
+    rivals: int = 3,
+) -> list[PassageScore]:
+    """The exact score of some passages, by teacher forcing with the decoder's own steps.
+
+    Args:
+        decoder: Whose score mode, early stop and model count; its beam width does not.
+        model_input: Token ids.
+        passages: Numbers of P passages, none of them excluded.
+        exclude: Numbers of passages that may not be found (probabilities are renormalized without them).
+        rivals: Most rivals kept of each token.
+
+    Raises:
+        ValueError: A passage is excluded.
+    """
+    exclusion = Exclusion(decoder.index, [exclude])
+    for passage in passages:
+        if not exclusion.allows(0, int(decoder.index.rows.row_of[passage])):
+            raise ValueError(f"passage {passage} is excluded, so it has no score")
+    scores: list[PassageScore] = []
+    for start in range(0, len(passages), _AT_ONCE):
+        some = [decoder.index.tokens(p) for p in passages[start : start + _AT_ONCE]]
+        scores += _score(decoder, model_input, some, exclusion, rivals)
+    return scores
+
+
+def _score(
+    decoder: Decoder, model_input: Sequence[int], targets: Sequence[Ints], exclusion: Exclusion, rivals: int
+) -> list[PassageScore]:
+    """Score targets side by side: one row each once the first token, which all share a row for, is known."""
+    session = decoder.generator.open([model_input])
+    session.first()
+    states = np.array([decoder.index.start()])
+    at_start = exclusion.remaining(np.zeros(1, np.int64), *decoder.index.span(states))[0]
+    stops = [0 if decoder.stops_early and at_start == 1 else len(target) for target in targets]
+    tokens: list[list[TokenScore]] = [[] for _ in targets]
+    active, rows = np.arange(len(targets)), np.zeros(len(targets), np.int64)
+    while len(active):
+        ways, _, remaining = continuations(decoder.index, exclusion, np.zeros(len(states), np.int64), states)
+        steps = log_probabilities(session, ways.tokens, ways.offsets, decoder.mode)
+        places, on = [], []
+        for target, row in zip(active.tolist(), rows.tolist(), strict=True):
+            low, high = int(ways.offsets[row]), int(ways.offsets[row + 1])
+            own = targets[target][len(tokens[target])]
+            place = low + int(np.searchsorted(ways.tokens[low:high], own))
+            tokens[target].append(_token_score(ways.tokens[low:high], steps[low:high], place - low, rivals))
+            places.append(place)
+            if decoder.stops_early and remaining[place] == 1:
+                stops[target] = min(stops[target], len(tokens[target]))
+            forced = decoder.mode == "renormalized" and remaining[place] == 1
+            on.append(own != decoder.index.rows.end and not forced)
+        if not any(on):
+            break
+        chosen = np.array(places)[on]
+        session.step(rows[on], ways.tokens[chosen])
+        active, states, rows = active[on], ways.states[chosen], np.arange(len(chosen))
+    for target, some in zip(targets, tokens, strict=True):
+        # Forced tokens have probability one under renormalized scores, so the model is not asked for them.
+        some += [TokenScore(int(t), 0.0, 1, ()) for t in target[len(some) :]]
+    return [PassageScore(tuple(some), stop) for some, stop in zip(tokens, stops, strict=True)]
+
+
+def _token_score(tokens: Ints, steps: Floats, place: int, rivals: int) -> TokenScore:
+    above = np.flatnonzero(steps > steps[place])
+    best = above[np.argsort(-steps[above], kind="stable")][:rivals]
+    kept = tuple(Rival(int(tokens[n]), float(steps[n])) for n in best)
+    return TokenScore(int(tokens[place]), float(steps[place]), len(tokens), kept)

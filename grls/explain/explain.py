@@ -1,0 +1,326 @@
+"""The facts about one query and one gold passage: why it was found, or why not.
+
+The query is retrieved once more, with the retriever's own decoder, and watched. Evidence is given (gold
+evidence, or whatever a chain had found), so one hop is explained at a time, as the model sees it in
+teacher-forced retrieval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from grls.decode.scores import ScoreMode
+from grls.decode.trace import Fate, PassageScore, PathStep, TokenScore, follow
+from grls.errors import ConfigError, DataError
+from grls.explain.searches import Searches
+from grls.explain.tree import Tree, beam_tree
+from grls.explain.verdict import Judgement, Verdict, judge
+from grls.retrieve.generative import GenerativeRetriever
+from grls.text import DONE, DONE_ID
+from grls.types import Query
+
+
+class Preferred(NamedTuple):
+    """A token that the model preferred to the passage's own, and its log-probability (nats)."""
+
+    text: str
+    log_probability: float
+
+
+class PathRow(NamedTuple):
+    """One decoding step, seen from the gold passage; see :class:`grls.decode.trace.PathStep`.
+
+    Attributes:
+        step: From 1.
+        token: Text of the passage's token.
+        log_probability: Of that token (nats).
+        score: Log-probability of the prefix (nats).
+        allowed: How many tokens might have stood here.
+        fate: What the search did with the prefix; None once it was gone.
+        rank: Its place among the candidates it competed with, or would have competed with.
+        best: Score of the step's best candidate.
+        bar: Score of the last candidate kept (of the k-th result, where that is what beat it).
+        margin: Score minus bar.
+        preferred: Tokens that the model preferred after the same prefix.
+    """
+
+    step: int
+    token: str
+    log_probability: float
+    score: float
+    allowed: int
+    fate: Fate | None
+    rank: int | None
+    best: float | None
+    bar: float | None
+    margin: float | None
+    preferred: tuple[Preferred, ...]
+
+
+class Result(NamedTuple):
+    """One passage that the search returned.
+
+    Attributes:
+        rank: From 1.
+        id: Passage id.
+        text: Its text.
+        score: What the search gave it (nats).
+        complete: Log-probability (nats) of the whole passage.
+        above: Whether it scores at least as high as the gold passage does.
+    """
+
+    rank: int
+    id: str
+    text: str
+    score: float
+    complete: float
+    above: bool
+
+
+class Ending(NamedTuple):
+    """The place of DONE at a hop where it may be written.
+
+    Attributes:
+        score: Its log-probability (nats).
+        rank: Its place among the results; None where it is not among them.
+        above: Whether it scores higher than the gold passage.
+    """
+
+    score: float
+    rank: int | None
+    above: bool
+
+
+class Explanation(NamedTuple):
+    """Everything known about one query, hop and gold passage.
+
+    Attributes:
+        query: The query.
+        evidence: Ids of the passages before this hop.
+        gold: Id of the passage asked about.
+        gold_text: Its text.
+        mode: Score mode.
+        early_stop: Whether a unique prefix ended a beam.
+        beams: Beam width.
+        k: Passages asked for.
+        judgement: The verdict.
+        rank: Its place among the results, from 1; None where it is not among them.
+        score: What the decoder gives it (nats); None where it is excluded.
+        complete: Log-probability (nats) of the whole passage; None where it is excluded.
+        path: Its steps; those after the unique prefix are forced where the search stops there.
+        tokens: How many tokens it has, end token included.
+        results: What the search returned.
+        done: The place of DONE; None where it may not be written.
+        twins: Ids of other passages of equal tokens.
+        cut_tokens: How many of its tokens the length limit cut.
+        tree: The beam tree.
+    """
+
+    query: Query
+    evidence: tuple[str, ...]
+    gold: str
+    gold_text: str
+    mode: ScoreMode
+    early_stop: bool
+    beams: int
+    k: int
+    judgement: Judgement
+    rank: int | None
+    score: float | None
+    complete: float | None
+    path: tuple[PathRow, ...]
+    tokens: int
+    results: tuple[Result, ...]
+    done: Ending | None
+    twins: tuple[str, ...]
+    cut_tokens: int
+    tree: Tree
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of the passage."""
+        return self.judgement.verdict
+
+    @property
+    def hop(self) -> int:
+        """The hop, from 1."""
+        return len(self.evidence) + 1
+
+    @property
+    def left(self) -> PathRow | None:
+        """The step at which the passage's prefix left the beam; None where it did not."""
+        return next((row for row in self.path if row.fate in ("pruned", "beaten")), None)
+
+
+@dataclass
+class Explainer:
+    """Explains misses of a generative retriever.
+
+    Args:
+        retriever: The retriever, with the options (beam width, score mode) it is used with.
+        k: Passages asked for a hop.
+        widest: Beam width up to which wider beams are tried when the beam lost a passage.
+        exhaustive: Score every passage of the corpus, for the true rank; slow on a large corpus.
+
+    Raises:
+        ConfigError: k is not positive.
+    """
+
+    retriever: GenerativeRetriever
+    k: int = 10
+    widest: int = 128
+    exhaustive: bool = False
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ConfigError(f"k must be at least 1, got {self.k}.")
+
+    def explain(
+        self, query: Query, gold: Sequence[str], evidence: Sequence[str] = (), dynamic: bool = False
+    ) -> list[Explanation]:
+        """Explain one hop of a query, one gold passage after the other.
+
+        Args:
+            query: The query.
+            gold: Ids of gold passages of this hop; ``DONE`` where the chain should have ended.
+            evidence: Ids of the passages of the hops before.
+            dynamic: DONE may be written (from the second hop on).
+
+        Raises:
+            DataError: An id is not in the corpus, or the query is empty or too long.
+        """
+        numbers = self._numbers([*gold, *evidence])
+        searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :], dynamic)
+        return [self._one(searches, query, tuple(evidence), n) for n in numbers[: len(gold)]]
+
+    def judge(
+        self, query: Query, gold: Sequence[str], evidence: Sequence[str] = (), dynamic: bool = False
+    ) -> list[tuple[Judgement, int | None]]:
+        """The verdicts alone, each with the step (from 1) at which the passage left the beam, if it did."""
+        numbers = self._numbers([*gold, *evidence])
+        searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :], dynamic)
+        found = []
+        for number in numbers[: len(gold)]:
+            gone = [n for n, s in enumerate(_path(searches, number), 1) if s.fate in ("pruned", "beaten")]
+            judgement = judge(searches, number, self.retriever.done, self.widest, self.exhaustive)
+            found.append((judgement, gone[0] if gone else None))
+        return found
+
+    def _numbers(self, ids: Sequence[str]) -> list[int]:
+        numbers = self.retriever.corpus.numbers(ids)
+        known = []
+        for name, number in zip(ids, numbers, strict=True):
+            if number is None and name != DONE_ID:
+                raise DataError(
+                    f"passage id {name!r} is not in the retriever's corpus ({len(self.retriever.corpus):,} "
+                    "passages); give an id of it, or make the retriever anew with `grls index`."
+                )
+            known.append(self.retriever.done if number is None else number)
+        return known
+
+    def _searches(
+        self, query: Query, gold: Sequence[int], evidence: Sequence[int], dynamic: bool
+    ) -> Searches:
+        retriever = self.retriever
+        retriever.model.eval()
+        before = [retriever.index.tokens(n) for n in evidence]
+        model_input = retriever.codec.model_input(retriever.encode([query])[0], before)
+        hidden = [*evidence] if dynamic and evidence else [*evidence, retriever.done]
+        searches = Searches(retriever.decoder(self.k), model_input, self.k, hidden)
+        searches.scores([n for n in gold if not searches.excluded(n)])  # side by side: one pass for all
+        return searches
+
+    def _one(self, searches: Searches, query: Query, evidence: tuple[str, ...], gold: int) -> Explanation:
+        retriever, decoder = self.retriever, searches.decoder
+        judgement = judge(searches, gold, retriever.done, self.widest, self.exhaustive)
+        score = None if searches.excluded(gold) else searches.score(gold)
+        path = _path(searches, gold)
+        found = [hit.passage for hit in searches.trace.found]
+        return Explanation(
+            query=query,
+            evidence=evidence,
+            gold=self._names([gold])[0],
+            gold_text=self._texts([gold])[0],
+            mode=decoder.mode,
+            early_stop=decoder.stops_early,
+            beams=decoder.beams,
+            k=self.k,
+            judgement=judgement,
+            rank=found.index(gold) + 1 if gold in found else None,
+            score=None if score is None else score.score,
+            complete=None if score is None else score.complete,
+            path=tuple(self._row(n, step) for n, step in enumerate(path, start=1)),
+            tokens=len(retriever.index.tokens(gold)),
+            results=self._results(searches, score),
+            done=self._ending(searches, gold, score),
+            twins=tuple(self._names(searches.twins(gold))),
+            cut_tokens=self._cut(gold),
+            tree=self._tree(searches, path),
+        )
+
+    def _results(self, searches: Searches, gold: PassageScore | None) -> tuple[Result, ...]:
+        found = searches.trace.found
+        numbers = [hit.passage for hit in found]
+        bar = float("-inf") if gold is None else gold.score
+        rows = zip(found, self._names(numbers), self._texts(numbers), searches.scores(numbers), strict=True)
+        return tuple(
+            Result(rank, name, text, hit.score, exact.complete, hit.score >= bar)
+            for rank, (hit, name, text, exact) in enumerate(rows, start=1)
+        )
+
+    def _ending(self, searches: Searches, gold: int, score: PassageScore | None) -> Ending | None:
+        done = self.retriever.done
+        if gold == done or searches.excluded(done):
+            return None
+        own = searches.score(done).score
+        found = [hit.passage for hit in searches.trace.found]
+        rank = found.index(done) + 1 if done in found else None
+        return Ending(own, rank, score is not None and own > score.score)
+
+    def _tree(self, searches: Searches, path: tuple[PathStep, ...]) -> Tree:
+        def passages(state: int) -> list[int]:
+            under = searches.decoder.index.passages(state).tolist()
+            return [p for p in under if not searches.excluded(p)]
+
+        return beam_tree(searches.trace, path, self._token, passages, self._names)
+
+    def _row(self, number: int, step: PathStep) -> PathRow:
+        token: TokenScore = step.token
+        preferred = tuple(Preferred(self._token(r.token), r.log_probability) for r in token.rivals)
+        return PathRow(
+            number, self._token(token.token), token.log_probability, step.score, token.allowed, step.fate,
+            step.rank, step.best, step.bar, step.margin, preferred,
+        )  # fmt: skip
+
+    def _token(self, token: int) -> str:
+        return str(self.retriever.codec.tokenizer.convert_ids_to_tokens(token))
+
+    def _names(self, numbers: Sequence[int]) -> list[str]:
+        """Ids of passages, DONE's among them."""
+        done = self.retriever.done
+        ids = iter(self.retriever.corpus.ids([n for n in numbers if n != done]))
+        return [DONE_ID if n == done else next(ids) for n in numbers]
+
+    def _texts(self, numbers: Sequence[int]) -> list[str]:
+        done = self.retriever.done
+        some = iter(self.retriever.corpus.passages([n for n in numbers if n != done]))
+        return [DONE if n == done else _shown(*next(some)[1:]) for n in numbers]
+
+    def _cut(self, gold: int) -> int:
+        """Tokens of a passage beyond the length limit."""
+        if gold == self.retriever.done:
+            return 0
+        passage, codec = self.retriever.corpus[gold], self.retriever.codec
+        texts = [t for t in (passage.title, passage.text) if t]
+        whole = sum(map(len, codec.texts(texts))) + bool(passage.title)
+        return max(0, whole - codec.limits.passage)
+
+
+def _shown(text: str, title: str) -> str:
+    return f"{title}: {text}" if title else text
+
+
+def _path(searches: Searches, gold: int) -> tuple[PathStep, ...]:
+    return () if searches.excluded(gold) else follow(searches.trace, searches.score(gold))

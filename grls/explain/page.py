@@ -1,0 +1,158 @@
+"""Explanations as files: a self-contained HTML page, the pictures as SVG, and every fact as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from grls.explain.explain import Explanation
+from grls.explain.picture import draw
+from grls.explain.text import HEADER, cells, number, why
+from grls.explain.verdict import MEANING
+from grls.files import atomic_file, write_json
+
+STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1c2733; background: #f6f7f9; margin: 0; }
+main { max-width: 1200px; margin: 0 auto; padding: 16px; }
+section { background: #fff; border: 1px solid #d8dee5; border-radius: 10px; padding: 16px; margin: 16px 0; }
+h1 { font-size: 1.3rem; }
+h2 { font-size: 1.1rem; margin: 0 0 8px; } h3 { font-size: 1rem; margin: 20px 0 6px; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 14px; margin: 0; }
+dt { color: #52606d; } dd { margin: 0; overflow-wrap: anywhere; }
+.verdict { border-left: 6px solid; border-radius: 6px; padding: 8px 14px; margin: 12px 0; }
+.verdict b { display: block; }
+.good { background: #e6f4ea; border-color: #2f7d46; } .beam { background: #fff3dc; border-color: #c77700; }
+.model { background: #fdeaea; border-color: #b3261e; } .other { background: #eceefb; border-color: #4c56b0; }
+.scroll { overflow-x: auto; border: 1px solid #e4e8ed; border-radius: 6px; }
+.scroll svg { display: block; }
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; min-width: 100%; }
+th, td { padding: 4px 10px; text-align: right; white-space: nowrap; border-bottom: 1px solid #eceff3; }
+th { color: #52606d; font-weight: 600; } .t { text-align: left; font-family: ui-monospace, monospace; }
+.text { text-align: left; white-space: normal; min-width: 16rem; }
+tr.left { background: #fff3dc; font-weight: 600; }
+tr.gone { color: #7b8794; } tr.mine { background: #e6f4ea; }
+p.note { color: #52606d; font-size: .85rem; }
+@media (max-width: 600px) { main { padding: 8px; } section { padding: 12px; }
+  dl { grid-template-columns: 1fr; } dd { margin-bottom: 6px; } }
+"""
+
+_TONE = {
+    "found": "good", "duplicate": "good", "excluded": "other", "done first": "other", "pruned": "beam",
+    "early stop": "beam", "scored worse": "model",
+}  # fmt: skip
+
+_COLUMNS = """log p: of the token, after its prefix. prefix: log-probability of the passage so far.
+allowed: tokens that might have stood here. rank: among the candidates it competed with; in brackets, where it
+would have stood. best: the best candidate. bar: the last one kept, or the k-th result where that beat it.
+margin: prefix minus bar. preferred: tokens that the model gave more after the same prefix. All scores are in
+nats."""
+
+
+def write_page(output: str, explanations: Sequence[Explanation]) -> list[str]:
+    """Write OUTPUT.html, OUTPUT.json and OUTPUT.svg (OUTPUT-2.svg, … for the explanations after the first).
+
+    Returns:
+        The paths written.
+
+    Raises:
+        WriteError: A file cannot be written.
+    """
+    pictures = [draw(e.tree, f"beam tree of {e.query.id}, hop {e.hop}, gold {e.gold}") for e in explanations]
+    paths = [f"{output}.svg" if n == 1 else f"{output}-{n}.svg" for n in range(1, len(pictures) + 1)]
+    for path, picture in zip(paths, pictures, strict=True):
+        _write(path, picture)
+    write_json(f"{output}.json", [facts(e) for e in explanations])
+    _write(f"{output}.html", page(explanations, pictures))
+    return [f"{output}.html", f"{output}.json", *paths]
+
+
+def facts(e: Explanation) -> dict[str, Any]:
+    """Every fact of an explanation, as JSON's types."""
+    whole: dict[str, Any] = _plain(e)
+    whole["query"].pop("metadata")
+    return whole | {"verdict": e.verdict, "why": why(e), "hop": e.hop, "left": _plain(e.left)}
+
+
+def page(explanations: Sequence[Explanation], pictures: Sequence[str]) -> str:
+    """The HTML page, pictures included."""
+    query = explanations[0].query
+    sections = "\n".join(_section(e, p) for e, p in zip(explanations, pictures, strict=True))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Why: {escape(query.id)}</title><style>{STYLE}</style></head><body><main>\n"
+        f"<h1>{escape(query.text)}</h1>\n{sections}\n</main></body></html>\n"
+    )
+
+
+def _section(e: Explanation, picture: str) -> str:
+    search = f"{e.beams} beams, k {e.k}, {e.mode} scores" + (", early stop" if e.early_stop else "")
+    known = [
+        ("gold passage", f"{e.gold}: {e.gold_text}"),
+        ("query", e.query.id),
+        ("hop", str(e.hop) + (f", after {', '.join(e.evidence)}" if e.evidence else "")),
+        ("search", search),
+    ]
+    if e.score is not None:
+        known.append(("its score", f"{number(e.score)} nats (whole passage {number(e.complete)})"))
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in known)
+    return (
+        f"<section><h2>{escape(e.gold)}</h2><dl>{items}</dl>"
+        f'<div class="verdict {_TONE[e.verdict]}"><b>{escape(e.verdict)}: {escape(MEANING[e.verdict])}</b>'
+        f"{escape(why(e))}</div>"
+        f'<h3>Beam tree</h3><div class="scroll" tabindex="0">{picture}</div>'
+        f"{_path(e)}{_results(e)}</section>"
+    )
+
+
+def _path(e: Explanation) -> str:
+    if not e.path:
+        return ""
+    rows = []
+    for row in e.path:
+        kind = "left" if row.fate in ("pruned", "beaten") else "gone" if row.fate is None else ""
+        rows.append(_row(cells(row), kind, {1: "t", 10: "t"}))
+    rest = e.tokens - len(e.path)
+    forced = f"The other {rest} tokens are not decoded: one passage is left. " if rest else ""
+    return (
+        f"<h3>The passage's path</h3>{_table(HEADER, rows, {1: 't', 10: 't'})}"
+        f'<p class="note">{escape(forced + _COLUMNS)}</p>'
+    )
+
+
+def _results(e: Explanation) -> str:
+    if not e.results:
+        return "<p>The search returned nothing.</p>"
+    classes = {1: "t", 4: "text"}
+    rows = []
+    for r in e.results:
+        texts = (str(r.rank), r.id, number(r.score), number(r.complete), r.text)
+        rows.append(_row(texts, "mine" if r.id == e.gold else "", classes))
+    return f"<h3>Returned</h3>{_table(('rank', 'id', 'score', 'whole', 'passage'), rows, classes)}"
+
+
+def _table(header: Sequence[str], rows: Sequence[str], classes: dict[int, str]) -> str:
+    head = "".join(f'<th class="{classes.get(n, "")}">{escape(name)}</th>' for n, name in enumerate(header))
+    return f'<div class="scroll" tabindex="0"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
+
+
+def _row(texts: Sequence[str], kind: str, classes: dict[int, str]) -> str:
+    data = "".join(f'<td class="{classes.get(n, "")}">{escape(text)}</td>' for n, text in enumerate(texts))
+    return f'<tr class="{kind}">{data}</tr>'
+
+
+def _plain(value: Any) -> Any:
+    """Named tuples to objects; a score that is no finite number to null, which JSON has."""
+    if hasattr(value, "_asdict"):
+        return {name: _plain(item) for name, item in value._asdict().items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _write(path: str, text: str) -> None:
+    with atomic_file(path) as stream:
+        stream.write(text)

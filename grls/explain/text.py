@@ -1,0 +1,201 @@
+"""An explanation in words: the sentence that says why, and the report for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grls.explain.explain import Explanation, PathRow
+from grls.explain.verdict import MEANING, Verdict
+
+COLOURS: dict[Verdict, str] = {
+    "found": "32", "duplicate": "32", "excluded": "36", "done first": "35", "pruned": "33",
+    "early stop": "33", "scored worse": "31",
+}  # fmt: skip
+"""ANSI colours."""
+
+HEADER = ("step", "token", "log p", "prefix", "allowed", "rank", "best", "bar", "margin", "fate", "preferred")
+
+
+def number(value: float | None, signed: bool = False) -> str:
+    """A score for people; a dash where there is none."""
+    return "–" if value is None else f"{value:+.2f}" if signed else f"{value:.2f}"
+
+
+def why(e: Explanation) -> str:
+    """One paragraph that answers the question."""
+    say = {
+        "found": _found, "duplicate": _duplicate, "excluded": _excluded, "done first": _done,
+        "pruned": _pruned, "early stop": _early, "scored worse": _worse,
+    }[e.verdict]  # fmt: skip
+    notes = [say(e), *_notes(e)]
+    return " ".join(note for note in notes if note)
+
+
+def cells(row: PathRow) -> tuple[str, ...]:
+    """One step as the cells of a table with :data:`HEADER`."""
+    gone = row.fate is None
+    rank = "–" if row.rank is None else f"({row.rank})" if gone else str(row.rank)
+    preferred = ", ".join(f"{p.text} {p.log_probability:.2f}" for p in row.preferred)
+    return (
+        str(row.step), row.token, number(row.log_probability), number(row.score), str(row.allowed), rank,
+        number(row.best), number(row.bar), number(row.margin, signed=True), row.fate or "gone", preferred,
+    )  # fmt: skip
+
+
+def format_explanation(e: Explanation, colour: bool = False) -> str:
+    """The report of one explanation, for a terminal.
+
+    Args:
+        e: The explanation.
+        colour: Use ANSI colours.
+    """
+    head = f"{e.verdict.upper()}: {MEANING[e.verdict]}"
+    lines = [
+        f"query    {e.query.id}: {e.query.text}",
+        f"gold     {e.gold}: {e.gold_text}",
+        f"hop      {e.hop}" + (f", after {', '.join(e.evidence)}" if e.evidence else ""),
+        f"search   {e.beams} beams, k {e.k}, {e.mode} scores" + (", early stop" if e.early_stop else ""),
+        "",
+        _paint(head, COLOURS[e.verdict], colour),
+        why(e),
+    ]
+    if e.path:
+        table = [HEADER, *(cells(row) for row in e.path)]
+        lines += ["", *_columns(table, left=(1, 9, 10))]
+        for place, row in enumerate(e.path, start=len(lines) - len(e.path)):
+            if row.fate in ("pruned", "beaten"):
+                lines[place] = _paint(lines[place], COLOURS[e.verdict], colour)
+        if e.tokens > len(e.path):
+            lines.append(
+                f"      the other {e.tokens - len(e.path)} tokens are not decoded: one passage is left"
+            )
+    lines += ["", *_results(e, colour)]
+    return "\n".join(lines)
+
+
+def _results(e: Explanation, colour: bool) -> list[str]:
+    if not e.results:
+        return ["the search returned nothing"]
+    rows = [("rank", "id", "score", "passage")]
+    rows += [(str(r.rank), r.id, number(r.score), _short(r.text, 70)) for r in e.results]
+    lines = _columns(rows, left=(1, 3))
+    for place, result in enumerate(e.results, start=1):
+        if result.id == e.gold:
+            lines[place] = _paint(lines[place], COLOURS["found"], colour)
+    return lines
+
+
+def _found(e: Explanation) -> str:
+    return f"Found at rank {e.rank} with score {number(e.score)}."
+
+
+def _duplicate(e: Explanation) -> str:
+    ids = [r.id for r in e.results if r.id in e.twins]
+    return f"Its tokens equal those of {', '.join(ids)}, which was found (score {number(e.score)})."
+
+
+def _excluded(e: Explanation) -> str:
+    if e.gold in e.evidence:
+        return "It is among the evidence of this hop, and a passage is not retrieved twice."
+    if e.gold == "DONE":
+        return "DONE may not be written at this hop."
+    return f"Evidence of this hop has the same tokens ({', '.join(set(e.evidence) & set(e.twins))})."
+
+
+def _done(e: Explanation) -> str:
+    assert e.done is not None
+    place = f"It stands at rank {e.rank}, but" if e.rank else "It is not among the results, and"
+    return (
+        f"{place} DONE scores {number(e.done.score)} against its {number(e.score)}: the chain that ends here "
+        "beats every chain through this passage."
+    )
+
+
+def _pruned(e: Explanation) -> str:
+    wider = (
+        f"A beam of {e.judgement.sufficient} finds it."
+        if e.judgement.sufficient
+        else f"No beam up to {e.judgement.widest} finds it."
+    )
+    return f"{_compared(e)} {_left(e)} {wider}"
+
+
+def _early(e: Explanation) -> str:
+    return (
+        f"Its whole score is {number(e.complete)}, that of the worst passage returned "
+        f"{number(min(r.complete for r in e.results))}; but the search compared scores up to the unique "
+        f"prefix ({number(e.score)}). {_left(e)} Use --early_stop false, or renormalized scores."
+    )
+
+
+def _worse(e: Explanation) -> str:
+    if e.left is not None and e.left.fate == "pruned" and e.judgement.widest > e.beams:
+        truth = (
+            "it is outranked all the same"
+            if e.judgement.true_rank is not None
+            else f"a beam of {e.judgement.widest} returns {e.k} passages that score higher"
+        )
+        return f"{_compared(e)} {_left(e)} But no wider beam would help: {truth}."
+    above = sum(r.above for r in e.results)
+    ids = ", ".join(r.id for r in e.results[:3])
+    more = f" and {above - 3} more" if above > 3 else ""
+    return (
+        f"Its exact score is {number(e.score)}; {above} of the {len(e.results)} passages returned score at "
+        f"least as high (first {ids}{more}): no search would put it among {e.k}. {_left(e)}"
+    )
+
+
+def _compared(e: Explanation) -> str:
+    if len(e.results) < e.k:
+        return f"Its score is {number(e.score)}, and the search returned {len(e.results)} of {e.k} passages."
+    last = e.results[-1].score
+    return f"Its score is {number(e.score)}, above the {number(last)} of the last passage returned."
+
+
+def _left(e: Explanation) -> str:
+    row = e.left
+    if row is None:
+        return "It was finished, and better passages took its place."
+    where = f"It left the beam at step {row.step}, token {row.token!r} of {row.allowed} allowed:"
+    if row.fate == "beaten":
+        return (
+            f"{where} its prefix scored {number(row.score)}, and {e.k} finished passages had at least "
+            f"{number(row.bar)} already."
+        )
+    margin = 0.0 if row.margin is None else -row.margin
+    return f"{where} rank {row.rank} for {e.beams} beams, {margin:.2f} nats below the last one kept."
+
+
+def _notes(e: Explanation) -> list[str]:
+    notes = []
+    if e.judgement.true_rank is not None:
+        notes.append(f"By exact scores of every passage it has rank {e.judgement.true_rank}.")
+    if e.done is not None and e.verdict != "done first":
+        place = f"rank {e.done.rank}" if e.done.rank else "not among the results"
+        notes.append(f"DONE scores {number(e.done.score)} ({place}).")
+    if e.twins and e.verdict not in ("duplicate", "excluded"):
+        notes.append(f"It has the same tokens as {', '.join(e.twins)}.")
+    if e.cut_tokens:
+        notes.append(f"The length limit cut its last {e.cut_tokens} tokens, which are not retrieved.")
+    return notes
+
+
+def _columns(rows: Sequence[Sequence[str]], left: Sequence[int]) -> list[str]:
+    """Rows as aligned lines; the columns in ``left`` are aligned left."""
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        parts = [
+            cell.ljust(w) if c in left else cell.rjust(w)
+            for c, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(parts).rstrip())
+    return lines
+
+
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _paint(text: str, code: str, colour: bool) -> str:
+    return f"\x1b[1;{code}m{text}\x1b[0m" if colour else text

@@ -1,0 +1,114 @@
+"""The beam tree: the prefixes that a search kept, step by step, with the gold passage's among them.
+
+A node is a prefix. After the search let go of the gold passage, its further prefixes are added as nodes the
+search never saw. It knows nothing of how a tree is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from grls.decode.trace import PathStep, Trace, beaten
+from grls.index.rows import Ints
+
+Kind = Literal["kept", "finished", "beaten", "lost"]
+
+
+class Node(NamedTuple):
+    """One prefix.
+
+    Attributes:
+        step: Its decoding step, from 1.
+        parent: Place of the node it continues; -1 for the empty prefix.
+        token: Text of its last token.
+        score: Log-probability (nats).
+        kind: ``kept`` lives on, ``finished`` is a whole passage, ``beaten`` was let go because k results
+            score higher, ``lost`` is a prefix of the gold passage that the search did not keep.
+        gold: Whether the gold passage begins so.
+        passages: Ids of the passages it finishes.
+        rank: The place of the first of them among the results, from 1.
+    """
+
+    step: int
+    parent: int
+    token: str
+    score: float
+    kind: Kind
+    gold: bool
+    passages: tuple[str, ...] = ()
+    rank: int | None = None
+
+
+class Tree(NamedTuple):
+    """A beam tree.
+
+    Attributes:
+        nodes: Every node, parents before children.
+        candidates: How many candidates each step weighed; 0 after the search had ended.
+    """
+
+    nodes: tuple[Node, ...]
+    candidates: tuple[int, ...]
+
+
+def beam_tree(
+    search: Trace,
+    path: tuple[PathStep, ...],
+    text: Callable[[int], str],
+    passages: Callable[[int], list[int]],
+    names: Callable[[list[int]], list[str]],
+) -> Tree:
+    """The tree of one search.
+
+    Args:
+        search: The search.
+        path: Its steps as seen from the gold passage (empty where it was excluded).
+        text: Token to text.
+        passages: State to the passages it finishes.
+        names: Passage numbers to ids.
+    """
+    nodes: list[Node] = []
+    ranks = {hit.passage: rank for rank, hit in enumerate(search.found, start=1)}
+    parents: Ints = np.array([-1])
+    gold_node = -1  # the gold prefix so far
+    for position in range(max(len(search.steps), len(path))):
+        mine = path[position] if position < len(path) else None
+        kept_gold = mine is not None and mine.fate in ("kept", "finished", "beaten")
+        own = -1
+        if position < len(search.steps):
+            step = search.steps[position]
+            places: dict[int, int] = {}
+            for kind, some in _by_kind(search, position).items():
+                for c in some.tolist():
+                    parent = int(parents[step.parents[c]])
+                    gold = bool(
+                        kept_gold and mine and parent == gold_node and step.tokens[c] == mine.token.token
+                    )
+                    under = passages(int(step.states[c])) if kind == "finished" else []
+                    places[c] = len(nodes)
+                    own = len(nodes) if gold else own
+                    nodes.append(
+                        Node(
+                            position + 1, parent, text(int(step.tokens[c])), float(step.scores[c]), kind,
+                            gold, tuple(names(under)), _first_rank(under, ranks),
+                        )
+                    )  # fmt: skip
+            parents = np.array([places[c] for c in step.live.tolist()], dtype=np.int64)
+        if mine is not None and own < 0:
+            own = len(nodes)
+            nodes.append(Node(position + 1, gold_node, text(mine.token.token), mine.score, "lost", True))
+        gold_node = own
+    sizes = [len(step.scores) for step in search.steps]
+    return Tree(tuple(nodes), (*sizes, *[0] * (len(path) - len(sizes))))
+
+
+def _by_kind(search: Trace, position: int) -> Mapping[Kind, Ints]:
+    step = search.steps[position]
+    return {"finished": step.chosen.finished, "kept": step.live, "beaten": beaten(step)}
+
+
+def _first_rank(passages: list[int], ranks: Mapping[int, int]) -> int | None:
+    return min((ranks[p] for p in passages if p in ranks), default=None)

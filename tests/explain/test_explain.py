@@ -1,0 +1,198 @@
+"""Verdicts against exhaustive scores, and every cause of a miss brought about on purpose."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_data import passages, scratch, write_small
+
+from grls.corpus import Corpus
+from grls.decode.exhaustive import score_all
+from grls.errors import ConfigError, DataError
+from grls.explain.explain import Explainer, Explanation
+from grls.explain.summary import format_summary, summarise
+from grls.explain.text import format_explanation, why
+from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.text import Limits
+from grls.types import Passage, Query
+
+QUERIES = [Query(f"q{n}", text) for n, text in enumerate(("is the otter kind ?", "the lynx", "quick"))]
+EXTRA = [Passage("twin", passages()[0].text), Passage("long", "the heron is calm . the badger is quick .")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("explain") / "data")
+
+
+def build(folder: Path, seed: int = 0, limits: Limits | None = None, **options: Any) -> GenerativeRetriever:
+    torch.manual_seed(seed)
+    model, tokenizer = scratch(folder).load()
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(6.0)
+    corpus = Corpus.from_passages([*passages(), *EXTRA])
+    return GenerativeRetriever.assemble(
+        model.eval(), tokenizer, corpus, limits, options=SearchOptions(**options)
+    )
+
+
+def every(retriever: GenerativeRetriever, query: Query, k: int, **options: Any) -> list[Explanation]:
+    return Explainer(retriever, k, **options).explain(
+        query, retriever.corpus.ids(range(len(retriever.corpus)))
+    )
+
+
+@pytest.mark.parametrize("mode", ["renormalized", "full"])
+def test_a_miss_is_the_beams_exactly_where_exhaustive_scores_say_so(folder: Path, mode: Any) -> None:
+    seen = set()
+    for seed in range(3):
+        retriever = build(folder, seed, beams=2, mode=mode)
+        for query in QUERIES:
+            model_input = retriever.codec.model_input(retriever.encode([query])[0])
+            decoder = retriever.decoder(2)
+            # DONE is hidden; it is one token of the first step, so hiding it shifts every score alike.
+            scores = score_all(decoder.generator, retriever.index, model_input, mode)[:-1]  # type: ignore[arg-type]
+            returned = [hit.id for hit in retriever.retrieve([query], 2)[0]]
+            for e, exact in zip(every(retriever, query, 2), scores, strict=True):
+                seen.add(e.verdict)
+                assert (e.verdict == "found") == (e.gold in returned)
+                assert [r.id for r in e.results] == returned
+                if e.verdict == "found" or e.verdict == "duplicate":
+                    continue
+                rank = 1 + int((scores > exact + 1e-4).sum())
+                assert (e.verdict == "pruned") == (rank <= 2), (e.gold, rank)
+                if e.verdict == "pruned":
+                    wider = build(folder, seed, beams=e.judgement.sufficient, mode=mode)
+                    assert e.gold in [hit.id for hit in wider.retrieve([query], 2)[0]]
+                    assert f"A beam of {e.judgement.sufficient} finds it" in why(e)
+                truth = Explainer(retriever, 2, exhaustive=True).explain(query, [e.gold])[0]
+                assert (truth.verdict, truth.judgement.true_rank) == (e.verdict, rank)
+    assert {"found", "pruned", "scored worse"} <= seen
+
+
+def test_a_pruned_passage_leaves_where_its_path_says(folder: Path) -> None:
+    retriever = build(folder, 1, beams=1)
+    lost = [e for q in QUERIES for e in every(retriever, q, 1) if e.left]
+    assert lost
+    for e in lost:
+        assert e.left is not None
+        assert e.left.margin is not None
+        assert e.left.margin <= 0
+        gold = [node for node in e.tree.nodes if node.gold]
+        assert [node.step for node in gold] == [row.step for row in e.path]
+        assert [node.token for node in gold] == [row.token for row in e.path]
+        assert [n.kind == "lost" for n in gold] == [r.fate in ("pruned", None) for r in e.path]
+        assert [n.score for n in gold] == pytest.approx([row.score for row in e.path])
+        assert f"step {e.left.step}" in why(e)
+
+
+def test_the_tree_ends_in_the_results(folder: Path) -> None:
+    e = every(build(folder, beams=4), QUERIES[0], 4)[0]
+    ranks = {node.rank: node for node in e.tree.nodes if node.rank}
+    for result in e.results:
+        node = next(n for n in e.tree.nodes if result.id in n.passages)
+        assert node.score == pytest.approx(result.score)
+    assert 1 in ranks
+    for node in e.tree.nodes:
+        before = e.tree.nodes[node.parent].step if node.parent >= 0 else 0
+        assert node.step == before + 1
+
+
+def test_a_duplicate_is_found_under_another_id(folder: Path) -> None:
+    retriever = build(folder, beams=12)
+    order = [r.id for r in every(retriever, QUERIES[0], 12)[0].results]
+    first = min(order.index("otter-calm"), order.index("twin"))
+    cut, other = order[first + 1], order[first]
+    e = Explainer(build(folder, beams=12), first + 1).explain(QUERIES[0], [cut])[0]
+    assert (e.verdict, e.rank, e.twins) == ("duplicate", None, (other,))
+    assert f"equal those of {other}" in why(e)
+
+
+def test_evidence_is_not_found_again(folder: Path) -> None:
+    explainer = Explainer(build(folder, beams=4), 4)
+    e, twin = explainer.explain(QUERIES[0], ["otter-calm", "twin"], evidence=["otter-calm"])
+    assert (e.verdict, e.score, e.path, e.hop) == ("excluded", None, (), 2)
+    assert "among the evidence" in why(e)
+    assert twin.verdict == "excluded"
+    assert "same tokens (otter-calm)" in why(twin)
+    assert "excluded" in format_explanation(e).lower()
+
+
+def test_done_that_scores_higher_ends_the_chain(folder: Path) -> None:
+    retriever = build(folder, beams=6)
+    with torch.no_grad():  # DONE's logit follows its row of the head; make it win or lose
+        row = retriever.model.get_output_embeddings().weight[retriever.codec.done]
+        kept = row.clone()
+        outcomes = set()
+        for scale in (4.0, -4.0):
+            row.copy_(scale * kept)
+            explainer = Explainer(retriever, 3)
+            for e in explainer.explain(QUERIES[0], [p.id for p in passages()], ["lynx-calm"], dynamic=True):
+                assert e.done is not None or e.verdict == "excluded"
+                if e.done is None:
+                    continue
+                hidden = explainer.explain(QUERIES[0], [e.gold], ["lynx-calm"])[0]
+                assert hidden.done is None
+                first = e.done.above and (e.rank is not None or hidden.rank is not None)
+                assert (e.verdict == "done first") == first
+                assert not first or "DONE scores" in why(e)
+                outcomes.add(first)
+        row.copy_(kept)
+    assert outcomes == {True, False}
+
+
+def test_done_itself_can_be_asked_about(folder: Path) -> None:
+    explainer = Explainer(build(folder, beams=12), 12)
+    e = explainer.explain(QUERIES[0], ["DONE"], ["lynx-calm"], dynamic=True)[0]
+    assert (e.gold, e.verdict, e.done) == ("DONE", "found", None)
+    assert explainer.explain(QUERIES[0], ["DONE"])[0].verdict == "excluded"
+
+
+def test_stopping_early_under_full_scores_is_named(folder: Path) -> None:
+    causes = set()
+    for seed in range(4):
+        retriever = build(folder, seed, beams=12, mode="full", early_stop=True)
+        for query in QUERIES:
+            for e in every(retriever, query, 3):
+                worst = min(r.complete for r in e.results)
+                if e.verdict in ("early stop", "scored worse"):
+                    assert e.complete is not None
+                    assert (e.verdict == "early stop") == (e.complete > worst + 1e-4)
+                    causes.add(e.verdict)
+    assert causes == {"early stop", "scored worse"}
+
+
+def test_a_cut_passage_says_so(folder: Path) -> None:
+    whole = len(build(folder).codec.texts([EXTRA[1].text])[0])
+    e = Explainer(build(folder, limits=Limits(passage=5)), 12).explain(QUERIES[0], ["long"])[0]
+    assert (e.cut_tokens, e.tokens) == (whole - 5, 6)
+    assert f"cut its last {whole - 5} tokens" in why(e)
+
+
+def test_unknown_ids_and_counts_are_refused(folder: Path) -> None:
+    retriever = build(folder)
+    with pytest.raises(
+        DataError, match=r"passage id 'none' is not in the retriever's corpus \(12 passages\)"
+    ):
+        Explainer(retriever).explain(QUERIES[0], ["none"])
+    with pytest.raises(DataError, match="passage id 'none'"):
+        Explainer(retriever).explain(QUERIES[0], ["twin"], ["none"])
+    with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
+        Explainer(retriever, 0)
+
+
+def test_a_summary_counts_what_explain_says(folder: Path) -> None:
+    retriever = build(folder, 1, beams=2)
+    ids = [p.id for p in passages()]
+    said = [e for q in QUERIES for e in Explainer(retriever, 2).explain(q, ids)]
+    s = summarise(Explainer(retriever, 2), [(q, ids, ()) for q in QUERIES])
+    assert (s.queries, s.beams, s.k) == (3, 2, 2)
+    assert {v: n for v, n in s.verdicts.items() if n} == {
+        v: sum(e.verdict == v for e in said) for v in {e.verdict for e in said}
+    }
+    missed = [e for e in said if e.verdict in ("pruned", "scored worse")]
+    assert sum(s.left.values()) == sum(e.left is not None for e in missed)
+    assert sum(s.sufficient.values()) == s.verdicts["pruned"] == sum(s.pruned_left.values())
+    text = format_summary(s)
+    assert f"30 gold passages; 2 beams, k 2; {len(missed)} missed" in text
