@@ -1,0 +1,109 @@
+"""``grls train-biencoder``: fine-tune a bi-encoder on a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from grls.corpus import Corpus, read_split
+from grls.errors import ConfigError, DataError
+from grls.files import refuse_foreign
+from grls.logs import quiet
+from grls.models.biencoder import MODULES, BiEncoder, Kind
+from grls.models.build import GeneratorSpec
+from grls.retrieve.sparse import BM25Retriever
+from grls.train.biencoder import BiEncoderOptions, Split, check_negatives, fit
+from grls.train.biencoder_examples import BiEncoderExamples
+from grls.types import Query
+
+
+def train_biencoder(
+    data: str,
+    output: str,
+    source: str | None = None,
+    generator: GeneratorSpec | None = None,
+    kind: Kind = "auto",
+    train_split: str = "train",
+    dev_split: str | None = "dev",
+    max_tokens: int | None = None,
+    resume: bool = False,
+    **options: Any,
+) -> None:
+    """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
+
+    Writes OUTPUT/model (for ``grls index``), OUTPUT/logs.json (settings, losses, dev recall) and
+    OUTPUT/checkpoints (to resume from; they hold pickles, so do not share them). Give ``source``, or
+    ``generator`` for an encoder-decoder that is not on disk.
+
+    Args:
+        data: Data set folder.
+        output: Folder for everything that the run writes.
+        source: A model of sentence-transformers, or a generator that a training stage wrote (folder or hub
+            name); ``all-MiniLM-L6-v2`` is the one that the extra ``local-models`` installs.
+        generator: An encoder-decoder to make a bi-encoder of, as in ``grls train``.
+        kind: ``sentence``: a model of sentence-transformers; ``st5``: an encoder-decoder by its first decoder
+            output; ``auto``: what the source is.
+        train_split: Which queries to learn from.
+        dev_split: Which queries choose the best epoch; null measures none and keeps the last epoch.
+        max_tokens: Longest text in tokens; null: what the model says.
+        resume: Go on from the last checkpoint in OUTPUT, with the same options.
+        options: How to train.
+    """
+    quiet()
+    begun = perf_counter()
+    chosen = BiEncoderOptions(**options)
+    check_negatives(chosen.batch_size, chosen.hard_negatives)
+    refuse_foreign(Path(output) / "model", MODULES)
+    corpus = Corpus.read(data)
+    train = _split(data, train_split, corpus, "train_split")
+    dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
+    torch.manual_seed(chosen.seed)  # of random weights
+    encoder = _encoder(source, generator, kind, max_tokens)
+    rankings = _rankings(train.queries, corpus, chosen)
+    examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, chosen, rankings)
+    settings = {"data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
+                "dev_split": dev_split, "max_tokens": encoder.max_tokens}  # fmt: skip
+    fit(encoder, examples, dev, chosen, output, settings, resume)
+    print(f"{output}/model: {len(examples):,} examples, {perf_counter() - begun:.0f} s")
+
+
+def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
+    file = Path(data) / "qrels" / f"{split}.tsv"
+    if not file.is_file():
+        without = ", or null to train without it" if option == "dev_split" else ""
+        raise DataError(f"no such file; give another {option}{without}.", file)
+    queries, qrels = read_split(data, split, corpus)
+    if not queries:
+        raise DataError(f"the split holds no query; add judgements or give another {option}.", file)
+    return Split(queries, qrels, corpus)
+
+
+def _encoder(
+    source: str | None, generator: GeneratorSpec | None, kind: Kind, max_tokens: int | None
+) -> BiEncoder:
+    if (source is None) == (generator is None):
+        raise ConfigError("give either --source (a folder or hub name) or --generator (how to make a model).")
+    if source is not None:
+        return BiEncoder.load(source, kind, device="cpu", max_tokens=max_tokens)
+    assert generator is not None
+    if kind == "sentence":
+        raise ConfigError("a generator makes a bi-encoder of kind st5; give --source for kind sentence.")
+    return BiEncoder.from_generator(generator.load(), max_tokens, generator.stages())
+
+
+def _rankings(queries: Sequence[Query], corpus: Corpus, options: BiEncoderOptions) -> list[list[str]]:
+    """What BM25 finds for each query: wrong passages that look right."""
+    if not options.hard_negatives:
+        return []
+    most = max(len(query.evidence) for query in queries)
+    found = BM25Retriever(corpus).retrieve(queries, options.ranked + most)
+    if not any(found):
+        raise DataError(
+            f"no training query shares a word with {corpus.source}, so BM25 finds no hard negatives: set "
+            "hard_negatives to 0."
+        )
+    return [[hit.id for hit in hits] for hits in found]

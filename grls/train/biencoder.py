@@ -1,0 +1,264 @@
+"""Training a bi-encoder: sentence-transformers' trainer over our examples, the best epoch by dev recall kept.
+
+Everything a run writes lies under one folder: ``model/`` (what retrieval opens), ``logs.json`` (options,
+losses, dev recall) and ``checkpoints/`` (the library's own, to go on from; they hold pickles and are not for
+others). It does not search: dev recall is the library's exact evaluation over the whole corpus.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from sentence_transformers import SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+from sentence_transformers.sentence_transformer.modules import Normalize
+from sentence_transformers.util import dot_score
+
+from grls.corpus import Corpus, Qrels, gold_passages
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.files import read_json, refuse_foreign
+from grls.models.biencoder import MODULES, BiEncoder, passage_text
+from grls.train.biencoder_examples import BiEncoderExamples, PairOptions
+from grls.train.biencoder_loss import MaskedRankingLoss
+from grls.train.biencoder_trainer import BiEncoderTrainer
+from grls.types import Query
+
+STAGE = "biencoder"
+LOGS = "logs.json"
+STATE = "trainer_state.json"
+"""What the trainer writes last into a checkpoint, so one that holds it is whole."""
+
+_DEV = "dev"
+
+_FREE = {"device", "log_every", "gradient_checkpointing"}
+"""Settings that a resumed run may change: they do not decide the losses."""
+
+
+@dataclass(frozen=True)
+class BiEncoderOptions(PairOptions):
+    """Which pairs are learned (the options of :class:`PairOptions`), and how.
+
+    Args:
+        epochs: Passes over the examples.
+        max_steps: Stop after this many optimizer steps; null: after the epochs.
+        batch_size: Examples of a batch, each the negatives of the others.
+        accumulate: Batches whose gradients are added up for one step; negatives stay those of one batch.
+        learning_rate: Peak learning rate.
+        schedule: ``linear`` falls to 0 after the warm-up, ``constant`` stays.
+        warmup: Share of all steps that the rate takes to rise.
+        weight_decay: Weight decay.
+        optimizer: ``adamw`` or ``adafactor`` (with a rate of its own kind: ours, not relative steps).
+        clip: Longest gradient; longer ones are shortened to it.
+        scale: Factor on the inner products before the softmax, the inverse of its temperature; null: 20
+            where the model normalises its embeddings, 1 where it does not.
+        length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch.
+        gradient_checkpointing: Less memory for more time.
+        precision: ``bfloat16`` computes in mixed precision; the weights are float32 in either case.
+        device: ``auto`` takes a GPU where there is one (CUDA_VISIBLE_DEVICES says which).
+        dev_size: Most dev queries whose recall is measured after each epoch.
+        k: Cut-off of dev recall.
+        log_every: Steps between two logged losses.
+    """
+
+    epochs: int = 1
+    max_steps: int | None = None
+    batch_size: int = 32
+    accumulate: int = 1
+    learning_rate: float = 2e-5
+    schedule: Literal["linear", "constant"] = "linear"
+    warmup: float = 0.1
+    weight_decay: float = 0.0
+    optimizer: Literal["adamw", "adafactor"] = "adamw"
+    clip: float = 1.0
+    scale: float | None = None
+    length_pool: int = 1
+    gradient_checkpointing: bool = False
+    precision: Literal["float32", "bfloat16"] = "float32"
+    device: Literal["auto", "cpu"] = "auto"
+    dev_size: int = 500
+    k: int = 5
+    log_every: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ConfigError(f"max_steps must be at least 1, or null for no limit, got {self.max_steps}.")
+        if self.learning_rate <= 0 or not 0 <= self.warmup < 1:
+            raise ConfigError(
+                "expected a learning_rate above 0 and a warmup of at least 0 and below 1, got "
+                f"{self.learning_rate} and {self.warmup}."
+            )
+        if self.scale is not None and not self.scale > 0:
+            raise ConfigError(f"scale must be above 0, got {self.scale}.")
+
+
+class Split(NamedTuple):
+    """Queries with their judgements, over a corpus.
+
+    Attributes:
+        queries: The queries.
+        qrels: Their judgements.
+        corpus: All passages.
+    """
+
+    queries: Sequence[Query]
+    qrels: Qrels
+    corpus: Corpus
+
+
+def check_negatives(batch_size: int, hard_negatives: int, examples: int | None = None) -> None:
+    """Refuse a training without any wrong passage.
+
+    Raises:
+        ConfigError: One example a batch, or one in all, and no hard negatives.
+    """
+    if hard_negatives or (batch_size > 1 and examples != 1):
+        return
+    found = "a batch_size of 1" if batch_size == 1 else "one training example"
+    raise ConfigError(
+        f"{found} leaves no passage to tell the right one from: raise it, or give hard_negatives."
+    )
+
+
+def fit(
+    encoder: BiEncoder,
+    examples: BiEncoderExamples,
+    dev: Split | None,
+    options: BiEncoderOptions,
+    output: str | Path,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+) -> BiEncoder:
+    """Train, and write the best epoch's model (the last one's without dev) to ``output/model``.
+
+    The seed decides the losses; a resumed run has those of one that was never stopped.
+
+    Args:
+        encoder: What to train, in place.
+        examples: The training pairs.
+        dev: What recall is measured on after each epoch.
+        options: How.
+        output: Folder for everything that the run writes.
+        settings: What describes the run beside ``options``; logged, and a resumed run must have the same.
+        resume: Go on from the last whole checkpoint in ``output/checkpoints``.
+
+    Returns:
+        The bi-encoder as it was written.
+
+    Raises:
+        ConfigError: There are no negatives, nothing to resume, or the loss is not finite.
+        DataError: No dev query has a gold passage.
+        MismatchError: The run to resume had other settings.
+        WriteError: The disk is full; the checkpoints before are as they were.
+    """
+    check_negatives(options.batch_size, options.hard_negatives, len(examples))
+    folder = Path(output)
+    refuse_foreign(folder / "model", MODULES)
+    known = {**(settings or {}), **vars(options)}
+    start = _checkpoint(folder, known) if resume else _fresh(folder)
+    if options.gradient_checkpointing:
+        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
+    trainer = BiEncoderTrainer(
+        encoder,
+        examples,
+        loss=MaskedRankingLoss(encoder.model, scale=_scale(encoder, options), similarity_fct=dot_score),
+        args=_arguments(options, folder, dev is not None),
+        length_pool=options.length_pool,
+        evaluator=None if dev is None else _evaluator(dev, options),
+        log=folder / LOGS,
+        settings=known,
+    )
+    trainer.run(start)
+    stages = (*encoder.stages, STAGE)
+    best = trainer.state.best_model_checkpoint
+    trained = encoder if best is None else BiEncoder.load(best, device="cpu", max_tokens=encoder.max_tokens)
+    trained.stages = stages
+    trained.save(folder / "model")
+    return trained
+
+
+def _fresh(folder: Path) -> str | None:
+    """None to start from; takes away those of an earlier run, which must not be mistaken for ours."""
+    for old in (folder / "checkpoints").glob("checkpoint-*"):
+        shutil.rmtree(old)
+    return None
+
+
+def _checkpoint(folder: Path, settings: Mapping[str, Any]) -> str:
+    """The last whole checkpoint of the run with these settings."""
+    whole = [file.parent for file in (folder / "checkpoints").glob(f"checkpoint-*/{STATE}")]
+    if not whole:
+        raise ConfigError(
+            f"{folder / 'checkpoints'} holds no checkpoint to resume from (one is written every epoch); "
+            "leave out --resume to start anew."
+        )
+    before = read_json(folder / LOGS)["settings"]
+    checked = settings.keys() - _FREE
+    for name in sorted(name for name in checked if before.get(name) != settings[name]):
+        raise MismatchError(
+            f"the run in {folder} had {name} {before.get(name)!r}, now it is {settings[name]!r}: resume "
+            "with the same settings, or start anew without --resume."
+        )
+    return str(max(whole, key=lambda path: int(path.name.rpartition("-")[2])))
+
+
+def _scale(encoder: BiEncoder, options: BiEncoderOptions) -> float:
+    if options.scale is not None:
+        return options.scale
+    return 20.0 if any(isinstance(module, Normalize) for module in encoder.model) else 1.0
+
+
+def _arguments(options: BiEncoderOptions, folder: Path, dev: bool) -> SentenceTransformerTrainingArguments:
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(folder / "checkpoints"),
+        num_train_epochs=options.epochs,
+        max_steps=options.max_steps or -1,
+        per_device_train_batch_size=options.batch_size,
+        gradient_accumulation_steps=options.accumulate,
+        learning_rate=options.learning_rate,
+        lr_scheduler_type="linear" if options.schedule == "linear" else "constant_with_warmup",
+        warmup_steps=options.warmup,
+        weight_decay=options.weight_decay,
+        optim="adafactor" if options.optimizer == "adafactor" else "adamw_torch",
+        max_grad_norm=options.clip,
+        bf16=options.precision == "bfloat16",
+        use_cpu=options.device == "cpu",
+        seed=options.seed,
+        logging_steps=options.log_every,
+        logging_nan_inf_filter=False,
+        eval_strategy="epoch" if dev else "no",
+        metric_for_best_model=f"eval_{_metric(options.k)}" if dev else None,
+        greater_is_better=True if dev else None,
+        save_strategy="epoch",
+        save_total_limit=2,  # the best and the last
+        report_to="none",
+        disable_tqdm=True,
+    )
+
+
+def _metric(k: int) -> str:
+    return f"{_DEV}_dot_recall@{k}"
+
+
+def _evaluator(dev: Split, options: BiEncoderOptions) -> InformationRetrievalEvaluator:
+    gold = {query.id: set(gold_passages(query, dev.qrels)) for query in dev.queries[: options.dev_size]}
+    if not any(gold.values()):
+        raise DataError("no dev query has a gold passage; recall needs some. Give another dev_split or null.")
+    k = [options.k]
+    return InformationRetrievalEvaluator(
+        queries={query.id: query.text for query in dev.queries if gold.get(query.id)},
+        corpus={passage.id: passage_text(passage) for passage in dev.corpus},
+        relevant_docs=gold,
+        mrr_at_k=k, ndcg_at_k=k, accuracy_at_k=k, precision_recall_at_k=k, map_at_k=k,
+        batch_size=max(options.batch_size, 32),
+        name=_DEV,
+        write_csv=False,
+        score_functions={"dot": dot_score},
+    )  # fmt: skip

@@ -1,0 +1,190 @@
+"""sentence-transformers' trainer with our examples, batches, log and errors.
+
+It does not know what an example means, nor which checkpoint is the best: that is the caller's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
+from torch import nn
+from transformers import PrinterCallback, TrainerCallback
+
+from grls.errors import ConfigError, WriteError
+from grls.files import write_json
+from grls.models.biencoder import BiEncoder
+from grls.train.batching import LengthBucketedSampler
+from grls.train.biencoder_examples import BiEncoderExamples
+
+
+class BiEncoderTrainer(SentenceTransformerTrainer):
+    """The library's trainer over :class:`~grls.train.biencoder_examples.BiEncoderExamples`.
+
+    Args:
+        encoder: What to train, in place.
+        examples: The training pairs.
+        loss: Gets embeddings, and labels of n keys and G gold keys an example.
+        args: The library's own settings.
+        length_pool: Batches that are sorted by length together.
+        evaluator: Measured after each epoch.
+        log: A JSON file for settings, losses and measures.
+        settings: What the log says of the run.
+    """
+
+    def __init__(
+        self,
+        encoder: BiEncoder,
+        examples: BiEncoderExamples,
+        loss: nn.Module,
+        args: SentenceTransformerTrainingArguments,
+        length_pool: int,
+        evaluator: Any | None,
+        log: Path,
+        settings: Mapping[str, Any],
+    ):
+        self._lengths = examples.lengths()
+        self._length_pool = length_pool
+        super().__init__(
+            model=encoder.model,
+            args=args,
+            train_dataset=datasets.Dataset.from_dict({"number": range(len(examples))}),
+            loss=loss,
+            evaluator=evaluator,
+            data_collator=PairCollator(encoder, examples),
+            callbacks=[_Log(log, settings)],
+        )
+        self.remove_callback(PrinterCallback)
+
+    def run(self, checkpoint: str | None = None) -> None:
+        """Train, from a checkpoint on where one is given.
+
+        Raises:
+            ConfigError: The loss is not finite.
+            WriteError: A checkpoint cannot be written.
+        """
+        try:
+            self.train(resume_from_checkpoint=checkpoint)
+        except RuntimeError as error:  # torch's writer wraps the system's error
+            if "PytorchStreamWriter" not in str(error):
+                raise
+            raise WriteError(
+                f"cannot write a checkpoint under {self.args.output_dir} ({str(error).splitlines()[0]}). "
+                "Free some space, then go on with --resume true."
+            ) from error
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Add none: the card would quote the training data."""
+
+    def get_batch_sampler(self, dataset: Any, batch_size: int, *args: Any, **kwargs: Any) -> EpochBatches:
+        """Batches as all our training makes them."""
+        source = LengthBucketedSampler(self._lengths, batch_size, self.args.seed, pool=self._length_pool)
+        collator = self.data_collator
+        assert isinstance(collator, PairCollator)
+        return EpochBatches(collator, source, dataset)
+
+
+class EpochBatches(DefaultBatchSampler):
+    """Our sampler behind the library's interface; tells the collator of which epoch the batches are.
+
+    Args:
+        collator: Draws the examples.
+        source: Orders them.
+        dataset: What the numbers of the examples are the rows of.
+    """
+
+    def __init__(self, collator: PairCollator, source: LengthBucketedSampler, dataset: Any):
+        super().__init__(dataset, batch_size=source.batch_size, drop_last=False, seed=source.seed)
+        self.collator = collator
+        self.source = source
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self.collator.epoch = self.epoch
+        self.source.resume(self.epoch, 0)
+        for batch in self.source:
+            yield [number for number, _ in batch]
+
+
+class PairCollator(SentenceTransformerDataCollator):
+    """Draws the examples of a batch; makes features of their texts and labels of their keys.
+
+    Args:
+        encoder: Text to features.
+        examples: What to draw from.
+    """
+
+    def __init__(self, encoder: BiEncoder, examples: BiEncoderExamples):
+        super().__init__(preprocess_fn=encoder.model.preprocess)
+        self.encoder = encoder
+        self.examples = examples
+        self.epoch = 0
+
+    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
+        """Features of the queries and of each of the n passages, and ``label [B, n + G]``."""
+        pairs = [self.examples.draw(row["number"], self.epoch) for row in features]
+        columns = {"query": self.encoder.features([pair.query for pair in pairs], "query")}
+        for n, texts in enumerate(zip(*(pair.passages for pair in pairs), strict=True)):
+            columns[f"passage{n}"] = self.encoder.features(texts, "passage")
+        batch = {f"{name}_{key}": value for name, made in columns.items() for key, value in made.items()}
+        return {**batch, "label": torch.tensor([[*pair.keys, *pair.gold] for pair in pairs])}
+
+
+class _Log(TrainerCallback):
+    """Prints and writes what is measured, and ends a run whose loss is no number."""
+
+    def __init__(self, file: Path, settings: Mapping[str, Any]):
+        self.file = file
+        self.settings = dict(settings)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the settings, which a resumed run must have too."""
+        self._write(state)
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Print a line."""
+        logs: dict[str, Any] = kwargs["logs"]
+        if not math.isfinite(logs.get("loss", 0.0)):
+            raise ConfigError(
+                f"the loss is {logs['loss']} at step {state.global_step}: lower the learning rate or the "
+                "scale, or compute in float32."
+            )
+        values = [f"{name} {value:.4f}" for name, value in _measures(logs).items()]
+        if values:
+            print(
+                f"epoch {state.epoch:.2f}, step {state.global_step}/{state.max_steps}: {', '.join(values)}",
+                flush=True,
+            )
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write what there is so far."""
+        self._write(state)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write all of it."""
+        self._write(state)
+
+    def _write(self, state: Any) -> None:
+        history = [
+            {"step": entry["step"], "epoch": entry["epoch"], **_measures(entry)}
+            for entry in state.log_history
+            if _measures(entry)
+        ]
+        write_json(self.file, {"settings": self.settings, "history": history})
+
+
+def _measures(logs: Mapping[str, Any]) -> dict[str, float]:
+    """What a reader of the log wants: the loss, and dev recall under a short name."""
+    named = {
+        name if name == "loss" else f"dev_{name.rpartition('_')[2]}": value for name, value in logs.items()
+    }
+    return {name: value for name, value in named.items() if name == "loss" or "recall@" in name}

@@ -1,0 +1,305 @@
+"""`grls train-biencoder` with a tiny model: losses, the best epoch, resuming, shipped configs, refusals."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from small_data import passages, queries, scratch, tiny_bert, write_small
+from transformers import TrainerCallback
+
+from data_prep.ruletaker import prepare
+from grls.cli import main
+from grls.corpus import Corpus, gold_passages, read_split, write_dataset
+from grls.evaluation.metrics.sequence_recall import recall_at
+from grls.files import write_json
+from grls.models.biencoder import BiEncoder, passage_text
+from grls.models.build import TRAINING
+from grls.train import biencoder
+from grls.train.biencoder_trainer import BiEncoderTrainer
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted((ROOT / "configs").glob("*/biencoder.yaml"))
+SETS = [file.parent.name for file in CONFIGS if file.parent.name != "base"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("biencoder")
+    write_small(folder / "data")
+    tiny_bert(folder / "bert")
+    return folder
+
+
+def options(place: Path, output: Path, *more: str) -> list[str]:
+    """30 pairs, 4 a batch: 8 steps an epoch."""
+    return [
+        "train-biencoder", f"--data={place / 'data'}", f"--source={place / 'bert'}", f"--output={output}",
+        "--epochs=3", "--batch_size=4", "--learning_rate=1e-3", "--log_every=1", "--k=1", "--device=cpu", *more,
+    ]  # fmt: skip
+
+
+def train(place: Path, output: Path, *more: str) -> Path:
+    assert main(options(place, output, *more)) == 0
+    return output
+
+
+def logged(output: Path, name: str) -> dict[int, float]:
+    """Step -> value."""
+    history = json.loads((output / "logs.json").read_text())["history"]
+    return {entry["step"]: entry[name] for entry in history if name in entry}
+
+
+def fails(capsys: pytest.CaptureFixture[str], *given: str) -> str:
+    """The one line of an error of ours: exit code 1."""
+    capsys.readouterr()
+    assert main(list(given)) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def trained(place: Path) -> Path:
+    return train(place, place / "trained")
+
+
+def test_training_lowers_the_loss_and_writes_a_model_that_loads(place: Path, trained: Path) -> None:
+    losses = list(logged(trained, "loss").values())
+    assert len(losses) == 24
+    assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
+    assert json.loads((trained / "model" / TRAINING).read_text()) == {"stages": ["biencoder"]}
+    assert not [f for f in (trained / "model").rglob("*") if f.suffix in (".bin", ".pt", ".pth", ".pkl")]
+    before = BiEncoder.load(str(place / "bert"), device="cpu").encode_queries(["is the otter kind ?"])
+    after = BiEncoder.load(str(trained / "model"), device="cpu").encode_queries(["is the otter kind ?"])
+    assert abs(before - after).max() > 1e-3
+
+
+def own_recall(encoder: BiEncoder, data: Path, k: int) -> float:
+    """Recall over the whole corpus, by hand."""
+    corpus = Corpus.read(data)
+    some, qrels = read_split(data, "dev", corpus)
+    found = list(corpus)
+    scores = (
+        encoder.encode_queries([q.text for q in some])
+        @ encoder.encode_passages([passage_text(p) for p in found]).T
+    )
+    ranked = [[found[n].id for n in row] for row in (-scores).argsort(axis=1)]
+    values = [recall_at(ids, gold_passages(q, qrels), k) for ids, q in zip(ranked, some, strict=True)]
+    return sum(values) / len(values)
+
+
+def test_the_model_is_that_of_the_epoch_with_the_best_dev_recall(place: Path, tmp_path: Path) -> None:
+    """Dev of twelve queries, so that recall varies over the epochs."""
+    every = queries()
+    parts = {"train": every[:10], "dev": every[4:]}
+    qrels = {name: {q.id: dict.fromkeys(q.evidence, 1) for q in some} for name, some in parts.items()}
+    write_dataset(tmp_path / "data", passages(), every, qrels)
+    output = tmp_path / "out"
+    # The rate does not fall, and is so high that later epochs are not simply better.
+    train(
+        place, output, f"--data={tmp_path / 'data'}", "--schedule=constant", "--learning_rate=1e-2", "--k=3"
+    )
+    recalls = logged(output, "dev_recall@3")
+    assert len(recalls) == 3
+    assert len(set(recalls.values())) > 1
+    kept = BiEncoder.load(str(output / "model"), device="cpu")
+    assert own_recall(kept, tmp_path / "data", 3) == pytest.approx(max(recalls.values()), abs=1e-6)
+    assert max(recalls.values()) != list(recalls.values())[-1], "the last epoch is the best: no proof"
+
+
+def test_the_seed_decides_the_losses(place: Path, trained: Path, tmp_path: Path) -> None:
+    assert logged(train(place, tmp_path / "same"), "loss") == logged(trained, "loss")
+    assert logged(train(place, tmp_path / "other", "--seed=1"), "loss") != logged(trained, "loss")
+
+
+class KillAt(TrainerCallback):
+    """Ends the process as a power cut would."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == int(os.environ["KILL_AT"]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main_that_dies(given: list[str]) -> None:
+    """What the process of the next test runs."""
+    made = BiEncoderTrainer.__init__
+
+    def begin(self: BiEncoderTrainer, *args: Any, **named: Any) -> None:
+        made(self, *args, **named)
+        self.add_callback(KillAt())
+
+    BiEncoderTrainer.__init__ = begin  # type: ignore[method-assign]
+    main(given)
+
+
+def test_a_killed_run_goes_on_to_the_same_losses(place: Path, trained: Path, tmp_path: Path) -> None:
+    given = options(place, tmp_path / "run")
+    code = f"from test_biencoder import main_that_dies; main_that_dies({given!r})"
+    folders = os.pathsep.join([str(Path(__file__).parent), str(ROOT / "tests"), str(ROOT)])
+    environment = {**os.environ, "KILL_AT": "12", "OMP_NUM_THREADS": "1", "PYTHONPATH": folders}
+    died = subprocess.run([sys.executable, "-c", code], env=environment, timeout=300, check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert not (tmp_path / "run" / "model").exists()
+    # A checkpoint that was being written when the process died is passed over.
+    torn = tmp_path / "run" / "checkpoints" / "checkpoint-12"
+    torn.mkdir()
+    (torn / "model.safetensors").write_bytes(b"half")
+    train(place, tmp_path / "run", "--resume=true")
+    assert logged(tmp_path / "run", "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
+    assert logged(tmp_path / "run", "dev_recall@1") == logged(trained, "dev_recall@1")
+
+
+def test_resuming_needs_a_checkpoint_and_the_same_settings(
+    place: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "holds no checkpoint to resume from" in fails(
+        capsys, *options(place, tmp_path / "none", "--resume=true")
+    )
+    message = fails(capsys, *options(place, trained, "--resume=true", "--learning_rate=2e-3"))
+    assert "had learning_rate 0.001, now it is 0.002" in message
+    copy = shutil.copytree(trained, tmp_path / "copy")
+    train(place, copy, "--resume=true", "--log_every=5")  # what does not decide the losses may change
+
+
+def test_a_new_run_is_not_mistaken_for_the_old_one(place: Path, tmp_path: Path) -> None:
+    output = train(place, tmp_path / "out")
+    train(place, output, "--max_steps=3")
+    assert [folder.name for folder in (output / "checkpoints").glob("checkpoint-*")] == ["checkpoint-3"]
+    assert list(logged(output, "loss")) == [1, 2, 3]
+
+
+def test_a_generator_becomes_a_biencoder(place: Path, tmp_path: Path) -> None:
+    generator = scratch(place / "data").load()
+    for part in generator:
+        part.save_pretrained(tmp_path / "generator")
+    write_json(tmp_path / "generator" / TRAINING, {"stages": ["memorise"]})
+    output = train(place, tmp_path / "out", f"--source={tmp_path / 'generator'}", "--hard_negatives=2")
+    losses = list(logged(output, "loss").values())
+    assert sum(losses[-8:]) < sum(losses[:8])
+    made = BiEncoder.load(str(output / "model"), "st5", device="cpu")
+    assert made.stages == ("memorise", "biencoder")
+    assert made.dimension == 32
+
+
+def test_a_generator_from_scratch_and_no_dev(place: Path, tmp_path: Path) -> None:
+    size = ("d_model=32", "d_ff=64", "d_kv=8", "num_layers=1", "num_decoder_layers=1", "num_heads=4")
+    given = options(
+        place, tmp_path / "out", "--source=null", "--generator=grls.models.build.ScratchT5",
+        f"--generator.data={place / 'data'}", *(f"--generator.{one}" for one in size), "--dev_split=null",
+        "--max_steps=3", "--gradient_checkpointing=true", "--accumulate=2", "--optimizer=adafactor",
+    )  # fmt: skip
+    assert main(given) == 0
+    assert logged(tmp_path / "out", "dev_recall@1") == {}
+    last = torch.load(tmp_path / "out" / "checkpoints" / "checkpoint-3" / "optimizer.pt", weights_only=True)
+    assert last["state"]
+    assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_shipped_configs_train(
+    name: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    prepare(Path("data") / name, subjects=6, predicates=6, rules=10, max_depth=3, train=12, dev=4, test=4)
+    layers = [f"--config=configs/{layer}/biencoder.yaml" for layer in ("base", name)]
+    shipped = yaml.safe_load((ROOT / "configs" / name / "biencoder.yaml").read_text())
+    if shipped.get("kind") == "st5":
+        generator = scratch(Path("data") / name).load()
+        for part in generator:
+            part.save_pretrained("tiny")
+        source = "tiny"
+    else:
+        source = str(place / "bert")
+    limits = [] if shipped.get("kind") == "st5" else ["--max_tokens=64"]
+    assert main(["train-biencoder", *layers, f"--source={source}", *limits, "--max_steps=2"]) == 0
+    assert Path(f"runs/{name}/biencoder/model/modules.json").is_file()
+    settings = json.loads(Path(f"runs/{name}/biencoder/logs.json").read_text())["settings"]
+    base = yaml.safe_load((ROOT / "configs" / "base" / "biencoder.yaml").read_text())
+    given = {**base, **shipped, "max_steps": 2, "source": source, "max_tokens": settings["max_tokens"]}
+    given.pop("output")
+    assert {key: settings[key] for key in given} == given
+
+
+def test_refusals_before_the_work_begins(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*args: Any, **named: Any) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr(biencoder.BiEncoderTrainer, "run", forbidden)
+    output = tmp_path / "out"
+    for given, words in (
+        (["--train_split=none"], "none.tsv: no such file; give another train_split"),
+        (["--dev_split=none"], "none.tsv: no such file; give another dev_split, or null"),
+        (["--source=/none/such"], "no such folder: /none/such"),
+        (["--source=null"], "give either --source"),
+        (["--batch_size=1"], "a batch_size of 1 leaves no passage to tell the right one from"),
+        (["--batch_size=0"], "batch_size must be at least 1, got 0"),
+        (["--max_steps=0"], "max_steps must be at least 1"),
+        (["--learning_rate=0"], "expected a learning_rate above 0"),
+        (["--warmup=1"], "warmup of at least 0 and below 1"),
+        (["--scale=0"], "scale must be above 0"),
+        (["--hard_negatives=-1"], "hard_negatives must be at least 0"),
+        (["--hard_negatives=20"], "lower it"),
+    ):
+        assert words in fails(capsys, *options(place, output, *given)), given
+    assert not output.exists()
+
+
+def test_bad_splits_are_refused(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(place / "data", tmp_path / "data")
+    header = "query-id\tcorpus-id\tscore\n"
+    (folder / "qrels" / "empty.tsv").write_text(header)
+    (folder / "qrels" / "zero.tsv").write_text(header + "q-otter-calm\tr0\t0\n")
+    (folder / "qrels" / "one.tsv").write_text(header + "q-otter-calm\totter-calm\t1\n")
+    for given, words in (
+        ("--train_split=empty", "holds no query; add judgements or give another train_split"),
+        ("--dev_split=empty", "holds no query; add judgements or give another dev_split"),
+        ("--dev_split=zero", "no dev query has a gold passage"),
+    ):
+        assert words in fails(capsys, *options(place, tmp_path / "o", f"--data={folder}", given))
+    message = fails(
+        capsys, *options(place, tmp_path / "o", f"--data={folder}", "--train_split=one", "--done=false")
+    )
+    assert "one training example leaves no passage" in message
+
+
+def test_hard_negatives_need_words_in_common(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strangers = [q._replace(text="zzz") for q in queries()[:2]]
+    write_dataset(
+        tmp_path / "data", passages(), strangers, {"train": {q.id: {q.evidence[0]: 1} for q in strangers}}
+    )
+    given = options(place, tmp_path / "o", f"--data={tmp_path / 'data'}", "--dev_split=null")
+    assert "no training query shares a word with" in fails(capsys, *given, "--hard_negatives=1")
+
+
+def test_a_folder_of_another_kind_is_not_replaced(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out" / "model").mkdir(parents=True)
+    (tmp_path / "out" / "model" / "mine.txt").write_text("mine")
+    assert "holds no modules.json, so it is not replaced" in fails(capsys, *options(place, tmp_path / "out"))
+    assert (tmp_path / "out" / "model" / "mine.txt").read_text() == "mine"
+
+
+def test_a_loss_that_is_no_number_ends_the_run(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        biencoder.MaskedRankingLoss,
+        "compute_loss_from_embeddings",
+        lambda self, embeddings, labels: embeddings[0].sum() * torch.nan,
+    )
+    assert "the loss is nan at step 1" in fails(capsys, *options(place, tmp_path / "out"))
+    assert not (tmp_path / "out" / "model").exists()
