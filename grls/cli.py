@@ -8,15 +8,19 @@ option with exit code 2.
 from __future__ import annotations
 
 import errno
+import json
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 COMMANDS = {
     "train": "train a stage of a generator: memorise or retrieve",
+    "train-biencoder": "fine-tune a bi-encoder",
     "index": "put model, tokenizer, corpus and constraint index into one retriever folder",
     "retrieve": "retrieve for the queries of a data set: single-step, fixed or dynamic multi-step, or BM25",
+    "ensemble": "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
     "evaluate": "score a run",
+    "report": "compare runs on one page: tables, curves, proof graphs, significance",
     "explain": "say why a gold passage was not found, with the beam tree",
     "check": "report what is peculiar about a corpus",
 }
@@ -24,6 +28,15 @@ COMMANDS = {
 
 POSITIONAL = ("check", "explain")
 """Commands whose required arguments are given without option names."""
+
+SEVERAL = {
+    "ensemble": ("runs", "JSONL of `grls retrieve` or TREC runs: one corpus, the same queries."),
+    "report": ("runs", "NAME.jsonl or NAME.trec; a manifest NAME.info.json beside it says what made it."),
+}
+"""Commands that take any number of files without an option name: the argument of their function, its help."""
+
+LISTS = {"ensemble": ("--tune", "--weights")}
+"""Options of those commands that take several values, separated by spaces."""
 
 _LINES = "".join(f"  {name:<16} {what}\n" for name, what in COMMANDS.items())
 USAGE = f"""usage: grls COMMAND [options]
@@ -68,8 +81,32 @@ def _run(command: str, arguments: list[str]) -> None:
 
         train(arguments)
         return
-    from jsonargparse import auto_cli
+    from jsonargparse import ArgumentParser, auto_cli
 
     name = command.replace("-", "_")
     function = getattr(import_module(f"grls.commands.{name}"), name)
+    if command in SEVERAL:
+        several, what = SEVERAL[command]
+        parser = ArgumentParser(prog=f"grls {command}")
+        parser.add_argument("--config", action="config", help="YAML with options; later ones override it.")
+        parser.add_argument(several, nargs="+", help=what)
+        parser.add_function_arguments(function, skip={several})
+        options = parser.parse_args(_gathered(arguments, LISTS.get(command, ()))).as_dict()
+        function(**{option: value for option, value in options.items() if option != "config"})
+        return
     auto_cli(function, args=arguments, as_positional=command in POSITIONAL, prog=f"grls {command}")
+
+
+def _gathered(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:
+    """``--tune a b`` as ``--tune=["a", "b"]``, as jsonargparse writes it, for the options in ``lists``."""
+    gathered: list[str] = []
+    values: list[str] | None = None
+    for argument in arguments:
+        if argument.startswith("--"):
+            values = [] if argument in lists else None
+        elif values is not None:
+            values.append(argument)
+            gathered[-1] = f"{gathered[-1].split('=')[0]}={json.dumps(values)}"
+            continue
+        gathered.append(argument)
+    return gathered
