@@ -162,6 +162,7 @@ def fit(
     folder = Path(output)
     refuse_foreign(folder / "model", MODULES)
     known = {**(settings or {}), **vars(options)}
+    evaluator = None if dev is None else _evaluator(dev, options)
     start = _checkpoint(folder, known) if resume else _fresh(folder)
     if options.gradient_checkpointing:
         encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -171,15 +172,17 @@ def fit(
         loss=MaskedRankingLoss(encoder.model, scale=_scale(encoder, options), similarity_fct=dot_score),
         args=_arguments(options, folder, dev is not None),
         length_pool=options.length_pool,
-        evaluator=None if dev is None else _evaluator(dev, options),
+        evaluator=evaluator,
         log=folder / LOGS,
         settings=known,
     )
     trainer.run(start)
-    stages = (*encoder.stages, STAGE)
-    best = trainer.state.best_model_checkpoint
-    trained = encoder if best is None else BiEncoder.load(best, device="cpu", max_tokens=encoder.max_tokens)
-    trained.stages = stages
+    trained, best = encoder, trainer.state.best_model_checkpoint
+    if best is not None:
+        # By its name: the folder may have been moved before the run was resumed.
+        place = str(folder / "checkpoints" / Path(best).name)
+        trained = BiEncoder.load(place, device="cpu", max_tokens=encoder.max_tokens)
+    trained.stages = (*encoder.stages, STAGE)
     trained.save(folder / "model")
     return trained
 

@@ -174,6 +174,12 @@ def test_a_new_run_is_not_mistaken_for_the_old_one(place: Path, tmp_path: Path) 
     train(place, output, "--max_steps=3")
     assert [folder.name for folder in (output / "checkpoints").glob("checkpoint-*")] == ["checkpoint-3"]
     assert list(logged(output, "loss")) == [1, 2, 3]
+    # A refused run takes nothing away, and a run may go on in another place.
+    assert main(options(place, output, "--hard_negatives=20")) == 1
+    moved = output.rename(tmp_path / "moved")
+    shutil.rmtree(moved / "model")
+    train(place, moved, "--max_steps=3", "--resume=true")
+    assert (moved / "model" / "model.safetensors").is_file()
 
 
 def test_a_generator_becomes_a_biencoder(place: Path, tmp_path: Path) -> None:
