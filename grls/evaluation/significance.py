@@ -87,8 +87,8 @@ def _p(differences: np.ndarray[Any, np.dtype[np.float64]], resamples: int, seed:
     # A query on which both are equal adds 0 whichever way it is swapped: without it the test is the same,
     # faster, and more often exact.
     unequal = differences[differences != 0]
-    if not len(unequal):
-        return 1.0
+    if len(unequal) < 2:
+        return 1.0  # either swap is as far out as what was seen
     result = stats.permutation_test(
         (unequal, np.zeros_like(unequal)),
         lambda x, y, axis: np.mean(x - y, axis=axis),

@@ -19,6 +19,7 @@ from matplotlib.ticker import MaxNLocator
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.report.blocks import INK, NONE, Picture
 from grls.report.measure import Measured, MeasuredGroup
+from grls.report.runs import STEPS, place_of
 from grls.report.tables import steps
 
 COLOURS = ("#2f7fd0", "#d9730d", "#1f9d6b", "#b055c6", "#d8504a", "#8c7a2b", "#1a9aa8", "#7a7f87")
@@ -44,8 +45,7 @@ _STYLE: dict[Any, Any] = {
 def recall_curves(group: MeasuredGroup) -> list[Picture]:
     """Recall at every cut-off, one picture for each kind of steps; a curve ends where its lists end."""
     kinds = list(dict.fromkeys(steps(run) for run in group.runs if run.depth))
-    order = {kind: n for n, kind in enumerate(("single", "fixed", "dynamic", NONE))}
-    return [_recall_picture(group, kind) for kind in sorted(kinds, key=lambda kind: order[kind])]
+    return [_recall_picture(group, kind) for kind in sorted(kinds, key=lambda kind: place_of(kind, STEPS))]
 
 
 def length_histograms(group: MeasuredGroup) -> list[Picture]:

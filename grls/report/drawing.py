@@ -18,8 +18,8 @@ from grls.report.proofs import Proof, Step
 
 FAULT = "#d8504a"
 GIVEN = "#2f7fd0"
-_BOX = 292  # px
-_CHARACTERS = 40  # that fit into a box at 13 px
+_BOX = 320  # px
+_CHARACTERS = 42  # that fit into a box at 13 px
 _LONGEST = 240  # characters of a passage that are shown
 _LINE = 17
 _PAD = 8
@@ -129,7 +129,8 @@ def _lanes(arcs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(textwrap.shorten(text, _LONGEST, placeholder=" …"), _CHARACTERS) or [""]
+    short = textwrap.shorten(text, _LONGEST, placeholder=" …")
+    return textwrap.wrap(short.replace(" .", "\u00a0."), _CHARACTERS) or [""]  # no full stop on its own line
 
 
 def _markers(name: str) -> str:

@@ -56,7 +56,7 @@ class MeasuredGroup:
     Attributes:
         group: The data set.
         gold: Gold passage ids of each judged query.
-        runs: Its runs, in the order given.
+        runs: Its runs, in the order of the page.
     """
 
     group: DataGroup

@@ -15,12 +15,18 @@ from typing import NamedTuple
 
 from grls.corpus import Corpus, Qrels, read_jsonl, read_qrels, read_queries, read_split
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.evaluation.comparable import differ
 from grls.evaluation.evaluate import all_gold
-from grls.evaluation.manifest import RunInfo, Steps, fingerprint_queries, read_info
+from grls.evaluation.manifest import RunInfo, Steps, fingerprint_queries, info_file, read_info
 from grls.evaluation.results import Results, find_passages, load_results
 from grls.evaluation.run import refuse_unknown
 from grls.text import DONE_ID
 from grls.types import Query
+
+SYSTEMS = {"biencoder": "bi-encoder", "generator": "generator", "bm25": "BM25", "ensemble": "ensemble"}
+"""Kinds of retrievers in the order of the page, and what it calls them."""
+
+STEPS = ("single", "fixed", "dynamic")
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,16 @@ class Entry:
             return self.info.steps
         return "dynamic" if self.results.chains else None
 
+    @property
+    def system(self) -> str:
+        """As the manifest says; empty without one."""
+        return "" if self.info is None else self.info.system
+
+
+def place_of(value: str | None, known: Sequence[str]) -> int:
+    """Where a value stands in a fixed order; unknown ones come last."""
+    return known.index(value) if value in known else len(known)
+
 
 @dataclass(frozen=True)
 class DataGroup:
@@ -58,7 +74,7 @@ class DataGroup:
         queries: The judged queries.
         qrels: Their judgements, in the order every list of values follows.
         seen: Passages that are gold of a training query; None where that cannot be said.
-        entries: The runs.
+        entries: The runs, by system and steps, else as given.
     """
 
     name: str
@@ -98,9 +114,11 @@ def load_groups(files: Sequence[str], data: str | None = None, split: str | None
     if not files:
         raise ConfigError("no run is given; name at least one .jsonl or .trec file.")
     paths = [Path(file) for file in files]
-    for path, count in Counter(path.resolve() for path in paths).items():
-        if count > 1:
-            raise ConfigError(f"the run {path} is given {count} times; name each run once.")
+    first: dict[Path, Path] = {}
+    for path in paths:
+        same = first.setdefault(info_file(path).resolve(), path)  # NAME.trec and NAME.jsonl are one run
+        if same is not path:
+            raise ConfigError(f"{same} and {path} are the same run; give each run once.")
     by_name: dict[str, list[_Given]] = {}
     for path in paths:
         if not path.is_file():
@@ -112,13 +130,15 @@ def load_groups(files: Sequence[str], data: str | None = None, split: str | None
 
 
 def _folder(path: Path, info: RunInfo | None, data: str | None) -> Path:
-    if info is not None and Path(info.data).is_dir():
+    if info is not None and info.data and Path(info.data).is_dir():
         return Path(info.data)
     if data is not None:
         if not Path(data).is_dir():
             raise DataError("no such folder; --data names a data set folder.", data)
         return Path(data)
-    why = "it has no manifest" if info is None else f"its manifest names {info.data}, which is no folder here"
+    why = (
+        "it has no manifest" if info is None else f"its manifest names {info.data!r}, which is no folder here"
+    )
     raise ConfigError(f"{path}: which data set is this run of? {why}; give --data FOLDER.")
 
 
@@ -141,15 +161,16 @@ def _group(name: str, given: Sequence[_Given], split: str | None) -> DataGroup:
     entries = [_entry(path, info, corpus, every, folder) for path, info, _ in given]
     train = folder / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
+    entries.sort(key=lambda e: (place_of(e.system, [*SYSTEMS]), place_of(e.steps, STEPS)))
     return DataGroup(name, split, corpus, queries, qrels, seen, _labelled(entries))
 
 
 def _refuse_different(name: str, stated: Sequence[tuple[Path, RunInfo]]) -> None:
     for path, info in stated[1:]:
         first, other = stated[0]
-        if info.corpus != other.corpus:
+        if differ(info.corpus, other.corpus):
             what = "corpora"
-        elif info.split == other.split and info.queries != other.queries:
+        elif info.split == other.split and differ(info.queries, other.queries):
             what = "sets of queries"
         else:
             continue
@@ -174,9 +195,9 @@ def _split(stated: Sequence[tuple[Path, RunInfo]], asked: str | None) -> str:
 def _refuse_other_data(
     path: Path, info: RunInfo, folder: Path, corpus: Corpus, queries: Sequence[Sequence[Query]]
 ) -> None:
-    if info.corpus != corpus.fingerprint:
+    if differ(info.corpus, corpus.fingerprint):
         what = "another corpus"
-    elif info.queries not in {fingerprint_queries(some) for some in queries}:
+    elif all(differ(info.queries, fingerprint_queries(some)) for some in queries):
         what = "other queries"
     else:
         return

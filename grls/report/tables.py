@@ -14,20 +14,19 @@ from typing import Any
 from grls.evaluation.graph import GraphErrors
 from grls.report.blocks import NONE, Column, Row, Table, Value, value_table
 from grls.report.measure import Measured, MeasuredGroup
+from grls.report.runs import STEPS, SYSTEMS, place_of
 
 Key = tuple[str, ...]
 Rows = Mapping[Key, Mapping[str, Value]]
 """What heads a row -> metric -> value, of one data set."""
 
-SYSTEMS = {"biencoder": "bi-encoder", "generator": "generator", "bm25": "BM25", "ensemble": "ensemble"}
-_STEPS = ("single", "fixed", "dynamic")
 _IDENTITY = ("run", "system", "steps")
 _ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
 
 
 def system(run: Measured) -> str:
     """The kind of retriever, as the page names it."""
-    return NONE if run.entry.info is None else SYSTEMS[run.entry.info.system]
+    return SYSTEMS.get(run.entry.system, NONE)
 
 
 def steps(run: Measured) -> str:
@@ -246,9 +245,10 @@ _NOTES = {
 
 def spoken(name: str) -> str:
     """The name of a section or metric in words."""
-    return {"seen_unseen": "recall of seen and unseen gold", "graph": "proof graphs"}.get(
-        name, name.replace("_", " ")
-    )
+    return {
+        "seen_unseen": "recall of seen and unseen gold",
+        "graph": "success and error rates of proof graphs",
+    }.get(name, name.replace("_", " "))
 
 
 def _column(metric: str) -> Column:
@@ -270,6 +270,8 @@ def _across(
 ) -> Table | None:
     """A table whose rows are joined over data sets by what heads them; None where there is no row."""
     found = [rows_of(group) for group in groups]
+    groups = [group for group, rows in zip(groups, found, strict=True) if rows]
+    found = [rows for rows in found if rows]
     keys = sorted(dict.fromkeys(key for rows in found for key in rows), key=_place(stubs, within))
     if not keys:
         return None
@@ -291,13 +293,9 @@ def _place(stubs: Sequence[str], within: int | None) -> Callable[[Key], tuple[An
             return (0,)
         return (
             named["run"] == "gold",
-            _index(list(SYSTEMS.values()), named.get("system")) if within is None else 0,
-            _index(_STEPS, named.get("steps")),
+            place_of(named.get("system"), [*SYSTEMS.values()]) if within is None else 0,
+            place_of(named.get("steps"), STEPS),
             named.get("memorised", ""),
         )
 
     return place
-
-
-def _index(known: Sequence[str], value: str | None) -> int:
-    return known.index(value) if value in known else len(known)

@@ -1,0 +1,213 @@
+"""The page as written: complete, self-contained, escaped, the same every time."""
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+from report_helpers import GOOD, POOR, dataset, write
+
+from grls.cli import main
+from grls.errors import ConfigError
+from grls.report.measure import measure
+from grls.report.page import build_page
+from grls.report.render import render_html, render_markdown, write_page
+from grls.report.runs import load_groups
+
+EVIL = "<script>alert('x')</script> $\\frac{1}$ | [a](b) *c*"
+
+
+class Document(HTMLParser):
+    """Tags with their attributes; text outside styles; refuses a tag that is closed out of turn."""
+
+    VOID = ("meta", "link", "img", "br", "rect", "path", "use", "!doctype")
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.open, self.texts = [], [], []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in ("meta", "link", "img", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.texts.append(data)
+
+    def named(self, name):
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Runs on two data sets, one without answers to a query, one with an evil name."""
+    tmp_path = tmp_path_factory.mktemp("runs")
+    small, other = dataset(tmp_path / "small"), dataset(tmp_path / "other")
+    return [
+        write(tmp_path / "a", small, GOOD, "good", stages=("memorise", "retrieve")),
+        write(tmp_path / "b", small, POOR, EVIL, steps="fixed"),
+        write(tmp_path / "c", small, {"q1": ["f1"]}, "half", "biencoder", "single"),
+        write(tmp_path / "d", other, POOR, "good"),
+    ]
+
+
+def page_of(files, **options):
+    groups = [measure(group, (1, 3)) for group in load_groups(files)]
+    return build_page(groups, (1, 3), 3, **options)
+
+
+@pytest.fixture(scope="module")
+def page(files):
+    return page_of(files)
+
+
+def test_the_page_has_every_section_of_every_data_set(page, files):
+    assert [section.title for section in page.sections] == [
+        "All data sets",
+        "small, test",
+        "other, test",
+        "What was run",
+    ]
+    assert [part.title for part in page.sections[1].parts] == [
+        "Recall", "Memorisation", "Fixed and dynamic steps", "Other metrics", "Proof graphs", "Significance",
+        "Similarity of predictions",
+    ]  # fmt: skip
+    assert "4 runs on small (test), other (test)." in page.summary
+    (alone,) = [page_of(files[3:])]
+    assert [section.title for section in alone.sections] == ["other, test", "What was run"]
+    assert not {"Significance", "Similarity of predictions"} & {
+        part.title for part in alone.sections[0].parts
+    }
+
+
+def test_html_is_well_formed_and_asks_for_nothing(page):
+    html = render_html(page)
+    document = Document(html)
+    assert not document.named("script")
+    assert not document.named("link")
+    assert not document.named("img")
+    for _, attributes in document.tags:
+        for name, value in attributes.items():
+            if name in ("href", "src", "xlink:href"):
+                assert value.startswith("#")
+            assert not name.startswith("on")
+    assert "url(http" not in html
+    assert "@import" not in html
+    assert "default-src 'none'" in html
+    ids = [attributes["id"] for _, attributes in document.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    labels = [a["aria-labelledby"] for _, a in document.tags if "aria-labelledby" in a]
+    assert {*labels, *(a["href"][1:] for a in document.named("a"))} <= set(ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", html)) <= set(ids)
+
+
+def test_html_is_accessible(page):
+    document = Document(render_html(page))
+    assert document.named("html")[0]["lang"] == "en"
+    assert all(attributes.get("scope") in ("col", "row", "colgroup") for attributes in document.named("th"))
+    count = len(document.named("table"))
+    assert len(document.named("caption")) == count > 10
+    regions = [a for a in document.named("div") if a.get("class") == "scroll"]
+    assert len(regions) == count
+    assert all(a["tabindex"] == "0" and a["aria-label"] for a in regions)
+    assert all(a["aria-hidden"] == "true" for a in document.named("svg"))
+    assert (
+        len(document.named("figcaption")) == len(document.named("figure")) == len(document.named("svg")) > 5
+    )
+
+
+def test_names_and_passages_are_escaped_in_html_markdown_and_pictures(page, tmp_path):
+    html, markdown = render_html(page), render_markdown(page, "figures")
+    assert EVIL in " ".join(Document(html).texts).replace("\u00a0", " ")
+    assert "<script" not in html
+    assert "\\<script\\>" in markdown
+    assert not re.search(r"(?<!\\)<script", markdown)
+    write_page(page, str(tmp_path / "out"))
+    for file in (tmp_path / "out-figures").glob("*.svg"):
+        root = ElementTree.parse(file).getroot()
+        assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
+    curves = (tmp_path / "out-figures" / "small-recall-fixed.svg").read_text()
+    assert "$\\frac{1}$" in curves  # a name, not a formula
+
+
+def test_a_query_without_an_answer_is_said(page):
+    said = [block.text for block in page.sections[1].parts[0].blocks if hasattr(block, "warning")]
+    assert said == ["half on small: 1 of 2 queries have no passage; they score 0."]
+    assert said[0] in render_html(page)
+
+
+def test_markdown_tables_have_as_many_columns_as_headings(page):
+    lines = render_markdown(page, "figures").splitlines()
+    rules = [n for n, line in enumerate(lines) if re.fullmatch(r"\|(-+:?\|)+", line)]
+    assert len(rules) > 10
+    for n in rules:
+        width = lines[n].count("|")
+        assert lines[n - 2] == "" or lines[n - 2].startswith("**")
+        row = n - 1
+        while lines[row].startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", lines[row])) == width
+            row += 1
+        assert row > n + 1
+    text = "\n".join(lines)
+    assert "| run | system | steps | small R@1 | small R@3 | other R@1 | other R@3 |" in text
+
+
+def test_writing_is_the_same_every_time_and_drops_old_pictures(files, tmp_path):
+    output = str(tmp_path / "out")
+    write_page(page_of(files[:2]), output)
+    first = {file.name: file.read_bytes() for file in (tmp_path / "out-figures").iterdir()}
+    html = (tmp_path / "out.html").read_bytes()
+    written = write_page(page_of(files[:2]), output)
+    assert [path.name for path in written] == ["out.html", "out.md", "out-figures"]
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out-figures").iterdir()} == first
+    assert (tmp_path / "out.html").read_bytes() == html
+    write_page(page_of(files[3:]), output)
+    left = {file.name for file in (tmp_path / "out-figures").iterdir()}
+    assert "other-recall-dynamic.svg" in left
+    assert not [name for name in left if name.startswith("small")]
+    for name in re.findall(r"\(<out-figures/([^>]+)>\)", (tmp_path / "out.md").read_text()):
+        assert name in left
+
+
+def test_a_folder_of_something_else_is_not_replaced(page, tmp_path):
+    (tmp_path / "out-figures").mkdir()
+    (tmp_path / "out-figures" / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"out-figures exists and holds no figures.json"):
+        write_page(page, str(tmp_path / "out"))
+    assert not (tmp_path / "out.html").exists()
+
+
+def test_the_inline_pictures_take_the_colour_of_the_page(page):
+    html = render_html(page)
+    assert "currentColor" in html
+    figures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    assert figures
+    assert not [svg for svg in figures if "#16181d" in svg or "<style" in svg or "#000000" in svg]
+
+
+def test_options_that_cannot_work_are_refused(files):
+    with pytest.raises(ConfigError, match="the baseline 'x' is none of the runs"):
+        page_of(files, baseline="x")
+    with pytest.raises(ConfigError, match="number of proofs"):
+        page_of(files, proofs=-1)
+
+
+def test_the_command_writes_and_refuses(files, tmp_path, capsys):
+    assert main(["report", *files[2:], f"--output={tmp_path / 'page'}", "--ks=[1,3]", "--k=3"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path}/page{end}" for end in (".html", ".md", "-figures")
+    ]
+    assert main(["report", "--output", str(tmp_path / "x"), str(tmp_path / "none.trec")]) == 1
+    assert f"error: {tmp_path}/none.trec: no such file" in capsys.readouterr().err
+    assert not list(tmp_path.glob("x*"))
+    with pytest.raises(SystemExit):
+        main(["report", f"--output={tmp_path / 'x'}"])

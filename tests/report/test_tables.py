@@ -1,0 +1,204 @@
+"""Tables by hand: values, the best, dashes, pairs of runs."""
+
+import pytest
+from report_helpers import GOOD, POOR, dataset, write
+
+from grls.report.blocks import Cell, Column, value_table
+from grls.report.compare import overlap, significance_table, similarity_tables
+from grls.report.measure import measure
+from grls.report.runs import load_groups
+from grls.report.tables import (
+    chains_table,
+    ensemble_table,
+    memorisation_table,
+    recall_table,
+    run_table,
+    section_tables,
+)
+
+
+@pytest.fixture
+def data(tmp_path):
+    return dataset(tmp_path / "small")
+
+
+def measured(*files, data=None, ks=(1, 3)):
+    return [measure(group, ks) for group in load_groups(list(files), data)]
+
+
+def lines(table):
+    """The rows as text, the best with a star."""
+    return [[cell.text + "*" * cell.strong for cell in row] for row in table.rows]
+
+
+def test_the_best_is_marked_by_what_is_printed():
+    columns = [Column("high"), Column("low", best="low"), Column("n", "count", ""), Column("words", "text")]
+    rows = [
+        (("a", "x"), [0.50001, 0.1, 1200, "one"]),
+        (("b", "x"), [0.50002, None, 3, ""]),
+        (("c", "y"), [0.1, 0.2, 4, None]),
+    ]
+    assert lines(value_table("t", "", ("run", "kind"), columns, rows)) == [
+        ["a", "x", "50.0*", "10.0*", "1,200", "one"],
+        ["b", "x", "50.0*", "–", "3", "–"],
+        ["c", "y", "10.0", "20.0", "4", "–"],
+    ]
+    within = lines(
+        value_table("t", "", ("run", "kind"), columns, [*rows, (("d", "y"), [0.2, 0.2, 1, "e"])], within=1)
+    )
+    assert [row[2:4] for row in within] == [
+        ["50.0", "10.0"],
+        ["50.0", "–"],
+        ["10.0", "20.0"],
+        ["20.0*", "20.0"],
+    ]
+
+
+def test_recall_of_every_run(data, tmp_path):
+    good, poor = write(tmp_path / "good", data, GOOD, "good"), write(tmp_path / "poor", data, POOR, "poor")
+    # good finds all; poor finds 2 of 3 and 1 of 2, first f1 and then nothing of q2 at rank 1
+    table = recall_table(measured(good, poor), (1, 3))
+    assert lines(table) == [
+        ["good", "generator", "dynamic", "41.7*", "100.0*"],
+        ["poor", "generator", "dynamic", "16.7", "58.3"],
+    ]
+    assert table.groups == ()
+
+
+def test_data_sets_stand_side_by_side_and_no_run_is_hidden(data, tmp_path):
+    other = dataset(tmp_path / "other")
+    files = [write(tmp_path / "a", data, GOOD, "both"), write(tmp_path / "b", other, POOR, "both")]
+    files.append(write(tmp_path / "c", other, GOOD, "one", "bm25", "single"))
+    table = recall_table(measured(*files), (1, 3))
+    assert [(head.text, head.span) for head in table.groups] == [("", 3), ("small", 2), ("other", 2)]
+    assert lines(table) == [
+        ["both", "generator", "dynamic", "41.7", "100.0", "16.7", "58.3"],
+        ["one", "BM25", "single", "–", "–", "41.7*", "100.0*"],
+    ]
+    assert [head.text for head in chains_table(measured(*files)).groups] == ["", "small", "other"]
+    assert memorisation_table(measured(files[2]), (1,)) is None
+
+
+def test_memorisation(data, tmp_path):
+    with_it = write(tmp_path / "a", data, GOOD, "with", stages=("memorise", "retrieve"))
+    without = write(tmp_path / "b", data, POOR, "without", stages=("retrieve",))
+    neither = write(tmp_path / "c", data, POOR, "dense", "biencoder", "single")
+    assert lines(memorisation_table(measured(with_it, without, neither), (3,))) == [
+        ["without", "dynamic", "no", "58.3", "65.0"],
+        ["with", "dynamic", "yes", "100.0*", "100.0*"],
+    ]
+
+
+def test_fixed_and_dynamic_chains_are_sets_with_lengths(data, tmp_path):
+    dynamic = write(tmp_path / "a", data, POOR, "until done")
+    fixed = write(tmp_path / "b", data, GOOD, "three hops", steps="fixed")
+    single = write(tmp_path / "c", data, GOOD, "top", steps="single")
+    assert lines(chains_table(measured(dynamic, fixed, single))) == [
+        ["three hops", "generator", "fixed", "100.0*", "100.0*", "100.0*", "–", "2.5"],
+        ["until done", "generator", "dynamic", "75.0", "58.3", "65.0", "0.0", "2.0"],
+        ["gold", "–", "–", "–", "–", "–", "–", "2.5"],
+    ]
+    assert chains_table(measured(single)) is None
+
+
+def test_dynamic_chains_of_a_trec_run_do_not_say_whether_done_came(data, tmp_path):
+    write(tmp_path / "a", data, GOOD, "trec")
+    (row, _) = lines(chains_table(measured(str(tmp_path / "a.trec"))))
+    assert row == ["trec", "generator", "dynamic", "100.0", "100.0", "100.0", "–", "2.5"]
+
+
+def test_ensembles_stand_beside_their_members(data, tmp_path):
+    one = write(tmp_path / "one", data, GOOD, "good", steps="single")
+    two = write(tmp_path / "two", data, POOR, "dense", "biencoder", "single")
+    mixed = write(
+        tmp_path / "mixed", data, POOR, "mixed", "ensemble", "single", members=("good", str(tmp_path / "two"))
+    )
+    odd = write(tmp_path / "odd", data, GOOD, "odd", "ensemble", "single", members=("gone", "good"))
+    same = write(tmp_path / "same", data, GOOD, "same", "ensemble", "single", members=("good",))
+    assert lines(ensemble_table(measured(one, two, mixed, odd, same), (3,))) == [
+        ["mixed", "mixed", "all together", "58.3"],
+        ["mixed", "mixed", "member good", "100.0*"],
+        ["mixed", "mixed", "member dense", "58.3"],
+        ["odd", "–", "all together", "100.0"],
+        ["odd", "–", "member gone", "–"],
+        ["odd", "–", "member good", "100.0"],
+        ["same", "homogeneous", "all together", "100.0"],
+        ["same", "homogeneous", "member good", "100.0"],
+    ]
+
+
+def test_any_section_of_the_evaluation_becomes_a_table(data, tmp_path):
+    groups = measured(
+        write(tmp_path / "a", data, GOOD, "good"), write(tmp_path / "b", data, POOR, "poor", steps="single")
+    )
+    groups[0].runs[1].report["new_thing"] = {"new@2": 0.25, "queries": 2, "none": None}
+    tables = dict(section_tables(groups, ("queries",)))
+    assert lines(tables["new_thing"]) == [
+        ["poor", "generator", "single", "–", "–", "–"],
+        ["good", "generator", "dynamic", "25.0", "2", "–"],
+    ]
+    assert tables["new_thing"].heads[3:] == ("new@2", "queries", "none")
+    assert {"sequence_recall", "seen_unseen", "set", "graph"} <= tables.keys()
+    seen = tables["seen_unseen"]
+    assert seen.heads[3:] == (
+        "seen R@1",
+        "seen R@3",
+        "seen queries",
+        "unseen R@1",
+        "unseen R@3",
+        "unseen queries",
+    )
+    graph = {row[0].text: [cell.text for cell in row[3:]] for row in tables["graph"].rows}
+    assert graph == {"good": ["100.0", "0.0", "0.0", "0.0", "0.0", "2"], "poor": ["–"] * 6}
+
+
+def test_what_was_run_tells_the_manifests_and_who_did_not_answer(data, tmp_path):
+    known = write(
+        tmp_path / "a", data, {"q1": ["f1"]}, "known", stages=("memorise", "retrieve"), members=("x", "y")
+    )
+    plain = write(tmp_path / "b", data, GOOD, manifest=False)
+    table = run_table(measured(known, plain, data=str(data)))
+    found = [dict(zip(table.heads, (cell.text for cell in row), strict=True)) for row in table.rows]
+    assert found[0] == {
+        "run": "known", "system": "generator", "steps": "dynamic", "data set": "small", "split": "test",
+        "stages": "memorise + retrieve", "members": "x + y", "score mode": "renormalized", "seconds": "4.0",
+        "queries/s": "0.5", "judged": "2", "unanswered": "1", "not judged": "0", "options": "k=3",
+        "file": known,
+    }  # fmt: skip
+    assert (found[1]["run"], found[1]["options"], found[1]["seconds"]) == ("b", "no manifest", "–")
+
+
+def test_overlap_by_hand():
+    first, second = [["a", "b"], ["c"], []], [["b", "d"], ["c"], []]
+    assert overlap(first, second, 2, None) == pytest.approx(
+        (1 / 3 + 1) / 2
+    )  # the third has nothing to compare
+    assert overlap(first, second, 1, None) == pytest.approx((0 + 1) / 2)
+    assert overlap(first, second, 2, [["b"], ["x"], ["c"]]) == 1.0
+    assert overlap(first, second, 2, [["a", "b"], ["x"], ["c"]]) == 0.5
+    assert overlap([[]], [[]], 2, None) is None
+
+
+def test_similarity_prints_its_values(data, tmp_path):
+    (group,) = measured(write(tmp_path / "a", data, GOOD, "good"), write(tmp_path / "b", data, POOR, "poor"))
+    every, correct = similarity_tables(group, 3)
+    assert lines(every) == [["1. good", "1.00", "0.50"], ["2. poor", "0.50", "1.00"]]  # 2 of 3, 1 of 3
+    assert lines(correct) == [["1. good", "1.00", "0.58"], ["2. poor", "0.58", "1.00"]]  # 2 of 3, 1 of 2
+    assert every.heat
+    assert every.rows[0][2] == Cell("0.50", shade=pytest.approx(0.5))
+
+
+def test_significance_against_the_best_or_a_baseline(data, tmp_path):
+    files = [write(tmp_path / name, data, found, name) for name, found in (("good", GOOD), ("poor", POOR))]
+    files.append(write(tmp_path / "other", data, POOR, "other", steps="single"))
+    (group,) = measured(*files)
+    table = significance_table(group, "R@3", lambda run: group.recalls(run, 3))
+    rows = {row[0]: row[1:] for row in lines(table)}
+    assert "against good (the best), 2 queries" in table.caption
+    assert rows["good"] == ["100.0", "reference", "–", "–", "–"]
+    # the differences are -1/3 and -1/2: four swaps, two as far out; Holm doubles p, at most to 1
+    assert rows["poor"] == ["58.3", "−41.7", "−50.0 to −33.3", "0.500", "1.000"]
+    named = significance_table(group, "set F1", group.set_f1s, "poor")
+    assert "against poor (the baseline asked for)" in named.caption
+    assert [row[0] for row in lines(named)] == ["good", "poor"]  # single-step runs have no chains
+    assert significance_table(group, "set F1", lambda run: None) is None
