@@ -5,7 +5,7 @@ import pytest
 from data_prep.hops import bare_title, describe, order, read
 
 RIVER = ("Ebble (river)", "A stream that flows past Alvediston.")
-TOWN = ("Alvediston", "A village of 100 people.")
+TOWN = ("Alvediston", "Alvediston has 100 people.")
 MILL = ("Stone Mill", "It was built in 1870.")
 BOTH = ("Alvediston", "A village by the Ebble.")
 
@@ -19,7 +19,7 @@ def gold(hops, answer=""):
     [
         ("Who?", (TOWN, RIVER), "", ["Ebble (river)", "Alvediston"], "link"),
         ("Who?", (RIVER, TOWN), "", ["Ebble (river)", "Alvediston"], "link"),
-        ("Who?", (RIVER, TOWN), "Alvediston", ["Alvediston", "Ebble (river)"], "answer"),
+        ("Who?", (RIVER, TOWN), "stream", ["Alvediston", "Ebble (river)"], "answer"),
         ("Who?", (TOWN, RIVER), "100", ["Ebble (river)", "Alvediston"], "answer"),
         ("Who?", (TOWN, RIVER), "no", ["Ebble (river)", "Alvediston"], "link"),
         ("Where does the Ebble rise?", (BOTH, RIVER), "", ["Ebble (river)", "Alvediston"], "named"),
