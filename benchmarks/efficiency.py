@@ -6,13 +6,15 @@ The comparison of arXiv 2204.13596, section 5.3, in form: what the index costs (
 what a query costs (queries a second, peak memory), of
 
 - the bi-encoder: the corpus encoded, exact maximum inner product search;
-- the generator on its constraint index: greedy to the end of the passage, greedy with early stop at the unique
-  prefix, beam 5 with early stop;
-- the rival: transformers' ``generate`` with beam 5, constrained by a nested dict trie, same model and score mode.
+- the generator on its constraint index: greedy to the end of the passage, greedy with early stop at the
+  unique prefix, beam 5 with early stop;
+- the rival: transformers' ``generate`` with beam 5, constrained by a nested dict trie, same model, same score
+  mode.
 
-Both models have the same backbone (the encoder of all-MiniLM-L6-v2, extra ``local-models``) unless folders are
-given. Corpora: the one of a data set, and a large one made by a word bigram model of it, so that beginnings are
-shared as in text. Each system works in a process of its own, so that its peak memory is its own.
+Both models have the same backbone (the encoder of all-MiniLM-L6-v2, extra ``local-models``) unless folders
+are given. Corpora: the one of a data set, and a large one made by a word bigram model of it, so that
+beginnings are shared as in text. Each system works in a process of its own, so that its peak memory is its
+own.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from benchmarks.common import machine, print_table, seconds
 from benchmarks.index import nested_dict_trie, traced_bytes
 from grls.corpus import Corpus, read_split
 from grls.index import build_index
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder import BiEncoder, passage_text
 from grls.models.build import GeneratorSpec, Pretrained, WarmStart
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
@@ -128,9 +130,7 @@ def dense(setting: Setting) -> Figures:
     corpus, batches = opened(setting)
     biencoder = BiEncoder.load(setting.biencoder, device="cpu")
     sample = corpus.passages(range(min(setting.encoded, len(corpus))))
-    spent, encoded = seconds(
-        lambda: biencoder.encode_passages([biencoder.passage_text(passage) for passage in sample])
-    )
+    spent, encoded = seconds(lambda: biencoder.encode_passages([passage_text(passage) for passage in sample]))
     build = spent * len(corpus) / len(sample)
     # Exact search costs the same whatever the vectors: those not encoded are repeated.
     vectors = np.resize(encoded, (len(corpus) + 1, encoded.shape[1])).astype(np.float32)

@@ -1,0 +1,242 @@
+"""The whole comparison on one data set: train every system, retrieve, fuse, report.
+
+    python -m benchmarks.compare entailmentbank
+    python -m benchmarks.compare entailmentbank --dry_run true
+
+Systems: the generator with and without the memorisation stage, the bi-encoder fine-tuned and frozen, BM25,
+and ensembles of generator and bi-encoder. Every step is a `grls` command, printed before it runs; what exists
+already is not made again, so a killed comparison goes on. The one thing decided here is the weight of DONE:
+of a few biases the one with the best set F1 on dev is used on test. Nothing is chosen on test.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jsonargparse import auto_cli
+
+from grls.cli import main as grls
+from grls.errors import GrlsError
+from grls.evaluation.evaluate import evaluate_run
+
+BIASES = {
+    "generator": (0.0, -1.0, -2.0, -4.0),
+    "nomem": (0.0, -1.0, -2.0, -4.0),
+    "biencoder": (0.0, 0.1, 0.2, 0.3),
+}
+"""What is tried on dev: log-odds for a generator, an inner product for the bi-encoder."""
+
+
+SECOND = ("generator2", "biencoder2")
+"""The systems trained with a second seed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is compared on a data set.
+
+    Args:
+        hops: Hops of fixed multi-step retrieval; 0 leaves it out.
+        dynamic: Compare dynamic retrieval, too.
+        pooled: Fixed retrieval ranks the passages of several chains (HotpotQA: two hops, twenty passages).
+        frozen: Compare the sentence encoder as it is (not where the language is made up).
+        seeds: Train generator and bi-encoder with a second seed, for ensembles of two alike.
+        nomem: Options that replace the memorised model by an untrained one.
+    """
+
+    hops: int = 10
+    dynamic: bool = True
+    pooled: bool = False
+    frozen: bool = True
+    seeds: bool = False
+    nomem: tuple[str, ...] = (
+        "--model.generator=grls.models.build.WarmStart",
+        "--model.generator.encoder=all-MiniLM-L6-v2",
+        "--model.generator.decoder_layers=3",
+    )
+
+
+SMALL_T5 = ("vocabulary=1000", "d_model=128", "d_ff=512", "d_kv=32", "num_layers=2", "num_decoder_layers=2",
+            "num_heads=4", "dropout=0.0")  # fmt: skip
+PLANS = {
+    "entailmentbank": Plan(),
+    "strategyqa": Plan(),
+    "explagraphs": Plan(),
+    "nq": Plan(hops=0, dynamic=False, seeds=True),
+    "hotpotqa": Plan(hops=2, dynamic=False, pooled=True),
+    "ruletaker": Plan(
+        frozen=False,
+        nomem=(
+            "--model.generator=grls.models.build.ScratchT5",
+            "--model.generator.data=data/ruletaker",
+            *(f"--model.generator.{option}" for option in SMALL_T5),
+        ),
+    ),
+}
+
+
+@dataclass
+class Comparison:
+    """Runs the commands of one comparison.
+
+    Args:
+        name: Data set: ``data/NAME``, ``configs/NAME``; everything is written to ``runs/NAME``.
+        dry_run: Print the commands only.
+        commands: What was run or printed.
+    """
+
+    name: str
+    dry_run: bool = False
+    commands: list[list[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.plan = PLANS[self.name]
+        self.folder = Path("runs") / self.name
+        self.data = f"data/{self.name}"
+
+    def run(self) -> None:
+        """Everything, in order."""
+        self.train()
+        self.indexes()
+        for system in self.systems():
+            self.retrieve(system)
+        self.ensembles()
+        runs = [str(file) for file in sorted(self.folder.glob("*-*.jsonl")) if "-dev" not in file.stem]
+        self.grls("report", *runs, "--output", f"{self.folder}/report")
+
+    def systems(self) -> tuple[str, ...]:
+        """The single systems."""
+        more = [*(["frozen"] if self.plan.frozen else []), *(SECOND if self.plan.seeds else [])]
+        return ("generator", "nomem", "biencoder", *more, "bm25")
+
+    def train(self) -> None:
+        """Both stages of the generator, the second one also without the first, and the bi-encoder."""
+        stages = {
+            "memorise": ("memorise", ()),
+            "retrieve": ("retrieve", ()),
+            "nomem": ("retrieve", self.plan.nomem),
+        }
+        for output, (stage, options) in stages.items():
+            layers = self.layers(stage)
+            where = ("--output", f"{self.folder}/{output}") if options else ()
+            made = self.folder / output / "model" / "config.json"
+            self.grls("train", *layers, *where, *options, makes=made)
+        made = self.folder / "biencoder" / "model" / "modules.json"
+        self.grls("train-biencoder", *self.layers("biencoder"), makes=made)
+        for output in SECOND if self.plan.seeds else ():
+            self.second(output)
+
+    def second(self, output: str) -> None:
+        """The same training with another seed."""
+        where = ("--output", f"{self.folder}/{output}")
+        made = self.folder / output / "model"
+        if output == "generator2":
+            seeds = ("--seed_everything", "1", "--data.seed", "1", "--model.seed", "1")
+            self.grls("train", *self.layers("retrieve"), *where, *seeds, makes=made / "config.json")
+        else:
+            options = (*self.layers("biencoder"), *where, "--seed", "1")
+            self.grls("train-biencoder", *options, makes=made / "modules.json")
+
+    def layers(self, stage: str) -> tuple[str, ...]:
+        """The configs of a stage."""
+        return "--config", f"configs/base/{stage}.yaml", "--config", f"configs/{self.name}/{stage}.yaml"
+
+    def indexes(self) -> None:
+        """A retriever folder for each system that has a model."""
+        for system in self.systems():
+            if system != "bm25":
+                stage = "retrieve" if system == "generator" else system
+                model = "all-MiniLM-L6-v2" if system == "frozen" else f"{self.folder}/{stage}/model"
+                output = f"{self.folder}/{system}-retriever"
+                self.grls(
+                    "index", "--model", model, "--corpus", self.data, "--output", output,
+                    makes=Path(output) / "grls.json",
+                )  # fmt: skip
+
+    def retrieve(self, system: str) -> None:
+        """Single-step (on dev too, to tune fusion), fixed and dynamic, as far as plan and system go."""
+        for split in ("dev", "test"):
+            self.one(system, "single", split, "--k", "20", "--beams", "20")
+        if self.plan.pooled:
+            wide = ("--chains", "10", "--branch", "10", "--pool", "true", "--k", "20", "--beams", "20")
+            self.one(system, "fixed", "test", "--hops", str(self.plan.hops), *wide)
+        elif self.plan.hops:
+            self.one(system, "fixed", "test", "--hops", str(self.plan.hops), "--chains", "1", "--branch", "1")
+        if self.plan.dynamic and system in BIASES:
+            self.dynamic(system)
+
+    def dynamic(self, system: str) -> None:
+        """Dynamic retrieval with the bias of DONE that is best on dev."""
+        options = ("--hops", "15", "--chains", "2", "--branch", "2")
+        tuned = {}
+        for bias in BIASES[system]:
+            name = f"{system}-dynamic{bias:+g}"
+            self.one(system, "dynamic", "dev", *options, "--done_bias", f"{bias:g}", name=name)
+            if not self.dry_run:
+                run = f"{self.folder}/{name}-dev.jsonl"
+                tuned[bias] = evaluate_run(run, self.data, "dev")["set"]["f1"]
+        best = max(tuned, key=lambda bias: tuned[bias]) if tuned else 0.0
+        print(f"# {system}: set F1 on dev by done_bias: {tuned}; test with {best:g}")
+        self.one(system, "dynamic", "test", *options, "--done_bias", f"{best:g}")
+
+    def one(self, system: str, steps: str, split: str, *options: str, name: str = "") -> None:
+        """One run."""
+        source = (
+            ("--bm25", "true") if system == "bm25" else ("--retriever", f"{self.folder}/{system}-retriever")
+        )
+        output = f"{self.folder}/{name or f'{system}-{steps}'}{'-dev' if split == 'dev' else ''}"
+        self.grls(
+            "retrieve", *source, "--data", self.data, "--split", split, "--steps", steps, *options,
+            "--name", f"{system}, {steps}", "--output", output, makes=Path(f"{output}.info.json"),
+        )  # fmt: skip
+
+    def ensembles(self) -> None:
+        """Generator and bi-encoder fused as in the paper, and with tuned weights; two alike; all three."""
+        config = ("--config", f"configs/{self.name}/ensemble.yaml")
+        tuned = (*config, "--config", f"configs/{self.name}/ensemble-tuned.yaml")
+        pair = ("generator", "biencoder")
+        both = "generator + biencoder"
+        self.fuse("ensemble-single", f"{both}, interleaved, single", (), *config)
+        self.fuse("ensemble-tuned-single", f"{both}, tuned, single", (), *tuned)
+        self.fuse("ensemble-rrf-single", f"{both} + bm25, rrf, single", (*pair, "bm25"), "--method", "rrf")
+        plan = self.plan
+        for steps in [*(["fixed"] if plan.hops else []), *(["dynamic"] if plan.dynamic else [])]:
+            self.fuse(f"ensemble-{steps}", f"{both}, interleaved, {steps}", pair)
+        for system, second in zip(pair, SECOND if plan.seeds else (), strict=False):
+            name = f"two {system}s, interleaved, single"
+            self.fuse(f"ensemble-{system}s-single", name, (system, second))
+
+    def fuse(self, output: str, name: str, systems: tuple[str, ...], *options: str) -> None:
+        """One ensemble; without systems, a config names the runs."""
+        runs = [f"{self.folder}/{system}-{output.rpartition('-')[2]}.jsonl" for system in systems]
+        made = str(self.folder / output)
+        options = (*options, "--output", made, "--name", name)
+        self.grls("ensemble", *runs, *options, makes=Path(f"{made}.info.json"))
+
+    def grls(self, *arguments: str, makes: Path | None = None) -> None:
+        """Run a command unless what it makes is there."""
+        command = list(arguments)
+        self.commands.append(command)
+        print(f"grls {shlex.join(command)}", flush=True)
+        if self.dry_run or (makes is not None and makes.is_file()):
+            return
+        if grls(command) != 0:
+            raise GrlsError(f"the comparison stops at: grls {shlex.join(command)}")
+
+
+def main(name: str, dry_run: bool = False) -> None:
+    """Compare every system on a data set.
+
+    Args:
+        name: entailmentbank, strategyqa, explagraphs, nq, hotpotqa or ruletaker; its data stand in data/NAME.
+        dry_run: Print the commands only.
+    """
+    if name not in PLANS:
+        raise SystemExit(f"error: unknown data set {name!r}; choose one of {', '.join(PLANS)}.")
+    Comparison(name, dry_run).run()
+
+
+if __name__ == "__main__":
+    auto_cli(main)
