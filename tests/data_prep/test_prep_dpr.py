@@ -54,7 +54,7 @@ def add_test(raw, *changes):
         "short_answers": ["fish"],
         "question": "what does an otter eat",
     }
-    gold |= {"context": "The otter is a calm animal. An otter eats fish, and is 1 metre long as a rule."}
+    gold |= {"context": "The otter is a calm animal of the river; an otter eats fish and is wet."}
     lost = {**gold, "title": "Kiwi", "question": "what is a kiwi"}
     write_json(raw / "nq-test_gold_info.json.gz", {"version": 1, "data": [gold, lost, *changes]})
     answers = 'what does an  OTTER eat\t"[\'fish\', \'the ""fish""\']"\n'

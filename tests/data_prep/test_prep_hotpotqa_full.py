@@ -10,7 +10,7 @@ from prep_helpers import contents, fails, load
 from data_prep.hotpotqa_full import ABSTRACTS, prepare
 from grls.corpus import Corpus
 
-RIVER = (1, "Ebble (river)", ["The Ebble is a stream.", " It flows past Alvediston."])
+RIVER = (1, "Ebble (river)", ["The Ebble is a stream.", "It flows past Alvediston."])
 TOWN = ("2", "Alvediston", ["A village of 100 people.", ""])
 MILL = (3, "Cat &amp; Mouse Mill", ["A mill."])
 CAFE = (4, unicodedata.normalize("NFD", "Café"), [])
