@@ -55,14 +55,14 @@ def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Ta
         for run in group.runs:
             info = run.entry.info
             if info is not None and (info.system == "generator" or "memorise" in info.stages):
-                memorised = "yes" if "memorise" in info.stages else "no"
+                memorised = "memorised" if "memorise" in info.stages else "not memorised"
                 found[run.label, steps(run), memorised] = {**run.report["sequence_recall"], "f1": _f1(run)}
         return found
 
     return _across(
         "memorisation",
         "Generators with and without memorisation of the corpus (%)",
-        ("run", "steps", "memorised"),
+        ("run", "steps", "corpus"),
         groups,
         rows,
         [*((f"recall@{k}", Column(f"R@{k}")) for k in ks), ("f1", Column("set F1"))],
@@ -128,7 +128,7 @@ def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> 
 def run_table(groups: Sequence[MeasuredGroup]) -> Table:
     """What was run: the facts of the manifests."""
     heads = (
-        "system", "steps", "data set", "split", "stages", "members", "score mode", "seconds", "queries/s",
+        "stages", "members", "score mode", "seconds", "queries/s",
         "judged", "unanswered", "not judged", "options", "file",
     )  # fmt: skip
     counts = {"judged": "count", "unanswered": "count", "not judged": "count"}
@@ -136,11 +136,15 @@ def run_table(groups: Sequence[MeasuredGroup]) -> Table:
         Column(h, "count" if h in counts else "number" if h in ("seconds", "queries/s") else "text", "")
         for h in heads
     ]
-    rows: list[Row] = [((run.label,), _facts(group, run)) for group in groups for run in group.runs]
+    rows: list[Row] = [
+        ((*_identity(run), group.group.name, group.group.split), _facts(run))
+        for group in groups
+        for run in group.runs
+    ]
     return value_table(
         "runs",
         "Every run, with the facts of its manifest",
-        ("run",),
+        (*_IDENTITY, "data set", "split"),
         columns,
         rows,
         "Judged: queries of the split that have judgements. Unanswered: those for which the run has no "
@@ -148,17 +152,15 @@ def run_table(groups: Sequence[MeasuredGroup]) -> Table:
     )
 
 
-def _facts(group: MeasuredGroup, run: Measured) -> list[Value]:
+def _facts(run: Measured) -> list[Value]:
     info, counts = run.entry.info, run.report["queries"]
     rest: list[Value] = [counts["judged"], counts["unanswered"], counts["unjudged"]]
-    head: list[Value] = [system(run), steps(run), group.group.name, group.group.split]
     mode = run.entry.results.score_mode
     if info is None:
-        return [*head, None, None, mode, None, None, *rest, "no manifest", str(run.entry.file)]
+        return [None, None, mode, None, None, *rest, "no manifest", str(run.entry.file)]
     asked = len(run.entry.results.rankings)
     options = ", ".join(f"{key}={value}" for key, value in info.options.items() if value is not None)
     return [
-        *head,
         " + ".join(info.stages),
         " + ".join(info.members),
         info.score_mode,
@@ -295,7 +297,7 @@ def _place(stubs: Sequence[str], within: int | None) -> Callable[[Key], tuple[An
             named["run"] == "gold",
             place_of(named.get("system"), [*SYSTEMS.values()]) if within is None else 0,
             place_of(named.get("steps"), STEPS),
-            named.get("memorised", ""),
+            named.get("corpus", ""),
         )
 
     return place

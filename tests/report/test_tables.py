@@ -84,8 +84,8 @@ def test_memorisation(data, tmp_path):
     without = write(tmp_path / "b", data, POOR, "without", stages=("retrieve",))
     neither = write(tmp_path / "c", data, POOR, "dense", "biencoder", "single")
     assert lines(memorisation_table(measured(with_it, without, neither), (3,))) == [
-        ["without", "dynamic", "no", "58.3", "65.0"],
-        ["with", "dynamic", "yes", "100.0*", "100.0*"],
+        ["with", "dynamic", "memorised", "100.0*", "100.0*"],
+        ["without", "dynamic", "not memorised", "58.3", "65.0"],
     ]
 
 
