@@ -256,9 +256,9 @@ def _score(
         chosen = np.array(places)[on]
         session.step(rows[on], ways.tokens[chosen])
         active, states, rows = active[on], ways.states[chosen], np.arange(len(chosen))
-    for target, some in zip(targets, tokens, strict=True):
+    for sequence, some in zip(targets, tokens, strict=True):
         # Forced tokens have probability one under renormalized scores, so the model is not asked for them.
-        some += [TokenScore(int(t), 0.0, 1, ()) for t in target[len(some) :]]
+        some += [TokenScore(int(t), 0.0, 1, ()) for t in sequence[len(some) :]]
     return [PassageScore(tuple(some), stop) for some, stop in zip(tokens, stops, strict=True)]
 
 

@@ -157,7 +157,7 @@ def _box(p: _Placed) -> str:
         below = f"#{node.rank} {_cut(name, 9)} {below}" if node.rank else f"out {_cut(name, 8)} {below}"
     elif node.kind in ("beaten", "lost"):
         below += f" {node.kind}" if node.kind == "beaten" else " not kept"
-    kind = "out" if node.kind == "finished" and node.rank is None else node.kind
+    kind: str = "out" if node.kind == "finished" and node.rank is None else node.kind
     kind += " gold" if node.gold else ""
     star = "★ " if node.gold else ""
     tip = f"{p.prefix}\n{node.score:.4f} nats, {node.kind} {', '.join(node.passages)}".strip()

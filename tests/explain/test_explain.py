@@ -1,5 +1,7 @@
 """Verdicts against exhaustive scores, and every cause of a miss brought about on purpose."""
 
+from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +28,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small(tmp_path_factory.mktemp("explain") / "data")
 
 
-def build(folder: Path, seed: int = 0, limits: Limits | None = None, **options: Any) -> GenerativeRetriever:
+@cache
+def assembled(folder: Path, seed: int, limits: Limits | None) -> GenerativeRetriever:
     torch.manual_seed(seed)
     model, tokenizer = scratch(folder).load()
     with torch.no_grad():
         model.get_output_embeddings().weight.mul_(6.0)
     corpus = Corpus.from_passages([*passages(), *EXTRA])
-    return GenerativeRetriever.assemble(
-        model.eval(), tokenizer, corpus, limits, options=SearchOptions(**options)
-    )
+    return GenerativeRetriever.assemble(model.eval(), tokenizer, corpus, limits)
+
+
+def build(folder: Path, seed: int = 0, limits: Limits | None = None, **options: Any) -> GenerativeRetriever:
+    """The model of a seed, made once, with these search options."""
+    made = copy(assembled(folder, seed, limits))
+    made.options = SearchOptions(**options)
+    return made
 
 
 def every(retriever: GenerativeRetriever, query: Query, k: int, **options: Any) -> list[Explanation]:
@@ -44,31 +52,34 @@ def every(retriever: GenerativeRetriever, query: Query, k: int, **options: Any) 
 
 
 @pytest.mark.parametrize("mode", ["renormalized", "full"])
-def test_a_miss_is_the_beams_exactly_where_exhaustive_scores_say_so(folder: Path, mode: Any) -> None:
+def test_verdicts_agree_with_exhaustive_scores(folder: Path, mode: Any) -> None:
     seen = set()
-    for seed in range(3):
-        retriever = build(folder, seed, beams=2, mode=mode)
+    for seed, k in ((0, 1), (1, 1), (0, 2)):
+        retriever = build(folder, seed, beams=k, mode=mode)
         for query in QUERIES:
             model_input = retriever.codec.model_input(retriever.encode([query])[0])
-            decoder = retriever.decoder(2)
+            decoder = retriever.decoder(k)
             # DONE is hidden; it is one token of the first step, so hiding it shifts every score alike.
-            scores = score_all(decoder.generator, retriever.index, model_input, mode)[:-1]  # type: ignore[arg-type]
-            returned = [hit.id for hit in retriever.retrieve([query], 2)[0]]
-            for e, exact in zip(every(retriever, query, 2), scores, strict=True):
+            scores = score_all(decoder.generator, retriever.index, model_input, mode)[:-1]
+            returned = [hit.id for hit in retriever.retrieve([query], k)[0]]
+            truths = every(retriever, query, k, exhaustive=True)
+            for e, truth, exact in zip(every(retriever, query, k), truths, scores, strict=True):
                 seen.add(e.verdict)
                 assert (e.verdict == "found") == (e.gold in returned)
                 assert [r.id for r in e.results] == returned
                 if e.verdict == "found" or e.verdict == "duplicate":
                     continue
                 rank = 1 + int((scores > exact + 1e-4).sum())
-                assert (e.verdict == "pruned") == (rank <= 2), (e.gold, rank)
+                # A wider beam may find what passages it still misses outrank: only `exhaustive` knows.
+                assert e.verdict == "pruned" if rank <= k else e.verdict in ("pruned", "scored worse")
                 if e.verdict == "pruned":
                     wider = build(folder, seed, beams=e.judgement.sufficient, mode=mode)
-                    assert e.gold in [hit.id for hit in wider.retrieve([query], 2)[0]]
+                    assert e.gold in [hit.id for hit in wider.retrieve([query], k)[0]]
                     assert f"A beam of {e.judgement.sufficient} finds it" in why(e)
-                truth = Explainer(retriever, 2, exhaustive=True).explain(query, [e.gold])[0]
-                assert (truth.verdict, truth.judgement.true_rank) == (e.verdict, rank)
-    assert {"found", "pruned", "scored worse"} <= seen
+                assert truth.judgement.true_rank == rank
+                assert (truth.verdict == "pruned") == (rank <= k)
+    assert {"found", "scored worse"} <= seen
+    assert mode == "renormalized" or "pruned" in seen
 
 
 def test_a_pruned_passage_leaves_where_its_path_says(folder: Path) -> None:

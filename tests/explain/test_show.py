@@ -149,8 +149,8 @@ def test_all_counts_a_split(
         capsys, "all", f"--data={data}", f"--retriever={retriever}", f"--output={tmp_path / 's'}", "--k=2",
         "--beams=2",
     )  # fmt: skip
-    assert "2 queries, 3 gold passages; 2 beams, k 2" in out
-    assert sum(json.loads((tmp_path / "s.json").read_text())["verdicts"].values()) == 3
+    assert "2 queries, 4 gold passages; 2 beams, k 2" in out
+    assert sum(json.loads((tmp_path / "s.json").read_text())["verdicts"].values()) == 4
 
 
 def fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
