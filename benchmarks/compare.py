@@ -85,11 +85,13 @@ class Comparison:
         name: Data set: ``data/NAME``, ``configs/NAME``; everything is written to ``runs/NAME``.
         dry_run: Print the commands only.
         commands: What was run or printed.
+        runs: The runs on test, for the report.
     """
 
     name: str
     dry_run: bool = False
     commands: list[list[str]] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.plan = PLANS[self.name]
@@ -103,8 +105,7 @@ class Comparison:
         for system in self.systems():
             self.retrieve(system)
         self.ensembles()
-        runs = [str(file) for file in sorted(self.folder.glob("*-*.jsonl")) if "-dev" not in file.stem]
-        self.grls("report", *runs, "--output", f"{self.folder}/report")
+        self.grls("report", *self.runs, "--output", f"{self.folder}/report")
 
     def systems(self) -> tuple[str, ...]:
         """The single systems."""
@@ -187,6 +188,8 @@ class Comparison:
             ("--bm25", "true") if system == "bm25" else ("--retriever", f"{self.folder}/{system}-retriever")
         )
         output = f"{self.folder}/{name or f'{system}-{steps}'}{'-dev' if split == 'dev' else ''}"
+        if split == "test":
+            self.runs.append(f"{output}.jsonl")
         self.grls(
             "retrieve", *source, "--data", self.data, "--split", split, "--steps", steps, *options,
             "--name", f"{system}, {steps}", "--output", output, makes=Path(f"{output}.info.json"),
@@ -212,6 +215,7 @@ class Comparison:
         """One ensemble; without systems, a config names the runs."""
         runs = [f"{self.folder}/{system}-{output.rpartition('-')[2]}.jsonl" for system in systems]
         made = str(self.folder / output)
+        self.runs.append(f"{made}.jsonl")
         options = (*options, "--output", made, "--name", name)
         self.grls("ensemble", *runs, *options, makes=Path(f"{made}.info.json"))
 

@@ -13,6 +13,7 @@ import pytest
 
 from data_prep.ruletaker import prepare
 from grls.cli import main
+from grls.corpus import read_split
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("memorise", "retrieve")
@@ -86,15 +87,24 @@ def test_base_configs_are_the_papers(workplace: Path, capsys: pytest.CaptureFixt
 def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small(workplace / "data" / "mine")
     commands = readme_commands()
-    assert [c[0] for c in commands] == ["check", "train", "train", "index", "retrieve", "evaluate"]
+    compared = ["train-biencoder", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
+    used = ["check", "train", "train", "index", "retrieve", "evaluate", *compared, "explain", "explain"]
+    assert [c[0] for c in commands] == used
+    asked = read_split("data/mine", "test")[0][0].id
     for command in commands:
         given = command[:2] if command[0] == "check" else [*command]  # its tokenizer is on the hub
+        given = [asked if argument == "QUERY-ID" else argument for argument in given]
         if command[0] == "train":
             given += QUICK
             if "memorise" in " ".join(command[:3]):
                 given += tiny_model("data/mine")
+        if command[0] == "train-biencoder":
+            options = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
+            given += ["--source=null", *options, "--epochs=1", "--max_steps=2", "--batch_size=8"]
         assert main(given) == 0, given
     assert "recall" in capsys.readouterr().out
+    for name in ("report.html", "report.md", "why.html"):
+        assert (workplace / "runs" / "mine" / name).is_file()
 
 
 def test_quickstart_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,10 @@ each target position where the loss wants them; ``data`` ties these into Lightni
 is the LightningModule with its losses and optimizers; ``validation`` measures constrained recall on dev
 and writes the best model; ``cli`` is the LightningCLI.
 
+The bi-encoder is trained by sentence-transformers: ``biencoder`` sets its trainer up, ``biencoder_examples``
+says what a hop teaches, ``biencoder_loss`` keeps gold passages out of the negatives, ``biencoder_trainer``
+measures dev recall and makes batches as above.
+
 The data modules use the constraint index (which tokens may follow is part of the training target); the
 LightningModule never holds one, so a checkpoint loads without it.
 """

@@ -1,0 +1,85 @@
+"""The comparison: its commands are those that exist, and all of it runs on small data."""
+
+import functools
+import importlib
+from pathlib import Path
+
+import pytest
+from test_configs import QUICK, small, tiny_model
+
+from benchmarks.compare import BIASES, PLANS, Comparison
+from grls.cli import main
+from grls.evaluation.manifest import read_info
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Small(Comparison):
+    """Every model tiny, every training short."""
+
+    def grls(self, *arguments: str, makes: Path | None = None) -> None:
+        given = [*arguments]
+        tiny = tiny_model(self.data)
+        if arguments[0] == "train":
+            given = [a for a in given if not a.startswith("--model.generator")] + list(QUICK)
+            given += tiny if {"memorise", "nomem"} & set(Path(str(makes)).parts) else []
+        if arguments[0] == "train-biencoder":
+            given += ["--epochs=1", "--max_steps=2", "--batch_size=8"]
+        super().grls(*given, makes=makes)
+
+
+def test_everything_runs_and_goes_on(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(workplace / "data" / "ruletaker")
+    Small("ruletaker").run()
+    runs = workplace / "runs" / "ruletaker"
+    made = {file.name for file in runs.glob("*.jsonl")}
+    single = {f"{s}-single.jsonl" for s in ("generator", "nomem", "biencoder", "bm25", "ensemble")}
+    assert single | {"ensemble-dynamic.jsonl", "ensemble-tuned-single.jsonl", "bm25-fixed.jsonl"} <= made
+    assert (runs / "report.html").is_file()
+    info = read_info(runs / "generator-dynamic.jsonl")
+    assert info is not None
+    assert info.options["done_bias"] in BIASES["generator"]
+    assert info.stages == ("memorise", "retrieve")
+    nomem = read_info(runs / "nomem-single.jsonl")
+    assert nomem is not None
+    assert nomem.stages == ("retrieve",)
+
+    again = []
+    monkeypatch.setattr("benchmarks.compare.grls", lambda command: again.append(command[0]) or 0)
+    Small("ruletaker").run()
+    assert again == ["report"]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_command_is_one_that_exists(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Parsed by the real entry points from the repository's own configs; nothing is run."""
+    monkeypatch.chdir(ROOT)
+    comparison = Comparison(name, dry_run=True)
+    comparison.run()
+    parsed = []
+    for command in comparison.commands:
+        if command[0] in ("train", "train-biencoder"):
+            with pytest.raises(SystemExit) as stop:
+                main([*command, "--print_config"])
+            assert stop.value.code == 0
+            continue
+        module = importlib.import_module(f"grls.commands.{command[0]}")
+        real = getattr(module, command[0])
+
+        @functools.wraps(real)
+        def record(*args: object, command: list[str] = command, **kwargs: object) -> None:
+            parsed.append(command[0])
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, command[0], record)
+            assert main(command) == 0
+    assert {"index", "retrieve", "ensemble", "report"} == set(parsed)
