@@ -62,9 +62,9 @@ SMALL_T5 = ("vocabulary=1000", "d_model=128", "d_ff=512", "d_kv=32", "num_layers
             "num_heads=4", "dropout=0.0")  # fmt: skip
 PLANS = {
     "entailmentbank": Plan(),
-    "strategyqa": Plan(),
+    "strategyqa": Plan(seeds=True),
     "explagraphs": Plan(),
-    "nq": Plan(hops=0, dynamic=False, seeds=True),
+    "nq": Plan(hops=0, dynamic=False),
     "hotpotqa": Plan(hops=2, dynamic=False, pooled=True),
     "ruletaker": Plan(
         frozen=False,
@@ -84,12 +84,14 @@ class Comparison:
     Args:
         name: Data set: ``data/NAME``, ``configs/NAME``; everything is written to ``runs/NAME``.
         dry_run: Print the commands only.
+        skip: Systems that are left out.
         commands: What was run or printed.
         runs: The runs on test, for the report.
     """
 
     name: str
     dry_run: bool = False
+    skip: tuple[str, ...] = ()
     commands: list[list[str]] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
 
@@ -109,8 +111,13 @@ class Comparison:
 
     def systems(self) -> tuple[str, ...]:
         """The single systems."""
-        more = [*(["frozen"] if self.plan.frozen else []), *(SECOND if self.plan.seeds else [])]
-        return ("generator", "nomem", "biencoder", *more, "bm25")
+        more = [*(["frozen"] if self.plan.frozen else []), *self.seconds()]
+        every = ("generator", "nomem", "biencoder", *more, "bm25")
+        return tuple(system for system in every if system not in self.skip)
+
+    def seconds(self) -> list[str]:
+        """The systems of a second seed."""
+        return [system for system in SECOND if self.plan.seeds and system not in self.skip]
 
     def train(self) -> None:
         """Both stages of the generator, the second one also without the first, and the bi-encoder."""
@@ -119,6 +126,8 @@ class Comparison:
             "retrieve": ("retrieve", ()),
             "nomem": ("retrieve", self.plan.nomem),
         }
+        for output in self.skip:
+            stages.pop(output, None)
         for output, (stage, options) in stages.items():
             layers = self.layers(stage)
             where = ("--output", f"{self.folder}/{output}") if options else ()
@@ -126,7 +135,7 @@ class Comparison:
             self.grls("train", *layers, *where, *options, makes=made)
         made = self.folder / "biencoder" / "model" / "modules.json"
         self.grls("train-biencoder", *self.layers("biencoder"), makes=made)
-        for output in SECOND if self.plan.seeds else ():
+        for output in self.seconds():
             self.second(output)
 
     def second(self, output: str) -> None:
@@ -207,7 +216,8 @@ class Comparison:
         plan = self.plan
         for steps in [*(["fixed"] if plan.hops else []), *(["dynamic"] if plan.dynamic else [])]:
             self.fuse(f"ensemble-{steps}", f"{both}, interleaved, {steps}", pair)
-        for system, second in zip(pair, SECOND if plan.seeds else (), strict=False):
+        for second in self.seconds():
+            system = second.removesuffix("2")
             name = f"two {system}s, interleaved, single"
             self.fuse(f"ensemble-{system}s-single", name, (system, second))
 
@@ -230,16 +240,17 @@ class Comparison:
             raise GrlsError(f"the comparison stops at: grls {shlex.join(command)}")
 
 
-def main(name: str, dry_run: bool = False) -> None:
+def main(name: str, dry_run: bool = False, skip: tuple[str, ...] = ()) -> None:
     """Compare every system on a data set.
 
     Args:
         name: entailmentbank, strategyqa, explagraphs, nq, hotpotqa or ruletaker; its data stand in data/NAME.
         dry_run: Print the commands only.
+        skip: Systems to leave out, of nomem, frozen, generator2, biencoder2, bm25.
     """
     if name not in PLANS:
         raise SystemExit(f"error: unknown data set {name!r}; choose one of {', '.join(PLANS)}.")
-    Comparison(name, dry_run).run()
+    Comparison(name, dry_run, skip).run()
 
 
 if __name__ == "__main__":
