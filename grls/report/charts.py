@@ -135,4 +135,4 @@ def _svg(figure: Figure, name: str) -> str:
     text = re.sub(
         r"<style[^>]*>.*?</style>", "", text, flags=re.DOTALL
     )  # inline, it would style the whole page
-    return re.sub(r'(\bid="|url\(#|href="#)', r"\g<1>", text)
+    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
