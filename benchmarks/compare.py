@@ -24,7 +24,7 @@ from grls.evaluation.evaluate import evaluate_run
 BIASES = {
     "generator": (0.0, -1.0, -2.0, -4.0),
     "nomem": (0.0, -1.0, -2.0, -4.0),
-    "biencoder": (0.0, 0.1, 0.2, 0.3),
+    "biencoder": (0.0, 0.1, 0.2),
 }
 """What is tried on dev: log-odds for a generator, an inner product for the bi-encoder."""
 
@@ -179,7 +179,7 @@ class Comparison:
 
     def dynamic(self, system: str) -> None:
         """Dynamic retrieval with the bias of DONE that is best on dev."""
-        options = ("--hops", "15", "--chains", "2", "--branch", "2")
+        options = ("--hops", "12", "--chains", "2", "--branch", "2")
         tuned = {}
         for bias in BIASES[system]:
             name = f"{system}-dynamic{bias:+g}"
