@@ -270,6 +270,11 @@ def gold_passages(query: Query, qrels: Qrels) -> list[str]:
     return list(dict.fromkeys([*(p for p in query.evidence if p in set(gold)), *gold]))
 
 
+def any_order(query: Query) -> bool:
+    """Whether any order of the evidence is right: the query's metadata says ``any_order: true``."""
+    return json.loads(query.metadata).get("any_order") is True
+
+
 def write_dataset(
     folder: str | Path,
     passages: Iterable[Passage],

@@ -16,7 +16,7 @@ from grls.corpus import Corpus, Qrels
 from grls.errors import ConfigError, DataError
 from grls.models.biencoder import DONE_PASSAGE, BiEncoder, passage_text
 from grls.text import DONE_ID
-from grls.train.examples import _gold_chains as gold_chains
+from grls.train.examples import drawn_chain, free_order, gold_chains
 from grls.types import Passage, Query
 
 NO_KEY = -1
@@ -148,11 +148,8 @@ class BiEncoderExamples:
 
     def _chain(self, query: int, epoch: int) -> list[str]:
         """The gold passages of a query in this epoch's order, the same for all of its hops."""
-        rng = random.Random(f"{self.options.seed}-{epoch}-{query}")
-        chain = list(rng.choice(self.chains[query]))
-        if self.options.shuffle or not self.queries[query].evidence:
-            rng.shuffle(chain)
-        return chain
+        shuffle = self.options.shuffle or free_order(self.queries[query])
+        return drawn_chain(self.chains[query], shuffle, f"{self.options.seed}-{epoch}-{query}")
 
     def _drawn_negatives(self, query: int, hop: int, epoch: int) -> list[str]:
         if not self._negatives:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from grls.corpus import Corpus, Qrels, gold_passages
+from grls.corpus import Corpus, Qrels, any_order, gold_passages
 from grls.errors import ConfigError, DataError
 from grls.text import Codec, TokenIds
 from grls.types import Query
@@ -147,8 +147,8 @@ class RetrieveExamples:
         self.done = done and multistep
         self.seed = seed
         self.texts = codec.queries([q.id for q in queries], [q.text for q in queries], truncate)
-        self.chains = [_gold_chains(query, qrels) for query in queries]
-        self.shuffle = [shuffle or not query.evidence or _any_order(query) for query in queries]
+        self.chains = [gold_chains(query, qrels) for query in queries]
+        self.shuffle = [shuffle or free_order(query) for query in queries]
         self.rows = _token_rows(queries, self.chains, corpus, codec)
         self.places = [
             (q, hop) for q, chains in enumerate(self.chains) for hop in range(len(chains[0]) + self.done)
@@ -166,22 +166,19 @@ class RetrieveExamples:
 
     def _chain(self, query: int, epoch: int) -> list[str]:
         """The gold passages of a query in this epoch's order, the same for all of its hops."""
-        rng = random.Random(f"{self.seed}-{epoch}-{query}")
-        chain = list(rng.choice(self.chains[query]))
-        if self.shuffle[query]:
-            rng.shuffle(chain)
-        return chain
+        return drawn_chain(self.chains[query], self.shuffle[query], f"{self.seed}-{epoch}-{query}")
 
     def lengths(self) -> Sequence[int]:  # noqa: D102
         mean = np.mean([len(row) for row in self.rows.values()]) if self.rows else 0
         return [len(self.texts[q]) + int(hop * mean) * self.multistep for q, hop in self.places]
 
 
-def _any_order(query: Query) -> bool:
-    return json.loads(query.metadata).get("any_order") is True
+def gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:
+    """The chains a query may be answered by: its gold passages in order, and other proofs of that length.
 
-
-def _gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:
+    Raises:
+        DataError: The query has no gold passage.
+    """
     gold = tuple(gold_passages(query, qrels))
     if not gold:
         raise DataError(
@@ -190,6 +187,20 @@ def _gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:
         )
     proofs = json.loads(query.metadata).get("proofs", [])
     return [gold, *(tuple(proof) for proof in proofs if len(proof) == len(gold) and tuple(proof) != gold)]
+
+
+def free_order(query: Query) -> bool:
+    """Whether the order of a query's gold passages is to be drawn: it has none, or any order is right."""
+    return not query.evidence or any_order(query)
+
+
+def drawn_chain(chains: Sequence[Sequence[str]], shuffle: bool, seed: str) -> list[str]:
+    """One of the chains that answer a query, in an order of its own where asked; a function of the seed."""
+    rng = random.Random(seed)
+    chain = list(rng.choice(chains))
+    if shuffle:
+        rng.shuffle(chain)
+    return chain
 
 
 def _token_rows(
