@@ -24,7 +24,7 @@ from grls.evaluation.evaluate import evaluate_run
 BIASES = {
     "generator": (0.0, -1.0, -2.0, -4.0),
     "nomem": (0.0, -1.0, -2.0, -4.0),
-    "biencoder": (0.0, 0.1, 0.2),
+    "biencoder": (0.0, 0.1),
 }
 """What is tried on dev: log-odds for a generator, an inner product for the bi-encoder."""
 
