@@ -17,7 +17,7 @@ $(VENV)/.installed: pyproject.toml $(LOCK)
 	touch $@
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: install
 	$(BIN)/ruff check .
