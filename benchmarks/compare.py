@@ -5,8 +5,9 @@
 
 Systems: the generator with and without the memorisation stage, the bi-encoder fine-tuned and frozen, BM25,
 and ensembles of generator and bi-encoder. Every step is a `grls` command, printed before it runs; what exists
-already is not made again, so a killed comparison goes on. The one thing decided here is the weight of DONE:
-of a few biases the one with the best set F1 on dev is used on test. Nothing is chosen on test.
+already is not made again, so a killed comparison goes on (after a change of settings, remove runs/NAME). The
+one thing decided here is the weight of DONE: of a few biases the one with the best set F1 on dev is used on
+test. Nothing is chosen on test.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
 
 BIASES = {
-    "generator": (0.0, -1.0, -2.0, -4.0),
-    "nomem": (0.0, -1.0, -2.0, -4.0),
-    "biencoder": (0.0, 0.1),
+    "generator": (0.0, -1.0, -2.0),
+    "nomem": (0.0, -1.0, -2.0),
+    "biencoder": (0.0, 0.1, 0.2),
 }
-"""What is tried on dev: log-odds for a generator, an inner product for the bi-encoder."""
-
+"""What is tried on dev: log-odds for a generator, an inner product of unit vectors for the bi-encoder."""
 
 SECOND = ("generator2", "biencoder2")
 """The systems trained with a second seed."""
@@ -42,6 +42,9 @@ class Plan:
         dynamic: Compare dynamic retrieval, too.
         pooled: Fixed retrieval ranks the passages of several chains (HotpotQA: two hops, twenty passages).
         frozen: Compare the sentence encoder as it is (not where the language is made up).
+        biases: What is tried on dev for the bi-encoder, where its vectors have another length than one.
+        ks: Cut-offs of the report; significance is tested at ``k``.
+        k: See ``ks``.
         seeds: Train generator and bi-encoder with a second seed, for ensembles of two alike.
         nomem: Options that replace the memorised model by an untrained one.
     """
@@ -51,6 +54,9 @@ class Plan:
     pooled: bool = False
     frozen: bool = True
     seeds: bool = False
+    biases: tuple[float, ...] = BIASES["biencoder"]
+    ks: tuple[int, ...] = (1, 5, 10, 20)
+    k: int = 5
     nomem: tuple[str, ...] = (
         "--model.generator=grls.models.build.WarmStart",
         "--model.generator.encoder=all-MiniLM-L6-v2",
@@ -65,9 +71,10 @@ PLANS = {
     "strategyqa": Plan(seeds=True),
     "explagraphs": Plan(),
     "nq": Plan(hops=0, dynamic=False),
-    "hotpotqa": Plan(hops=2, dynamic=False, pooled=True),
+    "hotpotqa": Plan(hops=2, dynamic=False, pooled=True, ks=(2, 10, 20), k=2),
     "ruletaker": Plan(
         frozen=False,
+        biases=(-4.0, -1.0, 0.0, 1.0, 4.0),
         nomem=(
             "--model.generator=grls.models.build.ScratchT5",
             "--model.generator.data=data/ruletaker",
@@ -107,7 +114,10 @@ class Comparison:
         for system in self.systems():
             self.retrieve(system)
         self.ensembles()
-        self.grls("report", *self.runs, "--output", f"{self.folder}/report")
+        ks = f"[{','.join(map(str, self.plan.ks))}]"
+        self.grls(
+            "report", *self.runs, "--ks", ks, "--k", str(self.plan.k), "--output", f"{self.folder}/report"
+        )
 
     def systems(self) -> tuple[str, ...]:
         """The single systems."""
@@ -181,7 +191,7 @@ class Comparison:
         """Dynamic retrieval with the bias of DONE that is best on dev."""
         options = ("--hops", "12", "--chains", "2", "--branch", "2")
         tuned = {}
-        for bias in BIASES[system]:
+        for bias in self.plan.biases if system == "biencoder" else BIASES[system]:
             name = f"{system}-dynamic{bias:+g}"
             self.one(system, "dynamic", "dev", *options, "--done_bias", f"{bias:g}", name=name)
             if not self.dry_run:

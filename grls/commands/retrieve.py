@@ -8,9 +8,9 @@ from time import perf_counter
 from typing import Any, Literal
 
 from grls.commands.output import Outcome, write_outputs
-from grls.corpus import Corpus, read_queries, read_split
+from grls.corpus import Corpus, corpus_file, read_queries, read_split
 from grls.decode.scores import ScoreMode
-from grls.errors import ConfigError
+from grls.errors import ConfigError, MismatchError
 from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
 from grls.logs import quiet
 from grls.retrieve.appending import AppendingMultistep
@@ -88,6 +88,7 @@ def retrieve(
     queries = read_queries(data) if split is None else read_split(data, split)[0]
     options = SearchOptions(beams, mode, early_stop, batch_size, truncate_queries, progress=True)
     opened = _open(data, retriever, device, precision, options)
+    _refuse_other_corpus(opened, data, split)
     hop_by_hop = _Hops(hops, *_beams(opened, chains, branch), done_bias, repeat)
     start = perf_counter()
     found = _retrieve(opened, queries, steps, k, hop_by_hop, pool)
@@ -135,6 +136,18 @@ def _open(
     if not Path(data).is_dir():
         raise ConfigError(f"BM25 retrieves from the corpus of a data set folder, and {data} is none.")
     return BM25Retriever(Corpus.read(data))
+
+
+def _refuse_other_corpus(opened: AnyRetriever, data: str, split: str | None) -> None:
+    """A run is scored against the data set's own passages, so the retriever must be over the same."""
+    if split is None or isinstance(opened, BM25Retriever) or not corpus_file(data).is_file():
+        return
+    if Corpus.read(data).fingerprint != opened.corpus.fingerprint:
+        raise MismatchError(
+            f"the retriever is over another corpus than {corpus_file(data)}, so the run could not be scored "
+            f"there: make it again with `grls index --corpus {data}`, or give {data}/queries.jsonl and "
+            "--split null to retrieve for the queries alone."
+        )
 
 
 def _retrieve(

@@ -185,7 +185,9 @@ class BiEncoder:
 
     def embed(self, features: dict[str, Any]) -> Tensor:
         """Embeddings ``[n, d]`` of what :meth:`features` made, on the model's device and with gradients."""
-        embedding: Tensor = self.model(features)["sentence_embedding"]
+        device = self.model.device
+        moved = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in features.items()}
+        embedding: Tensor = self.model(moved)["sentence_embedding"]
         return embedding
 
     def encode_queries(self, texts: Sequence[str], batch_size: int = 32, progress: bool = False) -> Matrix:

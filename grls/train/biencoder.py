@@ -7,12 +7,14 @@ others). It does not search: dev recall is the library's exact evaluation over t
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import torch
 from sentence_transformers import SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.sentence_transformer.modules import Normalize
@@ -161,6 +163,8 @@ def fit(
     check_negatives(options.batch_size, options.hard_negatives, len(examples))
     folder = Path(output)
     refuse_foreign(folder / "model", MODULES)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("a bi-encoder is trained in one process: start it without torchrun or srun.")
     known = {**(settings or {}), **vars(options)}
     evaluator = None if dev is None else _evaluator(dev, options)
     start = _checkpoint(folder, known) if resume else _fresh(folder)
@@ -188,9 +192,21 @@ def fit(
 
 
 def _fresh(folder: Path) -> str | None:
-    """None to start from; takes away those of an earlier run, which must not be mistaken for ours."""
-    for old in (folder / "checkpoints").glob("checkpoint-*"):
-        shutil.rmtree(old)
+    """None to start from; takes away the checkpoints of a finished run, which must not be mistaken for ours.
+
+    Raises:
+        ConfigError: There are checkpoints of a run that has not finished.
+    """
+    old = list((folder / "checkpoints").glob("checkpoint-*"))
+    model = folder / "model" / MODULES
+    finished = model.stat().st_mtime if model.is_file() else 0.0
+    if any(checkpoint.stat().st_mtime > finished for checkpoint in old):
+        raise ConfigError(
+            f"{folder / 'checkpoints'} holds checkpoints of a run that did not finish: go on from them with "
+            "--resume true, choose another --output, or remove them."
+        )
+    for checkpoint in old:
+        shutil.rmtree(checkpoint)
     return None
 
 
@@ -243,6 +259,7 @@ def _arguments(options: BiEncoderOptions, folder: Path, dev: bool) -> SentenceTr
         save_total_limit=2,  # the best and the last
         report_to="none",
         disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available() and options.device != "cpu",
     )
 
 

@@ -174,6 +174,13 @@ def test_a_new_run_is_not_mistaken_for_the_old_one(place: Path, tmp_path: Path) 
     train(place, output, "--max_steps=3")
     assert [folder.name for folder in (output / "checkpoints").glob("checkpoint-*")] == ["checkpoint-3"]
     assert list(logged(output, "loss")) == [1, 2, 3]
+    # Checkpoints of a run that did not finish are not thrown away for want of an option.
+    (output / "model" / "modules.json").rename(tmp_path / "modules.json")
+    (output / "model").rename(tmp_path / "aside")
+    assert main(options(place, output)) == 1
+    assert list((output / "checkpoints").glob("checkpoint-3"))
+    (tmp_path / "aside").rename(output / "model")
+    (tmp_path / "modules.json").rename(output / "model" / "modules.json")
     # A refused run takes nothing away, and a run may go on in another place.
     assert main(options(place, output, "--hard_negatives=20")) == 1
     moved = output.rename(tmp_path / "moved")
