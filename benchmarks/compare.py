@@ -13,7 +13,7 @@ test. Nothing is chosen on test.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jsonargparse import auto_cli
@@ -21,6 +21,7 @@ from jsonargparse import auto_cli
 from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
+from grls.evaluation.manifest import Steps
 
 BIASES = {
     "generator": (0.0, -1.0, -2.0),
@@ -92,6 +93,7 @@ class Comparison:
         name: Data set: ``data/NAME``, ``configs/NAME``; everything is written to ``runs/NAME``.
         dry_run: Print the commands only.
         skip: Systems that are left out.
+        steps: Kinds of retrieval that are compared, as far as the plan has them.
         commands: What was run or printed.
         runs: The runs on test, for the report.
     """
@@ -99,11 +101,14 @@ class Comparison:
     name: str
     dry_run: bool = False
     skip: tuple[str, ...] = ()
+    steps: tuple[Steps, ...] = ("single", "fixed", "dynamic")
     commands: list[list[str]] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.plan = PLANS[self.name]
+        plan = PLANS[self.name]
+        hops = plan.hops if "fixed" in self.steps else 0
+        self.plan = replace(plan, hops=hops, dynamic=plan.dynamic and "dynamic" in self.steps)
         self.folder = Path("runs") / self.name
         self.data = f"data/{self.name}"
 
@@ -250,17 +255,23 @@ class Comparison:
             raise GrlsError(f"the comparison stops at: grls {shlex.join(command)}")
 
 
-def main(name: str, dry_run: bool = False, skip: tuple[str, ...] = ()) -> None:
+def main(
+    name: str,
+    dry_run: bool = False,
+    skip: tuple[str, ...] = (),
+    steps: tuple[Steps, ...] = ("single", "fixed", "dynamic"),
+) -> None:
     """Compare every system on a data set.
 
     Args:
         name: entailmentbank, strategyqa, explagraphs, nq, hotpotqa or ruletaker; its data stand in data/NAME.
         dry_run: Print the commands only.
-        skip: Systems to leave out, of nomem, frozen, generator2, biencoder2, bm25.
+        skip: Systems to leave out, of nomem, frozen, generator2, biencoder2.
+        steps: Kinds of retrieval to compare; ``single`` always is.
     """
     if name not in PLANS:
         raise SystemExit(f"error: unknown data set {name!r}; choose one of {', '.join(PLANS)}.")
-    Comparison(name, dry_run, skip).run()
+    Comparison(name, dry_run, skip, steps).run()
 
 
 if __name__ == "__main__":
