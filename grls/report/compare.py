@@ -55,7 +55,7 @@ def significance_table(
         tuple(rows),
         "Differences in points, paired by query. Interval: percentile bootstrap. p: two-sided paired "
         f"permutation test; p, Holm: corrected for the {len(others)} comparisons of this table, marked where "
-        f"below {_LEVEL}. Seed {seed}.",
+        f"below {_LEVEL}. Runs without a value are left out. Seed {seed}.",
     )
 
 

@@ -2,14 +2,15 @@
 
 Averages come from ``grls.evaluation.evaluate``; the values of single queries, which significance and
 similarity need, from the same metrics' functions for one query. A list of values always follows the order
-of the group's qrels.
+of the group's qrels. What a run does not have is None: chain metrics where it is no chain, recall at cut-offs
+deeper than its ranking goes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from grls.corpus import gold_passages
 from grls.evaluation.evaluate import evaluate_results
@@ -20,6 +21,9 @@ from grls.evaluation.run import without_done
 from grls.report.runs import DataGroup, Entry
 from grls.types import Chain
 
+Form = Literal["chain", "ranking", "unknown"]
+"""What a list of hits is: the hops of one chain, a ranking cut off at some depth, or not told."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -27,16 +31,19 @@ class Measured:
 
     Attributes:
         entry: The run.
-        report: Section -> metric -> value, as :func:`grls.evaluation.evaluate.evaluate_results` returns it.
+        report: Section -> metric -> value, as :func:`grls.evaluation.evaluate.evaluate_results` returns it;
+            None where a metric has a cut-off beyond ``reach``.
         retrieved: Ids of each judged query's hits, best first; empty for one without an answer.
         chains: Ids of each judged query's hops in order, without DONE; None for a run that did not go hop by
-            hop, or does not say so.
+            hop, pools several chains, or does not say so.
+        reach: The deepest cut-off that the run has recall at; None where every cut-off will do.
     """
 
     entry: Entry
     report: dict[str, Any]
     retrieved: list[list[str]]
     chains: list[list[str]] | None
+    reach: int | None
 
     @property
     def label(self) -> str:
@@ -63,8 +70,10 @@ class MeasuredGroup:
     gold: list[list[str]]
     runs: list[Measured]
 
-    def recalls(self, run: Measured, k: int) -> list[float]:
-        """Recall@k of each query."""
+    def recalls(self, run: Measured, k: int) -> list[float] | None:
+        """Recall@k of each query; None where the run does not go as deep."""
+        if run.reach is not None and k > run.reach:
+            return None
         return [recall_at(ids, gold, k) for ids, gold in zip(run.retrieved, self.gold, strict=True)]
 
     def set_f1s(self, run: Measured) -> list[float] | None:
@@ -87,7 +96,8 @@ def measure(group: DataGroup, ks: Sequence[int]) -> MeasuredGroup:
 
 
 def _measure(group: DataGroup, entry: Entry, ks: Sequence[int]) -> Measured:
-    results, ordered = _with_chains(entry)
+    form = _form(entry, group.entries)
+    results, ordered = _with_chains(entry, form)
     report = evaluate_results(results, group.queries, group.qrels, group.corpus, ks, group.seen)
     if ordered:
         report.pop("done_missing", None)
@@ -96,17 +106,77 @@ def _measure(group: DataGroup, entry: Entry, ks: Sequence[int]) -> Measured:
     if results.chains:
         found = [results.chains[q].hits if q in results.chains else () for q in group.qrels]
         chains = [[hit.id for hit in without_done(hits)] for hits in found]
-    return Measured(entry, report, rankings, chains)
+    reach = _reach(entry, max(map(len, rankings), default=0)) if form == "ranking" else None
+    return Measured(entry, _within(report, reach), rankings, chains, reach)
 
 
-def _with_chains(entry: Entry) -> tuple[Results, bool]:
+def _form(entry: Entry, entries: Sequence[Entry]) -> Form:
+    """What the lists of a run are.
+
+    The manifest of an ensemble does not say whether its members pooled; the members do, where they are among
+    the runs.
+
+    Args:
+        entry: The run.
+        entries: The runs among which the members of an ensemble are sought.
+    """
+    info = entry.info
+    if entry.results.chains or entry.steps == "dynamic":
+        return "chain"
+    if info is None:
+        return "unknown"
+    if info.steps == "single" or info.options.get("pool") is True:
+        return "ranking"
+    if info.system != "ensemble":
+        return "chain"
+    others = [other for other in entries if other is not entry]  # none is its own member
+    members = {_form_of_member(name, others) for name in info.members}
+    if "ranking" in members:
+        return "ranking"
+    return "chain" if members == {"chain"} else "unknown"
+
+
+def _form_of_member(name: str, entries: Sequence[Entry]) -> Form:
+    """What a member of a fixed ensemble is; unknown where it is not here, or namesakes differ."""
+    found = {_form(entry, entries) for entry in entries if entry.steps == "fixed" and entry.goes_by(name)}
+    return found.pop() if len(found) == 1 else "unknown"
+
+
+def _with_chains(entry: Entry, form: Form) -> tuple[Results, bool]:
     """The results, and whether their chains are rankings.
 
     Fixed hops are written as a ranking in hop order, and so is a dynamic run in TREC form. Read as chains,
     they have a set F1 and a proof; whether DONE came they do not say.
     """
     results = entry.results
-    if results.chains or entry.steps not in ("fixed", "dynamic"):
+    if results.chains or form != "chain":
         return results, False
     chains = {query_id: Chain(tuple(hits), 0.0, False) for query_id, hits in results.rankings.items()}
     return results._replace(chains=chains), True
+
+
+def _reach(entry: Entry, longest: int) -> int | None:
+    """How deep a ranking goes: as many passages as were asked for, else as the longest list holds.
+
+    A run that found fewer than it was asked for has nothing more to give; one that found nothing at all
+    scores 0 at every cut-off.
+    """
+    asked = None if entry.info is None else entry.info.options.get("k")
+    if isinstance(asked, int) and not isinstance(asked, bool):
+        return max(asked, longest)
+    return longest or None
+
+
+def _within(report: dict[str, Any], reach: int | None) -> dict[str, Any]:
+    """The report without values at cut-offs (``METRIC@K``) beyond ``reach``."""
+    if reach is None:
+        return report
+    return {
+        section: {metric: None if _cutoff(metric) > reach else value for metric, value in values.items()}
+        for section, values in report.items()
+    }
+
+
+def _cutoff(metric: str) -> int:
+    k = metric.rpartition("@")[2]
+    return int(k) if k.isdigit() else 0

@@ -57,6 +57,12 @@ class Entry:
         """As the manifest says; empty without one."""
         return "" if self.info is None else self.info.system
 
+    def goes_by(self, name: str) -> bool:
+        """Whether an ensemble may mean this run by ``name``: its label, its own name, or its file."""
+        own = "" if self.info is None else self.info.name
+        file = self.file
+        return name in (self.label, own, str(file), str(file.with_suffix("")), file.name, file.stem)
+
 
 def place_of(value: str | None, known: Sequence[str]) -> int:
     """Where a value stands in a fixed order; unknown ones come last."""

@@ -22,6 +22,10 @@ Rows = Mapping[Key, Mapping[str, Value]]
 
 _IDENTITY = ("run", "system", "steps")
 _ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
+_REACH = (
+    "A single-step or pooled run that was cut off before k has no R@k (a dash); a chain ends where it ends "
+    "and keeps its value."
+)
 
 
 def system(run: Measured) -> str:
@@ -43,7 +47,8 @@ def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | 
         groups,
         lambda group: {_identity(run): run.report["sequence_recall"] for run in group.runs},
         [(f"recall@{k}", Column(f"R@{k}")) for k in ks],
-        "R@k: share of a query's gold passages among the first k retrieved, averaged over judged queries.",
+        "R@k: share of a query's gold passages among the first k retrieved, averaged over judged queries. "
+        + _REACH,
     )
 
 
@@ -54,7 +59,7 @@ def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Ta
         found: dict[Key, dict[str, Value]] = {}
         for run in group.runs:
             info = run.entry.info
-            if info is not None and (info.system == "generator" or "memorise" in info.stages):
+            if info is not None and info.system == "generator":
                 memorised = "memorised" if "memorise" in info.stages else "not memorised"
                 found[run.label, steps(run), memorised] = {**run.report["sequence_recall"], "f1": _f1(run)}
         return found
@@ -66,7 +71,8 @@ def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Ta
         groups,
         rows,
         [*((f"recall@{k}", Column(f"R@{k}")) for k in ks), ("f1", Column("set F1"))],
-        "Memorised: the manifest names that stage. The best is marked among runs of the same steps.",
+        "Memorised: the manifest names that stage. The best is marked among runs of the same steps. "
+        + _REACH,
         within=1,
     )
 
@@ -75,9 +81,11 @@ def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
     """Fixed beside dynamic multi-step, as sets (the form of Table 4); None where no run goes hop by hop."""
 
     def rows(group: MeasuredGroup) -> Rows:
-        found = {_identity(run): _chain_values(run) for run in group.runs if run.chains is not None}
+        if all(run.chains is None for run in group.runs):
+            return {}
+        found = {_identity(r): _chain_values(r) for r in group.runs if r.chains is not None or _by_hops(r)}
         gold: dict[str, Value] = {"length": fmean(map(len, group.gold))}
-        return {**found, ("gold", NONE, NONE): gold} if found else {}
+        return {**found, ("gold", NONE, NONE): gold}
 
     columns = [
         ("precision", Column("precision")),
@@ -94,7 +102,8 @@ def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
         rows,
         columns,
         "Averages of each query's precision, recall and F1. DONE missing: share of dynamic chains that ended "
-        "without DONE. Mean length: passages in a chain.",
+        "without DONE. Mean length: passages in a chain. A run that pools the passages of several chains is "
+        "a ranking and has dashes, and so has an ensemble of fixed runs that are not all here to tell.",
     )
 
 
@@ -108,7 +117,7 @@ def ensemble_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table 
         _ensembles,
         [(f"recall@{k}", Column(f"R@{k}")) for k in ks],
         "Homogeneous: all members are of one system. A member that is not among the runs has dashes. The "
-        "best is marked for each ensemble.",
+        "best is marked for each ensemble. " + _REACH,
         within=0,
     )
 
@@ -181,9 +190,15 @@ def _f1(run: Measured) -> Value:
     return value
 
 
+def _by_hops(run: Measured) -> bool:
+    return run.entry.steps in ("fixed", "dynamic")
+
+
 def _chain_values(run: Measured) -> dict[str, Value]:
+    if run.chains is None:
+        return {}
     done = run.report.get("done_missing", {}) if run.entry.steps == "dynamic" else {}
-    return {**run.report["set"], **done, "length": fmean(map(len, run.chains or [[]]))}
+    return {**run.report["set"], **done, "length": fmean(map(len, run.chains))}
 
 
 def _ensembles(group: MeasuredGroup) -> Rows:
@@ -205,19 +220,7 @@ def _ensembles(group: MeasuredGroup) -> Rows:
 
 def _member(group: MeasuredGroup, name: str) -> Measured | None:
     """The run that an ensemble calls ``name``: by label, name, or file."""
-    for run in group.runs:
-        info, file = run.entry.info, run.entry.file
-        names = {
-            run.label,
-            info.name if info else "",
-            str(file),
-            str(file.with_suffix("")),
-            file.name,
-            file.stem,
-        }
-        if name in names:
-            return run
-    return None
+    return next((run for run in group.runs if run.entry.goes_by(name)), None)
 
 
 def _section_table(groups: Sequence[MeasuredGroup], name: str) -> Table | None:
@@ -232,7 +235,7 @@ def _section_table(groups: Sequence[MeasuredGroup], name: str) -> Table | None:
         groups,
         lambda group: {_identity(run): run.report.get(name, {}) for run in group.runs},
         [(metric, _column(metric)) for metric in metrics],
-        _NOTES.get(name, ""),
+        " ".join([_NOTES.get(name, ""), _REACH if any("@" in metric for metric in metrics) else ""]).strip(),
     )
 
 

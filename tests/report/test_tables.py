@@ -82,8 +82,11 @@ def test_data_sets_stand_side_by_side_and_no_run_is_hidden(data, tmp_path):
 def test_memorisation(data, tmp_path):
     with_it = write(tmp_path / "a", data, GOOD, "with", stages=("memorise", "retrieve"))
     without = write(tmp_path / "b", data, POOR, "without", stages=("retrieve",))
-    neither = write(tmp_path / "c", data, POOR, "dense", "biencoder", "single")
-    assert lines(memorisation_table(measured(with_it, without, neither), (3,))) == [
+    others = [
+        write(tmp_path / system, data, POOR, system, system, stages=("memorise", "retrieve"), **more)
+        for system, more in (("biencoder", {}), ("ensemble", {"members": ("with", "without")}))
+    ]
+    assert lines(memorisation_table(measured(with_it, without, *others), (3,))) == [
         ["with", "dynamic", "memorised", "100.0*", "100.0*"],
         ["without", "dynamic", "not memorised", "58.3", "65.0"],
     ]
@@ -105,6 +108,81 @@ def test_dynamic_chains_of_a_trec_run_do_not_say_whether_done_came(data, tmp_pat
     write(tmp_path / "a", data, GOOD, "trec")
     (row, _) = lines(chains_table(measured(str(tmp_path / "a.trec"))))
     assert row == ["trec", "generator", "dynamic", "100.0", "100.0", "100.0", "–", "2.5"]
+
+
+def chained(*files):
+    """Label -> whether a run has chain metrics; all of them, or none."""
+    (group,) = measured(*files)
+    table = chains_table([group])
+    rows = {} if table is None else {row[0]: row[3:] for row in lines(table)}
+    found = {}
+    for run in group.runs:
+        has = {"set" in run.report, "graph" in run.report, group.set_f1s(run) is not None}
+        has.add(set(rows.get(run.label, "–")) != {"–"})
+        (found[run.label],) = has
+    return found
+
+
+def test_pooled_chains_are_no_chain(data, tmp_path):
+    hops = write(tmp_path / "a", data, GOOD, "hops", steps="fixed", options={"k": 3, "pool": False})
+    pool = write(tmp_path / "b", data, GOOD, "pool", steps="fixed", options={"k": 3, "pool": True})
+    assert chained(hops, pool) == {"hops": True, "pool": False}
+    table = chains_table(measured(hops, pool))
+    assert lines(table)[1] == ["pool", "generator", "fixed", *"–––––"]  # said, not hidden
+    assert chains_table(measured(pool)) is None
+
+
+def test_a_fixed_ensemble_is_a_chain_where_its_members_are(data, tmp_path):
+    def fixed(name, members=(), pool=False, file=None):
+        system = "ensemble" if members else "generator"
+        options = {"k": 3} if members else {"k": 3, "pool": pool}
+        return write(
+            tmp_path / (file or name), data, GOOD, name, system, "fixed", members=members, options=options
+        )
+
+    a, b, pool = fixed("a"), fixed("b"), fixed("pool", pool=True)
+    both, mixed, outer = (
+        fixed("both", ("a", "b")),
+        fixed("mixed", ("a", "pool")),
+        fixed("outer", ("both", "b")),
+    )
+    expected = {"a": True, "b": True, "pool": False, "both": True, "mixed": False, "outer": True}
+    assert chained(a, b, pool, both, mixed, outer) == expected
+    assert chained(a, both) == {"a": True, "both": False}  # b is not here to tell
+    twin = fixed("b", pool=True, file="twin")
+    assert chained(a, b, twin, both) == {"a": True, "b (b)": True, "b (twin)": False, "both": False}
+    assert chained(fixed("loop", ("loop",))) == {"loop": False}
+
+
+def test_a_ranking_has_no_recall_beyond_its_cutoff(data, tmp_path):
+    def row(found, steps="single", options=None, **more):
+        run = write(tmp_path / "run", data, found, steps=steps, options=options or {}, **more)
+        table = recall_table(measured(run, deep, data=str(data), ks=(1, 2, 3)), (1, 2, 3))
+        return next(line[3:] for line in lines(table) if line[0] == "run")
+
+    deep = write(tmp_path / "deep", data, {"q1": ["odd", "odd", "r1"]}, "deep", steps="single")
+    assert row(POOR, options={"k": 2}) == ["16.7*", "58.3*", "–"]
+    assert row(POOR) == ["16.7*", "58.3*", "–"]  # no k is known: the longest list tells
+    assert row(POOR, options={"k": 3}) == ["16.7*", "58.3*", "58.3*"]  # asked for 3, found 2
+    assert row(POOR, "fixed", {"k": 2, "pool": True})[2] == "–"
+    assert row(POOR, "fixed", {"k": 2, "pool": False})[2] == "58.3*"
+    assert row(POOR, "dynamic", {"k": 2})[2] == "58.3*"
+    assert row({"q1": [], "q2": []}) == ["0.0", "0.0", "0.0"]  # nothing was found: that scores 0
+    (tmp_path / "run.info.json").unlink()
+    assert row(POOR, manifest=False)[2] == "58.3*"  # does not say what it is
+
+
+def test_values_beyond_the_cutoff_are_in_no_table(data, tmp_path):
+    short = write(tmp_path / "a", data, POOR, "short", steps="single", options={"k": 2})
+    deep = write(tmp_path / "b", data, POOR, "deep", steps="single", options={"k": 3})
+    (group,) = measured(short, deep)
+    table = dict(section_tables([group], ()))["seen_unseen"]
+    seen = {row[0].text: dict(zip(table.heads, (c.text for c in row), strict=True)) for row in table.rows}
+    assert (seen["short"]["seen R@1"], seen["short"]["seen R@3"]) == (seen["deep"]["seen R@1"], "–")
+    assert seen["deep"]["seen R@3"] != "–"
+    assert "no R@k" in table.note
+    assert significance_table(group, "R@3", lambda run: group.recalls(run, 3)) is None
+    assert significance_table(group, "R@2", lambda run: group.recalls(run, 2)) is not None
 
 
 def test_ensembles_stand_beside_their_members(data, tmp_path):
