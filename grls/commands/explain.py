@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from grls.corpus import Corpus, gold_passages, read_qrels, read_queries, read_split
 from grls.decode.scores import ScoreMode
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.evaluation.manifest import Steps
 from grls.explain.explain import Explainer
 from grls.explain.page import write_page
@@ -20,6 +22,8 @@ from grls.files import read_json, write_json
 from grls.logs import quiet
 from grls.retrieve.generative import MANIFEST, GenerativeRetriever, SearchOptions
 from grls.types import Query
+
+log = logging.getLogger(__name__)
 
 EVERY = "all"
 """The QUERY that stands for a whole split."""
@@ -45,12 +49,14 @@ def explain(
     beams: int = 10,
     mode: ScoreMode = "renormalized",
     early_stop: bool | None = None,
+    done_bias: float = 0.0,
     widest: int = 128,
     exhaustive: bool = False,
     truncate_queries: bool = False,
     output: str | None = None,
     limit: int | None = None,
     device: str = "auto",
+    precision: Literal["float32", "bfloat16"] = "float32",
 ) -> None:
     """Explain why a gold passage was found, or why not.
 
@@ -58,11 +64,12 @@ def explain(
     been, and so whether the beam or the model was at fault. For `all`, counts the verdicts of a split.
 
     Args:
-        query: A query id of ``data``, the text of a query, or `all` for a summary over ``split``.
+        query: A query id of ``data``, the text of a query (without ``data``, or with a space), or `all`
+            for a summary over ``split``.
         retriever: Retriever folder that ``grls index`` wrote.
         gold: Ids of gold passages, separated by commas; null takes those of the data set.
         data: Data set folder.
-        split: Whose qrels name the gold passages.
+        split: Whose qrels name the gold passages; they must judge the query unless ``gold`` is given.
         steps: ``single``: every gold passage without evidence; ``fixed`` and ``dynamic``: hop by hop, each
             gold passage after those before it in gold order (dynamic: DONE may be written).
         evidence: Ids of the passages found so far, separated by commas, instead of the gold order's.
@@ -71,22 +78,26 @@ def explain(
         beams: Beam width.
         mode: Score mode: over the allowed tokens, or over the vocabulary.
         early_stop: Stop at the unique prefix; null means where it is exact (renormalized).
+        done_bias: Added to the log-odds of DONE (dynamic), as `grls retrieve` does.
         widest: Beam width up to which wider beams are tried for a passage that the beam lost.
         exhaustive: Score every passage, for the true rank; slow on a large corpus.
         truncate_queries: Cut queries that are too long instead of refusing them.
         output: Write OUTPUT.html (with the beam tree), OUTPUT.svg and OUTPUT.json; for `all` OUTPUT.json.
         limit: For `all`: only the first so many queries.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        precision: Of the weights.
     """
     quiet()
+    if done_bias and steps != "dynamic":
+        raise ConfigError(f"--done_bias {done_bias} weighs DONE, which only --steps dynamic writes.")
     options = SearchOptions(beams, mode, early_stop, truncate_queries=truncate_queries)
-    opened = _open(retriever, device, options)
+    opened = _open(retriever, device, precision, options)
     asked = k if k is not None else 10 if steps == "single" else 4
-    explainer = Explainer(opened, asked, widest, exhaustive)
+    explainer = Explainer(opened, asked, widest, exhaustive, done_bias)
     if query == EVERY:
         _summary(explainer, data, split, steps, limit, output)
         return
-    found, order = _query(query, data, split)
+    found, order = _query(query, data, split, gold is not None)
     before = None if evidence is None else _ids(evidence, opened.corpus)
     dynamic = steps == "dynamic"
     asks = _hops(order, _ids(gold, opened.corpus), before, hop, steps)
@@ -97,7 +108,7 @@ def explain(
         print("\nwrote " + ", ".join(write_page(output, explanations)))
 
 
-def _open(folder: str | None, device: str, options: SearchOptions) -> GenerativeRetriever:
+def _open(folder: str | None, device: str, precision: str, options: SearchOptions) -> GenerativeRetriever:
     if folder is None:
         raise ConfigError("give --retriever FOLDER, a folder that `grls index` wrote.")
     manifest = Path(folder) / MANIFEST
@@ -109,17 +120,49 @@ def _open(folder: str | None, device: str, options: SearchOptions) -> Generative
                 f"--retriever {folder} is a {kind} retriever; only a generative one decodes passages step by "
                 "step, so only its misses can be explained. Give a folder that `grls index` wrote."
             )
-    return GenerativeRetriever.from_pretrained(folder, device, options=options)
+    return GenerativeRetriever.from_pretrained(folder, device, precision, options)
 
 
-def _query(query: str, data: str | None, split: str) -> tuple[Query, list[str]]:
-    """The query and its gold passages in order; a text that is no id has none."""
-    if data is not None:
-        for one in read_queries(data):
-            if one.id == query:
-                file = Path(data) / "qrels" / f"{split}.tsv"
-                return one, gold_passages(one, read_qrels(file) if file.is_file() else {})
+def _query(query: str, data: str | None, split: str, named: bool) -> tuple[Query, list[str]]:
+    """The query and its gold passages in order; a text has none.
+
+    Args:
+        query: Id or text.
+        data: Data set folder.
+        split: Whose qrels must judge the query.
+        named: The gold passages are given, so the qrels need not know the query; its order is then unknown.
+
+    Raises:
+        DataError: The query is no id of the data set and no text either, or the split does not judge it.
+    """
+    if data is None:
+        return Query("query", query), []
+    known = {one.id: one for one in read_queries(data)}
+    if query in known:
+        return known[query], _order(known[query], Path(data) / "qrels", split, named)
+    file = Path(data) / "queries.jsonl" if Path(data).is_dir() else Path(data)
+    if not any(character.isspace() for character in query):
+        close = get_close_matches(query, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise DataError(
+            f"no query has the id {query!r}{hint} The text of a query needs no --data, or holds a space.",
+            file,
+        )
+    log.warning("%s: no query has the id %r, so it is taken as the text of a query.", file, query)
     return Query("query", query), []
+
+
+def _order(query: Query, folder: Path, split: str, named: bool) -> list[str]:
+    """Gold passages in order, by the qrels of a split; evidence alone does not make a passage gold here."""
+    file = folder / f"{split}.tsv"
+    qrels = read_qrels(file) if file.is_file() else {}
+    if query.id in qrels:
+        return gold_passages(query, qrels)
+    if named:
+        return []
+    others = [f.stem for f in sorted(folder.glob("*.tsv")) if f != file and query.id in read_qrels(f)]
+    where = f"--split {others[0]} does: name it" if others else "no split does: make qrels"
+    raise DataError(f"--split {split} does not judge query {query.id!r}; {where}, or give --gold ID.", file)
 
 
 def _ids(given: str | None, corpus: Corpus) -> tuple[str, ...]:

@@ -7,14 +7,15 @@ teacher-forced retrieval.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from grls.decode.scores import ScoreMode
-from grls.decode.trace import Fate, PassageScore, PathStep, TokenScore, follow
+from grls.decode.trace import Fate, PathStep, TokenScore, follow
 from grls.errors import ConfigError, DataError
-from grls.explain.searches import Searches
+from grls.explain.searches import Score, Searches
 from grls.explain.tree import Tree, beam_tree
 from grls.explain.verdict import Judgement, Verdict, judge
 from grls.retrieve.generative import GenerativeRetriever
@@ -66,8 +67,8 @@ class Result(NamedTuple):
         rank: From 1.
         id: Passage id.
         text: Its text.
-        score: What the search gave it (nats).
-        complete: Log-probability (nats) of the whole passage.
+        score: What the search gave it (nats); DONE's with its bias.
+        complete: Log-probability (nats) of the whole passage; DONE's with its bias.
         above: Whether it scores at least as high as the gold passage does.
     """
 
@@ -83,7 +84,7 @@ class Ending(NamedTuple):
     """The place of DONE at a hop where it may be written.
 
     Attributes:
-        score: Its log-probability (nats).
+        score: Its log-probability (nats), with its bias.
         rank: Its place among the results; None where it is not among them.
         above: Whether it scores higher than the gold passage.
     """
@@ -105,6 +106,7 @@ class Explanation(NamedTuple):
         early_stop: Whether a unique prefix ended a beam.
         beams: Beam width.
         k: Passages asked for.
+        done_bias: Added to DONE's score (nats).
         judgement: The verdict.
         rank: Its place among the results, from 1; None where it is not among them.
         score: What the decoder gives it (nats); None where it is excluded.
@@ -126,6 +128,7 @@ class Explanation(NamedTuple):
     early_stop: bool
     beams: int
     k: int
+    done_bias: float
     judgement: Judgement
     rank: int | None
     score: float | None
@@ -149,6 +152,11 @@ class Explanation(NamedTuple):
         return len(self.evidence) + 1
 
     @property
+    def taken(self) -> int:
+        """Passages the search takes before DONE is weighed and k are kept."""
+        return max(self.k, self.beams) if self.done_bias else self.k
+
+    @property
     def left(self) -> PathRow | None:
         """The step at which the passage's prefix left the beam; None where it did not."""
         return next((row for row in self.path if row.fate in ("pruned", "beaten")), None)
@@ -163,19 +171,24 @@ class Explainer:
         k: Passages asked for a hop.
         widest: Beam width up to which wider beams are tried when the beam lost a passage.
         exhaustive: Score every passage of the corpus, for the true rank; slow on a large corpus.
+        done_bias: Added to the log-odds (nats) of DONE where an explanation is ``dynamic``, as in
+            :class:`grls.retrieve.multistep.MultistepRetriever`.
 
     Raises:
-        ConfigError: k is not positive.
+        ConfigError: k is not positive, or the bias no finite number.
     """
 
     retriever: GenerativeRetriever
     k: int = 10
     widest: int = 128
     exhaustive: bool = False
+    done_bias: float = 0.0
 
     def __post_init__(self) -> None:
         if self.k < 1:
             raise ConfigError(f"k must be at least 1, got {self.k}.")
+        if not math.isfinite(self.done_bias):
+            raise ConfigError(f"done_bias must be a finite number, got {self.done_bias}.")
 
     def explain(
         self, query: Query, gold: Sequence[str], evidence: Sequence[str] = (), dynamic: bool = False
@@ -228,8 +241,9 @@ class Explainer:
         before = [retriever.index.tokens(n) for n in evidence]
         model_input = retriever.codec.model_input(retriever.encode([query])[0], before)
         hidden = [*evidence] if dynamic and evidence else [*evidence, retriever.done]
-        searches = Searches(retriever.decoder(self.k), model_input, self.k, hidden)
-        searches.scores([n for n in gold if not searches.excluded(n)])  # side by side: one pass for all
+        bias = {retriever.done: self.done_bias} if dynamic and self.done_bias else {}
+        searches = Searches(retriever.decoder(self.k), model_input, self.k, hidden, bias)
+        searches.forced([n for n in gold if not searches.excluded(n)])  # side by side: one pass for all
         return searches
 
     def _one(self, searches: Searches, query: Query, evidence: tuple[str, ...], gold: int) -> Explanation:
@@ -247,6 +261,7 @@ class Explainer:
             early_stop=decoder.stops_early,
             beams=decoder.beams,
             k=self.k,
+            done_bias=searches.bias.get(retriever.done, 0.0),
             judgement=judgement,
             rank=found.index(gold) + 1 if gold in found else None,
             score=None if score is None else score.score,
@@ -260,7 +275,7 @@ class Explainer:
             tree=self._tree(searches, path),
         )
 
-    def _results(self, searches: Searches, gold: PassageScore | None) -> tuple[Result, ...]:
+    def _results(self, searches: Searches, gold: Score | None) -> tuple[Result, ...]:
         found = searches.trace.found
         numbers = [hit.passage for hit in found]
         bar = float("-inf") if gold is None else gold.score
@@ -270,7 +285,7 @@ class Explainer:
             for rank, (hit, name, text, exact) in enumerate(rows, start=1)
         )
 
-    def _ending(self, searches: Searches, gold: int, score: PassageScore | None) -> Ending | None:
+    def _ending(self, searches: Searches, gold: int, score: Score | None) -> Ending | None:
         done = self.retriever.done
         if gold == done or searches.excluded(done):
             return None
@@ -323,4 +338,4 @@ def _shown(text: str, title: str) -> str:
 
 
 def _path(searches: Searches, gold: int) -> tuple[PathStep, ...]:
-    return () if searches.excluded(gold) else follow(searches.trace, searches.score(gold))
+    return () if searches.excluded(gold) else follow(searches.trace, searches.forced([gold])[0])

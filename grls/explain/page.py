@@ -9,7 +9,7 @@ from typing import Any
 
 from grls.explain.explain import Explanation
 from grls.explain.picture import draw
-from grls.explain.text import HEADER, cells, number, why
+from grls.explain.text import HEADER, cells, number, search, why
 from grls.explain.verdict import MEANING
 from grls.files import atomic_file, write_json
 
@@ -89,12 +89,11 @@ def page(explanations: Sequence[Explanation], pictures: Sequence[str]) -> str:
 
 
 def _section(e: Explanation, picture: str) -> str:
-    search = f"{e.beams} beams, k {e.k}, {e.mode} scores" + (", early stop" if e.early_stop else "")
     known = [
         ("gold passage", f"{e.gold}: {e.gold_text}"),
         ("query", e.query.id),
         ("hop", str(e.hop) + (f", after {', '.join(e.evidence)}" if e.evidence else "")),
-        ("search", search),
+        ("search", search(e)),
     ]
     if e.score is not None:
         known.append(("its score", f"{number(e.score)} nats (whole passage {number(e.complete)})"))

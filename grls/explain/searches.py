@@ -1,17 +1,34 @@
 """The searches and exact scores of one model input, each computed once.
 
 Several gold passages of a query, and several beam widths, share them. It knows passages by their numbers.
+
+A bias b of DONE shifts its log-odds, as in :class:`grls.retrieve.multistep.MultistepRetriever`: DONE's score
+then is s + b - log Z, every other passage's s - log Z. Z is the same for all, so it is left out here: DONE's
+score is s + b, and what others score stays. Orders and differences are those of the biased search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from grls.decode import Decoder, Found
 from grls.decode.trace import PassageScore, Trace, score_passages, trace
+
+
+class Score(NamedTuple):
+    """What a passage scores, bias included.
+
+    Attributes:
+        score: What the decoder gives it (nats).
+        complete: Log-probability (nats) of the whole passage.
+    """
+
+    score: float
+    complete: float
 
 
 class Searches:
@@ -22,35 +39,57 @@ class Searches:
         model_input: Token ids.
         k: Passages to return.
         exclude: Numbers of passages that may not be found.
+        bias: Passage -> what is added to its score (nats): DONE's bias, or nothing. As in dynamic retrieval,
+            a search with a bias takes all ``beams`` passages, weighs them and keeps k.
     """
 
-    def __init__(self, decoder: Decoder, model_input: Sequence[int], k: int, exclude: Sequence[int]):
+    def __init__(
+        self,
+        decoder: Decoder,
+        model_input: Sequence[int],
+        k: int,
+        exclude: Sequence[int],
+        bias: Mapping[int, float] | None = None,
+    ):
         self.decoder = decoder
         self.model_input = list(model_input)
         self.k = k
         self.exclude = tuple(exclude)
+        self.bias = dict(bias or {})
         self._traces: dict[int, Trace] = {}
         self._scores: dict[int, PassageScore] = {}
         self._every: dict[int, float] | None = None
 
     def at(self, beams: int) -> Trace:
-        """The search with this beam width."""
+        """The search with this beam width; what it found, weighed."""
         if beams not in self._traces:
             decoder = replace(self.decoder, beams=beams)
-            self._traces[beams] = trace(decoder, self.model_input, self.k, self.exclude)
+            width = max(self.k, beams) if self.bias else self.k
+            search = trace(decoder, self.model_input, width, self.exclude)
+            self._traces[beams] = search._replace(found=self._weighed(search.found))
         return self._traces[beams]
+
+    def _weighed(self, found: Sequence[Found]) -> tuple[Found, ...]:
+        weighed = [hit._replace(score=hit.score + self.bias.get(hit.passage, 0.0)) for hit in found]
+        return tuple(sorted(weighed, key=lambda hit: -hit.score)[: self.k])
 
     @property
     def trace(self) -> Trace:
         """The search as the user runs it."""
         return self.at(self.decoder.beams)
 
-    def score(self, passage: int) -> PassageScore:
+    def score(self, passage: int) -> Score:
         """The exact score of a passage that is not excluded."""
         return self.scores([passage])[0]
 
-    def scores(self, passages: Sequence[int]) -> list[PassageScore]:
+    def scores(self, passages: Sequence[int]) -> list[Score]:
         """The exact scores of some passages that are not excluded."""
+        shifts = [self.bias.get(p, 0.0) for p in passages]
+        exact = self.forced(passages)
+        return [Score(e.score + b, e.complete + b) for e, b in zip(exact, shifts, strict=True)]
+
+    def forced(self, passages: Sequence[int]) -> list[PassageScore]:
+        """Passages that are not excluded, token by token, as the model scores them (without a bias)."""
         unknown = [p for p in dict.fromkeys(passages) if p not in self._scores]
         if unknown:
             found = score_passages(self.decoder, self.model_input, unknown, self.exclude)
@@ -58,7 +97,7 @@ class Searches:
         return [self._scores[p] for p in passages]
 
     def every(self) -> dict[int, float]:
-        """The log-probability (nats) of every whole passage that may be found, DONE among them."""
+        """What every whole passage that may be found scores (nats), DONE among them."""
         if self._every is None:
             rows = self.decoder.index.rows.row_of
             hidden = {int(rows[p]) for p in self.exclude}
@@ -69,7 +108,7 @@ class Searches:
                 self.decoder, self.model_input, list(first.values()), self.exclude, rivals=0
             )
             by_row = dict(zip(first, (score.complete for score in found), strict=True))
-            self._every = {p: by_row[int(rows[p])] for p in open_}
+            self._every = {p: by_row[int(rows[p])] + self.bias.get(p, 0.0) for p in open_}
         return self._every
 
     def excluded(self, passage: int) -> bool:

@@ -26,6 +26,7 @@ class Summary(NamedTuple):
         queries: How many queries.
         beams: Beam width.
         k: Passages asked for.
+        done_bias: Added to DONE's score (nats), where DONE may be written.
         verdicts: Verdict -> how many gold passages.
         left: Of those missed: step (from 1) at which the prefix left the beam -> how many.
         pruned_left: The same, of those that the beam lost (``pruned``).
@@ -36,6 +37,7 @@ class Summary(NamedTuple):
     queries: int
     beams: int
     k: int
+    done_bias: float
     verdicts: dict[str, int]
     left: dict[int, int]
     pruned_left: dict[int, int]
@@ -69,6 +71,7 @@ def summarise(explainer: Explainer, asks: Sequence[Ask], dynamic: bool = False) 
         len({query.id for query, _, _ in asks}),
         explainer.retriever.decoder(explainer.k).beams,
         explainer.k,
+        explainer.done_bias if dynamic else 0.0,
         {v: verdicts[v] for v in VERDICTS},
         dict(sorted(left.items())),
         dict(sorted(pruned_left.items())),
@@ -80,8 +83,9 @@ def format_summary(s: Summary) -> str:
     """The summary as a table and a histogram."""
     total = sum(s.verdicts.values())
     missed = total - sum(s.verdicts[v] for v in _FOUND)
+    bias = f", DONE's score {s.done_bias:+.2f}" if s.done_bias else ""
     lines = [
-        f"{s.queries:,} queries, {total:,} gold passages; {s.beams} beams, k {s.k}; {missed:,} missed",
+        f"{s.queries:,} queries, {total:,} gold passages; {s.beams} beams, k {s.k}{bias}; {missed:,} missed",
         "",
     ]
     for verdict in VERDICTS:

@@ -31,6 +31,13 @@ def why(e: Explanation) -> str:
     return " ".join(note for note in notes if note)
 
 
+def search(e: Explanation) -> str:
+    """How it was searched."""
+    stop = ", early stop" if e.early_stop else ""
+    bias = f", DONE's score {e.done_bias:+.2f}" if e.done_bias else ""
+    return f"{e.beams} beams, k {e.k}, {e.mode} scores{stop}{bias}"
+
+
 def cells(row: PathRow) -> tuple[str, ...]:
     """One step as the cells of a table with :data:`HEADER`."""
     gone = row.fate is None
@@ -54,7 +61,7 @@ def format_explanation(e: Explanation, colour: bool = False) -> str:
         f"query    {e.query.id}: {e.query.text}",
         f"gold     {e.gold}: {e.gold_text}",
         f"hop      {e.hop}" + (f", after {', '.join(e.evidence)}" if e.evidence else ""),
-        f"search   {e.beams} beams, k {e.k}, {e.mode} scores" + (", early stop" if e.early_stop else ""),
+        f"search   {search(e)}",
         "",
         _paint(head, COLOURS[e.verdict], colour),
         why(e),
@@ -159,7 +166,7 @@ def _left(e: Explanation) -> str:
     where = f"It left the beam at step {row.step}, token {row.token!r} of {row.allowed} allowed:"
     if row.fate == "beaten":
         return (
-            f"{where} its prefix scored {number(row.score)}, and {e.k} finished passages had at least "
+            f"{where} its prefix scored {number(row.score)}, and {e.taken} finished passages had at least "
             f"{number(row.bar)} already."
         )
     margin = 0.0 if row.margin is None else -row.margin

@@ -96,14 +96,17 @@ def _ends_before(searches: Searches, gold: int, done: int) -> bool:
     """Whether DONE is what keeps the passage out of the chain.
 
     A chain that DONE ends here then has a higher score than any chain through the passage, for scores never
-    rise; so the passage cannot be in the best chain, even where it is among the hits.
+    rise; so the passage cannot be in the best chain, even where it is among the hits. A DONE that the search
+    did not find ends no chain, whatever its score.
     """
-    if gold == done or searches.excluded(done):
+    found = {hit.passage for hit in searches.trace.found}
+    if gold == done or done not in found:
         return False
     if searches.score(done).score <= searches.score(gold).score:
         return False
-    others = Searches(searches.decoder, searches.model_input, searches.k, (*searches.exclude, done))
-    return gold in {hit.passage for hit in (*searches.trace.found, *others.trace.found)}
+    hidden = (*searches.exclude, done)
+    others = Searches(searches.decoder, searches.model_input, searches.k, hidden, searches.bias)
+    return gold in found | {hit.passage for hit in others.trace.found}
 
 
 def _misjudged(searches: Searches, gold: int) -> bool:

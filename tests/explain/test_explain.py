@@ -16,6 +16,7 @@ from grls.explain.explain import Explainer, Explanation
 from grls.explain.summary import format_summary, summarise
 from grls.explain.text import format_explanation, why
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.multistep import MultistepRetriever
 from grls.text import Limits
 from grls.types import Passage, Query
 
@@ -153,6 +154,57 @@ def test_done_that_scores_higher_ends_the_chain(folder: Path) -> None:
     assert outcomes == {True, False}
 
 
+@pytest.mark.parametrize("beams", [2, 6])
+def test_a_bias_of_done_means_what_it_means_to_retrieval(folder: Path, beams: int) -> None:
+    retriever = build(folder, beams=beams)
+    ends, verdicts = [], set()
+    for bias in (-20.0, -1.5, 0.0, 1.5, 20.0):
+        search = MultistepRetriever(retriever, hops=2, chains=1, branch=2, done_bias=bias)
+        explainer = Explainer(retriever, 2, done_bias=bias)
+        for query, (chain, *_) in zip(QUERIES, search.retrieve_chains(QUERIES), strict=True):
+            first = chain.hits[0].id
+            rest = [p.id for p in passages() if p.id != first]
+            said = explainer.explain(query, rest, [first], dynamic=True)
+            results = said[0].results
+            assert chain.done == (results[0].id == "DONE")
+            assert chain.done or results[0].id == chain.hits[1].id
+            for e in said:
+                assert e.done is not None
+                assert e.done_bias == bias
+                assert e.verdict != "done first" or "DONE" in [r.id for r in e.results]
+                assert e.verdict != "done first" or e.done.score > (e.score or 0.0)
+                assert not chain.done or e.verdict not in ("found", "duplicate")
+                verdicts.add(e.verdict)
+            assert sorted((r.score for r in results), reverse=True) == [r.score for r in results]
+            assert len(results) == 2
+            ends.append((bias, chain.done))
+    assert not any(done for bias, done in ends if bias == -20.0)
+    assert beams == 2 or all(done for bias, done in ends if bias == 20.0)
+    assert beams == 2 or {"found", "done first"} <= verdicts
+
+
+def test_a_bias_shifts_done_and_no_other_score(folder: Path) -> None:
+    retriever = build(folder, beams=12)
+    ids = ["DONE", "heron-calm"]
+    plain = Explainer(retriever, 12, exhaustive=True).explain(QUERIES[0], ids, ["lynx-calm"], True)
+    biased = Explainer(retriever, 12, exhaustive=True, done_bias=50.0)
+    done, other = biased.explain(QUERIES[0], ids, ["lynx-calm"], True)
+    assert plain[0].score is not None
+    assert (done.rank, done.judgement.true_rank) == (1, 1)
+    assert done.score == pytest.approx(plain[0].score + 50.0)
+    assert done.results[0].score == pytest.approx(done.score)
+    assert done.results[0].complete == pytest.approx(done.score)
+    assert other.score == pytest.approx(plain[1].score)
+    assert other.path == plain[1].path
+    assert other.verdict == "done first"
+    assert "DONE's score +50.00" in format_explanation(other)
+    undone = biased.explain(QUERIES[0], ids[1:], ["lynx-calm"])[0]
+    assert (undone.done_bias, undone.verdict) == (0.0, "found")
+    said = summarise(biased, [(QUERIES[0], ids[1:], ["lynx-calm"])], dynamic=True)
+    assert said.verdicts["done first"] == 1
+    assert "k 12, DONE's score +50.00; 1 missed" in format_summary(said)
+
+
 def test_done_itself_can_be_asked_about(folder: Path) -> None:
     explainer = Explainer(build(folder, beams=12), 12)
     e = explainer.explain(QUERIES[0], ["DONE"], ["lynx-calm"], dynamic=True)[0]
@@ -191,6 +243,8 @@ def test_unknown_ids_and_counts_are_refused(folder: Path) -> None:
         Explainer(retriever).explain(QUERIES[0], ["twin"], ["none"])
     with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
         Explainer(retriever, 0)
+    with pytest.raises(ConfigError, match="done_bias must be a finite number, got nan"):
+        Explainer(retriever, done_bias=float("nan"))
 
 
 def test_a_summary_counts_what_explain_says(folder: Path) -> None:

@@ -142,6 +142,30 @@ def test_the_command_takes_free_text_and_evidence(
     assert "gold     r1:" in out
 
 
+def test_text_beside_data_is_said(
+    data: Path, retriever: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = (f"--retriever={retriever}", f"--data={data}")
+    out = run(capsys, "is the lynx kind ?", *ours, "--gold=r0")
+    assert "query    query: is the lynx kind ?" in out
+    assert "no query has the id 'is the lynx kind ?', so it is taken as the text" in caplog.text
+    caplog.clear()
+    out = run(capsys, "q-otter-calm", *ours, "--gold=r0", "--precision=bfloat16")  # a train query
+    assert "query    q-otter-calm: is the otter calm ?" in out
+    assert not caplog.text
+
+
+def test_precision_and_bias_reach_the_search(
+    data: Path, retriever: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = ("q-lynx-kind", f"--data={data}", f"--retriever={retriever}", "--steps=dynamic", "--hop=2")
+    assert "DONE's score +30.00" in (first := run(capsys, *known, "--done_bias=30"))
+    assert re.search(r"(?m)^ +1  DONE +2\d\.", first)
+    plain, coarse = run(capsys, *known), run(capsys, *known, "--precision=bfloat16")
+    assert "DONE's score" not in plain
+    assert plain != coarse
+
+
 def test_all_counts_a_split(
     data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,5 +194,18 @@ def test_every_wrong_call_says_what_to_do(
     assert "--hop 4: the query has 2 gold passages" in fails(capsys, *known, "--hop=4")
     assert "not both" in fails(capsys, *known, "--hop=1", "--evidence=r0")
     assert "'r1' is not in the gold order" in fails(capsys, *known, "--gold=r1", "--steps=fixed")
+    unknown = fails(capsys, "q-lynx-kimd", *known[1:], "--gold=r0")
+    assert f"{data / 'queries.jsonl'}: no query has the id 'q-lynx-kimd'" in unknown
+    assert "did you mean 'q-lynx-kind'?" in unknown
+    assert "did you mean" not in fails(capsys, "99999", *known[1:], "--gold=r0")
+    assert "needs no --data, or holds a space" in fails(capsys, "99999", *known[1:], "--gold=r0")
+    other = fails(capsys, *known, "--split=dev")
+    assert f"{data / 'qrels' / 'dev.tsv'}: --split dev does not judge query 'q-lynx-kind'" in other
+    assert "--split test does: name it, or give --gold ID" in other
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "queries.jsonl").write_bytes((data / "queries.jsonl").read_bytes())
+    assert "no split does: make qrels" in fails(capsys, "q-lynx-kind", ours, f"--data={bare}")
+    assert "only --steps dynamic writes" in fails(capsys, *known, "--done_bias=1", "--steps=fixed")
     (tmp_path / "grls.json").write_text('{"format": 1, "kind": "dense"}')
     assert "is a dense retriever" in fails(capsys, "text", f"--retriever={tmp_path}", "--gold=r0")
