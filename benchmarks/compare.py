@@ -118,7 +118,8 @@ class Comparison:
         self.indexes()
         for system in self.systems():
             self.retrieve(system)
-        self.ensembles()
+        if not {"generator", "biencoder"} & set(self.skip):
+            self.ensembles()
         ks = f"[{','.join(map(str, self.plan.ks))}]"
         self.grls(
             "report", *self.runs, "--ks", ks, "--k", str(self.plan.k), "--output", f"{self.folder}/report"
@@ -141,15 +142,16 @@ class Comparison:
             "retrieve": ("retrieve", ()),
             "nomem": ("retrieve", self.plan.nomem),
         }
-        for output in self.skip:
-            stages.pop(output, None)
+        left_out = {*self.skip, *(("memorise", "retrieve") if "generator" in self.skip else ())}
+        stages = {output: stage for output, stage in stages.items() if output not in left_out}
         for output, (stage, options) in stages.items():
             layers = self.layers(stage)
             where = ("--output", f"{self.folder}/{output}") if options else ()
             made = self.folder / output / "model" / "config.json"
             self.grls("train", *layers, *where, *options, makes=made)
         made = self.folder / "biencoder" / "model" / "modules.json"
-        self.grls("train-biencoder", *self.layers("biencoder"), makes=made)
+        if "biencoder" not in self.skip:
+            self.grls("train-biencoder", *self.layers("biencoder"), makes=made)
         for output in self.seconds():
             self.second(output)
 
@@ -266,7 +268,7 @@ def main(
     Args:
         name: entailmentbank, strategyqa, explagraphs, nq, hotpotqa or ruletaker; its data stand in data/NAME.
         dry_run: Print the commands only.
-        skip: Systems to leave out, of nomem, frozen, generator2, biencoder2.
+        skip: Systems to leave out; without generator or bi-encoder there are no ensembles.
         steps: Kinds of retrieval to compare; ``single`` always is.
     """
     if name not in PLANS:
