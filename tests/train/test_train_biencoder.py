@@ -34,6 +34,7 @@ SETS = [file.parent.name for file in CONFIGS if file.parent.name != "base"]
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("biencoder")
     write_small(folder / "data")
+    torch.manual_seed(0)  # its weights are random: the losses below are those of this seed
     tiny_bert(folder / "bert")
     return folder
 
@@ -103,16 +104,19 @@ def test_the_model_is_that_of_the_epoch_with_the_best_dev_recall(place: Path, tm
     parts = {"train": every[:10], "dev": every[4:]}
     qrels = {name: {q.id: dict.fromkeys(q.evidence, 1) for q in some} for name, some in parts.items()}
     write_dataset(tmp_path / "data", passages(), every, qrels)
-    output = tmp_path / "out"
-    # The rate does not fall, and is so high that later epochs are not simply better.
-    changed = ("--schedule=constant", "--learning_rate=3e-2", "--k=3")
-    train(place, output, f"--data={tmp_path / 'data'}", *changed)
-    recalls = logged(output, "dev_recall@3")
-    assert len(recalls) == 3
-    assert len(set(recalls.values())) > 1
+    # The rate does not fall, and is so high that later epochs are not simply better; which seed shows it
+    # depends on the processor's rounding.
+    changed = (f"--data={tmp_path / 'data'}", "--schedule=constant", "--learning_rate=3e-2", "--k=3")
+    for seed in range(10):
+        output = train(place, tmp_path / f"out{seed}", *changed, f"--seed={seed}")
+        recalls = list(logged(output, "dev_recall@3").values())
+        assert len(recalls) == 3
+        if recalls[-1] < max(recalls):
+            break
+    else:
+        pytest.fail("the last epoch is always the best: no proof")
     kept = BiEncoder.load(str(output / "model"), device="cpu")
-    assert own_recall(kept, tmp_path / "data", 3) == pytest.approx(max(recalls.values()), abs=1e-6)
-    assert max(recalls.values()) != list(recalls.values())[-1], "the last epoch is the best: no proof"
+    assert own_recall(kept, tmp_path / "data", 3) == pytest.approx(max(recalls), abs=1e-6)
 
 
 def test_the_seed_decides_the_losses(place: Path, trained: Path, tmp_path: Path) -> None:
@@ -142,7 +146,7 @@ def main_that_dies(given: list[str]) -> None:
 
 def test_a_killed_run_goes_on_to_the_same_losses(place: Path, trained: Path, tmp_path: Path) -> None:
     given = options(place, tmp_path / "run")
-    code = f"from test_biencoder import main_that_dies; main_that_dies({given!r})"
+    code = f"from test_train_biencoder import main_that_dies; main_that_dies({given!r})"
     folders = os.pathsep.join([str(Path(__file__).parent), str(ROOT / "tests"), str(ROOT)])
     environment = {**os.environ, "KILL_AT": "12", "OMP_NUM_THREADS": "1", "PYTHONPATH": folders}
     died = subprocess.run([sys.executable, "-c", code], env=environment, timeout=300, check=False)
@@ -225,18 +229,19 @@ def test_shipped_configs_train(
     prepare(Path("data") / name, subjects=6, predicates=6, rules=10, max_depth=3, train=12, dev=4, test=4)
     layers = [f"--config=configs/{layer}/biencoder.yaml" for layer in ("base", name)]
     shipped = yaml.safe_load((ROOT / "configs" / name / "biencoder.yaml").read_text())
-    if shipped.get("kind") == "st5":
+    base = yaml.safe_load((ROOT / "configs" / "base" / "biencoder.yaml").read_text())
+    kind = {**base, **shipped}["kind"]
+    if kind == "st5":
         generator = scratch(Path("data") / name).load()
         for part in generator:
             part.save_pretrained("tiny")
         source = "tiny"
     else:
         source = str(place / "bert")
-    limits = [] if shipped.get("kind") == "st5" else ["--max_tokens=64"]
+    limits = [] if kind == "st5" else ["--max_tokens=64"]
     assert main(["train-biencoder", *layers, f"--source={source}", *limits, "--max_steps=2"]) == 0
     assert Path(f"runs/{name}/biencoder/model/modules.json").is_file()
     settings = json.loads(Path(f"runs/{name}/biencoder/logs.json").read_text())["settings"]
-    base = yaml.safe_load((ROOT / "configs" / "base" / "biencoder.yaml").read_text())
     given = {**base, **shipped, "max_steps": 2, "source": source, "max_tokens": settings["max_tokens"]}
     given.pop("output")
     assert {key: settings[key] for key in given} == given
