@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from huggingface_hub import HfApi
 
 from grls.corpus import Corpus, corpus_file
 from grls.errors import ConfigError, DataError, MismatchError
@@ -28,6 +27,7 @@ from grls.retrieve.appending import HopHits
 from grls.retrieve.dense_encode import EMBEDDINGS, check_corpus, encode_corpus, encode_to_disk
 from grls.retrieve.dense_search import BLOCK, Nearest, inner_products, top_k
 from grls.retrieve.generative import MANIFEST
+from grls.retrieve.hub import upload
 from grls.types import Hit, Passage, Query
 
 log = logging.getLogger(__name__)
@@ -203,9 +203,7 @@ class DenseRetriever:
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""
         self.save_pretrained(folder)
-        api = HfApi()
-        api.create_repo(repository, private=private, exist_ok=True)
-        return str(api.upload_folder(repo_id=repository, folder_path=str(folder)))
+        return upload(folder, repository, private)
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the inner product.

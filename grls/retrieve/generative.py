@@ -14,7 +14,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from huggingface_hub import HfApi
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
@@ -27,6 +26,7 @@ from grls.index import ConstraintIndex, build_index, load_index
 from grls.index.store import write_index
 from grls.models.build import Pretrained
 from grls.models.generator import Seq2SeqGenerator, check_positions
+from grls.retrieve.hub import upload
 from grls.text import Codec, Limits
 from grls.types import Hit, Query
 
@@ -173,9 +173,7 @@ class GenerativeRetriever:
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""
         self.save_pretrained(folder)
-        api = HfApi()
-        api.create_repo(repository, private=private, exist_ok=True)
-        return str(api.upload_folder(repo_id=repository, folder_path=str(folder)))
+        return upload(folder, repository, private)
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them."""
