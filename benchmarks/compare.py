@@ -75,7 +75,7 @@ PLANS = {
     "hotpotqa": Plan(hops=2, dynamic=False, pooled=True, ks=(2, 10, 20), k=2),
     "ruletaker": Plan(
         frozen=False,
-        biases=(-4.0, -1.0, 0.0, 1.0, 4.0),
+        biases=(-4.0, 0.0, 4.0, 8.0, 16.0),
         nomem=(
             "--model.generator=grls.models.build.ScratchT5",
             "--model.generator.data=data/ruletaker",
