@@ -287,7 +287,8 @@ def test_tuning_refuses_what_does_not_belong_to_it(place, capsys):
     tune = [*runs, "--method=sum", "--tune"]
     assert "--tune names 3 runs for 2" in fails(capsys, *tune, *dev, "x.jsonl")
     assert "give either --weights or --tune" in fails(capsys, *tune, *dev, "--weights", "1", "1")
-    assert "interleaving takes no weights" in fails(capsys, *runs, "--tune", *dev)
+    message = fails(capsys, *runs, "--tune", *dev)
+    assert "--tune finds weights, and --method interleave takes none; choose --method rrf or sum" in message
     write("c", 3), write("d", 4)
     message = fails(capsys, *tune, "c.jsonl", "d.jsonl")
     assert "are queries of --tune and of what is fused; tune on other queries" in message

@@ -80,6 +80,8 @@ def ensemble(
         tune_k: Cut-off of that recall.
         name: What reports call this run; null makes one from the method and the members.
     """
+    if tune is not None:
+        _refuse_untunable(method, weights)
     fusion = Fusion(method, normalization, None if weights is None else tuple(weights), rrf_k)
     members = load_runs(runs)
     steps = shared_steps(members)
@@ -179,6 +181,16 @@ def shared_steps(runs: Sequence[LoadedRun]) -> Steps:
     return "fixed" if all(run.steps == "fixed" for run in runs) else "single"
 
 
+def _refuse_untunable(method: Method, weights: list[float] | None) -> None:
+    if method == "interleave":
+        raise ConfigError(
+            "--tune finds weights, and --method interleave takes none; choose --method rrf or sum, or leave "
+            "--tune out."
+        )
+    if weights is not None:
+        raise ConfigError("give either --weights or --tune.")
+
+
 def _load_dev(paths: list[str], members: Sequence[LoadedRun], asked: Asked | None, split: str | None) -> Dev:
     """The runs of ``--tune`` with their gold."""
     if asked is None:
@@ -231,8 +243,6 @@ def _tune(fusion: Fusion, dev: Dev, how: Fusing, k: int) -> tuple[Fusion, float]
         ids = [[hit.id for hit in fused[query]] for query in dev.gold]
         return sequence_recall(ids, list(dev.gold.values()), [k])[f"recall@{k}"]
 
-    if fusion.weights is not None:
-        raise ConfigError("give either --weights or --tune.")
     return tune_weights(len(dev.results), fusion, recall)
 
 
