@@ -77,7 +77,7 @@ def evaluate_run(
     refuse_unknown(results.rankings, known, "query", str(Path(data) / "queries.jsonl"))
     train = Path(data) / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
-    report = evaluate_results(results, queries, qrels, corpus, ks, seen)
+    report = evaluate_results(results, queries, qrels, corpus, ks, seen, str(run))
     return {"split": split, "score_mode": results.score_mode or "unknown", **report}
 
 
@@ -88,6 +88,7 @@ def evaluate_results(
     corpus: Corpus,
     ks: Sequence[int] = KS,
     seen: Collection[str] | None = None,
+    name: str = "the run",
 ) -> Report:
     """Score results in memory.
 
@@ -98,6 +99,7 @@ def evaluate_results(
         corpus: What the hits are passages of.
         ks: Cut-offs of the recalls.
         seen: Passages that are gold of a training query; None leaves the seen/unseen split out.
+        name: What the log calls the run.
 
     Returns:
         ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, and where they apply
@@ -108,7 +110,7 @@ def evaluate_results(
         DataError: The qrels are empty, or a hit is no passage of ``corpus``.
     """
     by_id = {query.id: query for query in queries}
-    rankings, coverage = align(results.rankings, qrels)
+    rankings, coverage = align(results.rankings, qrels, name)
     gold = [gold_passages(by_id[query_id], qrels) for query_id in rankings]
     chains = _chain_passages(results, qrels) if results.chains else None
     texts = _texts(corpus, [*rankings.values(), *(chains or {}).values()])

@@ -119,7 +119,9 @@ def read_run(path: str | Path) -> dict[str, list[Hit]]:
     }
 
 
-def align(rankings: Mapping[str, Sequence[Hit]], qrels: Qrels) -> tuple[dict[str, list[Hit]], Coverage]:
+def align(
+    rankings: Mapping[str, Sequence[Hit]], qrels: Qrels, name: str = "the run"
+) -> tuple[dict[str, list[Hit]], Coverage]:
     """The hits of every judged query, in the order of the qrels; an unanswered one gets an empty list.
 
     As with trec_eval, queries that the qrels do not judge are ignored (a run over all splits can be
@@ -128,6 +130,7 @@ def align(rankings: Mapping[str, Sequence[Hit]], qrels: Qrels) -> tuple[dict[str
     Args:
         rankings: Query id -> hits.
         qrels: The judgements.
+        name: What the log calls the run.
 
     Raises:
         DataError: The qrels are empty.
@@ -138,9 +141,9 @@ def align(rankings: Mapping[str, Sequence[Hit]], qrels: Qrels) -> tuple[dict[str
     unanswered = sum(not hits for hits in aligned.values())
     coverage = Coverage(len(qrels), unanswered, len(rankings.keys() - qrels.keys()))
     if coverage.unanswered:
-        log.warning("%d of %d judged queries have no hit; they score 0.", unanswered, len(qrels))
+        log.warning("%s: %d of %d judged queries have no hit; they score 0.", name, unanswered, len(qrels))
     if coverage.unjudged:
-        log.warning("%d queries of the run are not judged by the qrels; ignored.", coverage.unjudged)
+        log.warning("%s: %d queries are not judged by the qrels; ignored.", name, coverage.unjudged)
     return aligned, coverage
 
 

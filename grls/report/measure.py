@@ -98,7 +98,9 @@ def measure(group: DataGroup, ks: Sequence[int]) -> MeasuredGroup:
 def _measure(group: DataGroup, entry: Entry, ks: Sequence[int]) -> Measured:
     form = _form(entry, group.entries)
     results, ordered = _with_chains(entry, form)
-    report = evaluate_results(results, group.queries, group.qrels, group.corpus, ks, group.seen)
+    report = evaluate_results(
+        results, group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file)
+    )
     if ordered:
         report.pop("done_missing", None)
     rankings = [[hit.id for hit in without_done(results.rankings.get(q, ()))] for q in group.qrels]

@@ -139,6 +139,13 @@ def test_without_training_qrels_there_is_no_seen_split(tmp_path):
     assert "seen_unseen" not in evaluate_run(tmp_path / "run", data)
 
 
+def test_what_a_run_lacks_is_said_with_its_name(tmp_path, caplog):
+    data = dataset(tmp_path / "data")
+    write_run(tmp_path / "half.trec", {"q1": [Hit("f1", 0.0)]})
+    evaluate_run(tmp_path / "half.trec", data)
+    assert "half.trec: 2 of 3 judged queries have no hit" in caplog.text
+
+
 def test_a_run_of_other_data_is_refused(tmp_path):
     data = dataset(tmp_path / "data")
     write_run(tmp_path / "run", {"q9": [Hit("f1", 0.0)]})

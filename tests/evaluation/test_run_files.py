@@ -192,12 +192,12 @@ def test_find_passages_asks_for_nothing_where_nothing_is_wanted():
 def test_an_unanswered_query_gets_an_empty_list_and_is_said(caplog):
     qrels = {"q2": {"a": 1}, "q1": {"b": 1}, "q4": {"a": 1}}
     rankings = {"q1": [Hit("b", 0.0)], "q3": [Hit("a", 0.0)], "q4": [Hit("DONE", 0.0)]}
-    aligned, coverage = align(rankings, qrels)
+    aligned, coverage = align(rankings, qrels, "bm25.trec")
     assert aligned == {"q2": [], "q1": [Hit("b", 0.0)], "q4": []}
     assert list(aligned) == ["q2", "q1", "q4"]
     assert coverage == (3, 2, 1)
-    assert "2 of 3 judged queries have no hit; they score 0" in caplog.text
-    assert "1 queries of the run are not judged" in caplog.text
+    assert "bm25.trec: 2 of 3 judged queries have no hit; they score 0" in caplog.text
+    assert "bm25.trec: 1 queries are not judged" in caplog.text
 
 
 def test_qrels_without_a_query_are_refused():

@@ -230,7 +230,7 @@ def test_any_section_of_the_evaluation_becomes_a_table(data, tmp_path):
     assert graph == {"good": ["100.0", "0.0", "0.0", "0.0", "0.0", "2"], "poor": ["–"] * 6}
 
 
-def test_what_was_run_tells_the_manifests_and_who_did_not_answer(data, tmp_path):
+def test_what_was_run_tells_the_manifests_and_who_did_not_answer(data, tmp_path, caplog):
     known = write(
         tmp_path / "a", data, {"q1": ["f1"]}, "known", stages=("memorise", "retrieve"), members=("x", "y")
     )
@@ -243,6 +243,7 @@ def test_what_was_run_tells_the_manifests_and_who_did_not_answer(data, tmp_path)
         "queries/s": "0.5", "judged": "2", "unanswered": "1", "not judged": "0", "options": "k=3",
         "file": known,
     }  # fmt: skip
+    assert f"{known}: 1 of 2 judged queries have no hit; they score 0." in caplog.text
     assert (found[1]["run"], found[1]["options"], found[1]["seconds"]) == ("b", "no manifest", "–")
 
 
