@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
-from grls.retrieve.base import Retriever
+from grls.retrieve.base import Retriever, check_counts
 from grls.text import DONE_ID
 from grls.types import Chain, Hit, Passage, Query
 
@@ -95,9 +95,7 @@ class AppendingMultistep:
     repeat: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("hops", "chains", "branch"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        check_counts(hops=self.hops, chains=self.chains, branch=self.branch)
         if self.dynamic and not isinstance(self.retriever, HopRetriever):
             raise ConfigError(
                 f"{type(self.retriever).__name__} never writes DONE; retrieve a fixed number of hops with it."

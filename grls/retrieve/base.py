@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from grls.errors import ConfigError
 from grls.types import Hit, Query
 
 
@@ -28,3 +29,14 @@ class Retriever(Protocol):
             One list a query. Scores never rise along a list; what they mean is the retriever's to say.
         """
         ...
+
+
+def check_counts(**counts: int) -> None:
+    """Refuse counts below 1, by the name of their option.
+
+    Raises:
+        ConfigError: One is.
+    """
+    for name, value in counts.items():
+        if value < 1:
+            raise ConfigError(f"{name} must be at least 1, got {value}.")

@@ -20,10 +20,11 @@ from typing import Any, Self
 import numpy as np
 
 from grls.corpus import Corpus, corpus_file
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import DataError, MismatchError
 from grls.files import atomic_folder, read_json, sha256, write_json
 from grls.models.biencoder import BiEncoder, Matrix
 from grls.retrieve.appending import HopHits
+from grls.retrieve.base import check_counts
 from grls.retrieve.dense_encode import EMBEDDINGS, check_corpus, encode_corpus, encode_to_disk
 from grls.retrieve.dense_search import BLOCK, Nearest, inner_products, top_k
 from grls.retrieve.generative import MANIFEST
@@ -64,7 +65,7 @@ class DenseRetriever:
         truncate_queries: bool = False,
         progress: bool = False,
     ):
-        _check_batch_size(batch_size)
+        check_counts(batch_size=batch_size)
         check_corpus(corpus)
         _check_embeddings(embeddings, len(corpus), biencoder.dimension)
         self.biencoder = biencoder
@@ -103,7 +104,7 @@ class DenseRetriever:
             progress: Show progress bars.
             options: Other arguments of the constructor.
         """
-        _check_batch_size(batch_size)
+        check_counts(batch_size=batch_size)
         check_corpus(corpus)
         options |= {"batch_size": batch_size, "progress": progress}
         if work is None:
@@ -226,8 +227,7 @@ class DenseRetriever:
             evidence: For each, the passages found so far, in order.
             k: Most hits a query.
         """
-        if k < 1:
-            raise ConfigError(f"expected k of at least 1, got {k}.")
+        check_counts(k=k)
         self._check_queries(queries)
         texts = [self.biencoder.query_text(q.text, e) for q, e in zip(queries, evidence, strict=True)]
         vectors = self.biencoder.encode_queries(texts, self.batch_size, self.progress)
@@ -273,11 +273,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if wrong or not {"bytes", "sha256"} <= set(manifest["embeddings"]):
         raise DataError(f"the key {(wrong or ['embeddings'])[0]!r} is missing or malformed; {_REBUILD}", file)
     return manifest
-
-
-def _check_batch_size(batch_size: int) -> None:
-    if batch_size < 1:
-        raise ConfigError(f"batch_size must be at least 1, got {batch_size}.")
 
 
 def _mismatch(folder: Path, what: str) -> MismatchError:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.decode import Found
-from grls.errors import ConfigError
+from grls.retrieve.base import check_counts
 from grls.retrieve.generative import GenerativeRetriever
 from grls.types import Chain, Hit, Query
 
@@ -72,9 +72,7 @@ class MultistepRetriever:
     repeat: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("hops", "chains", "branch"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        check_counts(hops=self.hops, chains=self.chains, branch=self.branch)
 
     def retrieve_chains(self, queries: Sequence[Query]) -> list[list[Chain]]:
         """At most C chains a query, best first.

@@ -328,7 +328,7 @@ def test_bad_queries_are_refused_or_cut(biencoder: BiEncoder, corpus: Corpus, tm
     assert retriever.retrieve(long, 3) == retriever.retrieve([Query("y", "otter " * 62)], 3)
     with pytest.raises(DataError, match="query 'x' is empty"):
         retriever.retrieve([Query("x", " ")], 3)
-    with pytest.raises(ConfigError, match="k of at least 1, got 0"):
+    with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
         retriever.retrieve(QUERIES, 0)
     with pytest.raises(ConfigError, match="batch_size must be at least 1"):
         DenseRetriever.assemble(biencoder, corpus, batch_size=0)
