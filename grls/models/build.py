@@ -270,11 +270,21 @@ def packaged_encoder(name: str) -> str:
 
 
 def refuse_missing_folder(source: str) -> None:
-    """A path that does not exist must not be mistaken for a hub name."""
-    looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
-    if looks_local and not Path(source).expanduser().is_dir():
+    """A path that does not exist must not be mistaken for a hub name.
+
+    Raises:
+        ConfigError: There is no such folder, though the name begins like a path, has more parts than a hub
+            name, or begins with a folder that is there.
+    """
+    if Path(source).expanduser().is_dir():
+        return
+    path_like = source.startswith((".", "/", "~")) or source.count("/") > 1
+    first, slash, _ = source.partition("/")
+    inside = not path_like and bool(slash) and Path(first).is_dir()
+    if path_like or inside:
+        why = f" (there is a folder {first}, so this is not taken for a hub name)" if inside else ""
         raise ConfigError(
-            f"no such folder: {source}. Run the stage that writes it first, or correct the path."
+            f"no such folder: {source}{why}. Run the stage that writes it first, or correct the path."
         )
 
 

@@ -128,10 +128,19 @@ def test_a_folder_holds_everything(t5: Loaded, sentence: BiEncoder, tmp_path: Pa
         assert (opened.max_tokens, opened.stages) == (biencoder.max_tokens, biencoder.stages)
         assert opened.encode_queries(TEXTS) == pytest.approx(biencoder.encode_queries(TEXTS), abs=1e-6)
         assert not list((tmp_path / name).rglob("*.bin"))
-    assert json.loads((tmp_path / "st5" / "training.json").read_text()) == {"stages": ["memorise"]}
+    written = json.loads((tmp_path / "st5" / "training.json").read_text())
+    assert written == {"stages": ["memorise"], "done": False}
     assert isinstance(BiEncoder.load(str(tmp_path / "st5")).model[0], FirstDecoderOutput)
     # Any sentence-transformers reads the other one; ours needs its loader, as our code needs trust.
     assert SentenceTransformer(str(tmp_path / "bert"), device="cpu").encode(TEXTS).shape == (3, 16)
+
+
+def test_a_folder_says_whether_done_was_learned(bert: str, tmp_path: Path) -> None:
+    plain = BiEncoder.load(bert, device="cpu")
+    assert plain.learned_done is False
+    for known in (True, False, None):
+        BiEncoder(plain.model, stages=["biencoder"], learned_done=known).save(tmp_path / "m")
+        assert BiEncoder.load(str(tmp_path / "m"), device="cpu").learned_done is known
 
 
 def test_a_folder_that_is_none_of_ours_is_kept(sentence: BiEncoder, tmp_path: Path) -> None:
@@ -181,9 +190,16 @@ def test_done_is_a_passage_with_a_text() -> None:
     assert DONE_PASSAGE.id == "DONE"
 
 
-def test_what_cannot_work_is_refused(bert: str, t5: Loaded, tmp_path: Path) -> None:
+def test_what_cannot_work_is_refused(
+    bert: str, t5: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ConfigError, match="no such folder"):
         BiEncoder.load(str(tmp_path / "none"))
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="no such folder: runs/nosuch"):
+        BiEncoder.load("runs/nosuch")
+    (tmp_path / "runs").rmdir()
     with pytest.raises(ConfigError, match="cannot load a bi-encoder"):
         BiEncoder.load(str(tmp_path))
     with pytest.raises(ConfigError, match=r"max_tokens of 65.* 64 positions"):

@@ -10,7 +10,14 @@ from small_data import scratch, small_tokenizer, tiny_bert, write_small
 from transformers import AutoModel, BartConfig, BartModel
 
 from grls.errors import ConfigError
-from grls.models.build import Loaded, Pretrained, ScratchT5, WarmStart, load_tokenizer
+from grls.models.build import (
+    Loaded,
+    Pretrained,
+    ScratchT5,
+    WarmStart,
+    load_tokenizer,
+    refuse_missing_folder,
+)
 from grls.text import SPECIAL_TOKENS, Codec
 from grls.types import Passage
 
@@ -111,12 +118,19 @@ def test_absent_models_are_errors_of_ours(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in (str(tmp_path / "no"), "./no", "a/b/c"):
-        with pytest.raises(ConfigError, match=f"no such folder: {path}"):
+        with pytest.raises(ConfigError, match=rf"no such folder: {path}\. Run"):
             Pretrained(path).load()
         with pytest.raises(ConfigError, match=f"no such folder: {path}"):
             load_tokenizer(path)
         with pytest.raises(ConfigError, match=f"no such folder: {path}"):
             WarmStart(path).load()
+    # One slash, as in a hub name; but what stands before it is a folder.
+    (tmp_path / "runs" / "there").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"no such folder: runs/nosuch \(there is a folder runs, so"):
+        refuse_missing_folder("runs/nosuch")
+    for name in ("runs/there", "nobody/nosuch", "runs"):
+        refuse_missing_folder(name)
     (tmp_path / "empty").mkdir()
     with pytest.raises(
         ConfigError, match=r"cannot load a sequence-to-sequence model from .*config.json, weights"
