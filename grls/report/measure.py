@@ -108,7 +108,7 @@ def _measure(group: DataGroup, entry: Entry, ks: Sequence[int]) -> Measured:
     if results.chains:
         found = [results.chains[q].hits if q in results.chains else () for q in group.qrels]
         chains = [[hit.id for hit in without_done(hits)] for hits in found]
-    reach = _reach(entry, max(map(len, rankings), default=0)) if form == "ranking" else None
+    reach = None if form == "chain" else _reach(entry, max(map(len, rankings), default=0))
     return Measured(entry, _within(report, reach), rankings, chains, reach)
 
 
@@ -161,7 +161,8 @@ def _reach(entry: Entry, longest: int) -> int | None:
     """How deep a ranking goes: as many passages as were asked for, else as the longest list holds.
 
     A run that found fewer than it was asked for has nothing more to give; one that found nothing at all
-    scores 0 at every cut-off.
+    scores 0 at every cut-off. A run that does not say what its lists are counts as a ranking here: that of
+    another tool is one cut off, and of a chain nothing is lost, whose recall does not change beyond its end.
     """
     asked = None if entry.info is None else entry.info.options.get("k")
     if isinstance(asked, int) and not isinstance(asked, bool):

@@ -23,8 +23,9 @@ Rows = Mapping[Key, Mapping[str, Value]]
 _IDENTITY = ("run", "system", "steps")
 _ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
 _REACH = (
-    "A single-step or pooled run that was cut off before k has no R@k (a dash); a chain ends where it ends "
-    "and keeps its value."
+    "A single-step or pooled run that was cut off before k has no R@k (a dash), and neither has a run that "
+    "does not say what it is where k is beyond its longest list; a chain ends where it ends and keeps its "
+    "value."
 )
 
 

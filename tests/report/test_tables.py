@@ -169,7 +169,26 @@ def test_a_ranking_has_no_recall_beyond_its_cutoff(data, tmp_path):
     assert row(POOR, "dynamic", {"k": 2})[2] == "58.3*"
     assert row({"q1": [], "q2": []}) == ["0.0", "0.0", "0.0"]  # nothing was found: that scores 0
     (tmp_path / "run.info.json").unlink()
-    assert row(POOR, manifest=False)[2] == "58.3*"  # does not say what it is
+    assert row(POOR, "dynamic", manifest=False)[2] == "58.3*"  # its chains tell
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".trec"])
+def test_a_run_that_does_not_say_what_it_is_goes_as_deep_as_its_longest_list(ending, data, tmp_path):
+    write(tmp_path / "run", data, {"q1": ["f1", "r2"], "q2": ["odd"]}, steps="single", manifest=False)
+    (group,) = measured(str(tmp_path / f"run{ending}"), data=str(data), ks=(1, 2, 3))
+    assert lines(recall_table([group], (1, 2, 3)))[0][3:] == ["16.7", "33.3", "–"]
+    assert group.recalls(group.runs[0], 2) is not None
+    assert group.recalls(group.runs[0], 3) is None
+
+
+def test_an_ensemble_whose_members_are_not_here_is_no_deeper_than_it_says(data, tmp_path):
+    def recall(*files):
+        return {row[0]: row[3:] for row in lines(recall_table(measured(*files, ks=(2, 3)), (2, 3)))}["both"]
+
+    members = [write(tmp_path / name, data, GOOD, name, steps="fixed") for name in ("a", "b")]
+    both = write(tmp_path / "both", data, POOR, "both", "ensemble", "fixed", members=("a", "b"), options={})
+    assert recall(*members, both) == ["58.3", "58.3"]  # chains of two hops
+    assert recall(both, members[0])[1] == "–"
 
 
 def test_values_beyond_the_cutoff_are_in_no_table(data, tmp_path):
