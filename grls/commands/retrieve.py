@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -76,9 +77,11 @@ def retrieve(
         truncate_queries: Cut queries that are too long instead of refusing them.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: Of the weights.
-        name: What reports call this run; null makes one from the system and the steps.
+        name: What reports call this run; null makes one from the system, the steps and ``pool``.
     """
     quiet()
+    if not math.isfinite(done_bias):
+        raise ConfigError(f"--done_bias must be a finite number, got {done_bias}.")
     if bm25 == (retriever is not None):
         raise ConfigError("give either --retriever FOLDER or --bm25 true.")
     if pool and steps != "fixed":
@@ -96,7 +99,7 @@ def retrieve(
     kind, score_mode, own = _described(opened)
     info = RunInfo(
         system=kind,
-        name=name or f"{kind}, {steps}",
+        name=name or f"{kind}, {steps}{', pooled' if pool else ''}",
         steps=steps,
         corpus=opened.corpus.fingerprint,
         queries=fingerprint_queries(queries),

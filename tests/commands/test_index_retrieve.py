@@ -113,11 +113,13 @@ def test_fixed_chains_and_their_pool(kind: str, data: Path, dense: Path, tmp_pat
     chains = AppendingMultistep(opened, opened.corpus, 2, chains=3, branch=3).retrieve_chains(queries)
     best, info = retrieve(data, tmp_path / "o", *options)
     assert (info.options["chains"], info.options["branch"], info.options["pool"]) == (3, 3, False)
+    assert info.name.endswith(", fixed")
     assert best == {
         q.id: [h.id for h in some[0].hits] for q, some in zip(queries, chains, strict=True) if some[0].hits
     }
     pooled, info = retrieve(data, tmp_path / "p", *options, "--pool=true", "--k=4")
     assert info.options["pool"] is True
+    assert info.name == ("biencoder" if kind == "dense" else "bm25") + ", fixed, pooled"
     assert pooled == {
         q.id: [h.id for h in pooled_ranking(some, 4)] for q, some in zip(queries, chains, strict=True)
     }
@@ -147,6 +149,9 @@ def test_what_cannot_work_is_refused(
     for name in ("chains", "branch"):
         message = fails(capsys, *asked, f"--retriever={dense}", "--steps=fixed", f"--{name}=0")
         assert f"{name} must be at least 1" in message
+    for bias, read in ((".nan", "nan"), ("-.inf", "-inf"), ("1e400", "inf")):  # as YAML writes them
+        message = fails(capsys, *asked, f"--retriever={dense}", "--steps=dynamic", f"--done_bias={bias}")
+        assert f"--done_bias must be a finite number, got {read}" in message
     made = ("index", f"--corpus={data}", f"--output={tmp_path / 'r'}")
     message = fails(capsys, *made, f"--model={sentence}", "--max_passage_tokens=9")
     assert "no max_passage_tokens; set max_input_tokens" in message
