@@ -38,6 +38,9 @@ from grls.types import Passage
 MODULES = "modules.json"
 """The file by which a folder is one of sentence-transformers."""
 
+STAGE = "biencoder"
+"""What a training of a bi-encoder is called among the stages that a model has gone through."""
+
 DONE_TEXT = "DONE: the evidence is complete."
 """What stands for DONE among the passages: it is embedded like any other."""
 
@@ -65,6 +68,8 @@ class BiEncoder:
         model: The network; it is used where it is, in the precision it has.
         max_tokens: Longer texts are cut, in tokens, special tokens included; None: what the model says.
         stages: The training stages that the weights have gone through.
+        learned_done: Whether the last of them taught the model when DONE follows; None: not known. A model
+            that was never trained as a bi-encoder has not learned it.
 
     Raises:
         ConfigError: ``max_tokens`` is more than the model has positions for, or leaves no room for a text.
@@ -72,9 +77,16 @@ class BiEncoder:
 
     similarity = "inner product"
 
-    def __init__(self, model: SentenceTransformer, max_tokens: int | None = None, stages: Sequence[str] = ()):
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        max_tokens: int | None = None,
+        stages: Sequence[str] = (),
+        learned_done: bool | None = None,
+    ):
         self.model = model
         self.stages = tuple(stages)
+        self.learned_done = learned_done if STAGE in self.stages else False
         most = _positions(model)
         self.max_tokens = int(max_tokens or min(model.max_seq_length or DEFAULT_TOKENS, most))
         if not self._markers < self.max_tokens <= most:
@@ -109,7 +121,8 @@ class BiEncoder:
             spec = Pretrained(folder)
             made = cls.from_generator(spec.load(), max_tokens or _input_limit(folder), spec.stages())
         else:
-            made = cls(_sentence_transformer(folder), max_tokens, Pretrained(folder).stages())
+            stages = Pretrained(folder).stages()
+            made = cls(_sentence_transformer(folder), max_tokens, stages, _learned_done(folder))
             if kind == "st5" and not isinstance(made.model[0], FirstDecoderOutput):
                 raise ConfigError(f"{source} is a model of sentence-transformers; use kind sentence.")
         return made.to(device)
@@ -230,7 +243,7 @@ class BiEncoder:
         return digest.hexdigest()
 
     def save(self, folder: str | Path) -> None:
-        """Write model, tokenizer and training stages to a folder, atomically; :meth:`load` opens it.
+        """Write model, tokenizer and what its training was to a folder, atomically; :meth:`load` opens it.
 
         Raises:
             ConfigError: The folder exists and holds something else.
@@ -242,7 +255,15 @@ class BiEncoder:
     def write(self, folder: Path) -> None:
         """Write into a folder that the caller makes final."""
         self.model.save(str(folder), create_model_card=False)
-        write_json(folder / TRAINING, {"stages": list(self.stages)})
+        known = {} if self.learned_done is None else {"done": self.learned_done}
+        write_json(folder / TRAINING, {"stages": list(self.stages), **known})
+
+
+def _learned_done(folder: str) -> bool | None:
+    """What a training wrote beside its model; None where it wrote nothing of DONE."""
+    file = Path(folder) / TRAINING
+    found = read_json(file).get("done") if file.is_file() else None
+    return found if isinstance(found, bool) else None
 
 
 def _kind(source: str) -> Kind:

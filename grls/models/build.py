@@ -36,7 +36,8 @@ from grls.files import read_json
 from grls.text import add_special_tokens
 
 TRAINING = "training.json"
-"""Stands beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the stages it has gone through."""
+"""Stands beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the stages it has gone through,
+and for a bi-encoder ``"done"``, whether it has learned DONE."""
 
 
 class Loaded(NamedTuple):

@@ -11,6 +11,7 @@ hop, DONE's included.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -20,6 +21,8 @@ from grls.errors import ConfigError, MismatchError
 from grls.retrieve.base import Retriever, check_counts
 from grls.text import DONE_ID
 from grls.types import Chain, Hit, Passage, Query
+
+log = logging.getLogger(__name__)
 
 
 class HopHits(NamedTuple):
@@ -36,7 +39,12 @@ class HopHits(NamedTuple):
 
 @runtime_checkable
 class HopRetriever(Protocol):
-    """A retriever that takes evidence in its own way, and knows DONE."""
+    """A retriever that takes evidence in its own way, and scores DONE."""
+
+    @property
+    def learned_done(self) -> bool | None:
+        """Whether it was trained to tell when DONE follows; None: not known."""
+        ...
 
     def retrieve_hop(
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
@@ -99,6 +107,12 @@ class AppendingMultistep:
         if self.dynamic and not isinstance(self.retriever, HopRetriever):
             raise ConfigError(
                 f"{type(self.retriever).__name__} never writes DONE; retrieve a fixed number of hops with it."
+            )
+        if self.dynamic and isinstance(self.retriever, HopRetriever) and self.retriever.learned_done is False:
+            log.warning(
+                "the model was not trained with DONE (an encoder as it is, or --done false or --multistep "
+                "false in training), so where a chain ends is chance: train it with `grls train-biencoder` "
+                "--multistep true --done true and index it again, or choose --steps fixed."
             )
 
     def retrieve(self, queries: Sequence[Query]) -> list[Chain]:

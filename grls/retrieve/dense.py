@@ -82,6 +82,11 @@ class DenseRetriever:
         """The training stages that the model has gone through."""
         return self.biencoder.stages
 
+    @property
+    def learned_done(self) -> bool | None:
+        """Whether the model has learned when DONE follows; None: not known."""
+        return self.biencoder.learned_done
+
     @classmethod
     def assemble(
         cls,

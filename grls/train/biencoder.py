@@ -23,13 +23,12 @@ from sentence_transformers.util import dot_score
 from grls.corpus import Corpus, Qrels, gold_passages
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.files import read_json, refuse_foreign
-from grls.models.biencoder import MODULES, BiEncoder, passage_text
+from grls.models.biencoder import MODULES, STAGE, BiEncoder, passage_text
 from grls.train.biencoder_examples import BiEncoderExamples, PairOptions
 from grls.train.biencoder_loss import MaskedRankingLoss
 from grls.train.biencoder_trainer import BiEncoderTrainer
 from grls.types import Query
 
-STAGE = "biencoder"
 LOGS = "logs.json"
 STATE = "trainer_state.json"
 """What the trainer writes last into a checkpoint, so one that holds it is whole."""
@@ -187,6 +186,7 @@ def fit(
         place = str(folder / "checkpoints" / Path(best).name)
         trained = BiEncoder.load(place, device="cpu", max_tokens=encoder.max_tokens)
     trained.stages = (*encoder.stages, STAGE)
+    trained.learned_done = examples.done
     trained.save(folder / "model")
     return trained
 

@@ -41,6 +41,8 @@ class WordOverlap:
 class Scripted:
     """Scores of a table: ids of the chain so far -> scores of a, b, c, and of DONE."""
 
+    learned_done: bool | None = True
+
     def __init__(self, table: dict[str, dict[str, float]]):
         self.table = table
         self.asked: list[str] = []
@@ -193,6 +195,21 @@ def test_queries_do_not_influence_one_another() -> None:
     assert together == [search.retrieve_chains([query])[0] for query in queries]
     assert together[2] == [Chain((), 0.0, False)]
     assert search.retrieve_chains([]) == []
+
+
+@pytest.mark.parametrize(("learned", "dynamic", "warns"), [
+    (False, True, True), (False, False, False), (True, True, False), (None, True, False),
+])  # fmt: skip
+def test_a_done_that_was_never_learned_is_warned_of(
+    learned: bool | None, dynamic: bool, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    retriever = Scripted({"": {"a": 2.0, "DONE": 1.0}, "a": {"b": 1.0, "DONE": 2.0}})
+    retriever.learned_done = learned
+    search = AppendingMultistep(retriever, LETTERS, 2, dynamic=dynamic)
+    search.retrieve([Query("q", "?"), Query("r", "?")])
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == warns  # once, whatever is asked
+    assert all("not trained with DONE" in m and "--done true" in m for m in messages)
 
 
 def test_what_cannot_work_is_refused() -> None:

@@ -178,6 +178,10 @@ def test_a_generator_as_a_biencoder_keeps_its_stages(data: Path, corpus: Corpus,
     opened = open_retriever(tmp_path / "r", "cpu")
     assert isinstance(opened, DenseRetriever)
     assert (opened.stages, opened.biencoder.max_tokens) == (("memorise",), 64)
+    assert opened.learned_done is False
+    learned = BiEncoder(made.model, 64, ["biencoder"], learned_done=True)
+    DenseRetriever.assemble(learned, corpus).save_pretrained(tmp_path / "r")
+    assert DenseRetriever.from_pretrained(tmp_path / "r", "cpu").learned_done is True
 
 
 def test_either_kind_is_opened_by_its_manifest(data: Path, saved: Path, tmp_path: Path) -> None:

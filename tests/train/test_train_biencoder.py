@@ -77,7 +77,7 @@ def test_training_lowers_the_loss_and_writes_a_model_that_loads(place: Path, tra
     losses = list(logged(trained, "loss").values())
     assert len(losses) == 24
     assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
-    assert json.loads((trained / "model" / TRAINING).read_text()) == {"stages": ["biencoder"]}
+    assert json.loads((trained / "model" / TRAINING).read_text()) == {"stages": ["biencoder"], "done": True}
     assert not [f for f in (trained / "model").rglob("*") if f.suffix in (".bin", ".pt", ".pth", ".pkl")]
     before = BiEncoder.load(str(place / "bert"), device="cpu").encode_queries(["is the otter kind ?"])
     after = BiEncoder.load(str(trained / "model"), device="cpu").encode_queries(["is the otter kind ?"])
@@ -201,6 +201,7 @@ def test_a_generator_becomes_a_biencoder(place: Path, tmp_path: Path) -> None:
     output = train(place, tmp_path / "out", f"--source={tmp_path / 'generator'}", "--hard_negatives=2")
     losses = list(logged(output, "loss").values())
     assert sum(losses[-8:]) < sum(losses[:8])
+    assert BiEncoder.load(str(tmp_path / "generator"), "st5", device="cpu").learned_done is False
     made = BiEncoder.load(str(output / "model"), "st5", device="cpu")
     assert made.stages == ("memorise", "biencoder")
     assert made.dimension == 32
@@ -211,10 +212,12 @@ def test_a_generator_from_scratch_and_no_dev(place: Path, tmp_path: Path) -> Non
     given = options(
         place, tmp_path / "out", "--source=null", "--generator=grls.models.build.ScratchT5",
         f"--generator.data={place / 'data'}", *(f"--generator.{one}" for one in size), "--dev_split=null",
-        "--max_steps=3", "--gradient_checkpointing=true", "--accumulate=2", "--optimizer=adafactor",
+        "--max_steps=3", "--done=false", "--gradient_checkpointing=true", "--accumulate=2",
+        "--optimizer=adafactor",
     )  # fmt: skip
     assert main(given) == 0
     assert logged(tmp_path / "out", "dev_recall@1") == {}
+    assert BiEncoder.load(str(tmp_path / "out" / "model"), device="cpu").learned_done is False
     last = torch.load(tmp_path / "out" / "checkpoints" / "checkpoint-3" / "optimizer.pt", weights_only=True)
     assert last["state"]
     assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
