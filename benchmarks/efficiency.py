@@ -35,7 +35,8 @@ from jsonargparse import auto_cli
 
 from benchmarks.common import machine, print_table, seconds
 from benchmarks.index import nested_dict_trie, traced_bytes
-from grls.corpus import Corpus, read_split
+from grls.corpus import Corpus
+from grls.dataset import read_split
 from grls.index import build_index
 from grls.models.biencoder import BiEncoder, passage_text
 from grls.models.build import GeneratorSpec, Pretrained, WarmStart

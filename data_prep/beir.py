@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from data_prep import common
-from grls.corpus import Corpus, Qrels, read_jsonl, read_queries, read_split
+from grls.corpus import Corpus
+from grls.dataset import Qrels, read_queries, read_split
 from grls.errors import ConfigError, DataError
+from grls.jsonl import read_jsonl
 from grls.types import Passage, Query
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from jsonargparse import auto_cli
 
-from grls.corpus import Qrels, relevant, write_dataset
+from grls.dataset import Qrels, relevant, write_dataset
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.types import Passage, Query
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from data_prep import common
 from data_prep.raw import read_tsv
-from grls.corpus import read_jsonl
 from grls.errors import DataError
 from grls.files import read_json
+from grls.jsonl import read_jsonl
 from grls.types import Query
 
 FILES = {"train": "train.angles.jsonl", "dev": "dev.jsonl", "test": "test.jsonl"}

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from data_prep import common, hops
 from data_prep.raw import read_csv
-from grls.corpus import read_jsonl
 from grls.errors import ConfigError, DataError
+from grls.jsonl import read_jsonl
 from grls.types import Query
 
 QUESTIONS = "bm25_results.csv"

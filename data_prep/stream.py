@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from data_prep import common
-from grls.corpus import Qrels, write_dataset
+from grls.dataset import Qrels, write_dataset
 from grls.errors import DataError
 from grls.types import Passage, Query
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from grls.corpus import Corpus, write_dataset
+from grls.corpus import Corpus
+from grls.dataset import write_dataset
 from grls.models.build import ScratchT5, train_tokenizer
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.text import Limits, add_special_tokens
@@ -14,6 +15,18 @@ from grls.types import Passage, Query
 
 ANIMALS = ("otter", "heron", "badger", "lynx")
 RULES = {"kind": ("calm", "r0"), "proud": ("quick", "r1")}
+
+GOOD = {"_id": "p0", "title": "", "text": "the otter is calm .", "metadata": {}}
+"""A line of ``corpus.jsonl``."""
+
+TRICKY = [
+    Passage("a", 'tabs\tand "quotes" and {braces}\nand a line'),
+    Passage("b", ""),
+    Passage("ü/½ id", "naïve façade — 水獺 🦦", "Tïtle"),
+    Passage("d", "<DONE> </s> <EVIDENCE>", "<TITLE>"),
+    Passage("e", ""),
+]
+"""Passages that are hard to carry."""
 
 
 def passages() -> list[Passage]:

@@ -13,7 +13,7 @@ import pytest
 
 from data_prep.ruletaker import prepare
 from grls.cli import main
-from grls.corpus import read_split
+from grls.dataset import read_split
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("memorise", "retrieve")

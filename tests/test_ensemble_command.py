@@ -10,7 +10,8 @@ from small_data import passages, queries, write_small
 
 from grls.cli import main
 from grls.commands.output import Outcome, write_outputs
-from grls.corpus import Corpus, read_split, write_dataset
+from grls.corpus import Corpus
+from grls.dataset import read_split, write_dataset
 from grls.evaluation.manifest import RunInfo, fingerprint_queries, read_info
 from grls.evaluation.results import load_results
 from grls.types import Chain, Hit

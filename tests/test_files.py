@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grls.corpus import write_dataset
+from grls.dataset import write_dataset
 from grls.errors import ConfigError, DataError, WriteError
 from grls.files import atomic_file, atomic_folder, read_json, sha256, write_json
 from grls.types import Passage
@@ -109,7 +109,7 @@ def test_a_full_disk_leaves_the_old_data_set(tmp_path: Path) -> None:
     write_dataset(tmp_path / "set", [Passage("a", "old")], [], {})
     before = (tmp_path / "set" / "corpus.jsonl").read_bytes()
     body = (
-        "from grls.corpus import write_dataset; from grls.types import Passage; "
+        "from grls.dataset import write_dataset; from grls.types import Passage; "
         "write_dataset(sys.argv[1], (Passage(str(n), 'x' * 99) for n in range(9999)), [], {{}})"
     )
     assert "nothing was left" in on_full_disk(body.replace("{{}}", "{}"), tmp_path / "set")

@@ -10,8 +10,9 @@ FILES = sorted((ROOT / "grls").rglob("*.py"))
 
 ORDER = (
     ("grls.errors", "grls.types", "grls.logs"),
-    ("grls.files", "grls.text"),
+    ("grls.files", "grls.jsonl", "grls.text"),
     ("grls.corpus",),
+    ("grls.dataset",),
     ("grls.index",),
     ("grls.models",),
     ("grls.decode",),
@@ -83,7 +84,8 @@ def test_models_take_only_array_types_from_the_index() -> None:
 
 
 def test_the_lightning_module_knows_no_index_and_no_retrieval() -> None:
-    forbidden = ("grls.index", "grls.decode", "grls.retrieve", "grls.corpus", "grls.evaluation")
+    data = ("grls.corpus", "grls.dataset")
+    forbidden = ("grls.index", "grls.decode", "grls.retrieve", "grls.evaluation", *data)
     for module, _ in own(ROOT / "grls" / "train" / "module.py"):
         assert not module.startswith(forbidden), module
 

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Literal, NamedTuple
 
 from grls.commands.output import Outcome, write_outputs
-from grls.corpus import gold_passages, read_queries, read_split
+from grls.dataset import gold_passages, read_queries, read_split
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.comparable import (
     Asked,

@@ -10,7 +10,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from grls.corpus import Corpus, gold_passages, read_qrels, read_queries, read_split
+from grls.corpus import Corpus
+from grls.dataset import gold_passages, read_qrels, read_queries, read_split
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, DataError
 from grls.evaluation.manifest import Steps

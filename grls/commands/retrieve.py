@@ -9,7 +9,8 @@ from time import perf_counter
 from typing import Any, Literal
 
 from grls.commands.output import Outcome, write_outputs
-from grls.corpus import Corpus, corpus_file, read_queries, read_split
+from grls.corpus import Corpus, corpus_file
+from grls.dataset import read_queries, read_split
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries

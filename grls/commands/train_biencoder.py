@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from grls.corpus import Corpus, read_split
+from grls.corpus import Corpus
+from grls.dataset import read_split
 from grls.errors import ConfigError, DataError
 from grls.files import refuse_foreign
 from grls.logs import quiet

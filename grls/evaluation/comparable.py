@@ -13,7 +13,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from grls.corpus import Corpus, read_queries, read_split
+from grls.corpus import Corpus
+from grls.dataset import read_queries, read_split
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.manifest import RunInfo, Steps, fingerprint_queries, info_file, read_info
 from grls.evaluation.results import Results, load_results

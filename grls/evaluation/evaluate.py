@@ -5,7 +5,7 @@ gold passages or more; path match where some query has evidence of two passages 
 rankings where there are none); answer recall where queries have accepted answers; seen and unseen recall
 where there are training qrels; set F1 and DONE-missing where the results hold chains; the graph checks
 where, besides, the queries state a RuleTaker-Open problem. The conventions stand in
-``grls.evaluation.metrics``, one file each. What is gold is said by :func:`grls.corpus.gold_passages`.
+``grls.evaluation.metrics``, one file each. What is gold is said by :func:`grls.dataset.gold_passages`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grls.corpus import (
-    Corpus,
-    Qrels,
-    any_order,
-    gold_passages,
-    read_qrels,
-    read_queries,
-    read_split,
-    relevant,
-)
+from grls.corpus import Corpus
+from grls.dataset import Qrels, any_order, gold_passages, read_qrels, read_queries, read_split, relevant
 from grls.evaluation.graph import problem_of, states_problem
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs

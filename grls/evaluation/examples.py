@@ -11,7 +11,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from grls.corpus import Corpus, Qrels, gold_passages, read_split
+from grls.corpus import Corpus
+from grls.dataset import Qrels, gold_passages, read_split
 from grls.evaluation.graph import graph_errors, problem_of, states_problem
 from grls.evaluation.results import Results, find_passages, load_results
 from grls.evaluation.run import without_done

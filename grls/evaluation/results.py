@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grls.corpus import Corpus, read_jsonl
+from grls.corpus import Corpus
 from grls.errors import DataError
 from grls.evaluation.run import (
     chain_ranking,
@@ -31,6 +31,7 @@ from grls.evaluation.run import (
     without_done,
 )
 from grls.files import atomic_file
+from grls.jsonl import read_jsonl
 from grls.types import Chain, Hit, Passage, Query
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.corpus import Qrels
+from grls.dataset import Qrels
 from grls.errors import DataError
 from grls.files import atomic_file
 from grls.text import DONE_ID

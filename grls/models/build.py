@@ -30,7 +30,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from grls.corpus import Corpus, read_queries
+from grls.corpus import Corpus
+from grls.dataset import read_queries
 from grls.errors import ConfigError
 from grls.files import read_json
 from grls.text import add_special_tokens

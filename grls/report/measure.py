@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from grls.corpus import gold_passages
+from grls.dataset import gold_passages
 from grls.evaluation.evaluate import evaluate_results
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores

@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from grls.corpus import Corpus, Qrels, read_jsonl, read_qrels, read_queries, read_split
+from grls.corpus import Corpus
+from grls.dataset import Qrels, read_qrels, read_queries, read_split
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.comparable import differ
 from grls.evaluation.evaluate import all_gold
 from grls.evaluation.manifest import RunInfo, Steps, fingerprint_queries, info_file, read_info
 from grls.evaluation.results import Results, find_passages, load_results
 from grls.evaluation.run import refuse_unknown
+from grls.jsonl import read_jsonl
 from grls.text import DONE_ID
 from grls.types import Query
 

@@ -20,7 +20,8 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 from sentence_transformers.sentence_transformer.modules import Normalize
 from sentence_transformers.util import dot_score
 
-from grls.corpus import Corpus, Qrels, gold_passages
+from grls.corpus import Corpus
+from grls.dataset import Qrels, gold_passages
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.files import read_json, refuse_foreign
 from grls.models.biencoder import MODULES, STAGE, BiEncoder, passage_text

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from grls.corpus import Corpus, Qrels
+from grls.corpus import Corpus
+from grls.dataset import Qrels
 from grls.errors import ConfigError, DataError
 from grls.models.biencoder import DONE_PASSAGE, BiEncoder, passage_text
 from grls.text import DONE_ID

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 import lightning as L
 from torch.utils.data import DataLoader
 
-from grls.corpus import Corpus, Qrels, gold_passages, read_split
+from grls.corpus import Corpus
+from grls.dataset import Qrels, gold_passages, read_split
 from grls.errors import ConfigError, DataError
 from grls.index import ConstraintIndex, build_index
 from grls.models.generator import start_token

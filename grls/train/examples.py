@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from grls.corpus import Corpus, Qrels, any_order, gold_passages
+from grls.corpus import Corpus
+from grls.dataset import Qrels, any_order, gold_passages
 from grls.errors import ConfigError, DataError
 from grls.text import Codec, TokenIds
 from grls.types import Query

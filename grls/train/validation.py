@@ -15,7 +15,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from grls.corpus import gold_passages
+from grls.dataset import gold_passages
 from grls.errors import ConfigError
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores

@@ -9,7 +9,8 @@ import torch
 from small_data import passages, small_retriever, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
-from grls.corpus import Corpus, read_split
+from grls.corpus import Corpus
+from grls.dataset import read_split
 from grls.evaluation.manifest import read_info
 from grls.evaluation.run import read_run
 from grls.models.biencoder import BiEncoder

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from data_prep import common
-from grls.corpus import Corpus, read_split
+from grls.corpus import Corpus
+from grls.dataset import read_split
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
 

@@ -7,7 +7,8 @@ import pytest
 from prep_helpers import contents, fails, load, real, write_lines
 
 from data_prep.beir import prepare
-from grls.corpus import Corpus, read_jsonl
+from grls.corpus import Corpus
+from grls.jsonl import read_jsonl
 
 ROOT = Path(__file__).parents[2]
 

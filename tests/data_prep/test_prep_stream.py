@@ -36,7 +36,7 @@ def test_each_passage_is_written_before_the_next_is_read(tmp_path, monkeypatch):
         events.append("splits")
         return SPLITS
 
-    monkeypatch.setattr("grls.corpus._write_line", lambda _, record: events.append(f"write {record['_id']}"))
+    monkeypatch.setattr("grls.dataset.write_line", lambda _, record: events.append(f"write {record['_id']}"))
     stream.finish_stream(tmp_path / "out", passages(), splits)
     assert events == ["read a", "write a", "read b", "write b", "end", "splits", "write q", "write r"]
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from grls.cli import main
-from grls.corpus import Corpus, write_dataset
+from grls.corpus import Corpus
+from grls.dataset import write_dataset
 from grls.errors import ConfigError, DataError
 from grls.evaluation.evaluate import evaluate_run, format_report
 from grls.evaluation.results import write_results

@@ -2,7 +2,8 @@
 
 import json
 
-from grls.corpus import Corpus, write_dataset
+from grls.corpus import Corpus
+from grls.dataset import write_dataset
 from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.examples import format_examples
 from grls.evaluation.results import write_results

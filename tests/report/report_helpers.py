@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from grls.corpus import Corpus, read_split, write_dataset
+from grls.corpus import Corpus
+from grls.dataset import read_split, write_dataset
 from grls.evaluation.manifest import RunInfo, fingerprint_queries, write_info
 from grls.evaluation.results import write_results
 from grls.evaluation.run import chain_ranking, write_run

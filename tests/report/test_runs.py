@@ -133,7 +133,7 @@ def test_equal_names_are_told_apart_by_file(data, tmp_path):
 
 
 def test_a_run_over_all_queries_stands_beside_one_of_a_split(data, tmp_path):
-    from grls.corpus import read_queries
+    from grls.dataset import read_queries
     from grls.evaluation.manifest import fingerprint_queries
 
     everything = fingerprint_queries(read_queries(data))

@@ -9,7 +9,8 @@ from sentence_transformers.util import dot_score
 from small_data import queries, tiny_bert, write_small
 from torch.nn import functional as F
 
-from grls.corpus import Corpus, Qrels, read_split
+from grls.corpus import Corpus
+from grls.dataset import Qrels, read_split
 from grls.errors import ConfigError, DataError
 from grls.models.biencoder import DONE_TEXT, BiEncoder
 from grls.train.biencoder_examples import NO_KEY, BiEncoderExamples, Pair, PairOptions

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from small_data import passages, queries, small_tokenizer, write_small
 
-from grls.corpus import Corpus, gold_passages
+from grls.corpus import Corpus
+from grls.dataset import gold_passages
 from grls.errors import ConfigError, DataError
 from grls.text import Codec
 from grls.train.examples import Example, MemoriseExamples, RetrieveExamples

@@ -10,7 +10,7 @@ from small_data import write_small
 from train_helpers import arguments, logged, train
 
 from grls.cli import main
-from grls.corpus import read_split
+from grls.dataset import read_split
 from grls.models.build import Pretrained
 
 

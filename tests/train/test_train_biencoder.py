@@ -17,7 +17,8 @@ from transformers import TrainerCallback
 
 from data_prep.ruletaker import prepare
 from grls.cli import main
-from grls.corpus import Corpus, gold_passages, read_split, write_dataset
+from grls.corpus import Corpus
+from grls.dataset import gold_passages, read_split, write_dataset
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.files import write_json
 from grls.models.biencoder import BiEncoder, passage_text
