@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from failing import fails, refuses
 from small_data import passages, small_retriever, small_tokenizer, write_jsonl, write_small
 
 from grls.cli import COMMANDS, USAGE, main
@@ -21,23 +22,6 @@ def retriever(data: Path) -> Path:
     folder = data.parent / "retriever"
     small_retriever(data).save_pretrained(folder)
     return folder
-
-
-def fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """The one line of an error of ours: exit code 1."""
-    capsys.readouterr()
-    assert main([str(a) for a in arguments]) == 1
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1
-    return lines[0]
-
-
-def refuses(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """What a wrong option prints: exit code 2."""
-    with pytest.raises(SystemExit) as caught:
-        main([str(a) for a in arguments])
-    assert caught.value.code == 2
-    return capsys.readouterr().err
 
 
 def test_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from failing import fails
 from small_data import passages, small_retriever, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
@@ -56,12 +57,6 @@ def retrieve(data: Path, output: Path, *options: object) -> tuple[dict[str, list
     assert main(["retrieve", *given]) == 0
     run = read_run(f"{output}.trec")
     return {query: [hit.id for hit in hits] for query, hits in run.items()}, read_info(output)
-
-
-def fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    capsys.readouterr()
-    assert main([str(a) for a in arguments]) == 1
-    return capsys.readouterr().err
 
 
 def test_a_folder_of_sentence_transformers_is_indexed_densely(dense: Path, data: Path) -> None:

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from failing import fails
 from hypothesis import given
 from hypothesis import strategies as st
 from small_data import small_retriever, write_small
@@ -177,35 +178,36 @@ def test_all_counts_a_split(
     assert sum(json.loads((tmp_path / "s.json").read_text())["verdicts"].values()) == 4
 
 
-def fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    assert main(["explain", *map(str, arguments), "--device=cpu"]) == 1
-    return capsys.readouterr().err
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    return fails(capsys, "explain", *arguments, "--device=cpu")
 
 
 def test_every_wrong_call_says_what_to_do(
     data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours = f"--retriever={retriever}"
-    assert "give --retriever FOLDER" in fails(capsys, "q")
-    assert "give --gold ID" in fails(capsys, "text", ours)
-    assert "passage id 'none' is not in the retriever's corpus" in fails(capsys, "text", ours, "--gold=none")
-    assert "give --data DIR" in fails(capsys, "all", ours)
+    assert "give --retriever FOLDER" in refused(capsys, "q")
+    assert "give --gold ID" in refused(capsys, "text", ours)
+    assert "passage id 'none' is not in the retriever's corpus" in refused(
+        capsys, "text", ours, "--gold=none"
+    )
+    assert "give --data DIR" in refused(capsys, "all", ours)
     known = ("q-lynx-kind", ours, f"--data={data}")
-    assert "--hop 4: the query has 2 gold passages" in fails(capsys, *known, "--hop=4")
-    assert "not both" in fails(capsys, *known, "--hop=1", "--evidence=r0")
-    assert "'r1' is not in the gold order" in fails(capsys, *known, "--gold=r1", "--steps=fixed")
-    unknown = fails(capsys, "q-lynx-kimd", *known[1:], "--gold=r0")
+    assert "--hop 4: the query has 2 gold passages" in refused(capsys, *known, "--hop=4")
+    assert "not both" in refused(capsys, *known, "--hop=1", "--evidence=r0")
+    assert "'r1' is not in the gold order" in refused(capsys, *known, "--gold=r1", "--steps=fixed")
+    unknown = refused(capsys, "q-lynx-kimd", *known[1:], "--gold=r0")
     assert f"{data / 'queries.jsonl'}: no query has the id 'q-lynx-kimd'" in unknown
     assert "did you mean 'q-lynx-kind'?" in unknown
-    assert "did you mean" not in fails(capsys, "99999", *known[1:], "--gold=r0")
-    assert "needs no --data, or holds a space" in fails(capsys, "99999", *known[1:], "--gold=r0")
-    other = fails(capsys, *known, "--split=dev")
+    assert "did you mean" not in refused(capsys, "99999", *known[1:], "--gold=r0")
+    assert "needs no --data, or holds a space" in refused(capsys, "99999", *known[1:], "--gold=r0")
+    other = refused(capsys, *known, "--split=dev")
     assert f"{data / 'qrels' / 'dev.tsv'}: --split dev does not judge query 'q-lynx-kind'" in other
     assert "--split test does: name it, or give --gold ID" in other
     bare = tmp_path / "bare"
     bare.mkdir()
     (bare / "queries.jsonl").write_bytes((data / "queries.jsonl").read_bytes())
-    assert "no split does: make qrels" in fails(capsys, "q-lynx-kind", ours, f"--data={bare}")
-    assert "only --steps dynamic writes" in fails(capsys, *known, "--done_bias=1", "--steps=fixed")
+    assert "no split does: make qrels" in refused(capsys, "q-lynx-kind", ours, f"--data={bare}")
+    assert "only --steps dynamic writes" in refused(capsys, *known, "--done_bias=1", "--steps=fixed")
     (tmp_path / "grls.json").write_text('{"format": 1, "kind": "dense"}')
-    assert "is a dense retriever" in fails(capsys, "text", f"--retriever={tmp_path}", "--gold=r0")
+    assert "is a dense retriever" in refused(capsys, "text", f"--retriever={tmp_path}", "--gold=r0")

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
+from failing import fails, refuses
 from report_helpers import GOOD, POOR, dataset, write
 
 from grls.cli import main
@@ -206,8 +207,7 @@ def test_the_command_writes_and_refuses(files, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path}/page{end}" for end in (".html", ".md", "-figures")
     ]
-    assert main(["report", "--output", str(tmp_path / "x"), str(tmp_path / "none.trec")]) == 1
-    assert f"error: {tmp_path}/none.trec: no such file" in capsys.readouterr().err
+    message = fails(capsys, "report", "--output", tmp_path / "x", tmp_path / "none.trec")
+    assert message.startswith(f"error: {tmp_path}/none.trec: no such file")
     assert not list(tmp_path.glob("x*"))
-    with pytest.raises(SystemExit):
-        main(["report", f"--output={tmp_path / 'x'}"])
+    assert "runs" in refuses(capsys, "report", f"--output={tmp_path / 'x'}")

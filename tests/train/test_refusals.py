@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from failing import fails
 from small_data import small_retriever, write_small
 from train_helpers import arguments, train
 
@@ -28,9 +29,9 @@ def data(tmp_path: Path) -> Path:
 def refused(capsys: pytest.CaptureFixture[str], stage: str, data: Path, *more: str) -> str:
     """The one line with which a run ends before it writes a model."""
     output = data.parent / "run"
-    assert main(["train", *arguments(stage, data, output, *more)]) == 1
+    line = fails(capsys, "train", *arguments(stage, data, output, *more))
     assert not (output / "model").exists() or "thesis.tex" in {f.name for f in (output / "model").iterdir()}
-    return next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
+    return line
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from failing import fails
 from small_data import passages, queries, scratch, tiny_bert, write_small
 from transformers import TrainerCallback
 
@@ -58,15 +59,6 @@ def logged(output: Path, name: str) -> dict[int, float]:
     """Step -> value."""
     history = json.loads((output / "logs.json").read_text())["history"]
     return {entry["step"]: entry[name] for entry in history if name in entry}
-
-
-def fails(capsys: pytest.CaptureFixture[str], *given: str) -> str:
-    """The one line of an error of ours: exit code 1."""
-    capsys.readouterr()
-    assert main(list(given)) == 1
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1
-    return lines[0]
 
 
 @pytest.fixture(scope="module")
