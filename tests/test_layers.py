@@ -10,7 +10,7 @@ FILES = sorted((ROOT / "grls").rglob("*.py"))
 
 ORDER = (
     ("grls.errors", "grls.types", "grls.logs"),
-    ("grls.files", "grls.jsonl", "grls.text"),
+    ("grls.files", "grls.jsonl", "grls.text", "grls.webpage"),
     ("grls.corpus",),
     ("grls.dataset",),
     ("grls.index",),

@@ -1,12 +1,13 @@
 """Why a generative retriever did not find a passage.
 
 ``searches`` runs the searches of one model input at several widths, each once; ``verdict`` decides who was at
-fault; ``explain`` gathers the facts of one query and passage; ``tree`` makes the beam tree of a search.
+fault; ``explain`` gathers the ``facts`` of one query and passage; ``tree`` makes the beam tree of a search.
 They are shown by ``text`` (terminal), ``picture`` (SVG) and ``page`` (HTML); ``summary`` counts the verdicts
 of a whole split.
 """
 
-from grls.explain.explain import Explainer, Explanation
+from grls.explain.explain import Explainer
+from grls.explain.facts import Explanation
 from grls.explain.verdict import Verdict
 
 __all__ = ["Explainer", "Explanation", "Verdict"]

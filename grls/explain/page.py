@@ -7,36 +7,39 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from grls.explain.explain import Explanation
+from grls.explain.facts import Explanation
 from grls.explain.picture import draw
 from grls.explain.text import HEADER, cells, number, search, why
 from grls.explain.verdict import MEANING
 from grls.files import atomic_file, write_json
+from grls.webpage import document
 
-STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1c2733; background: #f6f7f9; margin: 0; }
-main { max-width: 1200px; margin: 0 auto; padding: 16px; }
-section { background: #fff; border: 1px solid #d8dee5; border-radius: 10px; padding: 16px; margin: 16px 0; }
+STYLE = """\
+:root { --good: #2f7d46; --beam: #c77700; --model: #b3261e; --other: #4c56b0; }
+section {
+  background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 1rem; margin: 1rem 0;
+}
 h1 { font-size: 1.3rem; }
 h2 { font-size: 1.1rem; margin: 0 0 8px; } h3 { font-size: 1rem; margin: 20px 0 6px; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 14px; margin: 0; }
-dt { color: #52606d; } dd { margin: 0; overflow-wrap: anywhere; }
-.verdict { border-left: 6px solid; border-radius: 6px; padding: 8px 14px; margin: 12px 0; }
+dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
+.verdict {
+  border-left: 6px solid var(--tone); border-radius: 6px; padding: 8px 14px; margin: 12px 0;
+  background: color-mix(in srgb, var(--tone) 14%, var(--page));
+}
 .verdict b { display: block; }
-.good { background: #e6f4ea; border-color: #2f7d46; } .beam { background: #fff3dc; border-color: #c77700; }
-.model { background: #fdeaea; border-color: #b3261e; } .other { background: #eceefb; border-color: #4c56b0; }
-.scroll { overflow-x: auto; border: 1px solid #e4e8ed; border-radius: 6px; }
+.good { --tone: var(--good); } .beam { --tone: var(--beam); }
+.model { --tone: var(--model); } .other { --tone: var(--other); }
 .scroll svg { display: block; }
-table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; min-width: 100%; }
-th, td { padding: 4px 10px; text-align: right; white-space: nowrap; border-bottom: 1px solid #eceff3; }
-th { color: #52606d; font-weight: 600; } .t { text-align: left; font-family: ui-monospace, monospace; }
+th { color: var(--soft); font-weight: 600; } .t { text-align: left; font-family: ui-monospace, monospace; }
 .text { text-align: left; white-space: normal; min-width: 16rem; }
-tr.left { background: #fff3dc; font-weight: 600; }
-tr.gone { color: #7b8794; } tr.mine { background: #e6f4ea; }
-p.note { color: #52606d; font-size: .85rem; }
-@media (max-width: 600px) { main { padding: 8px; } section { padding: 12px; }
-  dl { grid-template-columns: 1fr; } dd { margin-bottom: 6px; } }
+tr.left { background: color-mix(in srgb, var(--beam) 16%, var(--page)); font-weight: 600; }
+tr.gone { color: var(--soft); }
+tr.mine { background: color-mix(in srgb, var(--good) 16%, var(--page)); }
+@media (max-width: 600px) {
+  section { padding: 12px; }
+  dl { grid-template-columns: 1fr; } dd { margin-bottom: 6px; }
+}
 """
 
 _TONE = {
@@ -80,12 +83,8 @@ def page(explanations: Sequence[Explanation], pictures: Sequence[str]) -> str:
     """The HTML page, pictures included."""
     query = explanations[0].query
     sections = "\n".join(_section(e, p) for e, p in zip(explanations, pictures, strict=True))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Why: {escape(query.id)}</title><style>{STYLE}</style></head><body><main>\n"
-        f"<h1>{escape(query.text)}</h1>\n{sections}\n</main></body></html>\n"
-    )
+    body = f"<main>\n<h1>{escape(query.text)}</h1>\n{sections}\n</main>"
+    return document(f"Why: {query.id}", STYLE, body)
 
 
 def _section(e: Explanation, picture: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grls.explain.explain import Explanation, PathRow
+from grls.explain.facts import Explanation, PathRow
 from grls.explain.verdict import MEANING, Verdict
 
 COLOURS: dict[Verdict, str] = {

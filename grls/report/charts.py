@@ -19,8 +19,8 @@ from matplotlib.ticker import MaxNLocator
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.report.blocks import INK, NONE, Picture
 from grls.report.measure import Measured, MeasuredGroup
+from grls.report.rows import steps
 from grls.report.runs import STEPS, place_of
-from grls.report.tables import steps
 
 COLOURS = ("#2f7fd0", "#d9730d", "#1f9d6b", "#b055c6", "#d8504a", "#8c7a2b", "#1a9aa8", "#7a7f87")
 """Each has a contrast of about 3 or more on white and on near-black."""

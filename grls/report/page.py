@@ -12,14 +12,8 @@ from grls.report.compare import significance_table, similarity_tables
 from grls.report.drawing import describe, draw
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.proofs import Example, examples
-from grls.report.tables import (
-    chains_table,
-    ensemble_table,
-    memorisation_table,
-    recall_table,
-    run_table,
-    section_tables,
-)
+from grls.report.sections import run_table, section_tables
+from grls.report.tables import chains_table, ensemble_table, memorisation_table, recall_table
 
 _ELSEWHERE = ("queries", "sequence_recall", "set", "done_missing", "graph")
 

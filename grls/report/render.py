@@ -1,8 +1,7 @@
 """Writing a page as one HTML file and as Markdown with its pictures beside it.
 
-The HTML asks for nothing from elsewhere and runs no script; a content security policy in it says so to the
-browser. Every text is escaped by the template engine; what goes in unescaped are the pictures, whose text was
-escaped where they were made.
+The HTML has the frame of :mod:`grls.webpage`. Every text is escaped by the template engine; what goes in
+unescaped are the pictures, whose text was escaped where they were made.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from markupsafe import Markup
 
 from grls.files import atomic_file, atomic_folder, refuse_foreign, write_json
 from grls.report.blocks import INK, Gallery, Page, Picture, Table, Text
+from grls.webpage import document
 
 _INDEX = "figures.json"
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~$])")
@@ -54,7 +54,8 @@ def render_html(page: Page) -> str:
     """The page as one HTML document."""
     environment = _environment(autoescape=True)
     environment.filters["inline"] = _inline
-    return environment.from_string(_template("page.html")).render(page=page)
+    body = environment.from_string(_template("page.html")).render(page=page)
+    return document(page.title, _template("page.css"), body)
 
 
 def render_markdown(page: Page, folder: str) -> str:

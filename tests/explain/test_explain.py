@@ -12,7 +12,8 @@ from small_data import passages, scratch, write_small
 from grls.corpus import Corpus
 from grls.decode.exhaustive import score_all
 from grls.errors import ConfigError, DataError
-from grls.explain.explain import Explainer, Explanation
+from grls.explain.explain import Explainer
+from grls.explain.facts import Explanation
 from grls.explain.summary import format_summary, summarise
 from grls.explain.text import format_explanation, why
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions

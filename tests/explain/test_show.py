@@ -92,6 +92,7 @@ def test_the_page_escapes_and_is_self_contained(data: Path) -> None:
     assert "<b>the</b>" not in html
     assert not re.search(r"<script|<link|src=|url\(|@import", html)
     assert 'class="scroll"' in html
+    assert "default-src 'none'" in html
     assert json.loads(json.dumps(facts(e), allow_nan=False))["verdict"] == e.verdict
 
 

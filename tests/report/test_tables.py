@@ -7,14 +7,8 @@ from grls.report.blocks import Cell, Column, value_table
 from grls.report.compare import overlap, significance_table, similarity_tables
 from grls.report.measure import measure
 from grls.report.runs import load_groups
-from grls.report.tables import (
-    chains_table,
-    ensemble_table,
-    memorisation_table,
-    recall_table,
-    run_table,
-    section_tables,
-)
+from grls.report.sections import run_table, section_tables
+from grls.report.tables import chains_table, ensemble_table, memorisation_table, recall_table
 
 
 @pytest.fixture

@@ -1,0 +1,86 @@
+"""Rows of a table, joined over data sets by what heads them.
+
+With several data sets, each is a group of columns. A row is a run; runs of different data sets share a row
+where system, name and steps are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from grls.report.blocks import NONE, Column, Table, Value, value_table
+from grls.report.measure import Measured, MeasuredGroup
+from grls.report.runs import STEPS, SYSTEMS, place_of
+
+Key = tuple[str, ...]
+Rows = Mapping[Key, Mapping[str, Value]]
+"""What heads a row -> metric -> value, of one data set."""
+
+IDENTITY = ("run", "system", "steps")
+"""What :func:`identity` names."""
+
+REACH = (
+    "A single-step or pooled run that was cut off before k has no R@k (a dash), and neither has a run that "
+    "does not say what it is where k is beyond its longest list; a chain ends where it ends and keeps its "
+    "value."
+)
+"""What every table of recalls says below."""
+
+
+def system(run: Measured) -> str:
+    """The kind of retriever, as the page names it."""
+    return SYSTEMS.get(run.entry.system, NONE)
+
+
+def steps(run: Measured) -> str:
+    """Single, fixed or dynamic; a dash where that is not known."""
+    return run.entry.steps or NONE
+
+
+def identity(run: Measured) -> Key:
+    """What heads the row of a run."""
+    return run.label, system(run), steps(run)
+
+
+def across(
+    name: str,
+    caption: str,
+    stubs: Sequence[str],
+    groups: Sequence[MeasuredGroup],
+    rows_of: Callable[[MeasuredGroup], Rows],
+    metrics: Sequence[tuple[str, Column]],
+    note: str,
+    within: int | None = None,
+) -> Table | None:
+    """A table whose rows are joined over data sets by what heads them; None where there is no row."""
+    found = [rows_of(group) for group in groups]
+    groups = [group for group, rows in zip(groups, found, strict=True) if rows]
+    found = [rows for rows in found if rows]
+    keys = sorted(dict.fromkeys(key for rows in found for key in rows), key=_place(stubs, within))
+    if not keys:
+        return None
+    several = len(groups) > 1
+    columns = [c._replace(group=g.group.name if several else "") for g in groups for _, c in metrics]
+    table = [
+        (key, [rows.get(key, {}).get(metric) for rows in found for metric, _ in metrics]) for key in keys
+    ]
+    suffix = "all" if several else groups[0].group.name
+    return value_table(f"{name}-{suffix}", caption, stubs, columns, table, note, within)
+
+
+def _place(stubs: Sequence[str], within: int | None) -> Callable[[Key], tuple[Any, ...]]:
+    """The order of rows: by system and steps as the paper has them, else as the runs were given."""
+
+    def place(key: Key) -> tuple[Any, ...]:
+        named = dict(zip(stubs, key, strict=True))
+        if "ensemble" in named:
+            return (0,)
+        return (
+            named["run"] == "gold",
+            place_of(named.get("system"), [*SYSTEMS.values()]) if within is None else 0,
+            place_of(named.get("steps"), STEPS),
+            named.get("corpus", ""),
+        )
+
+    return place

@@ -1,0 +1,109 @@
+"""Tables of every other metric of the evaluation, whatever it is called, and of the facts of the manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grls.evaluation.graph import GraphErrors
+from grls.report.blocks import Column, Row, Table, Value, value_table
+from grls.report.measure import Measured, MeasuredGroup
+from grls.report.rows import IDENTITY, REACH, across, identity
+
+_ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
+_NOTES = {
+    "seen_unseen": "Seen: gold passages that are gold of a training query, too; unseen: the others. Each is "
+    "averaged over the queries that have gold of that kind; their numbers stand beside.",
+    "graph": "Success: the chain proves the goal. The other columns are the rates of each error, and one "
+    "chain may have several: lower is better.",
+    "answer_recall": "Share of queries with an accepted answer in the text of the first k passages.",
+}
+
+
+def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> list[tuple[str, Table]]:
+    """(section, table) of every section of the evaluation, whatever it holds.
+
+    Args:
+        groups: The data sets.
+        left_out: Sections that stand elsewhere.
+    """
+    names = dict.fromkeys(s for group in groups for run in group.runs for s in run.report)
+    tables = ((name, _section_table(groups, name)) for name in names if name not in left_out)
+    return [(name, table) for name, table in tables if table is not None]
+
+
+def run_table(groups: Sequence[MeasuredGroup]) -> Table:
+    """What was run: the facts of the manifests."""
+    heads = (
+        "stages", "members", "score mode", "seconds", "queries/s",
+        "judged", "unanswered", "not judged", "options", "file",
+    )  # fmt: skip
+    counts = {"judged": "count", "unanswered": "count", "not judged": "count"}
+    columns = [
+        Column(h, "count" if h in counts else "number" if h in ("seconds", "queries/s") else "text", "")
+        for h in heads
+    ]
+    rows: list[Row] = [
+        ((*identity(run), group.group.name, group.group.split), _facts(run))
+        for group in groups
+        for run in group.runs
+    ]
+    return value_table(
+        "runs",
+        "Every run, with the facts of its manifest",
+        (*IDENTITY, "data set", "split"),
+        columns,
+        rows,
+        "Judged: queries of the split that have judgements. Unanswered: those for which the run has no "
+        "passage; they score 0. Not judged: queries of the run outside the split; they are left out.",
+    )
+
+
+def _facts(run: Measured) -> list[Value]:
+    info, counts = run.entry.info, run.report["queries"]
+    rest: list[Value] = [counts["judged"], counts["unanswered"], counts["unjudged"]]
+    mode = run.entry.results.score_mode
+    if info is None:
+        return [None, None, mode, None, None, *rest, "no manifest", str(run.entry.file)]
+    asked = len(run.entry.results.rankings)
+    options = ", ".join(f"{key}={value}" for key, value in info.options.items() if value is not None)
+    return [
+        " + ".join(info.stages),
+        " + ".join(info.members),
+        info.score_mode,
+        info.seconds or None,
+        asked / info.seconds if info.seconds else None,
+        *rest,
+        options,
+        str(run.entry.file),
+    ]
+
+
+def _section_table(groups: Sequence[MeasuredGroup], name: str) -> Table | None:
+    found = [run.report[name] for group in groups for run in group.runs if name in run.report]
+    if not all(isinstance(values, dict) for values in found):
+        return None  # not a section of metrics
+    metrics = list(dict.fromkeys(metric for values in found for metric in values))
+    return across(
+        name.replace("_", "-"),
+        f"{spoken(name).capitalize()} (%)",
+        IDENTITY,
+        groups,
+        lambda group: {identity(run): run.report.get(name, {}) for run in group.runs},
+        [(metric, _column(metric)) for metric in metrics],
+        " ".join([_NOTES.get(name, ""), REACH if any("@" in metric for metric in metrics) else ""]).strip(),
+    )
+
+
+def spoken(name: str) -> str:
+    """The name of a section or metric in words."""
+    return {
+        "seen_unseen": "recall of seen and unseen gold",
+        "graph": "success and error rates of proof graphs",
+    }.get(name, name.replace("_", " "))
+
+
+def _column(metric: str) -> Column:
+    if metric == "queries" or metric.endswith("_queries"):
+        return Column(spoken(metric), "count", "")
+    head = spoken(metric).replace("recall@", "R@")
+    return Column(head, "percent", "low" if metric in _ERRORS else "high")

@@ -1,0 +1,57 @@
+"""The frame and look of a page of HTML that asks for nothing from elsewhere and runs no script.
+
+What ``grls report`` and ``grls explain`` write looks alike: colours for light and dark, the text, tables that
+scroll where they are wider than the window. A content security policy in the page tells the browser to load
+nothing. What stands in a page is not known here; its texts are escaped where they are put in.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+STYLE = """\
+:root {
+  color-scheme: light dark;
+  --page: #ffffff; --ink: #16181d; --soft: #565c66; --line: #d5d9e0; --head: #f1f3f6; --best: #0a6b47;
+  --heat: #2f7fd0; --warn: #9a5b00; --card: #fafbfc;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --page: #14171c; --ink: #e6e8ec; --soft: #a3aab5; --line: #363c46; --head: #1e232b; --best: #6fd6a8;
+    --heat: #2f7fd0; --warn: #f0b45a; --card: #191d23;
+  }
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0 auto; padding: 1rem clamp(0.8rem, 3vw, 2rem) 4rem; max-width: 78rem; overflow-wrap: break-word;
+  background: var(--page); color: var(--ink);
+  font: 1rem/1.5 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
+}
+.scroll { overflow-x: auto; margin: 0.8rem 0 0.2rem; border: 1px solid var(--line); border-radius: 8px; }
+.scroll:focus-visible { outline: 3px solid var(--heat); }
+table {
+  border-collapse: separate; border-spacing: 0; font-size: 0.88rem; font-variant-numeric: tabular-nums;
+  min-width: 100%;
+}
+th, td { padding: 0.3rem 0.7rem; border-top: 1px solid var(--line); text-align: right; white-space: nowrap; }
+.note { color: var(--soft); font-size: 0.85rem; margin: 0.2rem 0 1.2rem; max-width: 60rem; }
+"""
+
+
+def document(title: str, style: str, body: str) -> str:
+    """A page.
+
+    Args:
+        title: Its title, as plain text.
+        style: Rules of its own, after those that all pages share.
+        body: What stands in it, as HTML.
+    """
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
+    )
