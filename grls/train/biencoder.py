@@ -155,7 +155,8 @@ def fit(
         The bi-encoder as it was written.
 
     Raises:
-        ConfigError: There are no negatives, nothing to resume, or the loss is not finite.
+        ConfigError: There are no negatives, nothing to resume, or loss or weights are not finite; a model
+            that stood in the folder is as it was.
         DataError: No dev query has a gold passage.
         MismatchError: The run to resume had other settings.
         WriteError: The disk is full; the checkpoints before are as they were.
@@ -186,10 +187,20 @@ def fit(
         # By its name: the folder may have been moved before the run was resumed.
         place = str(folder / "checkpoints" / Path(best).name)
         trained = BiEncoder.load(place, device="cpu", max_tokens=encoder.max_tokens)
+    _refuse_broken(trained, trainer.state.global_step)
     trained.stages = (*encoder.stages, STAGE)
     trained.learned_done = examples.done
     trained.save(folder / "model")
     return trained
+
+
+def _refuse_broken(encoder: BiEncoder, step: int) -> None:
+    """The last step may spoil the weights where its loss was a number still."""
+    if not all(bool(torch.isfinite(weight).all()) for weight in encoder.model.parameters()):
+        raise ConfigError(
+            f"weights are not finite after step {step}, so no model is written: lower the learning rate or "
+            "the scale, or compute in float32."
+        )
 
 
 def _fresh(folder: Path) -> str | None:

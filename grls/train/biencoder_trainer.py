@@ -5,7 +5,6 @@ It does not know what an example means, nor which checkpoint is the best: that i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -80,6 +79,21 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
                 "Free some space, then go on with --resume true."
             ) from error
 
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        """The library's, which must be a number at every step and not only at those that are logged.
+
+        Raises:
+            ConfigError: It is none.
+        """
+        loss: Any = super().compute_loss(*args, **kwargs)
+        # Looked at before the backward pass, so that a GPU has work while the next batch is made.
+        if not bool(torch.isfinite(loss)):
+            raise ConfigError(
+                f"the loss is {loss.item()} at step {self.state.global_step + 1}: lower the learning rate or "
+                "the scale, or compute in float32."
+            )
+        return loss
+
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Add none: the card would quote the training data."""
 
@@ -140,7 +154,7 @@ class PairCollator(SentenceTransformerDataCollator):
 
 
 class _Log(TrainerCallback):
-    """Prints and writes what is measured, and ends a run whose loss is no number."""
+    """Prints and writes what is measured."""
 
     def __init__(self, file: Path, settings: Mapping[str, Any]):
         self.file = file
@@ -152,13 +166,7 @@ class _Log(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Print a line."""
-        logs: dict[str, Any] = kwargs["logs"]
-        if not math.isfinite(logs.get("loss", 0.0)):
-            raise ConfigError(
-                f"the loss is {logs['loss']} at step {state.global_step}: lower the learning rate or the "
-                "scale, or compute in float32."
-            )
-        values = [f"{name} {value:.4f}" for name, value in _measures(logs).items()]
+        values = [f"{name} {value:.4f}" for name, value in _measures(kwargs["logs"]).items()]
         if values:
             print(
                 f"epoch {state.epoch:.2f}, step {state.global_step}/{state.max_steps}: {', '.join(values)}",

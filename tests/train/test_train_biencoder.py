@@ -307,13 +307,37 @@ def test_a_folder_of_another_kind_is_not_replaced(
     assert (tmp_path / "out" / "model" / "mine.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("wrong", ["nan", "inf"])
 def test_a_loss_that_is_no_number_ends_the_run(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    wrong: str,
+    place: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """At its step, though no loss is logged; what an earlier run has written stays."""
+    output = train(place, tmp_path / "out", "--max_steps=1", "--dev_split=null")
+    before = (output / "model" / "model.safetensors").read_bytes()
+    factors = iter([1.0, float(wrong)])
     monkeypatch.setattr(
         biencoder.MaskedRankingLoss,
         "compute_loss_from_embeddings",
-        lambda self, embeddings, labels: embeddings[0].sum() * torch.nan,
+        lambda self, embeddings, labels: embeddings[0].pow(2).sum() * next(factors),
     )
-    assert "the loss is nan at step 1" in fails(capsys, *options(place, tmp_path / "out"))
+    given = options(place, output, "--max_steps=3", "--log_every=100", "--dev_split=null")
+    assert f"the loss is {wrong} at step 2" in fails(capsys, *given)
+    assert (output / "model" / "model.safetensors").read_bytes() == before
+
+
+def test_weights_that_the_last_step_spoils_are_not_saved(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A root at zero: the loss is a number, its gradient is none."""
+    monkeypatch.setattr(
+        biencoder.MaskedRankingLoss,
+        "compute_loss_from_embeddings",
+        lambda self, embeddings, labels: (embeddings[0].sum() * 0).sqrt(),
+    )
+    given = options(place, tmp_path / "out", "--max_steps=1", "--dev_split=null")
+    assert "weights are not finite after step 1" in fails(capsys, *given)
     assert not (tmp_path / "out" / "model").exists()
