@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -51,7 +53,7 @@ def train_biencoder(
         train_split: Which queries to learn from.
         dev_split: Which queries choose the best epoch; null measures none and keeps the last epoch.
         max_tokens: Longest text in tokens; null: what the model says.
-        resume: Go on from the last checkpoint in OUTPUT, with the same options.
+        resume: Go on from the last checkpoint in OUTPUT, with the same options and data.
         options: How to train.
     """
     quiet()
@@ -68,7 +70,8 @@ def train_biencoder(
     examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, chosen, rankings)
     settings = {"data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
                 "dev_split": dev_split, "max_tokens": encoder.max_tokens}  # fmt: skip
-    fit(encoder, examples, dev, chosen, output, settings, resume)
+    files = _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
+    fit(encoder, examples, dev, chosen, output, settings, resume, files)
     print(f"{output}/model: {len(examples):,} examples, {perf_counter() - begun:.0f} s")
 
 
@@ -81,6 +84,20 @@ def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
     if not queries:
         raise DataError(f"the split holds no query; add judgements or give another {option}.", file)
     return Split(queries, qrels, corpus)
+
+
+def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
+    """Of what is learned and measured from, by file."""
+    made = {}
+    for name, split in splits.items():
+        made[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
+        made[f"{Path(data) / 'queries.jsonl'} (split {name})"] = _digest(split.queries)
+        made[str(Path(data) / "qrels" / f"{name}.tsv")] = _digest(split.qrels)
+    return made
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()
 
 
 def _encoder(

@@ -36,6 +36,9 @@ STATE = "trainer_state.json"
 
 _DEV = "dev"
 
+_FILES = "fingerprints"
+"""Where the settings keep those of the data."""
+
 _FREE = {"device", "log_every", "gradient_checkpointing"}
 """Settings that a resumed run may change: they do not decide the losses."""
 
@@ -137,6 +140,7 @@ def fit(
     output: str | Path,
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
+    files: Mapping[str, str] | None = None,
 ) -> BiEncoder:
     """Train, and write the best epoch's model (the last one's without dev) to ``output/model``.
 
@@ -150,6 +154,8 @@ def fit(
         output: Folder for everything that the run writes.
         settings: What describes the run beside ``options``; logged, and a resumed run must have the same.
         resume: Go on from the last whole checkpoint in ``output/checkpoints``.
+        files: Fingerprints of the data, by the names of its files; logged, and a resumed run must have the
+            same.
 
     Returns:
         The bi-encoder as it was written.
@@ -158,7 +164,7 @@ def fit(
         ConfigError: There are no negatives, nothing to resume, or loss or weights are not finite; a model
             that stood in the folder is as it was.
         DataError: No dev query has a gold passage.
-        MismatchError: The run to resume had other settings.
+        MismatchError: The run to resume had other settings or other data.
         WriteError: The disk is full; the checkpoints before are as they were.
     """
     check_negatives(options.batch_size, options.hard_negatives, len(examples))
@@ -166,7 +172,7 @@ def fit(
     refuse_foreign(folder / "model", MODULES)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("a bi-encoder is trained in one process: start it without torchrun or srun.")
-    known = {**(settings or {}), **vars(options)}
+    known = {**(settings or {}), **vars(options), _FILES: dict(files or {})}
     evaluator = None if dev is None else _evaluator(dev, options)
     start = _checkpoint(folder, known) if resume else _fresh(folder)
     if options.gradient_checkpointing:
@@ -231,11 +237,17 @@ def _checkpoint(folder: Path, settings: Mapping[str, Any]) -> str:
             "leave out --resume to start anew."
         )
     before = read_json(folder / LOGS)["settings"]
-    checked = settings.keys() - _FREE
+    checked = settings.keys() - _FREE - {_FILES}
     for name in sorted(name for name in checked if before.get(name) != settings[name]):
         raise MismatchError(
             f"the run in {folder} had {name} {before.get(name)!r}, now it is {settings[name]!r}: resume "
             "with the same settings, or start anew without --resume."
+        )
+    known = before.get(_FILES, {})
+    for name in (name for name, now in settings[_FILES].items() if known.get(name, now) != now):
+        raise MismatchError(
+            f"{name} has changed since the run in {folder} began: put it back as it was, or start anew "
+            "without --resume in another --output."
         )
     return str(max(whole, key=lambda path: int(path.name.rpartition("-")[2])))
 

@@ -18,6 +18,7 @@ from transformers import TrainerCallback
 
 from data_prep.ruletaker import prepare
 from grls.cli import main
+from grls.commands.train_biencoder import _fingerprints
 from grls.corpus import Corpus
 from grls.dataset import gold_passages, read_split, write_dataset
 from grls.evaluation.metrics.sequence_recall import recall_at
@@ -25,6 +26,7 @@ from grls.files import write_json
 from grls.models.biencoder import BiEncoder, passage_text
 from grls.models.build import TRAINING
 from grls.train import biencoder
+from grls.train.biencoder import Split
 from grls.train.biencoder_trainer import BiEncoderTrainer
 
 ROOT = Path(__file__).parents[2]
@@ -164,6 +166,53 @@ def test_resuming_needs_a_checkpoint_and_the_same_settings(
     assert "had learning_rate 0.01, now it is 0.02" in message
     copy = shutil.copytree(trained, tmp_path / "copy")
     train(place, copy, "--resume=true", "--log_every=5")  # what does not decide the losses may change
+
+
+@pytest.mark.parametrize(("file", "old", "new", "changed"), [
+    ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", ["corpus.jsonl"]),
+    ("queries.jsonl", "is the otter calm ?", "is the otter mild ?", ["queries.jsonl (split train)"]),
+    ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', ["queries.jsonl (split train)"]),
+    ("queries.jsonl", "is the lynx calm ?", "is the lynx mild ?", ["queries.jsonl (split dev)"]),
+    ("queries.jsonl", "is the lynx kind ?", "is the lynx mild ?", []),  # a test query
+    ("qrels/train.tsv", "otter-calm\t1", "otter-calm\t2", ["qrels/train.tsv"]),
+    ("qrels/dev.tsv", "\t1", "\t2", ["qrels/dev.tsv"]),
+])  # fmt: skip
+def test_fingerprints_are_of_what_a_run_reads(
+    file: str, old: str, new: str, changed: list[str], place: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(place / "data", tmp_path / "data")
+
+    def found() -> dict[str, str]:
+        corpus = Corpus.read(folder)
+        splits = {name: Split(*read_split(folder, name), corpus) for name in ("train", "dev")}
+        return _fingerprints("d", splits)
+
+    before = found()
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new))
+    after = found()
+    assert [name for name in before if before[name] != after[name]] == [f"d/{name}" for name in changed]
+
+
+def test_a_run_whose_data_has_changed_is_not_resumed(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = shutil.copytree(place / "data", tmp_path / "data")
+    given = (f"--data={data}", "--epochs=1", "--max_steps=2")
+    output = train(place, tmp_path / "out", *given)
+    corpus = (data / "corpus.jsonl").read_text()
+    (data / "corpus.jsonl").write_text(corpus.replace("the lynx is calm .", "the lynx is still ."))
+    message = fails(capsys, *options(place, output, *given, "--resume=true"))
+    assert f"{data / 'corpus.jsonl'} has changed since the run in {output} began" in message
+    assert "without --resume" in message
+    (data / "corpus.jsonl").write_text(corpus)
+    train(place, output, *given, "--resume=true")
+    # A run that has noted no fingerprints is not refused for it.
+    logs = json.loads((output / "logs.json").read_text())
+    del logs["settings"]["fingerprints"]
+    write_json(output / "logs.json", logs)
+    train(place, output, *given, "--resume=true")
 
 
 def test_a_new_run_is_not_mistaken_for_the_old_one(place: Path, tmp_path: Path) -> None:
