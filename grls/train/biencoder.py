@@ -63,7 +63,8 @@ class BiEncoderOptions(PairOptions):
         length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch.
         gradient_checkpointing: Less memory for more time.
         precision: ``bfloat16`` computes in mixed precision; the weights are float32 in either case.
-        device: ``auto`` takes a GPU where there is one (CUDA_VISIBLE_DEVICES says which).
+        device: ``auto`` takes a GPU where there is one; of several the first (CUDA_VISIBLE_DEVICES says which
+            one that is).
         dev_size: Most dev queries whose recall is measured after each epoch.
         k: Cut-off of dev recall.
         log_every: Steps between two logged losses.
@@ -259,7 +260,7 @@ def _scale(encoder: BiEncoder, options: BiEncoderOptions) -> float:
 
 
 def _arguments(options: BiEncoderOptions, folder: Path, dev: bool) -> SentenceTransformerTrainingArguments:
-    return SentenceTransformerTrainingArguments(
+    made = SentenceTransformerTrainingArguments(
         output_dir=str(folder / "checkpoints"),
         num_train_epochs=options.epochs,
         max_steps=options.max_steps or -1,
@@ -285,6 +286,10 @@ def _arguments(options: BiEncoderOptions, folder: Path, dev: bool) -> SentenceTr
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available() and options.device != "cpu",
     )
+    # Where there are several GPUs the library takes all of them, times the batch, and a part's negatives
+    # would be its own alone. The default device is the first one.
+    made._n_gpu = min(made.n_gpu, 1)
+    return made
 
 
 def _metric(k: int) -> str:

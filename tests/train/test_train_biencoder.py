@@ -13,6 +13,7 @@ import pytest
 import torch
 import yaml
 from failing import fails
+from sentence_transformers import SentenceTransformerTrainingArguments
 from small_data import passages, queries, scratch, tiny_bert, write_small
 from transformers import TrainerCallback
 
@@ -26,7 +27,7 @@ from grls.files import write_json
 from grls.models.biencoder import BiEncoder, passage_text
 from grls.models.build import TRAINING
 from grls.train import biencoder
-from grls.train.biencoder import Split
+from grls.train.biencoder import BiEncoderOptions, Split
 from grls.train.biencoder_trainer import BiEncoderTrainer
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +118,15 @@ def test_the_model_is_that_of_the_epoch_with_the_best_dev_recall(place: Path, tm
 def test_the_seed_decides_the_losses(place: Path, trained: Path, tmp_path: Path) -> None:
     assert logged(train(place, tmp_path / "same"), "loss") == logged(trained, "loss")
     assert logged(train(place, tmp_path / "other", "--seed=1"), "loss") != logged(trained, "loss")
+
+
+def test_of_several_gpus_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their number is all that is pretended, so it is asked of the settings."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    library = SentenceTransformerTrainingArguments(str(tmp_path), per_device_train_batch_size=4)
+    assert (library.n_gpu, library.train_batch_size) == (3, 12)
+    ours = biencoder._arguments(BiEncoderOptions(batch_size=4), tmp_path, dev=False)
+    assert (ours.n_gpu, ours.train_batch_size) == (1, 4)
 
 
 class KillAt(TrainerCallback):
