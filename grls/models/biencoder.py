@@ -192,9 +192,37 @@ class BiEncoder:
 
     def features(self, texts: Sequence[str], role: Role) -> dict[str, Any]:
         """Model input of texts (tensors on the CPU), with the prompt that the model has for the role."""
-        prompt = next((self.model.prompts[p] for p in _PROMPTS[role] if self.model.prompts.get(p)), None)
         task = "query" if role == "query" else "document"
-        return dict(self.model.preprocess(list(texts), prompt=prompt, task=task))
+        return dict(self.model.preprocess(list(texts), prompt=self._prompt(role), task=task))
+
+    def _prompt(self, role: Role) -> str | None:
+        return next((self.model.prompts[p] for p in _PROMPTS[role] if self.model.prompts.get(p)), None)
+
+    def count_cut(self, passages: Sequence[str]) -> int:
+        """How many passage texts are longer than ``max_tokens``, so that their ends are not embedded."""
+        if not passages:
+            return 0
+        prompt = self._prompt("passage") or ""
+        texts = [prompt + text for text in passages]
+        encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        return sum(len(ids) + self._markers > self.max_tokens for ids in encoded)
+
+    def cut_notice(self, cut: int, passages: int, option: str) -> str:
+        """What to tell of passages that are cut.
+
+        Args:
+            cut: How many are (:meth:`count_cut`).
+            passages: Of how many.
+            option: What the limit is called where the reader can set it.
+        """
+        most = _positions(self.model)
+        remedy = f"raise {option}" if most == math.inf else f"raise {option}, to {most:.0f} at most"
+        if self.max_tokens >= most:
+            remedy = "the model reads no more, so split them into shorter ones"
+        return (
+            f"{cut:,} of {passages:,} passages are longer than {self.max_tokens} tokens, and their ends are "
+            f"not read: {remedy}."
+        )
 
     def embed(self, features: dict[str, Any]) -> Tensor:
         """Embeddings ``[n, d]`` of what :meth:`features` made, on the model's device and with gradients."""

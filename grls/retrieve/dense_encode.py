@@ -9,6 +9,7 @@ What a killed run has written beyond that is dropped. Row n is passage n, row N 
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from grls.errors import ConfigError, DataError, WriteError
 from grls.files import read_json, write_json
 from grls.models.biencoder import DONE_TEXT, BiEncoder, Matrix, passage_text
 from grls.text import DONE_ID
+
+log = logging.getLogger(__name__)
 
 FORMAT = 1
 PLAN = "plan.json"
@@ -142,15 +145,19 @@ def _header_size(file: Path) -> int:
 def _shards(
     biencoder: BiEncoder, corpus: Corpus, start: int, batch_size: int, progress: bool, shard: int
 ) -> Iterator[Matrix]:
-    """Embeddings of the rows from ``start`` on, DONE last."""
+    """Embeddings of the rows from ``start`` on, DONE last; in the end tells of passages that were cut."""
     check_corpus(corpus)
     total = len(corpus)
+    cut = 0
     hidden = None if progress else True  # None: no bar where the output is no terminal
     with tqdm(total=total, initial=min(start, total), desc="embed", unit=" passages", disable=hidden) as bar:
         for first in range(start, total + 1, shard):
             numbers = range(first, min(first + shard, total))
             texts = [passage_text(passage) for passage in corpus.passages(numbers)]
+            cut += biencoder.count_cut(texts)
             if first + shard > total:
                 texts.append(DONE_TEXT)
             yield biencoder.encode_passages(texts, batch_size)
             bar.update(len(numbers))
+    if cut:
+        log.warning(biencoder.cut_notice(cut, total - start, "--max_input_tokens (of grls index)"))

@@ -7,6 +7,7 @@ others). It does not search: dev recall is the library's exact evaluation over t
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,8 @@ from grls.train.biencoder_examples import BiEncoderExamples, PairOptions
 from grls.train.biencoder_loss import MaskedRankingLoss
 from grls.train.biencoder_trainer import BiEncoderTrainer
 from grls.types import Query
+
+log = logging.getLogger(__name__)
 
 LOGS = "logs.json"
 STATE = "trainer_state.json"
@@ -173,6 +176,9 @@ def fit(
     refuse_foreign(folder / "model", MODULES)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("a bi-encoder is trained in one process: start it without torchrun or srun.")
+    texts = examples.passages()
+    if cut := encoder.count_cut(texts):
+        log.warning(encoder.cut_notice(cut, len(texts), "--max_tokens (of grls train-biencoder)"))
     known = {**(settings or {}), **vars(options), _FILES: dict(files or {})}
     evaluator = None if dev is None else _evaluator(dev, options)
     start = _checkpoint(folder, known) if resume else _fresh(folder)

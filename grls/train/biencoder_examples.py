@@ -138,6 +138,12 @@ class BiEncoderExamples:
             (*sorted(gold), *[NO_KEY] * (self._width - len(gold))),
         )
 
+    def passages(self) -> list[str]:
+        """The texts of all passages that are learned from, each passage once, DONE not among them."""
+        gold = [passage for chains in self.chains for chain in chains for passage in chain]
+        wrong = [passage for some in self._negatives for passage in some]
+        return [passage_text(self._passages[passage]) for passage in dict.fromkeys([*gold, *wrong])]
+
     def lengths(self) -> list[int]:
         """About how long the query text of each example is, in characters; to sort by."""
         texts = [len(passage_text(p)) for p in self._passages.values()]

@@ -185,6 +185,19 @@ def test_the_oldest_evidence_goes_and_the_query_never(bert: str) -> None:
     assert biencoder.tokenizer.decode(ids) == "[CLS] is it [SEP]"
 
 
+def test_passages_that_are_cut_are_counted(bert: str, t5: Loaded) -> None:
+    short = BiEncoder.load(bert, max_tokens=7)
+    texts = ["the otter is calm .", "the otter is calm . .", ""]  # 7, 8, 2 with CLS and SEP
+    assert (short.count_cut(texts), short.count_cut([])) == (1, 0)
+    short.model.prompts = {"query": "is is is", "document": "the "}
+    assert short.count_cut(texts) == 2
+    notice = "1,000 of 2,000 passages are longer than {} tokens, and their ends are not read: {}."
+    assert short.cut_notice(1000, 2000, "--x") == notice.format(7, "raise --x, to 64 at most")
+    full = BiEncoder.load(bert).cut_notice(1000, 2000, "--x")
+    assert full == notice.format(64, "the model reads no more, so split them into shorter ones")
+    assert BiEncoder.from_generator(t5).cut_notice(1000, 2000, "--x") == notice.format(512, "raise --x")
+
+
 def test_done_is_a_passage_with_a_text() -> None:
     assert passage_text(DONE_PASSAGE) == DONE_TEXT
     assert DONE_PASSAGE.id == "DONE"

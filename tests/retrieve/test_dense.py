@@ -289,6 +289,22 @@ def test_every_row_is_written_once(biencoder: BiEncoder, corpus: Corpus, tmp_pat
     assert rows == pytest.approx(encode_corpus(biencoder, corpus, shard=shard), abs=1e-5)
 
 
+def test_passages_that_are_cut_are_told_of_once(
+    biencoder: BiEncoder, corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Facts have 5 words, the two rules 9, and there are 2 special tokens; DONE does not count."""
+    encode_corpus(biencoder, corpus)
+    assert not caplog.records
+    biencoder.save(tmp_path / "m")
+    short = BiEncoder.load(str(tmp_path / "m"), device="cpu", max_tokens=8)
+    encode_corpus(short, corpus, shard=3)
+    encode_to_disk(short, corpus, tmp_path / "w", shard=3)
+    for record in caplog.records:
+        assert "2 of 10 passages are longer than 8 tokens" in record.getMessage()
+        assert "raise --max_input_tokens" in record.getMessage()
+    assert len(caplog.records) == 2
+
+
 def test_shards_of_another_model_or_corpus_are_dropped(
     biencoder: BiEncoder, corpus: Corpus, tmp_path: Path
 ) -> None:

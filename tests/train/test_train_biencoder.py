@@ -115,6 +115,20 @@ def test_the_model_is_that_of_the_epoch_with_the_best_dev_recall(place: Path, tm
     assert own_recall(kept, tmp_path / "data", 3) == pytest.approx(max(recalls), abs=1e-6)
 
 
+def test_passages_that_are_cut_in_training_are_told_of(
+    place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The 12 training queries need 6 facts and 2 rules; the rules are longer than 8 tokens."""
+    given = ("--max_steps=1", "--dev_split=null")
+    train(place, tmp_path / "whole", *given)
+    assert "passages are longer" not in caplog.text
+    train(place, tmp_path / "cut", *given, "--max_tokens=8")
+    assert caplog.text.count("2 of 8 passages are longer than 8 tokens") == 1
+    assert "raise --max_tokens (of grls train-biencoder), to 64 at most" in caplog.text
+    train(place, tmp_path / "negatives", *given, "--max_tokens=8", "--hard_negatives=1")
+    assert "2 of 10 passages are longer" in caplog.text
+
+
 def test_the_seed_decides_the_losses(place: Path, trained: Path, tmp_path: Path) -> None:
     assert logged(train(place, tmp_path / "same"), "loss") == logged(trained, "loss")
     assert logged(train(place, tmp_path / "other", "--seed=1"), "loss") != logged(trained, "loss")
