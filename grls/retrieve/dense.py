@@ -49,6 +49,7 @@ class DenseRetriever:
         batch_size: Texts embedded together.
         truncate_queries: Let queries longer than the limit be cut instead of refusing them.
         progress: Show progress bars.
+        checked: The embeddings are known to be finite, so they are not read through for it.
 
     Raises:
         ConfigError: The batch size is not positive.
@@ -64,10 +65,13 @@ class DenseRetriever:
         batch_size: int = 32,
         truncate_queries: bool = False,
         progress: bool = False,
+        checked: bool = False,
     ):
         check_counts(batch_size=batch_size)
         check_corpus(corpus)
-        _check_embeddings(embeddings, len(corpus), biencoder.dimension)
+        _check_shape(embeddings, len(corpus), biencoder.dimension)
+        if not checked:
+            _check_finite(embeddings)
         self.biencoder = biencoder
         self.corpus = corpus
         self.embeddings = embeddings
@@ -141,7 +145,8 @@ class DenseRetriever:
             folder: What :meth:`save_pretrained` (or ``grls index``) wrote.
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
             precision: ``float32`` or ``bfloat16``, in which queries are embedded.
-            verify: Compare model and embeddings with the manifest (reads every byte once).
+            verify: Compare model and embeddings with the manifest; otherwise embeddings need only be finite
+                (either reads every byte once).
             options: Other arguments of the constructor.
 
         Raises:
@@ -161,7 +166,8 @@ class DenseRetriever:
             raise MismatchError(f"{file}: these are not the embeddings of this retriever; {_REBUILD}")
         if verify and biencoder.fingerprint() != manifest["model"]:
             raise _mismatch(path, "model")
-        opened = cls(biencoder.to(device, precision), corpus, _open(file), **options)
+        # What is as it was saved is finite: then it was checked.
+        opened = cls(biencoder.to(device, precision), corpus, _open(file), checked=verify, **options)
         opened._embedded_by = manifest["model"]
         return opened
 
@@ -284,13 +290,16 @@ def _mismatch(folder: Path, what: str) -> MismatchError:
     return MismatchError(f"{folder}: the embeddings were made with another {what} than this one; {_REBUILD}")
 
 
-def _check_embeddings(embeddings: Matrix, passages: int, dimension: int) -> None:
+def _check_shape(embeddings: Matrix, passages: int, dimension: int) -> None:
     expected = (passages + 1, dimension)
     if embeddings.shape != expected:
         raise MismatchError(
             f"expected embeddings of {passages:,} passages and DONE, {expected}, got {embeddings.shape}: "
             f"they belong to another corpus or model; {_REBUILD}"
         )
+
+
+def _check_finite(embeddings: Matrix) -> None:
     for start in range(0, len(embeddings), BLOCK):
         wrong = np.flatnonzero(~np.isfinite(embeddings[start : start + BLOCK]).all(axis=1))
         if len(wrong):

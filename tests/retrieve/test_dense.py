@@ -14,6 +14,7 @@ from small_data import scratch, small_retriever, tiny_bert, write_small
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import DONE_TEXT, BiEncoder, passage_text
+from grls.retrieve import dense
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.dense_encode import EMBEDDINGS, PLAN, encode_corpus, encode_to_disk, work_folder
@@ -229,6 +230,18 @@ def test_damaged_embeddings_are_refused(saved: Path) -> None:
     file.write_bytes(file.read_bytes()[:-4])
     with pytest.raises(DataError, match="missing or truncated"):
         DenseRetriever.from_pretrained(saved)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_the_embeddings_are_read_through_once(
+    verify: bool, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+    for name in ("sha256", "_check_finite"):
+        inner = getattr(dense, name)
+        monkeypatch.setattr(dense, name, lambda given, n=name, f=inner: (reads.append(n), f(given))[1])
+    DenseRetriever.from_pretrained(saved, "cpu", verify=verify)
+    assert reads == ["sha256" if verify else "_check_finite"]
 
 
 def test_a_malformed_manifest_is_refused(saved: Path) -> None:
