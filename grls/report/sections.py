@@ -1,4 +1,4 @@
-"""Tables of every other metric of the evaluation, whatever it is called, and of the facts of the manifests."""
+"""Tables of every other metric of the evaluation, whatever it is called, and of the manifests' facts."""
 
 from __future__ import annotations
 
