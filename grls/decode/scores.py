@@ -15,7 +15,7 @@ import numpy as np
 
 from grls.errors import ConfigError
 from grls.index.rows import Ints
-from grls.models.base import Floats, Session
+from grls.models.base import Floats, Rows
 
 ScoreMode = Literal["renormalized", "full"]
 
@@ -31,7 +31,7 @@ def check_mode(mode: str) -> None:
 
 
 def log_probabilities(
-    session: Session, tokens: Ints, offsets: Ints, mode: ScoreMode
+    session: Rows, tokens: Ints, offsets: Ints, mode: ScoreMode
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Log-probability (nats) of every allowed token, ``[A]``.
 
@@ -47,13 +47,22 @@ def log_probabilities(
     sizes = np.diff(offsets)
     rows = np.repeat(np.arange(len(sizes)), sizes)
     logits = session.logits(rows, tokens).astype(np.float64)
+    refuse_nan(logits)
+    normalizer = session.log_normalizer() if mode == "full" else ragged_logsumexp(logits, offsets)
+    return logits - normalizer[rows]
+
+
+def refuse_nan(logits: Floats) -> None:
+    """Refuse logits that are not numbers.
+
+    Raises:
+        ConfigError: One of them is NaN.
+    """
     if np.isnan(logits).any():
         raise ConfigError(
             "the model's logits are not numbers (NaN): its weights are damaged or overflow. T5 overflows in "
             "float16: use bfloat16 or float32."
         )
-    normalizer = session.log_normalizer() if mode == "full" else ragged_logsumexp(logits, offsets)
-    return logits - normalizer[rows]
 
 
 def ragged_logsumexp(values: Floats, offsets: Ints) -> Floats:

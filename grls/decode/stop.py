@@ -43,6 +43,11 @@ class Exclusion:
         hidden = np.searchsorted(self._keys, base + high) - np.searchsorted(self._keys, base + low)
         return high - low - hidden
 
+    def concerns(self, queries: Ints) -> bool:
+        """Whether any of some queries may not find something."""
+        first = np.searchsorted(self._keys, queries * self._stride)
+        return bool((np.searchsorted(self._keys, (queries + 1) * self._stride) > first).any())
+
     def allows(self, query: int, row: int) -> bool:
         """Whether a query may find a row."""
         one = np.array([query]), np.array([row]), np.array([row + 1])

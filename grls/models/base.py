@@ -1,8 +1,10 @@
-"""What the decoder asks of a model.
+"""What the decoders ask of a model.
 
-Legend: B inputs of a batch, R rows (live beams of all inputs together), A (row, token) pairs, V
-vocabulary. The protocol says nothing of encoders, so a causal language model that reads its input as a
-prefix can fulfil it too.
+Legend: B inputs of a batch, R rows (live beams of all inputs together), A (row, token) pairs, V vocabulary, N
+tokens asked of several rows alike, S slots (queries in flight). The protocols say nothing of encoders, so a
+causal language model that reads its input as a prefix can fulfil them too.
+
+The plain search asks for a :class:`Generator`, the fast one for a :class:`TreeGenerator`.
 """
 
 from __future__ import annotations
@@ -12,20 +14,16 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from grls.index.rows import Ints
+from grls.models.forest import Branches
 
 Floats = npt.NDArray[np.floating[Any]]
 
 
-class Session(Protocol):
-    """The decoding of one batch: the model's memory of R rows, one a live beam."""
-
-    def first(self) -> None:
-        """Read the inputs; afterwards there are R = B rows, each about to write its first token."""
-
-    def step(self, parents: Ints, tokens: Ints) -> None:
-        """Replace the rows: new row r continues row ``parents[r]`` with ``tokens[r]``, both ``[R]``."""
+class Rows(Protocol):
+    """R rows, each about to write a token."""
 
     def logits(self, rows: Ints, tokens: Ints) -> Floats:
         """Logit of ``tokens[a]`` as the next token of ``rows[a]``, ``[A]``; rows ascend."""
@@ -34,8 +32,47 @@ class Session(Protocol):
         """Log of the sum of exponentials of all V logits of each row, ``[R]``."""
 
 
+class Session(Rows, Protocol):
+    """The decoding of one batch: the model's memory of R rows, one a live beam."""
+
+    def first(self) -> None:
+        """Read the inputs; afterwards there are R = B rows, each about to write its first token."""
+
+    def step(self, parents: Ints, tokens: Ints) -> None:
+        """Replace the rows: new row r continues row ``parents[r]`` with ``tokens[r]``, both ``[R]``."""
+
+
 class Generator(Protocol):
     """A model that writes token sequences given an input."""
 
     def open(self, inputs: Sequence[Sequence[int]]) -> Session:
         """Begin to decode a batch of B inputs (token ids)."""
+
+
+class TreeSession(Rows, Protocol):
+    """The memory of S queries in flight, each a tree of tokens."""
+
+    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> None:
+        """Read new queries into slots, forgetting what these held, and feed the start token as node 0.
+
+        Afterwards row r is the query of ``slots[r]``, about to write its first token.
+        """
+
+    def feed(self, branches: Branches) -> Ints:
+        """Feed the tokens of R branches; returns the node of each branch's last token, ``[R]``.
+
+        Afterwards row r is branch r, about to write its next token.
+        """
+
+    def shared(self, tokens: Ints) -> Tensor:
+        """Logits of the same N tokens for every row, ``[R, N]`` in float32, on the model's device.
+
+        The part of the head that belongs to ``tokens`` is kept for the next call with that very array.
+        """
+
+
+class TreeGenerator(Protocol):
+    """A model that keeps what it writes as trees."""
+
+    def open_trees(self, slots: int, longest: int) -> TreeSession:
+        """Room for S queries in flight, whose inputs have at most ``longest`` tokens."""

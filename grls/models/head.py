@@ -10,12 +10,14 @@ assumed but tried once on the model itself; where they are not, the whole logits
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+Cut = Callable[[Tensor], Tensor]
 
 _DENSE_GAIN = 4
 """Pairs a distinct token, above which one matrix product beats gathering a weight row for each pair."""
@@ -67,6 +69,13 @@ class Head:
             return hidden[:, tokens].float()
         logits = (hidden @ self.module.weight[tokens].T).float()
         return logits + self._bias(tokens)
+
+    def cut(self, tokens: Tensor) -> Cut:
+        """The part of the head that gives the logits of some tokens, ``[R, d]`` to ``[R, U]`` in float32."""
+        if not self.linear:
+            return lambda hidden: self.some(hidden, tokens)
+        weight, bias = self.module.weight[tokens].T.contiguous(), self._bias(tokens)
+        return lambda hidden: (hidden @ weight).float() + bias
 
     def _bias(self, tokens: Tensor) -> Tensor | float:
         """What is added to the logits of ``tokens``."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from grls.corpus import Corpus, corpus_file
-from grls.decode import Decoder, Found
+from grls.decode import Decoder, FastDecoder, Found
 from grls.decode.scores import ScoreMode, check_mode
 from grls.errors import ConfigError, DataError
 from grls.files import atomic_folder, read_json, write_json
@@ -26,6 +27,7 @@ from grls.index import ConstraintIndex, build_index, load_index
 from grls.index.store import write_index
 from grls.models.build import Pretrained
 from grls.models.generator import Seq2SeqGenerator, check_positions
+from grls.models.trees import Seq2SeqTrees, plant
 from grls.retrieve.hub import upload
 from grls.text import Codec, Limits
 from grls.types import Hit, Query
@@ -42,7 +44,7 @@ class SearchOptions:
         beams: Beam width.
         mode: Score mode: ``renormalized`` over the allowed tokens, or ``full`` over the vocabulary.
         early_stop: Stop at the unique prefix; None means where it is exact (``renormalized``).
-        batch_size: Model inputs decoded together.
+        batch_size: Model inputs decoded together (slots of the fast search).
         truncate_queries: Cut queries longer than the limit instead of refusing them.
         progress: Show a progress bar.
 
@@ -92,6 +94,7 @@ class GenerativeRetriever:
         self.index = index
         self.options = options or SearchOptions()
         self._generator = Seq2SeqGenerator(model)
+        self._kept: tuple[tuple[object, ...], FastDecoder] | None = None
         lengths = np.diff(index.rows.offsets.astype(np.int64))
         check_positions(model, 0, int(lengths.max(initial=0)))
 
@@ -182,9 +185,23 @@ class GenerativeRetriever:
         return [self.hits(some) for some in found]
 
     def decoder(self, k: int) -> Decoder:
-        """The beam search that :meth:`search` runs for k passages an input."""
+        """The plain beam search for k passages an input; :meth:`search` finds what it finds."""
         width = max(k, self.options.beams)
         return Decoder(self._generator, self.index, width, self.options.mode, self.options.early_stop)
+
+    @cached_property
+    def _trees(self) -> Seq2SeqTrees | None:
+        """The model for the fast search, where it can be driven so."""
+        return plant(self._generator)
+
+    def _fast(self, trees: Seq2SeqTrees, k: int) -> FastDecoder:
+        """The fast search for k passages an input; one is kept, with what it knows of the index."""
+        plain, slots = self.decoder(k), self.options.batch_size
+        new = (plain.beams, plain.mode, plain.early_stop, slots)
+        if self._kept is None or self._kept[0] != new:
+            fast = FastDecoder(trees, self.index, plain.beams, plain.mode, plain.early_stop, slots)
+            self._kept = new, fast
+        return self._kept[1]
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
         """Token ids of the queries.
@@ -207,7 +224,7 @@ class GenerativeRetriever:
         exclude: Sequence[Sequence[int]],
         label: str = "retrieve",
     ) -> list[list[Found]]:
-        """Decode any number of inputs, in batches of similar length.
+        """Decode any number of inputs.
 
         Args:
             inputs: Model inputs as token ids.
@@ -216,19 +233,26 @@ class GenerativeRetriever:
             label: What the progress bar says.
         """
         self.model.eval()
-        options = self.options
         check_positions(self.model, max((len(row) for row in inputs), default=0), 0)
-        decoder = self.decoder(k)
+        hidden = None if self.options.progress else True  # None: no bar where the output is no terminal
+        with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
+            if self._trees is not None:
+                return self._fast(self._trees, k).search(inputs, k, exclude, bar.update)
+            return self._in_batches(inputs, k, exclude, bar)
+
+    def _in_batches(
+        self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]], bar: tqdm[Any]
+    ) -> list[list[Found]]:
+        """The plain search, in batches of inputs of similar length."""
+        decoder, size = self.decoder(k), self.options.batch_size
         order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
         found: list[list[Found]] = [[] for _ in inputs]
-        hidden = None if options.progress else True  # None: no bar where the output is no terminal
-        with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
-            for start in range(0, len(order), options.batch_size):
-                batch = order[start : start + options.batch_size]
-                results = decoder.search([inputs[i] for i in batch], k, [exclude[i] for i in batch])
-                for i, result in zip(batch, results, strict=True):
-                    found[i] = result
-                bar.update(len(batch))
+        for start in range(0, len(order), size):
+            batch = order[start : start + size]
+            results = decoder.search([inputs[i] for i in batch], k, [exclude[i] for i in batch])
+            for i, result in zip(batch, results, strict=True):
+                found[i] = result
+            bar.update(len(batch))
         return found
 
 

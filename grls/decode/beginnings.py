@@ -1,0 +1,118 @@
+"""The first step of a search: what may begin a passage is the same for all queries.
+
+Legend: B rows that begin, N tokens that may begin a passage, K beam width.
+
+At a million passages N is in the tens of thousands: one dense product with a part of the head that is cut out
+once, and of its ``[B, N]`` scores only those leave the device that the beam can choose.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grls.decode.scores import ScoreMode, refuse_nan
+from grls.decode.stop import Exclusion, Mask, finished
+from grls.index import ConstraintIndex
+from grls.index.rows import Ints
+from grls.models.base import Floats, TreeSession
+
+
+class Best(NamedTuple):
+    """The candidates of the first step that can be chosen, by row and then by token.
+
+    Attributes:
+        rows: Which of the B rows, ascending.
+        states: The state of the first token in the index.
+        scores: Its log-probability (nats).
+        complete: Whether it is finished.
+    """
+
+    rows: Ints
+    states: Ints
+    scores: Floats
+    complete: Mask
+
+
+class Beginnings:
+    """The tokens that may begin a passage.
+
+    Args:
+        index: The constraint index.
+        early_stop: Stop at the unique prefix.
+    """
+
+    def __init__(self, index: ConstraintIndex, early_stop: bool):
+        allowed = index.allowed(np.array([index.start()]))
+        self.tokens = allowed.tokens
+        self.states = allowed.states
+        self._low, self._high = index.span(allowed.states)
+        self._end = index.rows.end
+        self._early_stop = early_stop
+        self._complete = finished(self.tokens, self._high - self._low, self._end, early_stop)
+
+    def best(
+        self,
+        session: TreeSession,
+        queries: Ints,
+        exclusion: Exclusion,
+        mode: ScoreMode,
+        beams: int,
+    ) -> Best:
+        """The K best finished and the K best unfinished candidates of each row.
+
+        Args:
+            session: Where B queries have just been loaded.
+            queries: ``[B]`` the query of each, for the exclusion.
+            exclusion: What each query may not find.
+            mode: What the probabilities are normalized over.
+            beams: K.
+        """
+        logits = session.shared(self.tokens)
+        complete, forbidden = self._masks(queries, exclusion)
+        with torch.inference_mode():
+            done = torch.from_numpy(complete).to(logits.device)
+            if forbidden is not None:
+                logits = logits.masked_fill(torch.from_numpy(forbidden).to(logits.device), -torch.inf)
+            normalizer = (
+                logits.logsumexp(-1) if mode == "renormalized"
+                else torch.from_numpy(session.log_normalizer()).to(logits.device)
+            )  # fmt: skip
+            parts = [_top(logits.masked_fill(done, -torch.inf), beams)]
+            if complete.any():
+                parts.append(_top(logits.masked_fill(~done, -torch.inf), beams))
+            values = torch.cat([part.values for part in parts], 1).double() - normalizer.double()[:, None]
+            places = torch.cat([part.indices for part in parts], 1).cpu().numpy()
+            scores: Floats = values.cpu().numpy()
+        refuse_nan(scores)
+        row, column = np.nonzero(scores > -np.inf)
+        place, score = places[row, column], scores[row, column]
+        order = np.lexsort((place, row))
+        row, place, score = row[order], place[order], score[order]
+        ends = np.broadcast_to(complete, (len(queries), len(self.tokens)))[row, place]
+        return Best(row, self.states[place], score, ends)
+
+    def _masks(self, queries: Ints, exclusion: Exclusion) -> tuple[Mask, Mask | None]:
+        """Which tokens finish a passage, ``[N]`` or ``[B, N]``, and which are forbidden, if any."""
+        if not exclusion.concerns(queries):
+            return self._complete, None
+        count = len(self.tokens)
+        remaining = exclusion.remaining(
+            np.repeat(queries, count), np.tile(self._low, len(queries)), np.tile(self._high, len(queries))
+        ).reshape(len(queries), count)
+        complete = finished(
+            np.broadcast_to(self.tokens, remaining.shape), remaining, self._end, self._early_stop
+        )
+        return complete, remaining == 0
+
+
+class _Top(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+
+def _top(scores: Tensor, count: int) -> _Top:
+    return _Top(*scores.topk(min(count, scores.shape[-1]), dim=-1))

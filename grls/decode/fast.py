@@ -1,0 +1,302 @@
+"""Constrained beam search at full speed: the search of :mod:`grls.decode.beam`, held against it in tests.
+
+Legend: S slots (queries in flight), K beam width, R live beams of all slots, A candidates, k results a query.
+
+The same passages with the same scores, by less work:
+
+* A beam with one allowed token has nothing to decide under ``renormalized`` scores: it stays in the
+  competition, its token unfed, until it stands at a branch; then the whole stretch is fed at once.
+* Beams are nodes of a tree of tokens (:mod:`grls.models.forest`): choosing them moves no memory.
+* All queries begin alike, so the first step is one dense product with a part of the head that is cut out
+  once, and only the best of it become candidates (:mod:`grls.decode.beginnings`).
+* A decided query's slot is given to the next one that waits, so no query holds up its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from grls.decode.beam import Found, continuations
+from grls.decode.beginnings import Beginnings
+from grls.decode.scores import ScoreMode, check_mode, log_probabilities
+from grls.decode.select import select
+from grls.decode.stop import Exclusion, Mask, finished
+from grls.errors import ConfigError
+from grls.index import ConstraintIndex
+from grls.index.base import Allowed
+from grls.index.rows import Ints
+from grls.models.base import Floats, TreeGenerator, TreeSession
+from grls.models.forest import Branches
+
+_REFILL = 4
+"""Slots are given to waiting queries when one in this many is free."""
+
+
+class _Beams(NamedTuple):
+    """R live beams.
+
+    Attributes:
+        slots: ``[R]`` ascending.
+        states: ``[R]`` in the index.
+        scores: ``[R]`` log-probability (nats) of the prefix.
+        nodes: ``[R]`` the last node fed.
+        fed: ``[R]`` tokens fed, the start token included.
+    """
+
+    slots: Ints
+    states: Ints
+    scores: Floats
+    nodes: Ints
+    fed: Ints
+
+
+class _Candidates(NamedTuple):
+    """A continuations of beams by one token.
+
+    Attributes:
+        parents: ``[A]`` which beam; ascending.
+        states: ``[A]`` in the index.
+        scores: ``[A]`` log-probability (nats) of the prefix.
+        complete: ``[A]`` whether it is finished.
+    """
+
+    parents: Ints
+    states: Ints
+    scores: Floats
+    complete: Mask
+
+
+@dataclass
+class FastDecoder:
+    """Finds the passages that a model gives the highest probability, by constrained beam search.
+
+    Args:
+        generator: The model, as trees.
+        index: What may be written.
+        beams: Beam width K.
+        mode: Score mode, ``renormalized`` or ``full``.
+        early_stop: Stop a prefix when one passage is left under it. None means: where it is exact, that
+            is under ``renormalized``. Under ``full`` the score of a stopped passage lacks its last tokens.
+        slots: Queries in flight, S.
+
+    Raises:
+        ConfigError: The beam width or the number of slots is not positive, or the score mode is unknown.
+    """
+
+    generator: TreeGenerator
+    index: ConstraintIndex
+    beams: int = 5
+    mode: ScoreMode = "renormalized"
+    early_stop: bool | None = None
+    slots: int = 32
+
+    def __post_init__(self) -> None:
+        check_mode(self.mode)
+        for name in ("beams", "slots"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        self.beginnings = Beginnings(self.index, self.stops_early)
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether a unique prefix ends a beam."""
+        return self.mode == "renormalized" if self.early_stop is None else self.early_stop
+
+    def search(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int | None = None,
+        exclude: Sequence[Sequence[int]] = (),
+        decided: Callable[[int], object] | None = None,
+    ) -> list[list[Found]]:
+        """Decode any number of queries.
+
+        Args:
+            inputs: Model inputs as token ids.
+            k: Distinct passages a query, at most the beam width; None means the beam width. Passages
+                with equal tokens have equal scores and count one each.
+            exclude: For each query, numbers of passages it may not find.
+            decided: Called with the number of queries decided since the last call, for a progress bar.
+
+        Returns:
+            For each query at most k passages, best first; fewer where the beam ran out of passages.
+
+        Raises:
+            ConfigError: k is not between 1 and the beam width.
+        """
+        k = self.beams if k is None else k
+        if not 1 <= k <= self.beams:
+            raise ConfigError(f"k must be between 1 and the beam width {self.beams}, got {k}.")
+        if not inputs:
+            return []
+        exclusion = Exclusion(self.index, exclude or [()] * len(inputs))
+        return _Search(self, inputs, k, exclusion, decided).run()
+
+
+class _Search:
+    """One run of the search over all queries."""
+
+    def __init__(
+        self,
+        decoder: FastDecoder,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclusion: Exclusion,
+        decided: Callable[[int], object] | None,
+    ):
+        self.decoder = decoder
+        self.index = decoder.index
+        self.inputs = inputs
+        self.k = k
+        self.exclusion = exclusion
+        self.decided = decided
+        self.found: list[list[Found]] = [[] for _ in inputs]
+        slots = min(decoder.slots, len(inputs))
+        self.lazy = decoder.mode == "renormalized"
+        self.waiting = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # the longest is taken first
+        self.session: TreeSession = decoder.generator.open_trees(slots, len(inputs[self.waiting[-1]]))
+        self.queries = np.full(slots, -1)  # of each slot; -1: free
+        self.clock = np.zeros(slots, dtype=np.int64)  # tokens that every beam of a slot has written
+        self.results: list[list[tuple[float, int]]] = [[] for _ in range(slots)]  # (score, state), best first
+        none = np.empty(0, dtype=np.int64)
+        self.beams = _Beams(none, none, np.empty(0), none, none)
+
+    def run(self) -> list[list[Found]]:
+        while True:
+            self._refill()
+            if not len(self.beams.slots):
+                return self.found
+            self._advance()
+
+    def _refill(self) -> None:
+        """Give free slots to waiting queries, several at once so that the encoder has a batch."""
+        while self.waiting:
+            free = np.flatnonzero(self.queries < 0)
+            if len(self.beams.slots) and len(free) < max(1, len(self.queries) // _REFILL):
+                return
+            taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]
+            self._begin(np.array(taken), free[: len(taken)])
+
+    def _begin(self, queries: Ints, slots: Ints) -> None:
+        """One beam for each of some queries that has anything to decide."""
+        states = np.full(len(queries), self.index.start(), dtype=np.int64)
+        remaining = self.exclusion.remaining(queries, *self.index.span(states))
+        if self.decoder.stops_early:
+            for query in queries[remaining == 1]:
+                self.found[query] = self._hits(int(query), [(0.0, self.index.start())])
+        undecided = remaining > (1 if self.decoder.stops_early else 0)
+        self._tell(len(queries) - int(undecided.sum()))
+        queries, slots, states = queries[undecided], slots[undecided], states[undecided]
+        if not len(queries):
+            return
+        self.session.load(slots, [self.inputs[q] for q in queries])
+        self.queries[slots] = queries
+        self.clock[slots] = 0
+        best = self.decoder.beginnings.best(
+            self.session, queries, self.exclusion, self.decoder.mode, self.decoder.beams
+        )
+        start = _Beams(slots, states, np.zeros(len(slots)), np.zeros_like(slots), np.ones_like(slots))
+        new = self._choose(start, _Candidates(*best))
+        self.clock[slots] = 1
+        self.beams = _merged(self.beams, new)
+        self._release()
+
+    def _advance(self) -> None:
+        """Every live beam writes one token."""
+        beams = self.beams
+        allowed, rows, remaining = continuations(
+            self.index, self.exclusion, self.queries[beams.slots], beams.states
+        )
+        decides = np.diff(allowed.offsets) > 1 if self.lazy else np.ones(len(beams.slots), dtype=bool)
+        beams = self._feed(beams, decides)
+        scores = beams.scores[rows] + self._steps(allowed, rows, decides)
+        complete = finished(allowed.tokens, remaining, self.index.rows.end, self.decoder.stops_early)
+        self.beams = self._choose(beams, _Candidates(rows, allowed.states, scores, complete))
+        self.clock += 1
+        self._release()
+
+    def _choose(self, beams: _Beams, candidates: _Candidates) -> _Beams:
+        """Enter what is finished into the results; returns the beams that live on."""
+        slots = beams.slots[candidates.parents]
+        scores, states = candidates.scores, candidates.states
+        chosen = select(slots, scores, candidates.complete, self.decoder.beams)
+        for c in chosen.finished:
+            self._add(int(slots[c]), float(scores[c]), int(states[c]))
+        worst = np.array([r[-1][0] if len(r) == self.k else -np.inf for r in self.results])
+        live = chosen.live[scores[chosen.live] > worst[slots[chosen.live]]]
+        parents = candidates.parents[live]
+        return _Beams(slots[live], states[live], scores[live], beams.nodes[parents], beams.fed[parents])
+
+    def _feed(self, beams: _Beams, decides: Mask) -> _Beams:
+        """Feed the deciding beams what they have written since they were fed last."""
+        some = np.flatnonzero(decides)
+        if not len(some):
+            return beams
+        fed = beams.fed[some]
+        written = self.clock[beams.slots[some]] + 1  # with the start token
+        lengths = written - fed
+        ends = np.cumsum(lengths)
+        position = np.arange(int(ends[-1])) + np.repeat(fed - (ends - lengths), lengths)  # 0: the start token
+        low, _ = self.index.span(beams.states[some])
+        rows = self.index.rows
+        at = np.repeat(rows.offsets[low].astype(np.int64), lengths) + position - 1
+        tokens = rows.tokens[at].astype(np.int64)
+        nodes = beams.nodes.copy()
+        nodes[some] = self.session.feed(Branches(beams.slots[some], nodes[some], lengths, tokens))
+        fed = beams.fed.copy()
+        fed[some] = written
+        return beams._replace(nodes=nodes, fed=fed)
+
+    def _steps(self, allowed: Allowed, rows: Ints, decides: Mask) -> Floats:
+        """``[A]`` log-probability (nats) of each allowed token: zero where it is the only one."""
+        steps = np.zeros(len(rows))
+        if decides.any():
+            asked = decides[rows]
+            sizes = np.diff(allowed.offsets)[decides]
+            offsets = np.concatenate(([0], np.cumsum(sizes)))
+            steps[asked] = log_probabilities(self.session, allowed.tokens[asked], offsets, self.decoder.mode)
+        return steps
+
+    def _add(self, slot: int, score: float, state: int) -> None:
+        """Enter a result, keeping the k best (the earlier one first among equals)."""
+        results = self.results[slot]
+        results.append((score, state))
+        results.sort(key=lambda result: -result[0])
+        del results[self.k :]
+
+    def _release(self) -> None:
+        """Give up the slots of decided queries."""
+        busy = np.zeros(len(self.queries), dtype=bool)
+        busy[self.beams.slots] = True
+        ready = np.flatnonzero(~busy & (self.queries >= 0))
+        for slot in ready:
+            query = int(self.queries[slot])
+            self.found[query] = self._hits(query, self.results[slot])
+            self.results[slot] = []
+        self.queries[ready] = -1
+        self._tell(len(ready))
+
+    def _tell(self, count: int) -> None:
+        if self.decided is not None and count:
+            self.decided(count)
+
+    def _hits(self, query: int, results: Sequence[tuple[float, int]]) -> list[Found]:
+        hits = []
+        for score, state in results:
+            for passage in self.index.passages(state):
+                if self.exclusion.allows(query, int(self.index.rows.row_of[passage])):
+                    hits.append(Found(int(passage), score))
+        return hits[: self.k]
+
+
+def _merged(some: _Beams, others: _Beams) -> _Beams:
+    """The beams of different slots, slots ascending."""
+    order = np.argsort(np.concatenate((some.slots, others.slots)), kind="stable")
+    slots, states, scores, nodes, fed = (
+        np.concatenate(both)[order] for both in zip(some, others, strict=True)
+    )
+    return _Beams(slots, states, scores, nodes, fed)

@@ -1,0 +1,157 @@
+"""The fast search against the plain one, on random models and random corpora."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models_small import END, VOCABULARY, small_bart, small_bert2bert, small_t5
+
+from grls.decode import Decoder, FastDecoder
+from grls.errors import ConfigError
+from grls.index import index_sequences
+from grls.models.generator import Seq2SeqGenerator
+from grls.models.trees import Seq2SeqTrees, plant
+
+MODELS: dict[str, Callable[[int], Any]] = {
+    "t5": lambda seed: small_t5(seed, scale=2.0),
+    "t5-untied": lambda seed: small_t5(seed, scale=2.0, tie=False),
+    "bert2bert": small_bert2bert,
+}
+GENERATORS = {(name, seed): Seq2SeqGenerator(make(seed)) for name, make in MODELS.items() for seed in (0, 1)}
+TREES = {key: plant(generator) for key, generator in GENERATORS.items()}
+
+
+def trees(name: str, seed: int = 0) -> Seq2SeqTrees:
+    found = TREES[name, seed]
+    assert found is not None
+    return found
+
+
+def queries(count: int, seed: int = 2) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in range(count)]
+
+
+def passage(longest: int = 9) -> st.SearchStrategy[list[int]]:
+    """Few tokens, so that prefixes are shared and stretches are forced."""
+    return st.lists(st.integers(3, 6), max_size=longest).map(lambda tokens: [*tokens, END])
+
+
+@st.composite
+def searches(draw: Any) -> dict[str, Any]:
+    rows = draw(st.lists(passage(), min_size=1, max_size=30))
+    count = draw(st.integers(1, 7))
+    beams = draw(st.integers(1, 8))
+    some = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows))
+    return {
+        "rows": rows,
+        "inputs": queries(count, draw(st.integers(0, 99))),
+        "beams": beams,
+        "k": draw(st.integers(1, beams)),
+        "exclude": draw(st.one_of(st.just(()), st.lists(some, min_size=count, max_size=count))),
+        "mode": draw(st.sampled_from(["renormalized", "full"])),
+        "early_stop": draw(st.sampled_from([None, True, False])),
+        "slots": draw(st.integers(1, 9)),
+        "model": draw(st.sampled_from(sorted(GENERATORS))),
+        "backend": draw(st.sampled_from(["array", "flat"])),
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(searches())
+def test_finds_what_the_plain_search_finds(search: dict[str, Any]) -> None:
+    index = index_sequences([np.array(row) for row in search["rows"]], END, search["backend"])
+    how = (index, search["beams"], search["mode"], search["early_stop"])
+    plain = Decoder(GENERATORS[search["model"]], *how)
+    fast = FastDecoder(trees(*search["model"]), *how, slots=search["slots"])
+    what = (search["inputs"], search["k"], search["exclude"])
+    for expected, found in zip(plain.search(*what), fast.search(*what), strict=True):
+        assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-4)
+        assert _ranking(found) == _ranking(expected)
+
+
+def _ranking(found: Any) -> list[int]:
+    """The passages, those of (nearly) equal score in order of number."""
+    return [f.passage for f in sorted(found, key=lambda f: (-round(f.score, 3), f.passage))]
+
+
+def test_more_queries_than_slots_come_back_in_order() -> None:
+    index = index_sequences([np.array([*row, END]) for row in ([3, 4], [3, 5, 6], [4], [5, 3, 3, 3, 4])], END)
+    fast = FastDecoder(trees("t5"), index, beams=4, slots=3)
+    told: list[int] = []
+    inputs = queries(20)
+    together = fast.search(inputs, decided=told.append)
+    assert sum(told) == 20
+    assert len(told) > 1
+    for model_input, found in zip(inputs, together, strict=True):
+        alone = fast.search([model_input])[0]
+        assert [f.passage for f in alone] == [f.passage for f in found]
+        assert [f.score for f in alone] == pytest.approx([f.score for f in found], abs=1e-5)
+
+
+def test_a_forced_stretch_is_fed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two passages that part at the first token and again after a long common stretch."""
+    stretch = [7] * 30
+    rows = [[3, *stretch, 3], [3, *stretch, 4], [4, *stretch, 5], [4, *stretch, 6]]
+    index = index_sequences([np.array([*row, END]) for row in rows], END)
+    fast = FastDecoder(trees("t5"), index, beams=4)
+    session = fast.generator.open_trees(1, 9)
+    fed: list[list[int]] = []
+    feed = type(session).feed
+    monkeypatch.setattr(
+        type(session), "feed", lambda self, some: fed.append(some.lengths.tolist()) or feed(self, some)
+    )
+    found = fast.search(queries(1))[0]
+    assert len(found) == 4
+    assert fed == [[31, 31]]
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    generator = GENERATORS["t5", 0]
+    config = generator.model.get_decoder().config
+    before = config._attn_implementation
+    FastDecoder(trees("t5"), index_sequences([np.array([3, END]), np.array([4, END])], END)).search(
+        queries(2)
+    )
+    assert config._attn_implementation == before
+    assert not generator.model.training
+
+
+def test_weights_that_change_are_noticed() -> None:
+    model = small_t5(3, tie=False)
+    generator = Seq2SeqGenerator(model)
+    found = plant(generator)
+    assert found is not None
+    index = index_sequences([np.array([t, END]) for t in range(3, 20)], END)
+    fast = FastDecoder(found, index, beams=5)
+    before = fast.search(queries(1))[0]
+    model.get_output_embeddings().weight.data.mul_(0.5)
+    model.get_output_embeddings().weight.data = model.get_output_embeddings().weight.data.flip(0)
+    after = fast.search(queries(1))[0]
+    expected = Decoder(generator, index, beams=5).search(queries(1))[0]
+    assert [f.passage for f in after] == [f.passage for f in expected]
+    assert [f.score for f in after] == pytest.approx([f.score for f in expected], abs=1e-4)
+    assert [f.passage for f in after] != [f.passage for f in before]
+
+
+def test_a_model_that_counts_its_cache_has_no_trees() -> None:
+    assert plant(Seq2SeqGenerator(small_bart())) is None
+
+
+@pytest.mark.parametrize("wrong", [{"beams": 0}, {"slots": 0}, {"mode": "half"}])
+def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        FastDecoder(trees("t5"), index_sequences([], END), **wrong)
+
+
+def test_wrong_k_is_refused() -> None:
+    with pytest.raises(ConfigError, match="k must be between 1 and the beam width 5, got 6"):
+        FastDecoder(trees("t5"), index_sequences([], END)).search(queries(1), k=6)
+
+
+def test_no_queries_and_no_passages() -> None:
+    assert FastDecoder(trees("t5"), index_sequences([], END)).search([]) == []
+    assert FastDecoder(trees("t5"), index_sequences([], END)).search(queries(2)) == [[], []]
