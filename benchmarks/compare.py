@@ -26,7 +26,7 @@ from grls.evaluation.manifest import Steps
 BIASES = {
     "generator": (0.0, -1.0, -2.0),
     "nomem": (0.0, -1.0, -2.0),
-    "biencoder": (0.0, 0.1, 0.2),
+    "biencoder": (0.0, 0.1, 0.2, 0.3),
 }
 """What is tried on dev: log-odds for a generator, an inner product of unit vectors for the bi-encoder."""
 
