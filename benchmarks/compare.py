@@ -232,7 +232,8 @@ class Comparison:
         self.fuse("ensemble-rrf-single", f"{both} + bm25, rrf, single", (*pair, "bm25"), "--method", "rrf")
         plan = self.plan
         for steps in [*(["fixed"] if plan.hops else []), *(["dynamic"] if plan.dynamic else [])]:
-            self.fuse(f"ensemble-{steps}", f"{both}, interleaved, {steps}", pair)
+            cut = ("--k", "20") if plan.pooled else ()
+            self.fuse(f"ensemble-{steps}", f"{both}, interleaved, {steps}", pair, *cut)
         for second in self.seconds():
             system = second.removesuffix("2")
             name = f"two {system}s, interleaved, single"
