@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from grls.corpus import Corpus
 from grls.dataset import gold_passages, read_qrels, read_queries, read_split
@@ -21,6 +21,7 @@ from grls.explain.summary import format_summary, summarise
 from grls.explain.text import format_explanation
 from grls.files import read_json, write_json
 from grls.logs import quiet
+from grls.models.precision import Precision
 from grls.retrieve.generative import MANIFEST, GenerativeRetriever, SearchOptions
 from grls.types import Query
 
@@ -57,7 +58,7 @@ def explain(
     output: str | None = None,
     limit: int | None = None,
     device: str = "auto",
-    precision: Literal["float32", "bfloat16"] = "float32",
+    precision: Precision = "float32",
 ) -> None:
     """Explain why a gold passage was found, or why not.
 
@@ -86,7 +87,8 @@ def explain(
         output: Write OUTPUT.html (with the beam tree), OUTPUT.svg and OUTPUT.json; for `all` OUTPUT.json.
         limit: For `all`: only the first so many queries.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: Of the weights.
+        precision: In which numbers the model computes: bfloat16 where the processor has it; float16-weights
+            or int8 on CPUs (generators only); auto measures.
     """
     quiet()
     if done_bias and steps != "dynamic":

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 from grls.commands.output import Outcome, write_outputs
 from grls.corpus import Corpus, corpus_file
@@ -15,6 +15,7 @@ from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
 from grls.logs import quiet
+from grls.models.precision import Precision
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
@@ -47,7 +48,7 @@ def retrieve(
     batch_size: int = 32,
     truncate_queries: bool = False,
     device: str = "auto",
-    precision: Literal["float32", "bfloat16"] = "float32",
+    precision: Precision = "float32",
     name: str | None = None,
 ) -> None:
     """Retrieve for queries.
@@ -77,7 +78,8 @@ def retrieve(
         batch_size: Model inputs decoded or embedded together.
         truncate_queries: Cut queries that are too long instead of refusing them.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: Of the weights.
+        precision: In which numbers the model computes: bfloat16 where the processor has it; float16-weights
+            or int8 on CPUs (generators only); auto measures.
         name: What reports call this run; null makes one from the system, the steps and ``pool``.
     """
     quiet()

@@ -146,8 +146,10 @@ class BiEncoder:
         """Move the network; returns this bi-encoder.
 
         Raises:
-            ConfigError: The device is not there.
+            ConfigError: The device is not there, or the precision is neither float32 nor bfloat16.
         """
+        if precision not in ("float32", "bfloat16"):
+            raise ConfigError(f"a bi-encoder embeds in float32 or bfloat16, not in {precision!r}.")
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         try:
             self.model.to(torch.device(where), getattr(torch, precision))

@@ -27,6 +27,7 @@ from grls.index import ConstraintIndex, build_index, load_index
 from grls.index.store import write_index
 from grls.models.build import Pretrained
 from grls.models.generator import Seq2SeqGenerator, check_positions
+from grls.models.precision import move, packed
 from grls.models.trees import Seq2SeqTrees, plant
 from grls.retrieve.hub import upload
 from grls.text import Codec, Limits
@@ -133,7 +134,7 @@ class GenerativeRetriever:
         Args:
             folder: What :meth:`save_pretrained` (or ``grls index``) wrote.
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
-            precision: ``float32`` or ``bfloat16``.
+            precision: See :mod:`grls.models.precision`.
             options: How to decode.
             verify: Compare the index' checksums.
 
@@ -149,14 +150,22 @@ class GenerativeRetriever:
         limits = _limits(manifest, path / MANIFEST)
         loaded = Pretrained(str(path / "model")).load()
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        model = _move(loaded.model, where, precision)
         codec = Codec(loaded.tokenizer, limits)
         corpus = Corpus.read(path)
         index = load_index(path / "index", codec.fingerprint(), corpus.fingerprint, verify)
-        return cls(model, codec, corpus, index, options, manifest.get("stages", ()))
+        opened = cls(loaded.model, codec, corpus, index, options, manifest.get("stages", ()))
+        _ = opened._trees  # tried in full precision: what int8 computes depends on its company
+        move(loaded.model, where, precision)
+        return opened
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the whole retriever to one folder, atomically; an earlier one there is replaced."""
+        """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
+
+        Raises:
+            ConfigError: It was opened with packed weights, which cannot be written.
+        """
+        if packed(self.model):
+            raise ConfigError("its weights are packed and cannot be saved; open it in float32 to save it.")
         with atomic_folder(folder, MANIFEST) as new:
             self.model.save_pretrained(new / "model")
             self.codec.tokenizer.save_pretrained(new / "model")
@@ -254,16 +263,6 @@ class GenerativeRetriever:
                 found[i] = result
             bar.update(len(batch))
         return found
-
-
-def _move(model: Any, device: str, precision: str) -> Any:
-    try:
-        return model.to(torch.device(device), getattr(torch, precision)).eval()
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(
-            f"cannot use device {device!r} ({reason}); choose cpu, or a GPU that is there."
-        ) from error
 
 
 def _limits(manifest: Any, file: Path) -> Limits:

@@ -21,7 +21,8 @@ def open_retriever(
     Args:
         folder: The retriever folder.
         device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
-        precision: ``float32`` or ``bfloat16``.
+        precision: ``float32`` or ``bfloat16``; a generator also takes the others of
+            :mod:`grls.models.precision`.
         options: How to search; a dense retriever heeds batch size, ``truncate_queries`` and ``progress``.
 
     Raises:

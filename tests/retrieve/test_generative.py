@@ -10,6 +10,7 @@ from small_data import passages, scratch, small_retriever, small_tokenizer, writ
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, IndexFormatError, MismatchError
+from grls.models.precision import packed, packs
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.text import Limits
 from grls.types import Query
@@ -54,6 +55,22 @@ def test_every_backend_survives_and_finds_the_same(
     back = GenerativeRetriever.from_pretrained(tmp_path / "r", device="cpu")
     assert back.index.backend == backend
     assert back.retrieve(QUERIES, 5) == retriever.retrieve(QUERIES, 5)
+
+
+@pytest.mark.parametrize("precision", ["float16-weights", "int8", "auto"])
+def test_every_precision_opens_and_finds(
+    retriever: GenerativeRetriever, saved: Path, tmp_path: Path, precision: str
+) -> None:
+    if precision != "auto" and not packs(precision):
+        pytest.skip(f"this build of PyTorch does not pack {precision}")
+    opened = GenerativeRetriever.from_pretrained(saved, device="cpu", precision=precision)
+    near = 0.3 if precision == "int8" else 0.03
+    for found, expected in zip(opened.retrieve(QUERIES, 5), retriever.retrieve(QUERIES, 5), strict=True):
+        assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=near)
+    if packed(opened.model):
+        with pytest.raises(ConfigError, match="open it in float32 to save it"):
+            opened.save_pretrained(tmp_path / "again")
+        assert not (tmp_path / "again").exists()
 
 
 def test_limits_are_kept(retriever: GenerativeRetriever, tmp_path: Path) -> None:

@@ -1,0 +1,133 @@
+"""In which numbers a model computes: chosen by name, or by measuring on the machine at hand.
+
+``float32`` and ``bfloat16`` are the model's own. ``float16-weights`` and ``int8`` are for CPUs: the weights of
+the linear layers (not of the head, whose rows are picked one by one) are kept in half or eight bits, and what
+is computed is float32, or for ``int8`` whole numbers scaled anew for each product. So ``int8`` gives an input
+slightly different scores in different company. Which one is fast depends on the processor: bfloat16 beats
+float32 where there are instructions for it, and is several times slower where there are none.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from grls.errors import ConfigError
+
+Precision = Literal["float32", "bfloat16", "float16-weights", "int8", "auto"]
+
+_PACKED: dict[str, torch.dtype] = {"float16-weights": torch.float16, "int8": torch.qint8}
+_ROWS, _WIDTH, _REPEATS = 40, 512, 8
+
+
+def move(model: Any, device: str, precision: str) -> Any:
+    """Put a model on a device in a precision, in eval mode; it may be changed in place.
+
+    Args:
+        model: A transformers model in float32.
+        device: ``cpu``, ``cuda``, ``cuda:1``, ….
+        precision: One of :data:`Precision`; ``auto`` is the fastest of all but ``int8``, by
+            measuring one product.
+
+    Raises:
+        ConfigError: The device is not there, or cannot compute so; or the precision is unknown.
+    """
+    if precision not in get_args(Precision):
+        raise ConfigError(
+            f"unknown precision {precision!r}; expected one of {', '.join(get_args(Precision))}."
+        )
+    try:
+        where = torch.device(device)
+        model = model.to(where)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"cannot use device {device!r} ({reason}); choose cpu, or a GPU that is there."
+        ) from error
+    chosen = fastest(where) if precision == "auto" else precision
+    if chosen in _PACKED:
+        if where.type != "cpu":
+            raise ConfigError(f"precision {chosen} is for CPUs; on {device} choose bfloat16 or float32.")
+        pack(model, chosen)
+        return model.eval()
+    return model.to(getattr(torch, chosen)).eval()
+
+
+def fastest(device: torch.device) -> str:
+    """The precision that multiplies fastest on a device: float32, bfloat16 or (on CPUs) float16-weights."""
+    times = {}
+    with torch.inference_mode():
+        rows, weight = torch.randn(_ROWS, _WIDTH, device=device), torch.randn(_WIDTH, _WIDTH, device=device)
+        times["float32"] = _seconds(lambda: functional.linear(rows, weight), device)
+        short, rounded = rows.bfloat16(), weight.bfloat16()
+        times["bfloat16"] = _seconds(lambda: functional.linear(short, rounded), device)
+        if device.type == "cpu" and packs("float16-weights"):
+            packed = _packed(nn.Linear(_WIDTH, _WIDTH), "float16-weights")
+            times["float16-weights"] = _seconds(lambda: packed(rows), device)
+    return min(times, key=lambda name: times[name])
+
+
+def _seconds(work: Callable[[], Tensor], device: torch.device) -> float:
+    """The fastest of a few runs."""
+    best = float("inf")
+    for _ in range(_REPEATS):
+        _wait(device)
+        start = time.perf_counter()
+        work()
+        _wait(device)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def packs(precision: str) -> bool:
+    """Whether this build of PyTorch can keep weights so."""
+    try:
+        _packed(nn.Linear(2, 2), precision)
+    except (AttributeError, ImportError, RuntimeError):
+        return False
+    return True
+
+
+def pack(model: Any, precision: str) -> None:
+    """Replace the linear layers of a model, all but its head, by packed ones.
+
+    Raises:
+        ConfigError: This build of PyTorch cannot.
+    """
+    if not packs(precision):
+        raise ConfigError(f"this build of PyTorch cannot keep weights as {precision}; choose float32.")
+    head = model.get_output_embeddings()
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if type(child) is nn.Linear and child is not head:
+                setattr(module, name, _packed(child, precision))
+
+
+def packed(model: Any) -> bool:
+    """Whether :func:`pack` has changed a model, so that its weights cannot be saved any more."""
+    return any(type(module).__module__.startswith("torch.ao.") for module in model.modules())
+
+
+def _packed(linear: nn.Linear, precision: str) -> nn.Module:
+    # PyTorch deprecates this in favour of a package whose CPU kernels need a compiler; when it is removed,
+    # `packs` says so.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.ao.nn.quantized.dynamic import Linear
+        from torch.ao.quantization import float16_dynamic_qconfig, per_channel_dynamic_qconfig
+
+        half = _PACKED[precision] is torch.float16
+        linear.qconfig = float16_dynamic_qconfig if half else per_channel_dynamic_qconfig  # type: ignore[assignment]
+        made: nn.Module = Linear.from_float(linear)
+        return made
