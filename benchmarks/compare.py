@@ -25,7 +25,6 @@ from grls.evaluation.manifest import Steps
 
 BIASES = {
     "generator": (0.0, -1.0, -2.0),
-    "nomem": (0.0, -1.0, -2.0),
     "biencoder": (0.0, 0.1, 0.2, 0.3),
 }
 """What is tried on dev: log-odds for a generator, an inner product of unit vectors for the bi-encoder."""
@@ -96,6 +95,7 @@ class Comparison:
         steps: Kinds of retrieval that are compared, as far as the plan has them.
         commands: What was run or printed.
         runs: The runs on test, for the report.
+        best_bias: What dynamic retrieval of each system took for DONE.
     """
 
     name: str
@@ -104,6 +104,7 @@ class Comparison:
     steps: tuple[Steps, ...] = ("single", "fixed", "dynamic")
     commands: list[list[str]] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
+    best_bias: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         plan = PLANS[self.name]
@@ -191,12 +192,16 @@ class Comparison:
             self.one(system, "fixed", "test", "--hops", str(self.plan.hops), *wide)
         elif self.plan.hops:
             self.one(system, "fixed", "test", "--hops", str(self.plan.hops), "--chains", "1", "--branch", "1")
-        if self.plan.dynamic and system in BIASES:
+        if self.plan.dynamic and system in ("generator", "nomem", "biencoder"):
             self.dynamic(system)
 
     def dynamic(self, system: str) -> None:
-        """Dynamic retrieval with the bias of DONE that is best on dev."""
+        """Dynamic retrieval with the bias of DONE that is best on dev (for nomem: the generator's)."""
         options = ("--hops", "12", "--chains", "2", "--branch", "2")
+        if system == "nomem":
+            bias = self.best_bias.get("generator", 0.0)
+            self.one(system, "dynamic", "test", *options, "--done_bias", f"{bias:g}")
+            return
         tuned = {}
         for bias in self.plan.biases if system == "biencoder" else BIASES[system]:
             name = f"{system}-dynamic{bias:+g}"
@@ -205,6 +210,7 @@ class Comparison:
                 run = f"{self.folder}/{name}-dev.jsonl"
                 tuned[bias] = evaluate_run(run, self.data, "dev")["set"]["f1"]
         best = max(tuned, key=lambda bias: tuned[bias]) if tuned else 0.0
+        self.best_bias[system] = best
         print(f"# {system}: set F1 on dev by done_bias: {tuned}; test with {best:g}")
         self.one(system, "dynamic", "test", *options, "--done_bias", f"{best:g}")
 
