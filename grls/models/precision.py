@@ -2,7 +2,7 @@
 
 ``float32`` and ``bfloat16`` are the model's own. ``float16-weights`` and ``int8`` are for CPUs: the weights
 of the linear layers (not of the head, whose rows are picked one by one) are kept in half or eight bits, and
-what is computed is float32, or for ``int8`` whole numbers scaled anew for each product. So ``int8`` gives an input
+what is computed is float32, or for ``int8`` whole numbers scaled anew for each product, so that an input gets
 slightly different scores in different company. Which one is fast depends on the processor: bfloat16 beats
 float32 where there are instructions for it, and is several times slower where there are none.
 """
