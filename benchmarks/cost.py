@@ -2,10 +2,10 @@
 
     python -m benchmarks.cost
 
-A random model of t5-small's shape, beams 1 and 5, batch 8. Decoder is the time of its forward passes and of the
-products of the head, constraint everything but encoder and decoder: allowed sets, normalization, selection,
-the trees' bookkeeping. Targets: at most 5 % of the decoder's time at 12,000 passages and 8 % at a million;
-queries a second at a million at least 70 % of those at 12,000.
+A random model of t5-small's shape, beams 1 and 5, batch 8. Decoder is the time of its forward passes and of
+the products of the head, constraint everything but encoder and decoder: allowed sets, normalization,
+selection, the trees' bookkeeping. Targets: at most 5 % of the decoder's time at 12,000 passages and 8 % at a
+million; queries a second at a million at least 70 % of those at 12,000.
 
 Rival: the bi-encoder of the same backbone (encoder, first decoder step) with exact maximum inner product
 search by faiss over vectors of the same number of passages.

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from jsonargparse import auto_cli
@@ -31,6 +33,8 @@ from grls.index import index_sequences
 from grls.index.rows import Ints
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.trees import plant
+
+matplotlib.use("svg")
 
 PAD = 0
 BATCH = 8
@@ -93,8 +97,37 @@ def random_inputs(count: int, length: int) -> list[list[int]]:
     return [[*rng.integers(RESERVED, 32_000, length - 1).tolist(), END] for _ in range(count)]
 
 
-def compare(setting: Setting, name: str, rows: Sequence[Ints]) -> list[str]:
-    """One row of the table: queries a second of all three on one corpus."""
+class Rates(NamedTuple):
+    """Queries a second on one corpus, in one precision.
+
+    Attributes:
+        corpus: What was decoded.
+        precision: In which numbers.
+        generate: The rival.
+        plain: Our specification.
+        fast: What retrievers use.
+        target: The ratio to reach.
+        equal: On how many queries the rival and ours agree on the best passage, and of how many.
+    """
+
+    corpus: str
+    precision: str
+    generate: float
+    plain: float
+    fast: float
+    target: int
+    equal: str
+
+    @property
+    def cells(self) -> list[str]:
+        """One row of the table."""
+        rates = [f"{rate:.2f}" for rate in (self.generate, self.plain, self.fast, self.fast / self.plain)]
+        ratio = f"{self.fast / self.generate:.1f}"
+        return [self.corpus, self.precision, *rates, ratio, f">= {self.target}", self.equal]
+
+
+def compare(setting: Setting, name: str, rows: Sequence[Ints]) -> Rates:
+    """Queries a second of all three on one corpus."""
     index = index_sequences(rows, END)
     trie = nested_dict_trie([row.tolist() for row in rows])
     gc.freeze()  # the trie's millions of dicts would slow the collector down for all
@@ -119,15 +152,34 @@ def compare(setting: Setting, name: str, rows: Sequence[Ints]) -> list[str]:
     found = [index.tokens(hits[0].passage).tolist() for hits in fast.search(inputs)]
     equal = sum(a == b for a, b in zip(found, best, strict=False))
     gc.unfreeze()
-    return [
+    return Rates(
         f"{name}: {len(rows):,} x {np.mean([len(r) for r in rows]):.0f} tokens",
         setting.precision,
-        *(f"{rate[system]:.2f}" for system in ("generate", "plain", "fast")),
-        f"{rate['fast'] / rate['plain']:.2f}",
-        f"{rate['fast'] / rate['generate']:.1f}",
-        f">= {TARGETS[setting.precision][name]}",
-        f"{equal} of {len(best)}",
-    ]
+        **rate,
+        target=TARGETS[setting.precision][name],
+        equal=f"{equal} of {len(best)}",
+    )
+
+
+def draw(rates: Sequence[Rates], file: str) -> None:
+    """Bars of the queries a second, as times those of the rival."""
+    with plt.rc_context({"svg.hashsalt": "grls", "font.family": "DejaVu Sans"}):
+        figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.8 * len(rates)), layout="constrained")
+        colours = {"generate": "#9aa0a6", "plain": "#7aa6da", "fast": "#1a5fb4"}
+        for place, one in enumerate(rates):
+            for line, system in enumerate(colours):
+                ratio = getattr(one, system) / one.generate
+                axes.barh(place + 0.26 * (line - 1), ratio, 0.24, color=colours[system], label=system)
+                axes.text(ratio * 1.04, place + 0.26 * (line - 1), f"{ratio:.1f}", va="center", fontsize=9)
+        names = [f"{one.corpus.partition(': ')[2]}\n{one.precision}" for one in rates]
+        axes.set(xscale="log", yticks=range(len(rates)), yticklabels=names, ylim=(len(rates) - 0.4, -0.6))
+        axes.set_xlabel("queries a second, times transformers' constrained generate")
+        axes.set_xlim(0.8, 3 * max(one.fast / one.generate for one in rates))
+        axes.spines[["top", "right"]].set_visible(False)
+        handles, _ = axes.get_legend_handles_labels()
+        axes.legend(handles[:3], ["generate", "grls, plain", "grls, fast"], frameon=False, loc="lower right")
+        figure.savefig(file, metadata={"Date": None})
+        plt.close(figure)
 
 
 def tokenized(corpus: str, tokenizer: str) -> list[Ints]:
@@ -147,6 +199,7 @@ def main(
     precisions: tuple[Literal["float32", "bfloat16"], ...] = ("float32",),
     corpus: str | None = None,
     tokenizer: str | None = None,
+    picture: str | None = None,
 ) -> None:
     """Measure and print a table.
 
@@ -160,6 +213,7 @@ def main(
         precisions: In which numbers all compute.
         corpus: Data set folder whose passages take the place of the short ones.
         tokenizer: T5's tokenizer, for ``corpus``.
+        picture: SVG or PNG file for a picture of the ratios.
     """
     if (corpus is None) != (tokenizer is None):
         raise SystemExit("error: --corpus needs --tokenizer, and the other way round.")
@@ -177,8 +231,10 @@ def main(
         "t5-small shape, random weights, beam 5, batch 8, renormalized scores, queries a second",
         ["corpus", "precision", "generate", "plain", "fast", "fast / plain", "fast / generate", "target",
          "equal top-1"],
-        table,
+        [one.cells for one in table],
     )  # fmt: skip
+    if picture:
+        draw(table, picture)
 
 
 if __name__ == "__main__":
