@@ -174,6 +174,7 @@ def draw(rates: Sequence[Rates], file: str) -> None:
         names = [f"{one.corpus.partition(': ')[2]}\n{one.precision}" for one in rates]
         axes.set(xscale="log", yticks=range(len(rates)), yticklabels=names, ylim=(len(rates) - 0.4, -0.6))
         axes.set_xlabel("queries a second, times transformers' constrained generate")
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlim(0.8, 3 * max(one.fast / one.generate for one in rates))
         axes.spines[["top", "right"]].set_visible(False)
         handles, _ = axes.get_legend_handles_labels()
