@@ -116,6 +116,11 @@ class Corpus:
             digest.update(json.dumps(batch, ensure_ascii=False).encode())
         return digest.hexdigest()
 
+    def metadata(self) -> Iterator[dict[str, Any]]:
+        """The metadata of all passages, in order."""
+        for start in range(0, len(self), _BATCH):
+            yield from map(json.loads, self.table[start : start + _BATCH]["metadata"])
+
     def write(self, path: str | Path) -> None:
         """Write ``corpus.jsonl``, atomically."""
         with atomic_file(path) as stream:

@@ -7,8 +7,8 @@ reference), ``marisa`` (the same map in marisa-trie) and ``array`` (the default:
 NumPy arrays, memory-mapped). ``store`` builds an index from a corpus and moves it to and from disk.
 """
 
-from grls.index.base import Allowed, ConstraintIndex
-from grls.index.rows import Rows, sort_rows
+from grls.index.base import Allowed, ConstraintIndex, Segment
+from grls.index.rows import Rows, SortedRows, sort_rows
 from grls.index.store import BACKENDS, build_index, index_sequences, index_tokens, load_index, save_index
 
 __all__ = [
@@ -16,6 +16,8 @@ __all__ = [
     "Allowed",
     "ConstraintIndex",
     "Rows",
+    "Segment",
+    "SortedRows",
     "build_index",
     "index_sequences",
     "index_tokens",

@@ -18,7 +18,7 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
 from grls.files import atomic_folder, read_json, sha256, write_json
 from grls.index.array import ArrayIndex
-from grls.index.base import ConstraintIndex
+from grls.index.base import Segment
 from grls.index.flat import FlatIndex
 from grls.index.marisa import MarisaIndex
 from grls.index.rows import Array, Rows, sort_rows
@@ -26,13 +26,13 @@ from grls.text import DONE_ID, Codec
 
 FORMAT = 1
 MANIFEST = "index.json"
-BACKENDS: dict[str, type[ConstraintIndex]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}
+BACKENDS: dict[str, type[Segment]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}
 
 _ROW_ARRAYS = ("tokens", "offsets", "members", "member_offsets")
 _REBUILD = "build it again with `grls index`."
 
 
-def index_sequences(sequences: Iterable[Array], end: int, backend: str = "array") -> ConstraintIndex:
+def index_sequences(sequences: Iterable[Array], end: int, backend: str = "array") -> Segment:
     """Index token sequences; passage n is the n-th sequence.
 
     Args:
@@ -49,9 +49,7 @@ def index_sequences(sequences: Iterable[Array], end: int, backend: str = "array"
     return index_tokens(tokens, np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))), end, backend)
 
 
-def build_index(
-    corpus: Corpus, codec: Codec, backend: str = "array", progress: bool = False
-) -> ConstraintIndex:
+def build_index(corpus: Corpus, codec: Codec, backend: str = "array", progress: bool = False) -> Segment:
     """Index a corpus and DONE. Passage n of the corpus is passage n here; DONE is number N.
 
     Args:
@@ -85,7 +83,7 @@ def build_index(
     return index_tokens(np.concatenate(parts), np.concatenate(([0], np.cumsum(lengths))), codec.end, backend)
 
 
-def index_tokens(tokens: Array, offsets: Array, end: int, backend: str = "array") -> ConstraintIndex:
+def index_tokens(tokens: Array, offsets: Array, end: int, backend: str = "array") -> Segment:
     """Index the sequences of N passages that stand one after another.
 
     Args:
@@ -102,7 +100,7 @@ def index_tokens(tokens: Array, offsets: Array, end: int, backend: str = "array"
     return BACKENDS[backend].build(*sort_rows(tokens, offsets, end))
 
 
-def save_index(index: ConstraintIndex, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
+def save_index(index: Segment, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
     """Write an index to a folder, atomically.
 
     Args:
@@ -118,7 +116,7 @@ def save_index(index: ConstraintIndex, folder: str | Path, tokenizer: str = "", 
         write_index(index, new, tokenizer, corpus)
 
 
-def write_index(index: ConstraintIndex, folder: Path, tokenizer: str, corpus: str) -> None:
+def write_index(index: Segment, folder: Path, tokenizer: str, corpus: str) -> None:
     """Write an index into an existing folder (which the caller makes final)."""
     arrays = {name: getattr(index.rows, name) for name in _ROW_ARRAYS} | index.arrays()
     files = {}
@@ -142,7 +140,7 @@ def write_index(index: ConstraintIndex, folder: Path, tokenizer: str, corpus: st
 
 def load_index(
     folder: str | Path, tokenizer: str | None = None, corpus: str | None = None, verify: bool = True
-) -> ConstraintIndex:
+) -> Segment:
     """Open an index, memory-mapped.
 
     Args:

@@ -23,11 +23,14 @@ from grls.decode import Decoder, FastDecoder, Found
 from grls.decode.scores import ScoreMode, check_mode
 from grls.errors import ConfigError, DataError
 from grls.files import atomic_folder, read_json, write_json
+from grls.filters import Allow
 from grls.index import ConstraintIndex, build_index, load_index
 from grls.index.store import write_index
+from grls.index.subset import Subset
 from grls.models.build import Pretrained
 from grls.models.generator import Seq2SeqGenerator, check_positions
 from grls.models.trees import Seq2SeqTrees, plant
+from grls.retrieve.base import reachable
 from grls.retrieve.hub import upload
 from grls.text import Codec, Limits
 from grls.types import Hit, Query
@@ -95,8 +98,7 @@ class GenerativeRetriever:
         self.options = options or SearchOptions()
         self._generator = Seq2SeqGenerator(model)
         self._kept: tuple[tuple[object, ...], FastDecoder] | None = None
-        lengths = np.diff(index.rows.offsets.astype(np.int64))
-        check_positions(model, 0, int(lengths.max(initial=0)))
+        check_positions(model, 0, int(index.rows.lengths().max(initial=0)))
 
     @property
     def done(self) -> int:
@@ -178,11 +180,32 @@ class GenerativeRetriever:
         self.save_pretrained(folder)
         return upload(folder, repository, private)
 
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
-        """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them."""
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
+
+        Args:
+            queries: The queries.
+            k: Most hits a query.
+            allow: What may be found; see :class:`~grls.retrieve.base.Retriever`. Under ``renormalized``
+                scores a hit has its probability among the allowed passages.
+
+        Raises:
+            DataError: A query is empty or too long, or a filter names an unknown passage.
+            ConfigError: A filter cannot be used, or none of them leaves a passage.
+        """
         inputs = [self.codec.model_input(tokens) for tokens in self.encode(queries)]
-        found = self.search(inputs, k, [[self.done]] * len(inputs))
+        allowed = self.subsets(queries, allow)
+        found = self.search(inputs, k, [[self.done]] * len(inputs), allow=allowed)
         return [self.hits(some) for some in found]
+
+    def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
+        """What each query may find, DONE among it; None where it may find everything.
+
+        Queries with equal filters share one subset, which is made once.
+        """
+        within = reachable(queries, allow, self.corpus)
+        made = [Subset(self.index.rows, np.append(numbers, self.done)) for numbers in within.sets]
+        return [None if place is None else made[place] for place in within.places]
 
     def decoder(self, k: int) -> Decoder:
         """The plain beam search for k passages an input; :meth:`search` finds what it finds."""
@@ -223,6 +246,7 @@ class GenerativeRetriever:
         k: int,
         exclude: Sequence[Sequence[int]],
         label: str = "retrieve",
+        allow: Sequence[Subset | None] = (),
     ) -> list[list[Found]]:
         """Decode any number of inputs.
 
@@ -231,17 +255,23 @@ class GenerativeRetriever:
             k: Passages an input.
             exclude: For each input, passage numbers it may not find.
             label: What the progress bar says.
+            allow: For each input, what it may find (:meth:`subsets`); empty: everything.
         """
         self.model.eval()
         check_positions(self.model, max((len(row) for row in inputs), default=0), 0)
         hidden = None if self.options.progress else True  # None: no bar where the output is no terminal
         with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
             if self._trees is not None:
-                return self._fast(self._trees, k).search(inputs, k, exclude, bar.update)
-            return self._in_batches(inputs, k, exclude, bar)
+                return self._fast(self._trees, k).search(inputs, k, exclude, allow, bar.update)
+            return self._in_batches(inputs, k, exclude, allow, bar)
 
     def _in_batches(
-        self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]], bar: tqdm[Any]
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        allow: Sequence[Subset | None],
+        bar: tqdm[Any],
     ) -> list[list[Found]]:
         """The plain search, in batches of inputs of similar length."""
         decoder, size = self.decoder(k), self.options.batch_size
@@ -249,7 +279,8 @@ class GenerativeRetriever:
         found: list[list[Found]] = [[] for _ in inputs]
         for start in range(0, len(order), size):
             batch = order[start : start + size]
-            results = decoder.search([inputs[i] for i in batch], k, [exclude[i] for i in batch])
+            within = [allow[i] for i in batch] if allow else ()
+            results = decoder.search([inputs[i] for i in batch], k, [exclude[i] for i in batch], within)
             for i, result in zip(batch, results, strict=True):
                 found[i] = result
             bar.update(len(batch))
