@@ -164,6 +164,27 @@ def sort_rows(tokens: Array, offsets: Array, end: int) -> tuple[Rows, Ints]:
     return rows, shared[starts]
 
 
+def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
+    """``[R]`` the length of the prefix that each of R distinct rows shares with the row before (0: first).
+
+    Args:
+        tokens: The rows one after another.
+        offsets: ``[R + 1]`` where each begins.
+    """
+    shared = np.zeros(len(offsets) - 1, dtype=np.int64)
+    width = 4 if tokens.dtype == np.uint16 else 2
+    live, depth = np.arange(1, len(shared)), 0
+    while len(live):
+        differ = _keys(tokens, offsets, live, depth, width) ^ _keys(tokens, offsets, live - 1, depth, width)
+        ended = np.minimum(offsets[live + 1] - offsets[live], offsets[live] - offsets[live - 1])
+        parted = (differ != 0) | (ended <= depth + width)
+        equal = np.where(differ[parted] != 0, _equal_tokens(differ[parted], width), width)
+        shared[live[parted]] = np.minimum(depth + equal, ended[parted] - 1)
+        live = live[~parted]
+        depth += width
+    return shared
+
+
 def _validate(tokens: Array, offsets: Ints, end: int) -> None:
     lengths = np.diff(offsets)
     if len(lengths) == 0:
