@@ -1,7 +1,7 @@
 """Which passages a query may find: filters over ids and over the corpus' metadata.
 
-A filter is a plain immutable value: equal filters are one filter, so it is evaluated once however many queries
-have it. It yields passage numbers, and knows nothing of tokens or of retrievers: how an index or a matrix of
+A filter is a plain immutable value: equal filters are one filter, so it is evaluated once however many
+queries have it. It yields passage numbers, and knows nothing of tokens or of retrievers: how an index or a matrix of
 scores heeds it is theirs to say.
 """
 
@@ -26,7 +26,7 @@ Numbers = npt.NDArray[np.int64]
 """Passage numbers, ascending."""
 
 _CONDITION = re.compile(r"\s*([^=<>!]+?)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*", re.DOTALL)
-_AND = re.compile(r"\s+and\s+")
+_AND = re.compile(r"\s+and(?:\s+|$)")
 
 
 class Filter(ABC):

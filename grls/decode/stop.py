@@ -5,8 +5,8 @@ as soon as one passage is left under it: under ``renormalized`` scores every fur
 one, so this changes no score.
 
 A state covers a range of rows. What a filter allows of them is counted, what is excluded (a chain's earlier
-hops, DONE) is subtracted: a state under which nothing is left is not allowed, so neither makes a dead end, and
-probabilities are renormalized over what is left.
+hops, DONE) is subtracted: a state under which nothing is left is not allowed, so neither makes a dead end,
+and probabilities are renormalized over what is left.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Two sorted segments into one, and passages taken out: in one pass, without sorting again.
 
-Legend: N passages and R rows of the result, A rows of the added segment. Where the added rows stand among the base
-rows is known from :class:`grls.index.union.UnionIndex`, so what is left is copying, and comparing neighbours.
+Legend: N passages and R rows. Where the added rows stand among the base rows is known from
+:class:`grls.index.union.UnionIndex`, so what is left is copying, and comparing neighbours.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ def _starts(index: ConstraintIndex) -> Ints:
         starts[place[new]] = len(base.tokens) + added.offsets[:-1][new].astype(np.int64)
         return starts
     assert isinstance(index, Segment)
-    starts = index.rows.offsets[:-1].astype(np.int64)
-    return starts
+    only: Ints = index.rows.offsets[:-1].astype(np.int64)
+    return only

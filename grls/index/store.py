@@ -61,12 +61,37 @@ def build_index(corpus: Corpus, codec: Codec, backend: str = "array", progress: 
     Raises:
         DataError: The corpus is empty, or a passage has the id reserved for DONE.
     """
-    if not len(corpus):
-        raise DataError(
-            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
-        )
-    if corpus.numbers([DONE_ID])[0] is not None:
-        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
+    _refuse_unusable(corpus)
+    parts, lengths = _tokenized(corpus, codec, progress)
+    lengths.append(len(codec.done_sequence))
+    parts.append(codec.done_sequence.astype(parts[0].dtype))
+    return index_tokens(np.concatenate(parts), np.concatenate(([0], np.cumsum(lengths))), codec.end, backend)
+
+
+def build_segment(
+    corpus: Corpus, codec: Codec, backend: str = "array", before: Segment | None = None
+) -> Segment:
+    """Index a few passages without DONE: the second segment of a :class:`~grls.index.union.UnionIndex`.
+
+    Args:
+        corpus: The passages.
+        codec: Turns passages into tokens.
+        backend: ``array``, ``marisa`` or ``flat``.
+        before: A segment whose passages come before these.
+
+    Raises:
+        DataError: There is none, or one has the id reserved for DONE.
+    """
+    _refuse_unusable(corpus)
+    parts, lengths = _tokenized(corpus, codec, progress=False)
+    if before is not None:
+        old = [before.tokens(passage).astype(parts[0].dtype) for passage in range(len(before))]
+        parts, lengths = old + parts, [len(row) for row in old] + lengths
+    return index_tokens(np.concatenate(parts), np.concatenate(([0], np.cumsum(lengths))), codec.end, backend)
+
+
+def _tokenized(corpus: Corpus, codec: Codec, progress: bool) -> tuple[list[Array], list[int]]:
+    """The sequences of a corpus in parts, and the length of each."""
     small = np.uint16 if len(codec.tokenizer) <= 1 << 16 else np.uint32
     parts: list[Array] = []
     lengths: list[int] = []
@@ -78,9 +103,16 @@ def build_index(corpus: Corpus, codec: Codec, backend: str = "array", progress: 
             lengths += [len(row) for row in rows]
             parts.append(np.concatenate(rows).astype(small))
             bar.update(len(batch))
-    lengths.append(len(codec.done_sequence))
-    parts.append(codec.done_sequence.astype(small))
-    return index_tokens(np.concatenate(parts), np.concatenate(([0], np.cumsum(lengths))), codec.end, backend)
+    return parts, lengths
+
+
+def _refuse_unusable(corpus: Corpus) -> None:
+    if not len(corpus):
+        raise DataError(
+            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
+        )
+    if corpus.numbers([DONE_ID])[0] is not None:
+        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
 
 
 def index_tokens(tokens: Array, offsets: Array, end: int, backend: str = "array") -> Segment:

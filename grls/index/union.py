@@ -3,10 +3,10 @@
 Legend: N0 passages of the base (DONE among them, last) and R0 rows; M added passages and A rows; S states.
 
 Rows are numbered in the merged order, so a state of the union covers one range of rows as in any index. Where
-the added rows stand among the base rows is found once, by walking them through the base, all of them a token at a
-time. A state is one of three kinds, in its lowest two bits: a prefix of the base alone, of the added segment
-alone, or of both. One of both is named by the added segment's state; the base's is looked up in a sorted
-list, which that same walk has filled.
+the added rows stand among the base rows is found once, by walking them through the base, all of them a token
+at a time. A state is one of three kinds, in its lowest two bits: a prefix of the base alone, of the added
+segment alone, or of both. One of both is named by the added segment's state; the base's is looked up in a
+sorted list, which that same walk has filled.
 
 Passages keep the order of a corpus to which the added ones were appended: base passages, added passages, DONE.
 """
@@ -99,7 +99,7 @@ class UnionRows(SortedRows):
         return len(self.base.row_of) - 1
 
     @cached_property
-    def row_of(self) -> Array:  # type: ignore[override]
+    def row_of(self) -> Array:
         """``[N]`` row of each passage, made at first use."""
         base = self.merged(self.base.row_of.astype(np.int64))
         return np.concatenate((base[:-1], self.places[self.added.row_of], base[-1:]))
@@ -185,7 +185,7 @@ def _walk(base: Segment, added: Segment) -> tuple[tuple[Ints, Ints], Ints, Array
     levels = [(ours, theirs)]
     while len(ours):
         mine, its = added.allowed(ours), base.allowed(theirs)
-        low, high = base.span(its.states)
+        low, _ = base.span(its.states)
         _, end = base.span(theirs)
         # Where the base has a continuation not below ours: its first row; where it has none: the end.
         owner = np.repeat(np.arange(len(ours)), np.diff(mine.offsets))
