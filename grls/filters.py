@@ -1,8 +1,8 @@
 """Which passages a query may find: filters over ids and over the corpus' metadata.
 
 A filter is a plain immutable value: equal filters are one filter, so it is evaluated once however many
-queries have it. It yields passage numbers, and knows nothing of tokens or of retrievers: how an index or a matrix of
-scores heeds it is theirs to say.
+queries have it. It yields passage numbers, and knows nothing of tokens or of retrievers: how an index or a
+matrix of scores heeds it is theirs to say.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ at a time. A state is one of three kinds, in its lowest two bits: a prefix of th
 segment alone, or of both. One of both is named by the added segment's state; the base's is looked up in a
 sorted list, which that same walk has filled.
 
-Passages keep the order of a corpus to which the added ones were appended: base passages, added passages, DONE.
+Passages keep the order of a corpus to which the added ones were appended: base, added, DONE.
 """
 
 from __future__ import annotations

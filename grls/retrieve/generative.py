@@ -164,11 +164,11 @@ class GenerativeRetriever:
         belongs = codec.fingerprint(), corpus.fingerprint, verify
         base = load_index(path / "index", *belongs)
         added = load_index(path / "added", *belongs) if manifest.get("added") else None
-        index = base if added is None else UnionIndex(base, added)
+        index: ConstraintIndex = base if added is None else UnionIndex(base, added)
         if len(index) != len(corpus) + 1:
             raise MismatchError(
-                f"{path}: the index holds {len(index) - 1:,} passages and the corpus {len(corpus):,}; make it "
-                "again with `grls index`."
+                f"{path}: the index holds {len(index) - 1:,} passages and the corpus {len(corpus):,}; make "
+                "it again with `grls index`."
             )
         removed = _removed(path / REMOVED, corpus) if manifest.get("removed") else ()
         return cls(model, codec, corpus, index, options, manifest.get("stages", ()), removed)
