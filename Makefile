@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install quickstart test lint bench bench-index bench-decode bench-cost bench-efficiency lock clean
+.PHONY: install quickstart test lint bench bench-index bench-decode bench-cost bench-filters bench-efficiency lock clean
 
 install: $(VENV)/.installed
 
@@ -34,7 +34,8 @@ quickstart: install
 	$(BIN)/grls evaluate --run runs/quickstart/test.jsonl --data data/quickstart --split test \
 	  --examples 3 --output runs/quickstart/metrics.json
 
-bench: bench-index bench-decode bench-cost  # bench-efficiency needs the extra local-models and data/entailmentbank
+# bench-efficiency needs the extra local-models and data/entailmentbank
+bench: bench-index bench-decode bench-cost bench-filters
 
 bench-index: install
 	$(BIN)/python -m benchmarks.index
@@ -44,6 +45,9 @@ bench-decode: install
 
 bench-cost: install
 	$(BIN)/python -m benchmarks.cost
+
+bench-filters: install
+	$(BIN)/python -m benchmarks.filters
 
 bench-efficiency: install
 	$(BIN)/python -m benchmarks.efficiency

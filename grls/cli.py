@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "train a stage of a generator: memorise or retrieve",
     "train-biencoder": "fine-tune a bi-encoder",
     "index": "put model, tokenizer, corpus and constraint index into one retriever folder",
+    "update": "add passages to a retriever folder, remove some, merge both into its index",
     "retrieve": "retrieve for the queries of a data set: single-step, fixed or dynamic multi-step, or BM25",
     "ensemble": "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
     "evaluate": "score a run",

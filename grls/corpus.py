@@ -116,6 +116,34 @@ class Corpus:
             digest.update(json.dumps(batch, ensure_ascii=False).encode())
         return digest.hexdigest()
 
+    def metadata(self) -> Iterator[dict[str, Any]]:
+        """The metadata of all passages, in order."""
+        for start in range(0, len(self), _BATCH):
+            yield from map(json.loads, self.table[start : start + _BATCH]["metadata"])
+
+    def extended(self, passages: Corpus) -> Corpus:
+        """This corpus with others' passages after its own.
+
+        Raises:
+            DataError: An id is used twice.
+        """
+        ids = [str(name) for name in passages._ids.to_pylist()]
+        taken = [name for name, number in zip(ids, self.numbers(ids), strict=True) if number is not None]
+        seen: set[str] = set()
+        taken += [name for name in ids if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+        if taken:
+            raise DataError(
+                f"the passage id {taken[0]!r} is used already; every passage needs an id of its own (that of "
+                "a removed passage is free once the retriever is merged).",
+                passages.source,
+            )
+        return Corpus(datasets.concatenate_datasets([self.table, passages.table]), self.source)
+
+    def select(self, numbers: Sequence[int]) -> Corpus:
+        """The passages with these numbers, in memory."""
+        table = self.table.data.table.take(pa.array(numbers, pa.int64()))
+        return Corpus(datasets.Dataset(datasets.table.InMemoryTable(table)), self.source)
+
     def write(self, path: str | Path) -> None:
         """Write ``corpus.jsonl``, atomically."""
         with atomic_file(path) as stream:

@@ -123,7 +123,13 @@ def _open(folder: str | None, device: str, precision: str, options: SearchOption
                 f"--retriever {folder} is a {kind} retriever; only a generative one decodes passages step by "
                 "step, so only its misses can be explained. Give a folder that `grls index` wrote."
             )
-    return GenerativeRetriever.from_pretrained(folder, device, precision, options)
+    opened = GenerativeRetriever.from_pretrained(folder, device, precision, options)
+    if opened.removed:
+        raise ConfigError(
+            f"--retriever {folder} has removed passages, which the searches repeated here would find: merge "
+            f"it first (`grls update --retriever {folder} --merge true`)."
+        )
+    return opened
 
 
 def _query(query: str, data: str | None, split: str, named: bool) -> tuple[Query, list[str]]:

@@ -101,8 +101,9 @@ def _generative(
     )
     retriever.save_pretrained(output)
     rows = retriever.index.rows
+    tokens = int(rows.lengths().sum())
     size = sum(file.stat().st_size for file in (Path(output) / "index").iterdir())
     print(
         f"{output}: {len(passages):,} passages, {len(rows):,} distinct sequences with DONE, "
-        f"{len(rows.tokens):,} tokens, index {size / 2**20:.1f} MiB ({size / len(rows.tokens):.2f} B a token)"
+        f"{tokens:,} tokens, index {size / 2**20:.1f} MiB ({size / tokens:.2f} B a token)"
     )

@@ -14,6 +14,8 @@ from grls.dataset import read_queries, read_split
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
+from grls.filters import Filter, both, own_filters, read_allowed
+from grls.filters import where as parse_where
 from grls.logs import quiet
 from grls.models.precision import Precision
 from grls.retrieve.appending import AppendingMultistep
@@ -50,6 +52,9 @@ def retrieve(
     device: str = "auto",
     precision: Precision = "float32",
     name: str | None = None,
+    allow: str | None = None,
+    where: str | None = None,
+    query_filters: bool = False,
 ) -> None:
     """Retrieve for queries.
 
@@ -81,6 +86,9 @@ def retrieve(
         precision: In which numbers the model computes: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
         name: What reports call this run; null makes one from the system, the steps and ``pool``.
+        allow: A file of the passages that may be found: a passage id a line, or `query-id <tab> passage-id`.
+        where: Find only passages whose metadata meet this: `year>=2000`, or `lang=de|fr and year<1990`.
+        query_filters: Heed each query's own metadata, too: `allow` (a list of passage ids) and `where`.
     """
     quiet()
     if not math.isfinite(done_bias):
@@ -93,13 +101,16 @@ def retrieve(
         )
     queries = read_queries(data) if split is None else read_split(data, split)[0]
     options = SearchOptions(beams, mode, early_stop, batch_size, truncate_queries, progress=True)
+    filters = _filters(queries, allow, where, query_filters)
     opened = _open(data, retriever, device, precision, options)
     _refuse_other_corpus(opened, data, split)
     hop_by_hop = _Hops(hops, *_beams(opened, chains, branch), done_bias, repeat)
     start = perf_counter()
-    found = _retrieve(opened, queries, steps, k, hop_by_hop, pool)
+    found = _retrieve(opened, queries, steps, k, hop_by_hop, pool, filters)
     seconds = perf_counter() - start
     kind, score_mode, own = _described(opened)
+    given = {"allow": allow, "where": where, "query_filters": query_filters or None}
+    filtered = {option: value for option, value in given.items() if value is not None}
     info = RunInfo(
         system=kind,
         name=name or f"{kind}, {steps}{', pooled' if pool else ''}",
@@ -111,7 +122,7 @@ def retrieve(
         score_mode=score_mode,
         stages=() if isinstance(opened, BM25Retriever) else opened.stages,
         seconds=seconds,
-        options={"k": k, **vars(hop_by_hop), "pool": pool, **own},
+        options={"k": k, **vars(hop_by_hop), "pool": pool, **own, **filtered},
     )
     write_outputs(output, queries, opened.corpus, found, info)
 
@@ -132,6 +143,14 @@ def _beams(opened: AnyRetriever, chains: int | None, branch: int | None) -> tupl
     generative = isinstance(opened, GenerativeRetriever)
     kept = (4 if generative else 1) if chains is None else chains
     return kept, (4 if generative else kept) if branch is None else branch
+
+
+def _filters(queries: list[Query], allow: str | None, where: str | None, own: bool) -> list[Filter | None]:
+    """What each query may find: every filter that is given must let a passage through."""
+    listed = [None] * len(queries) if allow is None else read_allowed(allow, queries)
+    everywhere = None if where is None else parse_where(where)
+    theirs = own_filters(queries) if own else [None] * len(queries)
+    return [both(mine, everywhere, its) for mine, its in zip(listed, theirs, strict=True)]
 
 
 def _open(
@@ -157,12 +176,18 @@ def _refuse_other_corpus(opened: AnyRetriever, data: str, split: str | None) -> 
 
 
 def _retrieve(
-    opened: AnyRetriever, queries: list[Query], steps: Steps, k: int, options: _Hops, pool: bool
+    opened: AnyRetriever,
+    queries: list[Query],
+    steps: Steps,
+    k: int,
+    options: _Hops,
+    pool: bool,
+    filters: list[Filter | None],
 ) -> Outcome:
     if steps == "single":
-        return Outcome(rankings=opened.retrieve(queries, k))
+        return Outcome(rankings=opened.retrieve(queries, k, filters))
     search = _multistep(opened, steps == "dynamic", options)
-    chains = search.retrieve_chains(queries)
+    chains = search.retrieve_chains(queries, filters)
     rankings = [pooled_ranking(some, k) for some in chains] if pool else None
     return Outcome(rankings, [best[0] for best in chains])
 

@@ -19,11 +19,12 @@ import numpy as np
 
 from grls.decode.scores import ScoreMode, check_mode, log_probabilities
 from grls.decode.select import Selection, select
-from grls.decode.stop import Exclusion, Mask, finished
+from grls.decode.stop import Mask, Scope, finished
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.base import Allowed
 from grls.index.rows import Ints
+from grls.index.subset import Subset
 from grls.models.base import Floats, Generator, Session
 
 
@@ -114,6 +115,7 @@ class Decoder:
         inputs: Sequence[Sequence[int]],
         k: int | None = None,
         exclude: Sequence[Sequence[int]] = (),
+        allow: Sequence[Subset | None] = (),
         observer: Observer | None = None,
     ) -> list[list[Found]]:
         """Decode a batch.
@@ -123,6 +125,8 @@ class Decoder:
             k: Distinct passages a query, at most the beam width; None means the beam width. Passages
                 with equal tokens have equal scores and count one each.
             exclude: For each query, numbers of passages it may not find.
+            allow: For each query, the passages it may find; None: all. What it finds has the probability it
+                has among those.
             observer: Called with every step, once it is decided (see :mod:`grls.decode.trace`).
 
         Returns:
@@ -136,18 +140,18 @@ class Decoder:
             raise ConfigError(f"k must be between 1 and the beam width {self.beams}, got {k}.")
         if not inputs:
             return []
-        exclusion = Exclusion(self.index, exclude or [()] * len(inputs))
-        return _Search(self, inputs, k, exclusion, observer).run()
+        scope = Scope(self.index, len(inputs), exclude, allow)
+        return _Search(self, inputs, k, scope, observer).run()
 
 
 def continuations(
-    index: ConstraintIndex, exclusion: Exclusion, queries: Ints, states: Ints
+    index: ConstraintIndex, scope: Scope, queries: Ints, states: Ints
 ) -> tuple[Allowed, Ints, Ints]:
-    """What may follow each of R beams, excluded passages left out.
+    """What may follow each of R beams, what its query may not find left out.
 
     Args:
         index: What may be written.
-        exclusion: What each query may not find.
+        scope: What each query may find.
         queries: ``[R]`` the query of each beam.
         states: ``[R]`` its state.
 
@@ -156,7 +160,7 @@ def continuations(
     """
     allowed = index.allowed(states)
     rows = np.repeat(np.arange(len(states)), np.diff(allowed.offsets))
-    remaining = exclusion.remaining(queries[rows], *index.span(allowed.states))
+    remaining = scope.remaining(queries[rows], *index.span(allowed.states))
     if remaining.all():
         return allowed, rows, remaining
     keep = remaining > 0
@@ -173,14 +177,14 @@ class _Search:
         decoder: Decoder,
         inputs: Sequence[Sequence[int]],
         k: int,
-        exclusion: Exclusion,
+        scope: Scope,
         observer: Observer | None,
     ):
         self.decoder = decoder
         self.index = decoder.index
         self.inputs = inputs
         self.k = k
-        self.exclusion = exclusion
+        self.scope = scope
         self.observer = observer
         self.results: list[list[tuple[float, int]]] = [[] for _ in inputs]  # (score, state), best first
 
@@ -201,7 +205,7 @@ class _Search:
         count = len(self.inputs)
         queries = np.arange(count)
         states = np.full(count, self.index.start(), dtype=np.int64)
-        remaining = self.exclusion.remaining(queries, *self.index.span(states))
+        remaining = self.scope.remaining(queries, *self.index.span(states))
         if self.decoder.stops_early:
             for query in np.flatnonzero(remaining == 1):
                 self.results[query].append((0.0, int(states[query])))
@@ -210,7 +214,7 @@ class _Search:
 
     def _advance(self, beams: _Beams, session: Session) -> tuple[_Beams, Ints, Ints]:
         """One step: new beams, the row each continues, and its token."""
-        allowed, rows, remaining = continuations(self.index, self.exclusion, beams.queries, beams.states)
+        allowed, rows, remaining = continuations(self.index, self.scope, beams.queries, beams.states)
         queries = beams.queries[rows]
         steps = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
         scores = beams.scores[rows] + steps
@@ -239,9 +243,7 @@ class _Search:
         return np.array(full)
 
     def _hits(self, query: int) -> list[Found]:
-        hits = []
+        hits: list[Found] = []
         for score, state in self.results[query]:
-            for passage in self.index.passages(state):
-                if self.exclusion.allows(query, int(self.index.rows.row_of[passage])):
-                    hits.append(Found(int(passage), score))
+            hits += [Found(passage, score) for passage in self.scope.passages(query, state)]
         return hits[: self.k]

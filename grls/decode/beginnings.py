@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from grls.decode.scores import ScoreMode, refuse_nan
-from grls.decode.stop import Exclusion, Mask, finished
+from grls.decode.stop import Mask, Scope, finished
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats, TreeSession
@@ -58,7 +58,7 @@ class Beginnings:
         self,
         session: TreeSession,
         queries: Ints,
-        exclusion: Exclusion,
+        scope: Scope,
         mode: ScoreMode,
         beams: int,
     ) -> Best:
@@ -66,13 +66,13 @@ class Beginnings:
 
         Args:
             session: Where B queries have just been loaded.
-            queries: ``[B]`` the query of each, for the exclusion.
-            exclusion: What each query may not find.
+            queries: ``[B]`` the query of each, for the scope.
+            scope: What each query may find.
             mode: What the probabilities are normalized over.
             beams: K.
         """
         logits = session.shared(self.tokens)
-        complete, forbidden = self._masks(queries, exclusion)
+        complete, forbidden = self._masks(queries, scope)
         with torch.inference_mode():
             done = torch.from_numpy(complete).to(logits.device)
             if forbidden is not None:
@@ -95,14 +95,11 @@ class Beginnings:
         ends = np.broadcast_to(complete, (len(queries), len(self.tokens)))[row, place]
         return Best(row, self.states[place], score, ends)
 
-    def _masks(self, queries: Ints, exclusion: Exclusion) -> tuple[Mask, Mask | None]:
+    def _masks(self, queries: Ints, scope: Scope) -> tuple[Mask, Mask | None]:
         """Which tokens finish a passage, ``[N]`` or ``[B, N]``, and which are forbidden, if any."""
-        if not exclusion.concerns(queries):
+        if not scope.concerns(queries):
             return self._complete, None
-        count = len(self.tokens)
-        remaining = exclusion.remaining(
-            np.repeat(queries, count), np.tile(self._low, len(queries)), np.tile(self._high, len(queries))
-        ).reshape(len(queries), count)
+        remaining = scope.table(queries, self._low, self._high)
         complete = finished(
             np.broadcast_to(self.tokens, remaining.shape), remaining, self._end, self._early_stop
         )

@@ -24,11 +24,12 @@ from grls.decode.beam import Found, continuations
 from grls.decode.beginnings import Beginnings
 from grls.decode.scores import ScoreMode, check_mode, log_probabilities
 from grls.decode.select import select
-from grls.decode.stop import Exclusion, Mask, finished
+from grls.decode.stop import Mask, Scope, finished
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.base import Allowed
 from grls.index.rows import Ints
+from grls.index.subset import Subset
 from grls.models.base import Floats, TreeGenerator, TreeSession
 from grls.models.forest import Branches
 
@@ -111,6 +112,7 @@ class FastDecoder:
         inputs: Sequence[Sequence[int]],
         k: int | None = None,
         exclude: Sequence[Sequence[int]] = (),
+        allow: Sequence[Subset | None] = (),
         decided: Callable[[int], object] | None = None,
     ) -> list[list[Found]]:
         """Decode any number of queries.
@@ -120,6 +122,8 @@ class FastDecoder:
             k: Distinct passages a query, at most the beam width; None means the beam width. Passages
                 with equal tokens have equal scores and count one each.
             exclude: For each query, numbers of passages it may not find.
+            allow: For each query, the passages it may find; None: all. What it finds has the probability it
+                has among those.
             decided: Called with the number of queries decided since the last call, for a progress bar.
 
         Returns:
@@ -133,8 +137,8 @@ class FastDecoder:
             raise ConfigError(f"k must be between 1 and the beam width {self.beams}, got {k}.")
         if not inputs:
             return []
-        exclusion = Exclusion(self.index, exclude or [()] * len(inputs))
-        return _Search(self, inputs, k, exclusion, decided).run()
+        scope = Scope(self.index, len(inputs), exclude, allow)
+        return _Search(self, inputs, k, scope, decided).run()
 
 
 class _Search:
@@ -145,14 +149,14 @@ class _Search:
         decoder: FastDecoder,
         inputs: Sequence[Sequence[int]],
         k: int,
-        exclusion: Exclusion,
+        scope: Scope,
         decided: Callable[[int], object] | None,
     ):
         self.decoder = decoder
         self.index = decoder.index
         self.inputs = inputs
         self.k = k
-        self.exclusion = exclusion
+        self.scope = scope
         self.decided = decided
         self.found: list[list[Found]] = [[] for _ in inputs]
         slots = min(decoder.slots, len(inputs))
@@ -184,7 +188,7 @@ class _Search:
     def _begin(self, queries: Ints, slots: Ints) -> None:
         """One beam for each of some queries that has anything to decide."""
         states = np.full(len(queries), self.index.start(), dtype=np.int64)
-        remaining = self.exclusion.remaining(queries, *self.index.span(states))
+        remaining = self.scope.remaining(queries, *self.index.span(states))
         if self.decoder.stops_early:
             for query in queries[remaining == 1]:
                 self.found[query] = self._hits(int(query), [(0.0, self.index.start())])
@@ -197,7 +201,7 @@ class _Search:
         self.queries[slots] = queries
         self.clock[slots] = 0
         best = self.decoder.beginnings.best(
-            self.session, queries, self.exclusion, self.decoder.mode, self.decoder.beams
+            self.session, queries, self.scope, self.decoder.mode, self.decoder.beams
         )
         start = _Beams(slots, states, np.zeros(len(slots)), np.zeros_like(slots), np.ones_like(slots))
         new = self._choose(start, _Candidates(*best))
@@ -209,7 +213,7 @@ class _Search:
         """Every live beam writes one token."""
         beams = self.beams
         allowed, rows, remaining = continuations(
-            self.index, self.exclusion, self.queries[beams.slots], beams.states
+            self.index, self.scope, self.queries[beams.slots], beams.states
         )
         decides = np.diff(allowed.offsets) > 1 if self.lazy else np.ones(len(beams.slots), dtype=bool)
         beams = self._feed(beams, decides)
@@ -242,9 +246,7 @@ class _Search:
         ends = np.cumsum(lengths)
         position = np.arange(int(ends[-1])) + np.repeat(fed - (ends - lengths), lengths)  # 0: the start token
         low, _ = self.index.span(beams.states[some])
-        rows = self.index.rows
-        at = np.repeat(rows.offsets[low].astype(np.int64), lengths) + position - 1
-        tokens = rows.tokens[at].astype(np.int64)
+        tokens = self.index.rows.tokens_at(np.repeat(low, lengths), position - 1)
         nodes = beams.nodes.copy()
         nodes[some] = self.session.feed(Branches(beams.slots[some], nodes[some], lengths, tokens))
         fed = beams.fed.copy()
@@ -285,11 +287,9 @@ class _Search:
             self.decided(count)
 
     def _hits(self, query: int, results: Sequence[tuple[float, int]]) -> list[Found]:
-        hits = []
+        hits: list[Found] = []
         for score, state in results:
-            for passage in self.index.passages(state):
-                if self.exclusion.allows(query, int(self.index.rows.row_of[passage])):
-                    hits.append(Found(int(passage), score))
+            hits += [Found(passage, score) for passage in self.scope.passages(query, state)]
         return hits[: self.k]
 
 

@@ -1,11 +1,12 @@
-"""When a prefix needs no further step, and which passages may not be found.
+"""When a prefix needs no further step, and which passages each query may find.
 
 Without early stop a prefix is finished when it has written the end token. With it, a prefix is finished
 as soon as one passage is left under it: under ``renormalized`` scores every further token has probability
 one, so this changes no score.
 
-Excluded rows (a chain's earlier hops, DONE) are subtracted from the range of rows a state covers: a state
-whose rows are all excluded is not allowed, so exclusion makes no dead end either.
+A state covers a range of rows. What a filter allows of them is counted, what is excluded (a chain's earlier
+hops, DONE) is subtracted: a state under which nothing is left is not allowed, so neither makes a dead end,
+and probabilities are renormalized over what is left.
 """
 
 from __future__ import annotations
@@ -17,41 +18,123 @@ import numpy.typing as npt
 
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
+from grls.index.subset import Several, Subset
 
 Mask = npt.NDArray[np.bool_]
 
 
-class Exclusion:
-    """The rows that each query of a batch may not find.
+class Scope:
+    """What each query of a batch may find.
 
     Args:
         index: The constraint index.
-        passages: For each query, the numbers of passages it may not find (with all their duplicates).
+        queries: Number of queries.
+        exclude: For each query, the numbers of passages it may not find (with all their duplicates). Empty:
+            nothing is excluded.
+        allow: For each query, the passages it may find; None: all of them. Queries may share a subset. Empty:
+            every query may find every passage.
+
+    Raises:
+        ValueError: ``exclude`` or ``allow`` is not as long as there are queries.
     """
 
-    def __init__(self, index: ConstraintIndex, passages: Sequence[Sequence[int]]):
-        pairs = {(q, int(index.rows.row_of[p])) for q, some in enumerate(passages) for p in some}
+    def __init__(
+        self,
+        index: ConstraintIndex,
+        queries: int,
+        exclude: Sequence[Sequence[int]] = (),
+        allow: Sequence[Subset | None] = (),
+    ):
+        for name, given in (("exclude", exclude), ("allow", allow)):
+            if len(given) not in (0, queries):
+                raise ValueError(f"{name} must have one entry a query, {queries}, got {len(given)}")
+        self._index = index
+        subsets = {id(some): some for some in allow if some is not None}
+        place = {name: number for number, name in enumerate(subsets)}
+        self._subsets = list(subsets.values())
+        self._several = Several([some.rows for some in self._subsets])
+        self._subset = np.full(queries, -1)  # which one each query has; -1: none
+        if allow:
+            self._subset[:] = [-1 if some is None else place[id(some)] for some in allow]
+        pairs = {(q, int(index.rows.row_of[p])) for q, some in enumerate(exclude) for p in some}
         self._stride = len(index.rows) + 1
         # One sorted list for all queries: row r of query q stands at q * stride + r.
         self._keys = np.array(sorted(q * self._stride + row for q, row in pairs), dtype=np.int64)
+        # What a query's subset does not hold is not subtracted a second time.
+        owner, row = np.divmod(self._keys, self._stride)
+        self._keys = self._keys[self._allowed(owner, row, row + 1) > 0]
 
     def remaining(self, queries: Ints, low: Ints, high: Ints) -> Ints:
         """Rows of ``low[i]:high[i]`` that query ``queries[i]`` may find, counted."""
+        allowed = self._allowed(queries, low, high)
         if not len(self._keys):
-            return high - low
+            return allowed
         base = queries * self._stride
-        hidden = np.searchsorted(self._keys, base + high) - np.searchsorted(self._keys, base + low)
-        return high - low - hidden
+        return allowed - (np.searchsorted(self._keys, base + high) - np.searchsorted(self._keys, base + low))
+
+    def table(self, queries: Ints, low: Ints, high: Ints) -> Ints:
+        """Rows of every range that each query may find, ``[queries, ranges]``.
+
+        Args:
+            queries: Which queries.
+            low: First rows of ranges that stand side by side, ascending.
+            high: Their end rows.
+        """
+        subsets, place = np.unique(self._subset[queries], return_inverse=True)
+        counts = np.empty((len(subsets), len(low)), dtype=np.int64)
+        for n, subset in enumerate(subsets.tolist()):  # once each, however many queries share it
+            same = np.full(len(low), subset)
+            counts[n] = high - low if subset < 0 else self._several.count(same, low, high)
+        table = counts[place]
+        first = np.searchsorted(self._keys, queries * self._stride)
+        last = np.searchsorted(self._keys, (queries + 1) * self._stride)
+        for n, query in enumerate(queries.tolist()):
+            hidden = self._keys[first[n] : last[n]] - query * self._stride
+            hidden = hidden[(hidden >= low[0]) & (hidden < high[-1])] if len(low) else hidden[:0]
+            np.subtract.at(table[n], np.searchsorted(low, hidden, side="right") - 1, 1)
+        return table
 
     def concerns(self, queries: Ints) -> bool:
         """Whether any of some queries may not find something."""
+        if (self._subset[queries] >= 0).any():
+            return True
         first = np.searchsorted(self._keys, queries * self._stride)
         return bool((np.searchsorted(self._keys, (queries + 1) * self._stride) > first).any())
 
-    def allows(self, query: int, row: int) -> bool:
-        """Whether a query may find a row."""
-        one = np.array([query]), np.array([row]), np.array([row + 1])
-        return bool(self.remaining(*one)[0])
+    def allows(self, query: int, passage: int) -> bool:
+        """Whether a query may find a passage."""
+        row = int(self._index.rows.row_of[passage])
+        return passage in self._passages(query, row, row + 1)
+
+    def passages(self, query: int, state: int) -> list[int]:
+        """Numbers of the passages under a state that a query may find, in row order."""
+        low, high = self._index.span(np.array([state]))
+        return self._passages(query, int(low[0]), int(high[0]))
+
+    def _passages(self, query: int, low: int, high: int) -> list[int]:
+        subset, base = int(self._subset[query]), query * self._stride
+        found = (
+            self._index.rows.members_in(low, high).tolist()
+            if subset < 0
+            else self._subsets[subset].passages_in(low, high)
+        )
+        first, last = np.searchsorted(self._keys, [base + low, base + high])
+        hidden = set((self._keys[first:last] - base).tolist())
+        if not hidden:
+            return found
+        return [p for p in found if int(self._index.rows.row_of[p]) not in hidden]
+
+    def _allowed(self, queries: Ints, low: Ints, high: Ints) -> Ints:
+        """Rows of each range that the query's subset holds."""
+        subsets = self._subset[queries]
+        if not self._subsets or (subsets < 0).all():
+            return high - low
+        if (subsets >= 0).all():
+            return self._several.count(subsets, low, high)
+        counts = high - low
+        some = np.flatnonzero(subsets >= 0)
+        counts[some] = self._several.count(subsets[some], low[some], high[some])
+        return counts
 
 
 def finished(tokens: Ints, remaining: Ints, end: int, early_stop: bool) -> Mask:

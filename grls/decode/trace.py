@@ -19,7 +19,7 @@ import numpy as np
 
 from grls.decode.beam import Decoder, Found, Step, continuations
 from grls.decode.scores import log_probabilities
-from grls.decode.stop import Exclusion, Mask
+from grls.decode.stop import Mask, Scope
 from grls.index.rows import Ints
 from grls.models.base import Floats
 
@@ -134,7 +134,7 @@ def trace(decoder: Decoder, model_input: Sequence[int], k: int, exclude: Sequenc
         ConfigError: k is not between 1 and the beam width.
     """
     steps: list[Step] = []
-    found = decoder.search([model_input], k, [exclude], steps.append)[0]
+    found = decoder.search([model_input], k, [exclude], observer=steps.append)[0]
     return Trace(tuple(steps), tuple(found), decoder.beams)
 
 
@@ -215,30 +215,30 @@ def score_passages(
     Raises:
         ValueError: A passage is excluded.
     """
-    exclusion = Exclusion(decoder.index, [exclude])
+    scope = Scope(decoder.index, 1, [exclude])
     for passage in passages:
-        if not exclusion.allows(0, int(decoder.index.rows.row_of[passage])):
+        if not scope.allows(0, passage):
             raise ValueError(f"passage {passage} is excluded, so it has no score")
     scores: list[PassageScore] = []
     for start in range(0, len(passages), _AT_ONCE):
         some = [decoder.index.tokens(p) for p in passages[start : start + _AT_ONCE]]
-        scores += _score(decoder, model_input, some, exclusion, rivals)
+        scores += _score(decoder, model_input, some, scope, rivals)
     return scores
 
 
 def _score(
-    decoder: Decoder, model_input: Sequence[int], targets: Sequence[Ints], exclusion: Exclusion, rivals: int
+    decoder: Decoder, model_input: Sequence[int], targets: Sequence[Ints], scope: Scope, rivals: int
 ) -> list[PassageScore]:
     """Score targets side by side: one row each once the first token, which all share a row for, is known."""
     session = decoder.generator.open([model_input])
     session.first()
     states = np.array([decoder.index.start()])
-    at_start = exclusion.remaining(np.zeros(1, np.int64), *decoder.index.span(states))[0]
+    at_start = scope.remaining(np.zeros(1, np.int64), *decoder.index.span(states))[0]
     stops = [0 if decoder.stops_early and at_start == 1 else len(target) for target in targets]
     tokens: list[list[TokenScore]] = [[] for _ in targets]
     active, rows = np.arange(len(targets)), np.zeros(len(targets), np.int64)
     while len(active):
-        ways, _, remaining = continuations(decoder.index, exclusion, np.zeros(len(states), np.int64), states)
+        ways, _, remaining = continuations(decoder.index, scope, np.zeros(len(states), np.int64), states)
         steps = log_probabilities(session, ways.tokens, ways.offsets, decoder.mode)
         places, on = [], []
         for target, row in zip(active.tolist(), rows.tolist(), strict=True):

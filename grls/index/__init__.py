@@ -4,22 +4,32 @@
 range of rows and counting, filtering and excluding passages is arithmetic on ranges. ``base`` is the
 protocol. Three backends answer it: ``flat`` (a dictionary from prefix to next tokens, the readable
 reference), ``marisa`` (the same map in marisa-trie) and ``array`` (the default: branching nodes only, in
-NumPy arrays, memory-mapped). ``store`` builds an index from a corpus and moves it to and from disk.
+NumPy arrays, memory-mapped): each makes a segment. ``union`` shows two segments as one index (passages added
+later), ``merge`` makes one of them, and ``subset`` counts some of the passages by ranges of rows (filters,
+removals). ``store`` builds a segment from a corpus and moves it to and from disk.
 """
 
-from grls.index.base import Allowed, ConstraintIndex
-from grls.index.rows import Rows, sort_rows
+from grls.index.base import Allowed, ConstraintIndex, Segment
+from grls.index.merge import merge
+from grls.index.rows import Rows, SortedRows, sort_rows
 from grls.index.store import BACKENDS, build_index, index_sequences, index_tokens, load_index, save_index
+from grls.index.subset import Subset
+from grls.index.union import UnionIndex
 
 __all__ = [
     "BACKENDS",
     "Allowed",
     "ConstraintIndex",
     "Rows",
+    "Segment",
+    "SortedRows",
+    "Subset",
+    "UnionIndex",
     "build_index",
     "index_sequences",
     "index_tokens",
     "load_index",
+    "merge",
     "save_index",
     "sort_rows",
 ]

@@ -17,14 +17,14 @@ from typing import Self
 
 import numpy as np
 
-from grls.index.base import Allowed, ConstraintIndex
+from grls.index.base import Allowed, Segment
 from grls.index.rows import Array, Ints, Rows
 
 _DEPTH_BITS = 16
 _DEPTH_MASK = (1 << _DEPTH_BITS) - 1
 
 
-class ArrayIndex(ConstraintIndex):
+class ArrayIndex(Segment):
     """Branching nodes in breadth-first order.
 
     Args:

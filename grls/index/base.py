@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from grls.index.rows import Array, Ints, Rows
+from grls.index.rows import Array, Ints, Rows, SortedRows
 
 
 class Allowed(NamedTuple):
@@ -40,18 +40,11 @@ class ConstraintIndex(ABC):
     """What may follow a prefix, for one corpus and one tokenizer.
 
     Args:
-        rows: The sorted sequences of the corpus.
+        rows: The sorted sequences of the corpus. A state stands for a range of them.
     """
 
-    backend: str
-
-    def __init__(self, rows: Rows):
+    def __init__(self, rows: SortedRows):
         self.rows = rows
-
-    @classmethod
-    @abstractmethod
-    def build(cls, rows: Rows, shared: Ints) -> Self:
-        """Build from what :func:`grls.index.rows.sort_rows` returns."""
 
     @abstractmethod
     def start(self) -> int:
@@ -67,16 +60,10 @@ class ConstraintIndex(ABC):
 
     @abstractmethod
     def span(self, states: Ints) -> tuple[Ints, Ints]:
-        """First row and end row (exclusive) under each state, two arrays ``[S]``."""
+        """First row and end row (exclusive) under each state, two arrays ``[S]``.
 
-    @abstractmethod
-    def arrays(self) -> dict[str, Array]:
-        """What a backend stores beside the rows, by file name."""
-
-    @classmethod
-    @abstractmethod
-    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:
-        """The inverse of :meth:`arrays`."""
+        The spans of what may follow one state stand side by side: each ends where the next one begins.
+        """
 
     def count(self, states: Ints) -> Ints:
         """Number of passages under each state, ``[S]``."""
@@ -92,12 +79,42 @@ class ConstraintIndex(ABC):
     def passages(self, state: int) -> Ints:
         """Numbers of all passages under a state, in row order."""
         low, high = self.span(np.array([state]))
-        first, last = self.rows.members_before(np.array([low[0], high[0]]))
-        return self.rows.members[first:last].astype(np.int64)
+        return self.rows.members_in(int(low[0]), int(high[0]))
 
     def tokens(self, passage: int) -> Ints:
         """The token sequence of a passage, end token included."""
         return self.rows.row(int(self.rows.row_of[passage]))
+
+    def __len__(self) -> int:
+        return len(self.rows.row_of)
+
+
+class Segment(ConstraintIndex):
+    """A constraint index that is built from its rows at once, and stored: what a backend is.
+
+    Args:
+        rows: The sorted sequences of the corpus.
+    """
+
+    backend: str
+    rows: Rows
+
+    def __init__(self, rows: Rows):
+        super().__init__(rows)
+
+    @classmethod
+    @abstractmethod
+    def build(cls, rows: Rows, shared: Ints) -> Self:
+        """Build from what :func:`grls.index.rows.sort_rows` returns."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Array]:
+        """What a backend stores beside the rows, by file name."""
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, rows: Rows, arrays: dict[str, Array]) -> Self:
+        """The inverse of :meth:`arrays`."""
 
     def __len__(self) -> int:
         return len(self.rows.members)

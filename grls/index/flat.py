@@ -11,13 +11,13 @@ from typing import Self
 
 import numpy as np
 
-from grls.index.base import Allowed, ConstraintIndex
+from grls.index.base import Allowed, Segment
 from grls.index.rows import Array, Ints, Rows
 
 Prefix = tuple[int, ...]
 
 
-class FlatIndex(ConstraintIndex):
+class FlatIndex(Segment):
     """A dictionary from prefix to next tokens; a state is the running number of its prefix.
 
     Args:

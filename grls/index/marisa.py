@@ -12,13 +12,13 @@ from typing import Self
 import marisa_trie
 import numpy as np
 
-from grls.index.base import Allowed, ConstraintIndex
+from grls.index.base import Allowed, Segment
 from grls.index.rows import Array, Ints, Rows
 
 _SURROGATES = 0xD800
 
 
-class MarisaIndex(ConstraintIndex):
+class MarisaIndex(Segment):
     """Prefixes in a marisa trie.
 
     Args:

@@ -9,6 +9,7 @@ The module knows nothing of text: it sorts integers.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,9 +25,50 @@ MAX_LENGTH = (1 << 16) - 1
 """Longest row, in tokens: a state keeps the depth in 16 bits."""
 
 
+class SortedRows(ABC):
+    """What a search asks of the R sorted rows of N passages, however they are stored."""
+
+    end: int
+    """The end token."""
+
+    @property
+    @abstractmethod
+    def row_of(self) -> Array:
+        """``[N]`` row of each passage."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """R."""
+
+    @abstractmethod
+    def row(self, r: int) -> Ints:
+        """Tokens of row r, end token included, ``[length]``."""
+
+    @abstractmethod
+    def tokens_at(self, rows: Ints, positions: Ints) -> Ints:
+        """Token ``positions[i]`` of row ``rows[i]``, for each i."""
+
+    @abstractmethod
+    def lengths(self) -> Ints:
+        """``[R]`` tokens of each row, end token included."""
+
+    @abstractmethod
+    def members_before(self, rows: Array) -> Ints:
+        """How many passages stand in the rows before each of ``rows`` (which may be R)."""
+
+    @abstractmethod
+    def members_in(self, low: int, high: int) -> Ints:
+        """Numbers of the passages in the rows ``low:high``, in row order."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether passages share a row."""
+        return len(self) < len(self.row_of)
+
+
 @dataclass(frozen=True)
-class Rows:
-    """Distinct sequences in lexicographic order and the passages each stands for.
+class Rows(SortedRows):
+    """Distinct sequences in lexicographic order and the passages each stands for, in arrays.
 
     Attributes:
         tokens: ``[T]`` unsigned; the rows one after another.
@@ -45,15 +87,31 @@ class Rows:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def row(self, r: int) -> Ints:
-        """Tokens of row r, end token included, ``[length]``."""
+    def row(self, r: int) -> Ints:  # noqa: D102
         return self.tokens[int(self.offsets[r]) : int(self.offsets[r + 1])].astype(np.int64)
 
-    def members_before(self, rows: Array) -> Ints:
-        """How many passages stand in the rows before each of ``rows`` (which may be R)."""
+    def tokens_at(self, rows: Ints, positions: Ints) -> Ints:  # noqa: D102
+        at = self.offsets[rows].astype(np.int64) + positions
+        found: Ints = self.tokens[at].astype(np.int64)
+        return found
+
+    def lengths(self) -> Ints:  # noqa: D102
+        offsets: Ints = self.offsets.astype(np.int64)
+        return offsets[1:] - offsets[:-1]
+
+    def members_before(self, rows: Array) -> Ints:  # noqa: D102
         if len(self.member_offsets):
             return self.member_offsets[rows].astype(np.int64)
         return np.asarray(rows, dtype=np.int64)
+
+    def members_in(self, low: int, high: int) -> Ints:  # noqa: D102
+        first, last = self.members_before(np.array([low, high]))
+        return self.members[first:last].astype(np.int64)
+
+    @property
+    def shared(self) -> bool:
+        """Whether passages share a row."""
+        return len(self.member_offsets) > 0
 
     @cached_property
     def row_of(self) -> Array:
@@ -104,6 +162,27 @@ def sort_rows(tokens: Array, offsets: Array, end: int) -> tuple[Rows, Ints]:
         end=int(end),
     )
     return rows, shared[starts]
+
+
+def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
+    """``[R]`` the length of the prefix that each of R distinct rows shares with the row before (0: first).
+
+    Args:
+        tokens: The rows one after another.
+        offsets: ``[R + 1]`` where each begins.
+    """
+    shared = np.zeros(len(offsets) - 1, dtype=np.int64)
+    width = 4 if tokens.dtype == np.uint16 else 2
+    live, depth = np.arange(1, len(shared)), 0
+    while len(live):
+        differ = _keys(tokens, offsets, live, depth, width) ^ _keys(tokens, offsets, live - 1, depth, width)
+        ended = np.minimum(offsets[live + 1] - offsets[live], offsets[live] - offsets[live - 1])
+        parted = (differ != 0) | (ended <= depth + width)
+        equal = np.where(differ[parted] != 0, _equal_tokens(differ[parted], width), width)
+        shared[live[parted]] = np.minimum(depth + equal, ended[parted] - 1)
+        live = live[~parted]
+        depth += width
+    return shared
 
 
 def _validate(tokens: Array, offsets: Ints, end: int) -> None:

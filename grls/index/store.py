@@ -18,7 +18,7 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
 from grls.files import atomic_folder, read_json, sha256, write_json
 from grls.index.array import ArrayIndex
-from grls.index.base import ConstraintIndex
+from grls.index.base import Segment
 from grls.index.flat import FlatIndex
 from grls.index.marisa import MarisaIndex
 from grls.index.rows import Array, Rows, sort_rows
@@ -26,13 +26,13 @@ from grls.text import DONE_ID, Codec
 
 FORMAT = 1
 MANIFEST = "index.json"
-BACKENDS: dict[str, type[ConstraintIndex]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}
+BACKENDS: dict[str, type[Segment]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}
 
 _ROW_ARRAYS = ("tokens", "offsets", "members", "member_offsets")
 _REBUILD = "build it again with `grls index`."
 
 
-def index_sequences(sequences: Iterable[Array], end: int, backend: str = "array") -> ConstraintIndex:
+def index_sequences(sequences: Iterable[Array], end: int, backend: str = "array") -> Segment:
     """Index token sequences; passage n is the n-th sequence.
 
     Args:
@@ -49,9 +49,7 @@ def index_sequences(sequences: Iterable[Array], end: int, backend: str = "array"
     return index_tokens(tokens, np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))), end, backend)
 
 
-def build_index(
-    corpus: Corpus, codec: Codec, backend: str = "array", progress: bool = False
-) -> ConstraintIndex:
+def build_index(corpus: Corpus, codec: Codec, backend: str = "array", progress: bool = False) -> Segment:
     """Index a corpus and DONE. Passage n of the corpus is passage n here; DONE is number N.
 
     Args:
@@ -63,12 +61,37 @@ def build_index(
     Raises:
         DataError: The corpus is empty, or a passage has the id reserved for DONE.
     """
-    if not len(corpus):
-        raise DataError(
-            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
-        )
-    if corpus.numbers([DONE_ID])[0] is not None:
-        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
+    _refuse_unusable(corpus)
+    parts, lengths = _tokenized(corpus, codec, progress)
+    lengths.append(len(codec.done_sequence))
+    parts.append(codec.done_sequence.astype(parts[0].dtype))
+    return index_tokens(np.concatenate(parts), np.concatenate(([0], np.cumsum(lengths))), codec.end, backend)
+
+
+def build_segment(
+    corpus: Corpus, codec: Codec, backend: str = "array", before: Segment | None = None
+) -> Segment:
+    """Index a few passages without DONE: the second segment of a :class:`~grls.index.union.UnionIndex`.
+
+    Args:
+        corpus: The passages.
+        codec: Turns passages into tokens.
+        backend: ``array``, ``marisa`` or ``flat``.
+        before: A segment whose passages come before these.
+
+    Raises:
+        DataError: There is none, or one has the id reserved for DONE.
+    """
+    _refuse_unusable(corpus)
+    parts, lengths = _tokenized(corpus, codec, progress=False)
+    if before is not None:
+        old = [before.tokens(passage).astype(parts[0].dtype) for passage in range(len(before))]
+        parts, lengths = old + parts, [len(row) for row in old] + lengths
+    return index_tokens(np.concatenate(parts), np.concatenate(([0], np.cumsum(lengths))), codec.end, backend)
+
+
+def _tokenized(corpus: Corpus, codec: Codec, progress: bool) -> tuple[list[Array], list[int]]:
+    """The sequences of a corpus in parts, and the length of each."""
     small = np.uint16 if len(codec.tokenizer) <= 1 << 16 else np.uint32
     parts: list[Array] = []
     lengths: list[int] = []
@@ -80,12 +103,19 @@ def build_index(
             lengths += [len(row) for row in rows]
             parts.append(np.concatenate(rows).astype(small))
             bar.update(len(batch))
-    lengths.append(len(codec.done_sequence))
-    parts.append(codec.done_sequence.astype(small))
-    return index_tokens(np.concatenate(parts), np.concatenate(([0], np.cumsum(lengths))), codec.end, backend)
+    return parts, lengths
 
 
-def index_tokens(tokens: Array, offsets: Array, end: int, backend: str = "array") -> ConstraintIndex:
+def _refuse_unusable(corpus: Corpus) -> None:
+    if not len(corpus):
+        raise DataError(
+            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
+        )
+    if corpus.numbers([DONE_ID])[0] is not None:
+        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
+
+
+def index_tokens(tokens: Array, offsets: Array, end: int, backend: str = "array") -> Segment:
     """Index the sequences of N passages that stand one after another.
 
     Args:
@@ -102,7 +132,7 @@ def index_tokens(tokens: Array, offsets: Array, end: int, backend: str = "array"
     return BACKENDS[backend].build(*sort_rows(tokens, offsets, end))
 
 
-def save_index(index: ConstraintIndex, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
+def save_index(index: Segment, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
     """Write an index to a folder, atomically.
 
     Args:
@@ -118,7 +148,7 @@ def save_index(index: ConstraintIndex, folder: str | Path, tokenizer: str = "", 
         write_index(index, new, tokenizer, corpus)
 
 
-def write_index(index: ConstraintIndex, folder: Path, tokenizer: str, corpus: str) -> None:
+def write_index(index: Segment, folder: Path, tokenizer: str, corpus: str) -> None:
     """Write an index into an existing folder (which the caller makes final)."""
     arrays = {name: getattr(index.rows, name) for name in _ROW_ARRAYS} | index.arrays()
     files = {}
@@ -142,7 +172,7 @@ def write_index(index: ConstraintIndex, folder: Path, tokenizer: str, corpus: st
 
 def load_index(
     folder: str | Path, tokenizer: str | None = None, corpus: str | None = None, verify: bool = True
-) -> ConstraintIndex:
+) -> Segment:
     """Open an index, memory-mapped.
 
     Args:

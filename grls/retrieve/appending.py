@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
+from grls.filters import Allow, Filter, one_each, resolved
 from grls.retrieve.base import Retriever, check_counts
 from grls.text import DONE_ID
 from grls.types import Chain, Hit, Passage, Query
@@ -47,9 +48,13 @@ class HopRetriever(Protocol):
         ...
 
     def retrieve_hop(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        allow: Allow = None,
     ) -> list[HopHits]:
-        """The top-k passages given those found so far, and the score of DONE."""
+        """The top-k allowed passages given those found so far, and the score of DONE."""
         ...
 
 
@@ -115,32 +120,42 @@ class AppendingMultistep:
                 "--multistep true --done true and index it again, or choose --steps fixed."
             )
 
-    def retrieve(self, queries: Sequence[Query]) -> list[Chain]:
+    def retrieve(self, queries: Sequence[Query], allow: Allow = None) -> list[Chain]:
         """The best chain of each query, in their order."""
-        return [chains[0] for chains in self.retrieve_chains(queries)]
+        return [chains[0] for chains in self.retrieve_chains(queries, allow)]
 
-    def retrieve_chains(self, queries: Sequence[Query]) -> list[list[Chain]]:
+    def retrieve_chains(self, queries: Sequence[Query], allow: Allow = None) -> list[list[Chain]]:
         """At most C chains a query, and at least one, best first.
 
         ``Hit.score`` is the retriever's score at that hop; ``Chain.score`` is their sum, or where ``dynamic``
         their mean, with DONE's score and bias: log-probabilities only where the retriever's scores are.
+
+        Args:
+            queries: The queries.
+            allow: What every hop may find; see :class:`~grls.retrieve.base.Retriever`.
         """
+        filters = resolved(one_each(allow, len(queries)), self.corpus)
         live = [_Path(n) for n in range(len(queries))]
         ended: list[list[_Path]] = [[] for _ in queries]
         for hop in range(self.hops):
             if not live:
                 break
-            live = self._hop(queries, live, hop, ended)
+            live = self._hop(queries, filters, live, hop, ended)
         for path in live:
             ended[path.query].append(path)
         return [self._ranked(some) for some in ended]
 
     def _hop(
-        self, queries: Sequence[Query], live: list[_Path], hop: int, ended: list[list[_Path]]
+        self,
+        queries: Sequence[Query],
+        filters: Sequence[Filter | None],
+        live: list[_Path],
+        hop: int,
+        ended: list[list[_Path]],
     ) -> list[_Path]:
         """Continue every chain; those that end are moved to ``ended``."""
         candidates: dict[int, list[_Path]] = {}
-        for path, hits in zip(live, self._find(queries, live, hop), strict=True):
+        for path, hits in zip(live, self._find(queries, filters, live, hop), strict=True):
             if not hits:  # nothing new is found
                 ended[path.query].append(path)
             for hit in hits:
@@ -148,17 +163,20 @@ class AppendingMultistep:
                 candidates.setdefault(path.query, []).append(longer)
         return [path for some in candidates.values() for path in self._keep(some, ended)]
 
-    def _find(self, queries: Sequence[Query], live: list[_Path], hop: int) -> list[list[Hit]]:
+    def _find(
+        self, queries: Sequence[Query], filters: Sequence[Filter | None], live: list[_Path], hop: int
+    ) -> list[list[Hit]]:
         """For each chain, the W best hits that may continue it."""
         evidence = self._evidence(live)
         asked = [queries[path.query] for path in live]
+        allow = [filters[path.query] for path in live]
         k = self.branch + (0 if self.repeat else hop)
         if isinstance(self.retriever, HopRetriever):
-            found = self.retriever.retrieve_hop(asked, evidence, k)
+            found = self.retriever.retrieve_hop(asked, evidence, k, allow)
         else:
             texts = [_joined(query, some) for query, some in zip(asked, evidence, strict=True)]
             asked = [query._replace(text=text) for query, text in zip(asked, texts, strict=True)]
-            found = [HopHits(hits, None) for hits in self.retriever.retrieve(asked, k)]
+            found = [HopHits(hits, None) for hits in self.retriever.retrieve(asked, k, allow)]
         return [self._allowed(path, step, hop) for path, step in zip(live, found, strict=True)]
 
     def _allowed(self, path: _Path, step: HopHits, hop: int) -> list[Hit]:

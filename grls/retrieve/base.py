@@ -7,28 +7,89 @@ one of these and returns chains.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import logging
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
 
+import numpy as np
+
+from grls.corpus import Corpus
 from grls.errors import ConfigError
+from grls.filters import Allow, Numbers, evaluate, one_each
 from grls.types import Hit, Query
+
+log = logging.getLogger(__name__)
+
+
+class Reachable(NamedTuple):
+    """What the filters of some queries let through.
+
+    Attributes:
+        sets: ``[n]`` passage numbers of each distinct filter, ascending.
+        places: For each query, which of them; None: it has no filter.
+    """
+
+    sets: list[Numbers]
+    places: list[int | None]
+
+    def of(self, query: int) -> Numbers | None:
+        """The passages that a query may find; None: all."""
+        place = self.places[query]
+        return None if place is None else self.sets[place]
 
 
 class Retriever(Protocol):
     """Single-step retrieval over one corpus."""
 
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k distinct passages of each query, best first.
 
         Args:
             queries: The queries; the result is in the same order.
             k: Most hits a query, at least 1. A corpus with fewer passages gives fewer hits, and so
                 does a query that fewer passages match: a passage is never invented to fill the list.
+            allow: What may be found: a filter or passage ids for all queries, or one entry a query (None: no
+                filter). The top k are those of the allowed passages: nothing is retrieved to be thrown away.
 
         Returns:
             One list a query. Scores never rise along a list; what they mean is the retriever's to say.
         """
         ...
+
+
+def reachable(
+    queries: Sequence[Query], allow: Allow, corpus: Corpus, gone: Collection[int] = ()
+) -> Reachable:
+    """Evaluate the filters of some queries, each distinct one once.
+
+    A query whose filter leaves nothing is told of, and finds nothing.
+
+    Args:
+        queries: The queries.
+        allow: What the caller allows them.
+        corpus: What it is about.
+        gone: Numbers of passages that nobody may find.
+
+    Raises:
+        ConfigError: A filter cannot be used, or none of them leaves a passage.
+        DataError: A filter names a passage that the corpus does not hold.
+    """
+    filters = one_each(allow, len(queries))
+    found = evaluate([some for some in filters if some is not None], corpus)
+    if gone:
+        removed = np.array(sorted(gone), dtype=np.int64)
+        found = {some: np.setdiff1d(numbers, removed, True) for some, numbers in found.items()}
+    place = {some: number for number, some in enumerate(found)}
+    empty = [
+        q.id for q, some in zip(queries, filters, strict=True) if some is not None and not len(found[some])
+    ]
+    if empty and len(empty) == len(queries):
+        raise ConfigError(
+            f"no passage of {corpus.source} is allowed by the filter, so nothing can be retrieved; check it."
+        )
+    for name in empty:
+        log.warning("query %r: its filter leaves no passage, so it finds none.", name)
+    return Reachable(list(found.values()), [None if some is None else place[some] for some in filters])
 
 
 def check_counts(**counts: int) -> None:

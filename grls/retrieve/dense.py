@@ -22,9 +22,10 @@ import numpy as np
 from grls.corpus import Corpus, corpus_file
 from grls.errors import DataError, MismatchError
 from grls.files import atomic_folder, read_json, sha256, write_json
+from grls.filters import Allow
 from grls.models.biencoder import BiEncoder, Matrix
 from grls.retrieve.appending import HopHits
-from grls.retrieve.base import check_counts
+from grls.retrieve.base import Reachable, check_counts, reachable
 from grls.retrieve.dense_encode import EMBEDDINGS, check_corpus, encode_corpus, encode_to_disk
 from grls.retrieve.dense_search import BLOCK, Nearest, inner_products, top_k
 from grls.retrieve.generative import MANIFEST
@@ -217,7 +218,7 @@ class DenseRetriever:
         self.save_pretrained(folder)
         return upload(folder, repository, private)
 
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the inner product.
 
         Equal scores go in the order of the corpus. DONE is not among the passages.
@@ -226,10 +227,14 @@ class DenseRetriever:
             ConfigError: k is below 1.
             DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
         """
-        return [step.hits for step in self.retrieve_hop(queries, [()] * len(queries), k)]
+        return [step.hits for step in self.retrieve_hop(queries, [()] * len(queries), k, allow)]
 
     def retrieve_hop(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        allow: Allow = None,
     ) -> list[HopHits]:
         """The top-k passages given those found so far, and the score of DONE.
 
@@ -237,14 +242,27 @@ class DenseRetriever:
             queries: The queries, with their own texts.
             evidence: For each, the passages found so far, in order.
             k: Most hits a query.
+            allow: What may be found; see :class:`~grls.retrieve.base.Retriever`. DONE is always scored.
         """
         check_counts(k=k)
         self._check_queries(queries)
+        within = reachable(queries, allow, self.corpus)
         texts = [self.biencoder.query_text(q.text, e) for q, e in zip(queries, evidence, strict=True)]
         vectors = self.biencoder.encode_queries(texts, self.batch_size, self.progress)
-        found = top_k(vectors, self.embeddings[:-1], k)
+        found = self._nearest(vectors, within, k)
         done = [float(inner_products(vector, self.embeddings[-1:])[0]) for vector in vectors]
         return [HopHits(self._hits(near), score) for near, score in zip(found, done, strict=True)]
+
+    def _nearest(self, vectors: Matrix, within: Reachable, k: int) -> list[Nearest]:
+        """The k nearest passages that each query may find; queries with one filter are searched together."""
+        found = [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in vectors]
+        for place in dict.fromkeys(within.places):
+            some = [query for query, own in enumerate(within.places) if own == place]
+            among = None if place is None else within.sets[place]
+            nearest = top_k(vectors[some], self.embeddings[:-1], k, among=among)
+            for query, near in zip(some, nearest, strict=True):
+                found[query] = near
+        return found
 
     def _hits(self, nearest: Nearest) -> list[Hit]:
         ids = self.corpus.ids(nearest.numbers.tolist())

@@ -41,7 +41,9 @@ class Nearest(NamedTuple):
     scores: Scores
 
 
-def top_k(queries: Matrix, rows: Matrix, k: int, block: int = BLOCK) -> list[Nearest]:
+def top_k(
+    queries: Matrix, rows: Matrix, k: int, block: int = BLOCK, among: Numbers | None = None
+) -> list[Nearest]:
     """The k rows of largest inner product with each query, exactly.
 
     Args:
@@ -49,16 +51,18 @@ def top_k(queries: Matrix, rows: Matrix, k: int, block: int = BLOCK) -> list[Nea
         rows: ``[N, d]``, finite; may be memory-mapped.
         k: Rows a query; all N where there are fewer.
         block: Rows scored together.
+        among: Numbers of the rows to search, ascending; None: all.
     """
-    k = min(k, len(rows))
+    count = len(rows) if among is None else len(among)
+    k = min(k, count)
     if not len(queries) or k < 1:
         return [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
-    scores, numbers = _candidates(queries, rows, min(k + _MARGIN, len(rows)), block)
+    scores, numbers = _candidates(queries, rows, min(k + _MARGIN, count), block, among)
     found = []
     for query, some_scores, some in zip(queries, scores, numbers, strict=True):
-        while len(some) < len(rows) and _more_may_tie(some_scores, k):
-            wider = min(4 * len(some), len(rows))
-            one_scores, one = _candidates(query[None], rows, wider, block)
+        while len(some) < count and _more_may_tie(some_scores, k):
+            wider = min(4 * len(some), count)
+            one_scores, one = _candidates(query[None], rows, wider, block, among)
             some_scores, some = one_scores[0], one[0]
         found.append(_rank(query, rows, some, k))
     return found
@@ -71,15 +75,20 @@ def inner_products(query: Matrix, rows: Matrix) -> Scores:
     return products
 
 
-def _candidates(queries: Matrix, rows: Matrix, width: int, block: int) -> tuple[Matrix, Numbers]:
+def _candidates(
+    queries: Matrix, rows: Matrix, width: int, block: int, among: Numbers | None
+) -> tuple[Matrix, Numbers]:
     """Single-precision scores ``[Q, W]``, falling, and row numbers ``[Q, W]`` of the W best rows."""
+    count = len(rows) if among is None else len(among)
     scores = np.empty((len(queries), 0), dtype=np.float32)
     numbers = np.empty((len(queries), 0), dtype=np.int64)
-    for start in range(0, len(rows), block):
-        part = np.ascontiguousarray(rows[start : start + block])
+    for start in range(0, count, block):
+        stop = min(start + block, count)
+        some = np.arange(start, stop) if among is None else among[start:stop]
+        part = np.ascontiguousarray(rows[start:stop] if among is None else rows[some])
         found: Any = faiss.knn(queries, part, min(width, len(part)), faiss.METRIC_INNER_PRODUCT)
         scores = np.concatenate([scores, found[0]], axis=1)
-        numbers = np.concatenate([numbers, found[1] + start], axis=1)
+        numbers = np.concatenate([numbers, some[found[1]]], axis=1)
         best = np.argsort(-scores, axis=1, kind="stable")[:, :width]
         scores = np.take_along_axis(scores, best, axis=1)
         numbers = np.take_along_axis(numbers, best, axis=1)

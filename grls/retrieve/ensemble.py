@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
+from grls.filters import Allow
 from grls.retrieve.base import Retriever
 from grls.retrieve.fusion import Fusion
 from grls.text import DONE_ID
@@ -28,8 +29,8 @@ Length = Literal["mean", "min", "max"] | int
 class ChainRetriever(Protocol):
     """A multi-step retriever, such as ``MultistepRetriever`` and ``AppendingMultistep``."""
 
-    def retrieve_chains(self, queries: Sequence[Query]) -> list[list[Chain]]:
-        """The chains of each query, best first."""
+    def retrieve_chains(self, queries: Sequence[Query], allow: Allow = None) -> list[list[Chain]]:
+        """The chains of each query, best first, made of allowed passages."""
         ...
 
 
@@ -56,14 +57,14 @@ class EnsembleRetriever:
         self.corpus = shared_corpus(self.members)
         _refuse_other_weights(self.fusion, len(self.members))
 
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`.
 
         Raises:
             ConfigError: k is below 1.
         """
         depth = max(k, self.depth or k)
-        found = [member.retrieve(queries, depth) for member in self.members]
+        found = [member.retrieve(queries, depth, allow) for member in self.members]
         return [self.fusion.fuse(rankings, k) for rankings in zip(*found, strict=True)]
 
 
@@ -93,11 +94,13 @@ class EnsembleChains:
         _refuse_other_weights(self.fusion, len(self.members))
         chain_length([0] * len(self.members), length)
 
-    def retrieve_chains(self, queries: Sequence[Query]) -> list[list[Chain]]:
+    def retrieve_chains(self, queries: Sequence[Query], allow: Allow = None) -> list[list[Chain]]:
         """Dynamic setting: one fused chain a query, in a list of its own as elsewhere."""
-        return [[fuse_chains(chains, self.fusion, self.length)] for chains in self._member_chains(queries)]
+        return [
+            [fuse_chains(chains, self.fusion, self.length)] for chains in self._member_chains(queries, allow)
+        ]
 
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
         """Fixed setting: the chains are rankings of their passages by hop, fused and cut to k hits.
 
         Raises:
@@ -105,13 +108,13 @@ class EnsembleChains:
         """
         return [
             self.fusion.fuse([chain_hits(chain) for chain in chains], k)
-            for chains in self._member_chains(queries)
+            for chains in self._member_chains(queries, allow)
         ]
 
-    def _member_chains(self, queries: Sequence[Query]) -> list[tuple[Chain, ...]]:
+    def _member_chains(self, queries: Sequence[Query], allow: Allow) -> list[tuple[Chain, ...]]:
         """The members' best chains, query by query."""
         none = Chain((), 0.0, False)
-        beams = [member.retrieve_chains(queries) for member in self.members]
+        beams = [member.retrieve_chains(queries, allow) for member in self.members]
         found = [[some[0] if some else none for some in member] for member in beams]
         return list(zip(*found, strict=True))
 

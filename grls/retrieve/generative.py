@@ -1,13 +1,14 @@
 """A generative retriever: model, tokenizer, index and corpus together, in memory and on disk.
 
 Its folder holds ``model/`` (model and tokenizer as transformers writes them), ``index/``, ``corpus.jsonl``
-and ``grls.json`` (format version and length limits). Single-step retrieval is here; hops are in
-``multistep``.
+and ``grls.json`` (format version and length limits); where passages were added since, ``added/`` (a second
+segment of the index), and where some were removed, ``removed.json``. Single-step retrieval is here; hops are
+in ``multistep``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,20 +22,25 @@ from transformers import PreTrainedTokenizerBase
 from grls.corpus import Corpus, corpus_file
 from grls.decode import Decoder, FastDecoder, Found
 from grls.decode.scores import ScoreMode, check_mode
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.files import atomic_folder, read_json, write_json
-from grls.index import ConstraintIndex, build_index, load_index
-from grls.index.store import write_index
+from grls.filters import Allow
+from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, build_index, load_index, merge
+from grls.index.store import build_segment, write_index
 from grls.models.build import Pretrained
 from grls.models.generator import Seq2SeqGenerator, check_positions
 from grls.models.precision import move, packed
 from grls.models.trees import Seq2SeqTrees, plant
+from grls.retrieve.base import reachable
 from grls.retrieve.hub import upload
 from grls.text import Codec, Limits
-from grls.types import Hit, Query
+from grls.types import Hit, Passage, Query
 
 FORMAT = 1
+CHANGED = 2
+"""The format of a folder with added or removed passages, which a reader of format 1 would overlook."""
 MANIFEST = "grls.json"
+REMOVED = "removed.json"
 
 
 @dataclass
@@ -77,6 +83,7 @@ class GenerativeRetriever:
         index: The constraint index of that corpus and tokenizer, DONE last.
         options: How to decode.
         stages: The training stages that the model has gone through.
+        removed: Numbers of passages that no search finds.
     """
 
     def __init__(
@@ -87,7 +94,9 @@ class GenerativeRetriever:
         index: ConstraintIndex,
         options: SearchOptions | None = None,
         stages: Sequence[str] = (),
+        removed: Collection[int] = (),
     ):
+        self.removed = frozenset(removed)
         self.stages = tuple(stages)
         self.model = model
         self.codec = codec
@@ -96,8 +105,8 @@ class GenerativeRetriever:
         self.options = options or SearchOptions()
         self._generator = Seq2SeqGenerator(model)
         self._kept: tuple[tuple[object, ...], FastDecoder] | None = None
-        lengths = np.diff(index.rows.offsets.astype(np.int64))
-        check_positions(model, 0, int(lengths.max(initial=0)))
+        self._live: Subset | None = None
+        check_positions(model, 0, int(index.rows.lengths().max(initial=0)))
 
     @property
     def done(self) -> int:
@@ -152,8 +161,17 @@ class GenerativeRetriever:
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         codec = Codec(loaded.tokenizer, limits)
         corpus = Corpus.read(path)
-        index = load_index(path / "index", codec.fingerprint(), corpus.fingerprint, verify)
-        opened = cls(loaded.model, codec, corpus, index, options, manifest.get("stages", ()))
+        belongs = codec.fingerprint(), corpus.fingerprint, verify
+        base = load_index(path / "index", *belongs)
+        added = load_index(path / "added", *belongs) if manifest.get("added") else None
+        index: ConstraintIndex = base if added is None else UnionIndex(base, added)
+        if len(index) != len(corpus) + 1:
+            raise MismatchError(
+                f"{path}: the index holds {len(index) - 1:,} passages and the corpus {len(corpus):,}; make "
+                "it again with `grls index`."
+            )
+        removed = _removed(path / REMOVED, corpus) if manifest.get("removed") else ()
+        opened = cls(loaded.model, codec, corpus, index, options, manifest.get("stages", ()), removed)
         _ = opened._trees  # tried in full precision: what int8 computes depends on its company
         move(loaded.model, where, precision)
         return opened
@@ -169,17 +187,24 @@ class GenerativeRetriever:
         with atomic_folder(folder, MANIFEST) as new:
             self.model.save_pretrained(new / "model")
             self.codec.tokenizer.save_pretrained(new / "model")
-            (new / "index").mkdir()
-            write_index(self.index, new / "index", self.codec.fingerprint(), self.corpus.fingerprint)
+            base, added = self._segments()
+            for name, segment in (("index", base), ("added", added)):
+                if segment is not None:
+                    (new / name).mkdir()
+                    write_index(segment, new / name, self.codec.fingerprint(), self.corpus.fingerprint)
             self.corpus.write(corpus_file(new))
+            if self.removed:
+                write_json(new / REMOVED, self.corpus.ids(sorted(self.removed)))
+            changed = added is not None or bool(self.removed)
             write_json(
                 new / MANIFEST,
                 {
-                    "format": FORMAT,
+                    "format": CHANGED if changed else FORMAT,
                     "kind": "generative",
                     "limits": self.codec.limits._asdict(),
                     "stages": list(self.stages),
-                },
+                }
+                | ({"added": added is not None, "removed": bool(self.removed)} if changed else {}),
             )
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
@@ -187,11 +212,102 @@ class GenerativeRetriever:
         self.save_pretrained(folder)
         return upload(folder, repository, private)
 
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
-        """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them."""
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
+
+        Args:
+            queries: The queries.
+            k: Most hits a query.
+            allow: What may be found; see :class:`~grls.retrieve.base.Retriever`. Under ``renormalized``
+                scores a hit has its probability among the allowed passages.
+
+        Raises:
+            DataError: A query is empty or too long, or a filter names an unknown passage.
+            ConfigError: A filter cannot be used, or none of them leaves a passage.
+        """
         inputs = [self.codec.model_input(tokens) for tokens in self.encode(queries)]
-        found = self.search(inputs, k, [[self.done]] * len(inputs))
+        allowed = self.subsets(queries, allow)
+        found = self.search(inputs, k, [[self.done]] * len(inputs), allow=allowed)
         return [self.hits(some) for some in found]
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Take passages out of every search from now on; :meth:`save_pretrained` keeps that.
+
+        Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
+
+        Raises:
+            DataError: An id is unknown, or its passage is removed already.
+            ConfigError: No passage would be left.
+        """
+        gone = set(self.removed)
+        for name, number in zip(ids, self.corpus.numbers(ids), strict=True):
+            if number is None or number in self.removed:
+                why = "is not in the corpus" if number is None else "is removed already"
+                raise DataError(f"the passage {name!r} {why}, so it cannot be removed.", self.corpus.source)
+            gone.add(number)
+        if len(gone) == len(self.corpus):
+            raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
+        self._change(self.corpus, self.index, gone)
+
+    def add(self, passages: Iterable[Passage] | Corpus) -> None:
+        """Add passages, which every search finds from now on; :meth:`save_pretrained` keeps that.
+
+        They are sorted into a second segment of the index; the first is left as it is until :meth:`merge`.
+        The model has not memorised them: it finds what it can score well without.
+
+        Raises:
+            DataError: There is none, or an id is reserved, used twice or taken.
+        """
+        new = (
+            passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
+        )
+        base, added = self._segments()
+        segment = build_segment(new, self.codec, base.backend, added)
+        corpus = self.corpus.extended(new)
+        check_positions(self.model, 0, int(segment.rows.lengths().max()))
+        self._change(corpus, UnionIndex(base, segment), self.removed)
+
+    def merge(self) -> None:
+        """Make one segment of the index again, and drop removed passages from corpus and index for good.
+
+        Linear in the tokens: no sequence is sorted or tokenised again, and the result is what ``grls index``
+        would make. Passages keep their order, those that were added stand last.
+        """
+        if not self.removed and isinstance(self.index, Segment):
+            return
+        keep = np.ones(len(self.corpus) + 1, dtype=bool)
+        keep[sorted(self.removed)] = False
+        index = merge(self.index, keep)
+        corpus = self.corpus.select(np.flatnonzero(keep[:-1]).tolist()) if self.removed else self.corpus
+        self._change(corpus, index, ())
+
+    def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
+        self.corpus, self.index, self.removed = corpus, index, frozenset(removed)
+        self._kept = self._live = None
+
+    def _segments(self) -> tuple[Segment, Segment | None]:
+        """The index' first segment, and the second one where there is one."""
+        if isinstance(self.index, UnionIndex):
+            return self.index.base, self.index.added
+        if not isinstance(self.index, Segment):
+            raise ConfigError(f"a {type(self.index).__name__} can neither be saved nor changed.")
+        return self.index, None
+
+    def _everything(self) -> Subset | None:
+        """What a search without a filter may find; None where nothing is removed."""
+        if self.removed and self._live is None:
+            live = np.setdiff1d(np.arange(len(self.index)), sorted(self.removed), assume_unique=True)
+            self._live = Subset(self.index.rows, live)
+        return self._live
+
+    def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
+        """What each query may find, DONE among it; None where it may find everything.
+
+        Queries with equal filters share one subset, which is made once.
+        """
+        within = reachable(queries, allow, self.corpus, self.removed)
+        made = [Subset(self.index.rows, np.append(numbers, self.done)) for numbers in within.sets]
+        return [self._everything() if place is None else made[place] for place in within.places]
 
     def decoder(self, k: int) -> Decoder:
         """The plain beam search for k passages an input; :meth:`search` finds what it finds."""
@@ -232,6 +348,7 @@ class GenerativeRetriever:
         k: int,
         exclude: Sequence[Sequence[int]],
         label: str = "retrieve",
+        allow: Sequence[Subset | None] = (),
     ) -> list[list[Found]]:
         """Decode any number of inputs.
 
@@ -240,17 +357,24 @@ class GenerativeRetriever:
             k: Passages an input.
             exclude: For each input, passage numbers it may not find.
             label: What the progress bar says.
+            allow: For each input, what it may find (:meth:`subsets`); empty: everything.
         """
         self.model.eval()
+        allow = allow or [self._everything()] * len(inputs)
         check_positions(self.model, max((len(row) for row in inputs), default=0), 0)
         hidden = None if self.options.progress else True  # None: no bar where the output is no terminal
         with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
             if self._trees is not None:
-                return self._fast(self._trees, k).search(inputs, k, exclude, bar.update)
-            return self._in_batches(inputs, k, exclude, bar)
+                return self._fast(self._trees, k).search(inputs, k, exclude, allow, bar.update)
+            return self._in_batches(inputs, k, exclude, allow, bar)
 
     def _in_batches(
-        self, inputs: Sequence[Sequence[int]], k: int, exclude: Sequence[Sequence[int]], bar: tqdm[Any]
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        allow: Sequence[Subset | None],
+        bar: tqdm[Any],
     ) -> list[list[Found]]:
         """The plain search, in batches of inputs of similar length."""
         decoder, size = self.decoder(k), self.options.batch_size
@@ -258,19 +382,33 @@ class GenerativeRetriever:
         found: list[list[Found]] = [[] for _ in inputs]
         for start in range(0, len(order), size):
             batch = order[start : start + size]
-            results = decoder.search([inputs[i] for i in batch], k, [exclude[i] for i in batch])
+            within = [allow[i] for i in batch]
+            results = decoder.search([inputs[i] for i in batch], k, [exclude[i] for i in batch], within)
             for i, result in zip(batch, results, strict=True):
                 found[i] = result
             bar.update(len(batch))
         return found
 
 
+def _removed(file: Path, corpus: Corpus) -> list[int]:
+    """The numbers of the passages that a file names as removed."""
+    ids = read_json(file)
+    if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
+        raise DataError("expected a list of passage ids; make it again with `grls index`.", file)
+    found = corpus.numbers(ids)
+    if None in found or not 0 < len(set(found)) < len(corpus):
+        raise DataError("these are not passages of corpus.jsonl; make it again with `grls index`.", file)
+    return [number for number in found if number is not None]
+
+
 def _limits(manifest: Any, file: Path) -> Limits:
     """The length limits of a retriever's manifest, refused where it is not one of ours."""
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, CHANGED):
         found = manifest.get("format") if isinstance(manifest, dict) else manifest
         raise DataError(
-            f"retriever format {found}, this version reads {FORMAT}; make it again with `grls index`.", file
+            f"retriever format {found}, this version reads {FORMAT} and {CHANGED}; make it again with "
+            "`grls index`.",
+            file,
         )
     try:
         return Limits(**manifest["limits"])

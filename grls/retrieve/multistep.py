@@ -22,6 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.decode import Found
+from grls.filters import Allow
+from grls.index.subset import Subset
 from grls.retrieve.base import check_counts
 from grls.retrieve.generative import GenerativeRetriever
 from grls.types import Chain, Hit, Query
@@ -74,25 +76,37 @@ class MultistepRetriever:
     def __post_init__(self) -> None:
         check_counts(hops=self.hops, chains=self.chains, branch=self.branch)
 
-    def retrieve_chains(self, queries: Sequence[Query]) -> list[list[Chain]]:
+    def retrieve_chains(self, queries: Sequence[Query], allow: Allow = None) -> list[list[Chain]]:
         """At most C chains a query, best first.
 
+        Args:
+            queries: The queries.
+            allow: What every hop may find; see :class:`~grls.retrieve.base.Retriever`. A filter says nothing
+                about DONE.
+
         Raises:
-            DataError: A query is empty or too long.
+            DataError: A query is empty or too long, or a filter names an unknown passage.
+            ConfigError: A filter cannot be used, or none of them leaves a passage.
         """
         tokens = self.retriever.encode(queries)
+        allowed = self.retriever.subsets(queries, allow)
         live = [_Live(q, (), (), 0.0) for q in range(len(queries))]
         ended: list[list[tuple[_Live, bool]]] = [[] for _ in queries]
         for hop in range(self.hops):
             if not live:
                 break
-            live = self._hop(tokens, live, hop, ended)
+            live = self._hop(tokens, allowed, live, hop, ended)
         for chain in live:
             ended[chain.query].append((chain, False))
         return [self._ranked(some) for some in ended]
 
     def _hop(
-        self, tokens: list[list[int]], live: list[_Live], hop: int, ended: list[list[tuple[_Live, bool]]]
+        self,
+        tokens: list[list[int]],
+        allowed: list[Subset | None],
+        live: list[_Live],
+        hop: int,
+        ended: list[list[tuple[_Live, bool]]],
     ) -> list[_Live]:
         """Continue every chain by one passage; chains that end are moved to ``ended``."""
         index, codec = self.retriever.index, self.retriever.codec
@@ -101,10 +115,11 @@ class MultistepRetriever:
             for chain in live
         ]
         hidden = [self._hidden(chain, hop) for chain in live]
-        found = self.retriever.search(inputs, self._width, hidden, label=f"hop {hop + 1}")
+        within = [allowed[chain.query] for chain in live]
+        found = self.retriever.search(inputs, self._width, hidden, label=f"hop {hop + 1}", allow=within)
         candidates: dict[int, list[_Live]] = {}
         for chain, hits in zip(live, found, strict=True):
-            if not hits:  # every passage of the corpus is in the chain already
+            if not hits:  # every passage that may be found is in the chain already
                 ended[chain.query].append((chain, False))
             for gain, hit in self._weighed(hits):
                 longer = _Live(

@@ -15,6 +15,8 @@ import numpy as np
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
+from grls.filters import Allow, Numbers
+from grls.retrieve.base import reachable
 from grls.types import Hit, Query
 
 logging.getLogger("bm25s").setLevel(logging.INFO)  # it asks for DEBUG on import, whatever the root says
@@ -58,11 +60,16 @@ class BM25Retriever:
         self._index = bm25s.BM25(k1=k1, b=b, method=method)
         self._index.index(words, show_progress=False)
 
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
-        """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score."""
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score.
+
+        A filter leaves scores as they are: how rare a word is, is counted over the whole corpus.
+        """
         if k < 1:
             raise ConfigError(f"expected k of at least 1, got {k}.")
-        return [self._top(words, k) for words in self._words([query.text for query in queries])]
+        within = reachable(queries, allow, self.corpus)
+        words = self._words([query.text for query in queries])
+        return [self._top(some, k, within.of(query)) for query, some in enumerate(words)]
 
     def _words(self, texts: list[str]) -> list[list[str]]:
         if not texts:
@@ -70,13 +77,15 @@ class BM25Retriever:
         words = bm25s.tokenize(texts, stopwords=self._stopwords, return_ids=False, show_progress=False)
         return [list(row) for row in words]
 
-    def _top(self, words: list[str], k: int) -> list[Hit]:
-        if not words:
+    def _top(self, words: list[str], k: int, allowed: Numbers | None) -> list[Hit]:
+        if not words or (allowed is not None and not len(allowed)):
             return []
         scores = self._index.get_scores(words)
+        if allowed is not None:
+            scores = scores[allowed]
         k = min(k, len(scores))
         least = np.partition(scores, -k)[-k]  # the k-th best score
-        numbers = np.flatnonzero((scores >= least) & (scores > 0))
-        numbers = numbers[np.argsort(-scores[numbers], kind="stable")][:k]
-        ids = self.corpus.ids(numbers.tolist())
-        return [Hit(*pair) for pair in zip(ids, scores[numbers].tolist(), strict=True)]
+        places = np.flatnonzero((scores >= least) & (scores > 0))
+        places = places[np.argsort(-scores[places], kind="stable")][:k]
+        ids = self.corpus.ids((places if allowed is None else allowed[places]).tolist())
+        return [Hit(*pair) for pair in zip(ids, scores[places].tolist(), strict=True)]

@@ -1,6 +1,7 @@
 """``grls index`` and ``grls retrieve`` for every kind of retriever: what is written, what is refused."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,65 @@ def test_a_folder_whose_parts_do_not_belong_together(
     )
     assert "made with another corpus" in message
     assert "grls index" in message
+
+
+def test_filters_by_ids_by_metadata_and_by_the_queries_own(
+    data: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "data"
+    shutil.copytree(data, other)
+    lines = [
+        {"_id": p.id, "text": p.text, "metadata": {"kind": "rule" if p.id[0] == "r" else "fact"}}
+        for p in passages()
+    ]
+    write_jsonl(other / "corpus.jsonl", lines)
+    folder = tmp_path / "retriever"
+    made = (f"--model={generative / 'model'}", f"--corpus={other}", f"--output={folder}")
+    assert main(["index", *made, "--device=cpu"]) == 0
+    (tmp_path / "ids").write_text("r0\notter-calm\n")
+    for which in (f"--retriever={folder}", "--bm25=true"):
+        found, info = retrieve(other, tmp_path / "o", which, "--where=kind=rule")
+        assert {name for ids in found.values() for name in ids} <= {"r0", "r1"}
+        assert info.options["where"] == "kind=rule"
+    found, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", f"--allow={tmp_path / 'ids'}")
+    assert {frozenset(ids) for ids in found.values()} == {frozenset({"r0", "otter-calm"})}
+    both = (f"--allow={tmp_path / 'ids'}", "--where=kind=rule", "--steps=dynamic", "--done_bias=-9")
+    chains, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", *both)
+    assert {tuple(ids) for ids in chains.values()} == {("r0",)}
+    records = [json.loads(line) for line in (other / "queries.jsonl").read_text().splitlines()]
+    for record in records:
+        record["metadata"] = {"allow": ["r1"]}
+    write_jsonl(other / "queries.jsonl", records)
+    found, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", "--query_filters=true")
+    assert {tuple(ids) for ids in found.values()} == {("r1",)}
+    asked = (
+        "retrieve",
+        f"--data={other}",
+        f"--output={tmp_path / 'o'}",
+        "--device=cpu",
+        f"--retriever={folder}",
+    )
+    assert "the metadata field 'knd': the fields are kind" in fails(capsys, *asked, "--where=knd=rule")
+    assert "no passage of" in fails(capsys, *asked, "--where=kind=poem")
+    (tmp_path / "ids").write_text("zebra\n")
+    assert "passage id 'zebra'" in fails(capsys, *asked, f"--allow={tmp_path / 'ids'}")
+
+
+def test_update_removes_adds_and_merges(
+    data: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, queries = tmp_path / "r", data / "queries.jsonl"
+    write_jsonl(tmp_path / "new.jsonl", [{"_id": "new", "text": "the otter is proud ."}])
+    (tmp_path / "gone").write_text("r0\nlynx-calm\n")
+    changes = (f"--add={tmp_path / 'new.jsonl'}", f"--remove={tmp_path / 'gone'}")
+    assert main(["update", f"--retriever={generative}", f"--output={folder}", *changes]) == 0
+    assert "9 passages are found, 2 are removed" in capsys.readouterr().out
+    expected = {p.id for p in passages()} - {"r0", "lynx-calm"} | {"new"}
+    for merged in (False, True):
+        if merged:
+            assert main(["update", f"--retriever={folder}", "--merge=true"]) == 0
+        found, _ = retrieve(queries, tmp_path / "o", f"--retriever={folder}", "--split=null", "--k=20")
+        assert {frozenset(ids) for ids in found.values()} == {frozenset(expected)}
+    assert {p.id for p in Corpus.read(folder)} == expected
+    assert "nothing to do" in fails(capsys, "update", f"--retriever={folder}")
+    assert "'r0' is not in the corpus" in fails(capsys, "update", f"--retriever={folder}", changes[1])

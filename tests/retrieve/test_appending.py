@@ -6,6 +6,7 @@ import pytest
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
+from grls.filters import Allow
 from grls.retrieve.appending import AppendingMultistep, HopHits
 from grls.retrieve.pool import pooled_ranking
 from grls.retrieve.sparse import BM25Retriever
@@ -29,7 +30,7 @@ class WordOverlap:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
         self.asked.append([query.text for query in queries])
         return [self._top(set(query.text.split()), k) for query in queries]
 
@@ -47,11 +48,15 @@ class Scripted:
         self.table = table
         self.asked: list[str] = []
 
-    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
         return [step.hits for step in self.retrieve_hop(queries, [()] * len(queries), k)]
 
     def retrieve_hop(
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        allow: Allow = None,
     ) -> list[HopHits]:
         assert all(query.text == "?" for query in queries)  # evidence comes as such
         chains = ["".join(passage.id for passage in some) for some in evidence]

@@ -20,7 +20,7 @@ class Fixed:
     def __init__(self, answers, corpus=CORPUS):
         self.answers, self.corpus, self.asked = answers, corpus, []
 
-    def retrieve(self, queries, k):
+    def retrieve(self, queries, k, allow=None):
         self.asked.append(k)
         return [[Hit(i, -float(n)) for n, i in enumerate(self.answers[q.id][:k])] for q in queries]
 
@@ -31,7 +31,7 @@ class FixedChains:
     def __init__(self, chains):
         self.chains = chains
 
-    def retrieve_chains(self, queries):
+    def retrieve_chains(self, queries, allow=None):
         return [[self.chains[q.id], Chain((Hit("f", -9.0),), -9.0, False)] for q in queries]
 
 
@@ -123,7 +123,7 @@ def test_lengths_are_rounded_half_up():
 
 def test_chains_of_a_member_without_an_answer_count_as_empty():
     class Silent:
-        def retrieve_chains(self, queries):
+        def retrieve_chains(self, queries, allow=None):
             return [[] for _ in queries]
 
     one = FixedChains({"q1": chain("ab"), "q2": chain("c")})

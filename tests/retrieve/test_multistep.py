@@ -163,7 +163,7 @@ class Scripted(GenerativeRetriever):
 
     table: dict[tuple[int, ...], tuple[float, ...]]
 
-    def search(self, inputs, k, exclude, label="retrieve"):  # type: ignore[no-untyped-def]
+    def search(self, inputs, k, exclude, label="retrieve", allow=()):  # type: ignore[no-untyped-def]
         tokens = self.codec.queries(["a"], [QUERIES[0].text])[0]
         chains = {
             tuple(self.codec.model_input(tokens, [self.index.tokens(n) for n in chain])): chain

@@ -1,0 +1,103 @@
+"""What a filter costs: queries a second with filters of several widths, against none in the same run.
+
+    python -m benchmarks.filters
+
+The fast search over synthetic passages with a random model. A filter shared by all queries, a filter a query,
+removals (a filter that leaves nearly everything), and a second segment of added passages. A narrow
+filter leaves less to decide, so it may well be faster than none: the ratios say what a search costs under it,
+all told. What it costs to make the filters for an index is a column of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jsonargparse import auto_cli
+
+from benchmarks.common import (
+    END,
+    RESERVED,
+    machine,
+    median_seconds,
+    print_table,
+    seconds,
+    synthetic_passages,
+)
+from benchmarks.decode import t5_small
+from grls.decode import FastDecoder
+from grls.index import ConstraintIndex, Subset, UnionIndex, index_sequences
+from grls.models.generator import Seq2SeqGenerator
+from grls.models.trees import Seq2SeqTrees, plant
+
+BEAMS = 5
+VOCABULARY = 32_000
+SHARES = (0.5, 0.01, 0.0001)
+
+
+def subsets(index: ConstraintIndex, share: float, queries: int, own: bool) -> list[Subset | None]:
+    """A filter for each query that leaves a share of the passages: one for all, or one each."""
+    rng = np.random.default_rng(4)
+    size = max(1, round(share * len(index)))
+    made: list[Subset | None] = [
+        Subset(index.rows, rng.choice(len(index), size, replace=False)) for _ in range(queries if own else 1)
+    ]
+    return made if own else made * queries
+
+
+def rate(
+    trees: Seq2SeqTrees,
+    index: ConstraintIndex,
+    inputs: list[list[int]],
+    allow: list[Subset | None],
+    repeats: int,
+) -> float:
+    """Queries a second."""
+    decoder = FastDecoder(trees, index, beams=BEAMS)
+    return len(inputs) / median_seconds(lambda: decoder.search(inputs, allow=allow), repeats)
+
+
+def main(passages: int = 100_000, tokens: int = 40, queries: int = 32, repeats: int = 3) -> None:
+    """Measure and print a table.
+
+    Args:
+        passages: Size of the corpus.
+        tokens: Mean tokens a passage.
+        queries: Queries, decoded together.
+        repeats: Searches of each kind; the median counts.
+    """
+    print(machine())
+    rows = synthetic_passages(passages, tokens, VOCABULARY)
+    index = index_sequences(rows, END)
+    trees = plant(Seq2SeqGenerator(t5_small(VOCABULARY + 128)))
+    assert trees is not None
+    rng = np.random.default_rng(2)
+    inputs = [[*rng.integers(RESERVED, VOCABULARY, 23).tolist(), END] for _ in range(queries)]
+    bare = rate(trees, index, inputs, [], repeats)
+    table = [["no filter", "-", f"{bare:.1f}", "1.00"]]
+    kinds = [(f"{share:.2%} of the passages, one filter", share, False) for share in SHARES]
+    kinds += [(f"{share:.2%} of the passages, a filter a query", share, True) for share in SHARES]
+    kinds.append(("all but ten passages (removals)", 1 - 10 / passages, False))
+    for name, share, own in kinds:
+        making, allow = seconds(lambda share=share, own=own: subsets(index, share, queries, own))  # type: ignore[misc]
+        found = rate(trees, index, inputs, allow, repeats)
+        table.append([name, f"{1e3 * making:.1f}", f"{found:.1f}", f"{found / bare:.2f}"])
+    tenth = passages // 10
+    base = index_sequences([*rows[: passages - tenth], rows[0]], END)
+    making, union = seconds(lambda: UnionIndex(base, index_sequences(rows[passages - tenth :], END)))
+    found = rate(trees, union, inputs, [], repeats)
+    table.append(
+        [
+            "no filter, a tenth in a second segment",
+            f"{1e3 * making:.1f}",
+            f"{found:.1f}",
+            f"{found / bare:.2f}",
+        ]
+    )
+    print_table(
+        f"{passages:,} x {tokens} tokens, {queries} queries, t5-small shape, random weights, beam {BEAMS}",
+        ["", "made in, ms", "queries/s", "ratio to no filter"],
+        table,
+    )
+
+
+if __name__ == "__main__":
+    auto_cli(main)

@@ -1,0 +1,65 @@
+"""``grls update``: passages are added to a retriever folder, or removed from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+
+from grls.corpus import Corpus
+from grls.errors import ConfigError, DataError
+from grls.files import refuse_foreign
+from grls.logs import quiet
+from grls.retrieve.generative import MANIFEST, GenerativeRetriever
+
+
+def update(
+    retriever: str,
+    add: str | None = None,
+    remove: str | None = None,
+    merge: bool = False,
+    output: str | None = None,
+) -> None:
+    """Change which passages a generative retriever finds, without building its index again.
+
+    What is removed goes first, then what is added is found, then both are merged where that is asked for. The
+    model is not trained on.
+
+    Args:
+        retriever: Retriever folder that ``grls index`` wrote, generative.
+        add: Passages to add: a ``corpus.jsonl``, or the folder that holds one.
+        remove: A file of passages to remove, an id a line.
+        merge: Make one index of what it held and what was added, and drop what was removed. Searches are then
+            as fast as over a new index, and the ids of removed passages are free again.
+        output: Where the changed retriever goes; null replaces the folder.
+    """
+    quiet()
+    if add is None and remove is None and not merge:
+        raise ConfigError("nothing to do: give --add FILE, --remove FILE or --merge true.")
+    final = output or retriever
+    refuse_foreign(final, MANIFEST)
+    opened = GenerativeRetriever.from_pretrained(retriever, "cpu")
+    start = perf_counter()
+    if remove is not None:
+        opened.remove(_ids(remove))
+    if add is not None:
+        opened.add(Corpus.read(add))
+    if merge:
+        opened.merge()
+    seconds = perf_counter() - start
+    opened.save_pretrained(final)
+    print(
+        f"{final}: {len(opened.corpus) - len(opened.removed):,} passages are found, "
+        f"{len(opened.removed):,} are removed and not yet merged, {seconds:.1f} s"
+    )
+
+
+def _ids(file: str) -> list[str]:
+    try:
+        ids = [line for line in Path(file).read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (FileNotFoundError, IsADirectoryError):
+        raise DataError("no such file; expected a passage id a line.", file) from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"expected UTF-8 text ({error}).", file) from None
+    if not ids:
+        raise DataError("the file is empty; expected a passage id a line.", file)
+    return list(dict.fromkeys(ids))

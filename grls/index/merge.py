@@ -1,0 +1,77 @@
+"""Two sorted segments into one, and passages taken out: in one pass, without sorting again.
+
+Legend: N passages and R rows. Where the added rows stand among the base rows is known from
+:class:`grls.index.union.UnionIndex`, so what is left is copying, and comparing neighbours.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from grls.index.base import ConstraintIndex, Segment
+from grls.index.rows import Array, Ints, Rows, SortedRows, _gather, _narrow, shared_prefixes
+from grls.index.union import UnionIndex
+
+
+def merge(index: ConstraintIndex, keep: Array) -> Segment:
+    """One segment with some of the passages of an index, equal to one built of them from scratch.
+
+    Args:
+        index: A segment, or a union of two.
+        keep: ``[N]`` bool; passages that stay are numbered anew, in their order.
+
+    Raises:
+        TypeError: The index is neither.
+    """
+    if isinstance(index, UnionIndex):
+        segments = [index.base, index.added]
+        backend: type[Segment] = type(index.base)
+    elif isinstance(index, Segment):
+        segments, backend = [index], type(index)
+    else:
+        raise TypeError(f"cannot merge a {type(index).__name__}")
+    members, member_offsets = _members(index.rows, keep)
+    sizes = np.diff(member_offsets)
+    left = np.flatnonzero(sizes)
+    starts = _starts(index)[left]
+    offsets = np.concatenate(([0], np.cumsum(index.rows.lengths()[left])))
+    wide = np.result_type(*[segment.rows.tokens.dtype for segment in segments])
+    tokens = np.concatenate([segment.rows.tokens.astype(wide, copy=False) for segment in segments])
+    rows = Rows(
+        tokens=_narrow(_gather(tokens, starts, offsets)),
+        offsets=_narrow(offsets, np.uint32),
+        members=_narrow(members, np.uint32),
+        member_offsets=(
+            _narrow(np.concatenate(([0], np.cumsum(sizes[left]))), np.uint32)
+            if len(left) < len(members)
+            else np.empty(0, dtype=np.uint32)
+        ),
+        end=index.rows.end,
+    )
+    return backend.build(rows, shared_prefixes(rows.tokens, rows.offsets.astype(np.int64)))
+
+
+def _members(rows: SortedRows, keep: Array) -> tuple[Ints, Ints]:
+    """Passages that stay, by row and renumbered, and where those of each row begin, ``[R + 1]``."""
+    members = rows.members_in(0, len(rows))
+    row = rows.row_of[members].astype(np.int64)
+    stay = keep[members]
+    number: Ints = np.cumsum(keep) - 1
+    counts = np.bincount(row[stay], minlength=len(rows))
+    return number[members[stay]], np.concatenate(([0], np.cumsum(counts)))
+
+
+def _starts(index: ConstraintIndex) -> Ints:
+    """``[R]`` where each row begins in the tokens of the segments, one after another."""
+    if isinstance(index, UnionIndex):
+        base, added = index.base.rows, index.added.rows
+        starts = np.empty(len(index.rows), dtype=np.int64)
+        place, new = index.rows.places, index.rows.new
+        old = np.ones(len(index.rows), dtype=bool)
+        old[place[new]] = False
+        starts[old] = base.offsets[:-1]
+        starts[place[new]] = len(base.tokens) + added.offsets[:-1][new].astype(np.int64)
+        return starts
+    assert isinstance(index, Segment)
+    only: Ints = index.rows.offsets[:-1].astype(np.int64)
+    return only

@@ -1,0 +1,130 @@
+"""Both searches under filters: against an index of the allowed passages alone, on every backend."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models_small import END, VOCABULARY, small_t5
+
+from grls.decode import Decoder, FastDecoder
+from grls.decode.exhaustive import score_all
+from grls.index import BACKENDS, index_sequences
+from grls.index.subset import Numbers, Several, Subset
+from grls.models.generator import Seq2SeqGenerator
+from grls.models.trees import plant
+
+GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
+TREES = plant(GENERATOR)
+
+
+def queries(count: int, seed: int = 2) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in range(count)]
+
+
+passage = st.lists(st.integers(3, 6), max_size=7).map(lambda tokens: [*tokens, END])
+
+
+@st.composite
+def searches(draw: Any) -> dict[str, Any]:
+    rows = draw(st.lists(passage, min_size=1, max_size=25))
+    count = draw(st.integers(1, 4))
+    some = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows))
+    beams = draw(st.integers(1, 30))
+    return {
+        "rows": rows,
+        "inputs": queries(count, draw(st.integers(0, 99))),
+        "allow": draw(st.lists(st.one_of(st.none(), some), min_size=count, max_size=count)),
+        "exclude": draw(st.one_of(st.just(()), st.lists(some, min_size=count, max_size=count))),
+        "share": draw(st.booleans()),
+        "beams": beams,
+        "k": draw(st.integers(1, beams)),
+        "mode": draw(st.sampled_from(["renormalized", "full"])),
+        "early_stop": draw(st.sampled_from([None, True, False])),
+        "slots": draw(st.integers(1, 5)),
+        "backend": draw(st.sampled_from(sorted(BACKENDS))),
+    }
+
+
+def naive(search: dict[str, Any], query: int, how: tuple[Any, ...]) -> list[tuple[int, float]]:
+    """What is found in an index that holds nothing but what the query may find."""
+    rows, allow = search["rows"], search["allow"][query]
+    hidden = [rows[p] for p in search["exclude"][query]] if search["exclude"] else []
+    kept = [n for n in range(len(rows)) if (allow is None or n in allow) and rows[n] not in hidden]
+    index = index_sequences([np.array(rows[n]) for n in kept], END)
+    found = Decoder(GENERATOR, index, *how).search([search["inputs"][query]], search["k"])[0]
+    return [(kept[hit.passage], hit.score) for hit in found]
+
+
+@settings(max_examples=80, deadline=None)
+@given(searches())
+def test_a_filter_finds_what_an_index_of_the_allowed_passages_finds(search: dict[str, Any]) -> None:
+    if search["share"]:
+        search["allow"] = [search["allow"][0]] * len(search["inputs"])
+    index = index_sequences([np.array(row) for row in search["rows"]], END, search["backend"])
+    how = (search["beams"], search["mode"], search["early_stop"])
+    made = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
+    if search["share"]:
+        made = [made[0]] * len(made)
+    plain = Decoder(GENERATOR, index, *how)
+    assert TREES is not None
+    fast = FastDecoder(TREES, index, *how, slots=search["slots"])
+    what = (search["inputs"], search["k"], search["exclude"], made)
+    for query, both in enumerate(zip(plain.search(*what), fast.search(*what), strict=True)):
+        expected = naive(search, query, how)
+        for found in both:
+            assert [hit.score for hit in found] == pytest.approx([score for _, score in expected], abs=1e-4)
+            ranked = sorted((-round(hit.score, 3), hit.passage) for hit in found)
+            assert [p for _, p in ranked] == [p for _, p in sorted((-round(s, 3), p) for p, s in expected)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_probabilities_of_the_allowed_passages_sum_to_one_and_are_exact(backend: str) -> None:
+    rng = np.random.default_rng(0)
+    rows = list({(*rng.integers(3, 9, rng.integers(1, 6)).tolist(), END) for _ in range(40)})
+    index = index_sequences([np.array(row) for row in rows], END, backend)
+    allowed = np.arange(0, len(rows), 3)
+    alone = index_sequences([np.array(rows[n]) for n in allowed], END)
+    decoder = Decoder(GENERATOR, index, beams=len(rows))
+    for model_input in queries(4):
+        found = decoder.search([model_input], allow=[Subset(index.rows, allowed)])[0]
+        scores = dict(zip(allowed.tolist(), score_all(GENERATOR, alone, model_input), strict=True))
+        assert {hit.passage: hit.score for hit in found} == pytest.approx(scores, abs=1e-4)
+        assert np.exp([hit.score for hit in found]).sum() == pytest.approx(1.0, abs=1e-4)
+
+
+def test_only_the_allowed_of_equal_passages_are_found() -> None:
+    index = index_sequences([np.array(row) for row in ([3, END], [3, END], [4, END], [3, END])], END)
+    decoder = Decoder(GENERATOR, index)
+    for allowed, expected in (([1], [1]), ([3, 0], [0, 3]), ([2, 1], [1, 2]), ([], [])):
+        found = decoder.search(queries(1), allow=[Subset(index.rows, np.array(allowed, int))])[0]
+        assert sorted(hit.passage for hit in found) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 400), st.data())
+def test_numbers_are_counted_in_lists_and_in_words(limit: int, data: Any) -> None:
+    """Some sets are sparse, some are not; both answer alike, side by side."""
+    some = st.sets(st.integers(0, limit - 1))
+    every = [set(range(limit)), {limit - 1}, set(), *data.draw(st.lists(some, max_size=3))]
+    sets = [Numbers(np.array(sorted(one), np.int64), limit) for one in every]
+    for which in (every, [every[0]], [every[1]]):
+        kept = [every.index(one) for one in which]
+        low = np.arange(limit + 1)
+        high = np.minimum(low + data.draw(st.integers(0, limit)), limit)
+        several = Several([sets[n] for n in kept])
+        for place, n in enumerate(kept):
+            expected = [len([m for m in every[n] if a <= m < b]) for a, b in zip(low, high, strict=True)]
+            assert several.count(np.full(len(low), place), low, high).tolist() == expected
+            a, b = int(low[limit // 2]), int(high[limit // 2])
+            assert sets[n].between(a, b).tolist() == sorted(m for m in every[n] if a <= m < b)
+    mixed = np.arange(len(sets))
+    counts = Several(sets).count(mixed, np.zeros_like(mixed), np.full_like(mixed, limit))
+    assert counts.tolist() == [len(one) for one in every]
+
+
+def test_both_forms_of_a_set_occur() -> None:
+    assert Numbers(np.arange(3), 1000).sparse
+    assert not Numbers(np.arange(300), 1000).sparse

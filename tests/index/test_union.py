@@ -1,0 +1,76 @@
+"""Two segments as one index, and merged into one: against an index built of all passages."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_index_property import BIG, DONE, END, corpora, walk
+
+from grls.index import BACKENDS, ConstraintIndex, Segment, UnionIndex, index_sequences, merge
+
+Corpus = list[tuple[int, ...]]
+
+
+def built(corpus: Corpus, backend: str) -> Segment:
+    return index_sequences([np.array(s) for s in corpus], END, backend)
+
+
+def union(base: Corpus, added: Corpus, backend: str) -> tuple[ConstraintIndex, Corpus]:
+    """The union, and the corpus as it is numbered: base passages, added passages, DONE."""
+    done = [(DONE, END)]
+    return UnionIndex(built(base + done, backend), built(added, backend)), base + added + done
+
+
+def assert_equal(one: Segment, other: Segment) -> None:
+    assert (one.backend, one.rows.end) == (other.backend, other.rows.end)
+    for name in ("tokens", "offsets", "members", "member_offsets"):
+        mine, its = getattr(one.rows, name), getattr(other.rows, name)
+        assert (mine.dtype, mine.tolist()) == (its.dtype, its.tolist()), name
+    for name, array in one.arrays().items():
+        assert array.tolist() == other.arrays()[name].tolist(), name
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@settings(max_examples=100, deadline=None)
+@given(base=corpora, added=corpora.filter(bool))
+def test_a_union_is_an_index_of_both(backend: str, base: Corpus, added: Corpus) -> None:
+    index, corpus = union(base, added, backend)
+    walk(index, corpus)
+    rows = index.rows
+    whole = built(corpus, backend).rows
+    assert [tuple(index.tokens(n)) for n in range(len(corpus))] == corpus
+    assert rows.row_of.tolist() == whole.row_of.tolist()
+    assert rows.lengths().tolist() == whole.lengths().tolist()
+    every = np.repeat(np.arange(len(whole)), whole.lengths())
+    position = np.concatenate([np.arange(n) for n in whole.lengths()])
+    assert rows.tokens_at(every, position).tolist() == whole.tokens.tolist()
+    assert rows.members_before(np.arange(len(whole) + 1)).tolist() == [
+        whole.members_before(r) for r in range(len(whole) + 1)
+    ]
+    for low in range(len(whole) + 1):
+        for high in range(low, len(whole) + 1):
+            assert rows.members_in(low, high).tolist() == whole.members_in(low, high).tolist()
+    assert rows.shared == whole.shared
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@settings(max_examples=100, deadline=None)
+@given(base=corpora, added=corpora, data=st.data())
+def test_merged_equals_rebuilt(backend: str, base: Corpus, added: Corpus, data: Any) -> None:
+    """Whatever is taken out on the way."""
+    done = [(DONE, END)]
+    index = union(base, added, backend)[0] if added else built(base + done, backend)
+    corpus = base + added + done
+    some = st.lists(st.booleans(), min_size=len(corpus) - 1, max_size=len(corpus) - 1)
+    keep = np.array([*data.draw(some), True])
+    expected = built([s for s, stays in zip(corpus, keep, strict=True) if stays], backend)
+    assert_equal(merge(index, keep), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_added_passages_that_need_wider_tokens(backend: str) -> None:
+    index, corpus = union([(3, 4, END)], [(3, BIG, END), (3, 4, END)], backend)
+    walk(index, corpus)
+    assert_equal(merge(index, np.ones(4, bool)), built(corpus, backend))

@@ -1,0 +1,235 @@
+"""Filters, removals and additions, for every kind of retriever, in memory and on disk."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_data import passages, small_retriever, tiny_bert, write_small
+
+from grls.corpus import Corpus
+from grls.errors import ConfigError, DataError
+from grls.filters import Only
+from grls.index import UnionIndex
+from grls.models.biencoder import BiEncoder
+from grls.retrieve.appending import AppendingMultistep
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.ensemble import EnsembleRetriever
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.sparse import BM25Retriever
+from grls.types import Passage, Query
+
+QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "is it proud ?")]
+IDS = [passage.id for passage in passages()]
+SOME = ["otter-calm", "lynx-quick", "r0"]
+NEW = [Passage("n0", "the otter is proud ."), Passage("n1", "the otter is calm ."), Passage("n2", "calm .")]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("allow") / "data")
+
+
+@pytest.fixture
+def generative(data: Path) -> GenerativeRetriever:
+    return small_retriever(data, beams=12)
+
+
+@pytest.fixture(scope="module")
+def kinds(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    corpus = Corpus.read(data)
+    bert = BiEncoder.load(str(tiny_bert(tmp_path_factory.mktemp("bert") / "bert")), device="cpu")
+    made: dict[str, Any] = {
+        "generative": small_retriever(data, beams=12),
+        "bm25": BM25Retriever(corpus, stopwords="none"),
+        "dense": DenseRetriever.assemble(bert, corpus),
+    }
+    return made | {"ensemble": EnsembleRetriever([made["bm25"], made["dense"]])}
+
+
+def over(retriever: GenerativeRetriever, kept: list[Passage]) -> GenerativeRetriever:
+    """The same model over other passages, built from scratch."""
+    return GenerativeRetriever.assemble(
+        retriever.model, retriever.codec.tokenizer, Corpus.from_passages(kept), options=retriever.options
+    )
+
+
+def same(found: Any, expected: Any) -> None:
+    for some, others in zip(found, expected, strict=True):
+        assert {h.id: h.score for h in some} == pytest.approx({h.id: h.score for h in others}, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["generative", "bm25", "dense", "ensemble"])
+@settings(max_examples=15, deadline=None)
+@given(
+    allow=st.lists(st.one_of(st.none(), st.sets(st.sampled_from(IDS), min_size=1)), min_size=3, max_size=3)
+)
+def test_a_query_finds_the_best_of_its_allowed_passages(kind: str, kinds: dict[str, Any], allow: Any) -> None:
+    retriever = kinds[kind]
+    everything = retriever.retrieve(QUERIES, 10)
+    found = retriever.retrieve(QUERIES, 10, allow)
+    for hits, every, some in zip(found, everything, allow, strict=True):
+        expected = [hit.id for hit in every if some is None or hit.id in some]
+        if kind == "generative":  # at every step the softmax is over fewer tokens, so the order may change
+            assert {hit.id for hit in hits} == set(expected)
+            assert np.exp([hit.score for hit in hits]).sum() == pytest.approx(1.0, abs=1e-4)
+        elif kind != "ensemble":
+            assert [hit.id for hit in hits] == expected
+        else:
+            assert {hit.id for hit in hits} == set(expected)
+
+
+def test_a_filter_scores_as_an_index_of_the_allowed_passages(generative: GenerativeRetriever) -> None:
+    alone = over(generative, [p for p in passages() if p.id in SOME])
+    same(generative.retrieve(QUERIES, 10, SOME), alone.retrieve(QUERIES, 10))
+    same(generative.retrieve(QUERIES, 10, [Only(frozenset(SOME))] * 3), alone.retrieve(QUERIES, 10))
+
+
+def test_equal_filters_are_one_subset(generative: GenerativeRetriever) -> None:
+    one, other, none = generative.subsets(QUERIES, [SOME, set(SOME), None])
+    assert one is other
+    assert none is None
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_every_hop_finds_allowed_passages_and_done_still_ends(
+    generative: GenerativeRetriever, dynamic: bool
+) -> None:
+    allow = [SOME, None, ["r1"]]
+    search = MultistepRetriever(generative, 4, dynamic=dynamic, chains=3, done_bias=2.0 if dynamic else 0.0)
+    for chains, some in zip(search.retrieve_chains(QUERIES, allow), allow, strict=True):
+        assert chains
+        for chain in chains:
+            assert {hit.id for hit in chain.hits} <= set(some or IDS)
+            assert dynamic or len(chain.hits) == min(4, len(some or IDS))
+    if dynamic:
+        ends = [chains[0].done for chains in search.retrieve_chains(QUERIES, allow)]
+        assert (ends[0], ends[2]) == (True, True)  # a chain of all that is allowed goes on with DONE
+    alone = MultistepRetriever(over(generative, [p for p in passages() if p.id in SOME]), 3, dynamic=False)
+    filtered = MultistepRetriever(generative, 3, dynamic=False)
+    for chains, others in zip(
+        filtered.retrieve_chains(QUERIES, SOME), alone.retrieve_chains(QUERIES), strict=True
+    ):
+        assert [c.score for c in chains] == pytest.approx([c.score for c in others], abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bm25", "dense"])
+def test_appended_hops_find_allowed_passages(kind: str, kinds: dict[str, Any]) -> None:
+    retriever = kinds[kind]
+    search = AppendingMultistep(retriever, retriever.corpus, 2, chains=2, branch=2)
+    for chains, some in zip(search.retrieve_chains(QUERIES, [SOME, None, IDS[:4]]), (SOME, IDS, IDS[:4])):  # noqa: B905
+        assert chains[0].hits or kind == "bm25"
+        assert {hit.id for chain in chains for hit in chain.hits} <= set(some)
+
+
+@pytest.mark.parametrize("kind", ["generative", "bm25", "dense"])
+def test_a_filter_that_leaves_nothing_is_told(
+    kind: str, kinds: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    retriever = kinds[kind]
+    with caplog.at_level(logging.WARNING):
+        found = retriever.retrieve(QUERIES[:2], 5, [[], ["otter-calm"]])
+    assert found[0] == []
+    assert len(found[1]) == 1
+    assert "query 'a': its filter leaves no passage" in caplog.text
+    for nothing in ([], [[], set()]):
+        with pytest.raises(ConfigError, match=r"no passage of .* is allowed by the filter"):
+            retriever.retrieve(QUERIES[:2], 5, nothing)
+    with pytest.raises(DataError, match="names the passage id 'zebra', which is not in"):
+        retriever.retrieve(QUERIES, 5, ["zebra"])
+    with pytest.raises(ConfigError, match="allow has 2 entries for 3 queries"):
+        retriever.retrieve(QUERIES, 5, [None, None])
+
+
+def reopened(retriever: GenerativeRetriever, folder: Path) -> GenerativeRetriever:
+    retriever.save_pretrained(folder)
+    return GenerativeRetriever.from_pretrained(folder, "cpu", options=retriever.options)
+
+
+def test_removed_passages_are_found_by_no_search(generative: GenerativeRetriever, tmp_path: Path) -> None:
+    generative.retrieve(QUERIES, 10)  # what a search keeps must not outlive the change
+    generative.remove(["r0", "otter-calm"])
+    left = [p for p in passages() if p.id not in ("r0", "otter-calm")]
+    expected = over(generative, left).retrieve(QUERIES, 10)
+    back = reopened(generative, tmp_path / "r")
+    for retriever in (generative, back):
+        same(retriever.retrieve(QUERIES, 10), expected)
+        assert {h.id for h in retriever.retrieve(QUERIES, 9, SOME)[0]} == {"lynx-quick"}
+        chains = MultistepRetriever(retriever, 8, dynamic=False).retrieve_chains(QUERIES)
+        assert {h.id for c in chains[0] for h in c.hits} == {p.id for p in left}
+        inputs = [[5, 6, generative.codec.end]]
+        assert len(retriever.search(inputs, 12, [()])[0]) == len(left) + 1  # DONE
+    back.merge()
+    assert (list(back.corpus), back.removed) == (left, frozenset())
+    again = reopened(back, tmp_path / "r")
+    same(again.retrieve(QUERIES, 10), expected)
+    assert not (tmp_path / "r" / "removed.json").exists()
+
+
+def test_what_cannot_be_removed_is_refused(generative: GenerativeRetriever, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'zebra' is not in the corpus"):
+        generative.remove(["r0", "zebra"])
+    assert not generative.removed
+    generative.remove(["r0"])
+    with pytest.raises(DataError, match="'r0' is removed already"):
+        generative.remove(["r0"])
+    with pytest.raises(ConfigError, match="the last passage cannot be removed"):
+        generative.remove([name for name in IDS if name != "r0"])
+    with pytest.raises(ConfigError, match=r"no passage of .* is allowed"):
+        generative.retrieve(QUERIES, 3, ["r0"])
+    generative.save_pretrained(tmp_path / "r")
+    for text in ("{}", '["zebra"]', "[]"):
+        (tmp_path / "r" / "removed.json").write_text(text)
+        with pytest.raises(DataError, match=r"removed\.json.*grls index"):
+            GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu")
+
+
+@pytest.mark.parametrize("backend", ["array", "marisa", "flat"])
+def test_added_passages_are_found_as_if_they_had_been_there(
+    generative: GenerativeRetriever, tmp_path: Path, backend: str
+) -> None:
+    retriever = GenerativeRetriever.assemble(
+        generative.model, generative.codec.tokenizer, generative.corpus, None, backend, generative.options
+    )
+    retriever.retrieve(QUERIES, 3)
+    retriever.add(NEW[:1])
+    retriever.add(NEW[1:])  # n1 has the text of otter-calm
+    retriever.remove(["r1", "n2"])
+    left = [p for p in [*passages(), *NEW] if p.id not in ("r1", "n2")]
+    expected = over(retriever, left).retrieve(QUERIES, 20)
+    assert {"n0", "n1"} < {hit.id for hit in expected[0]}
+    back = reopened(retriever, tmp_path / "r")
+    assert isinstance(back.index, UnionIndex)
+    plain = over(retriever, left)
+    for one in (retriever, back):
+        same(one.retrieve(QUERIES, 20), expected)
+        chains = MultistepRetriever(one, 3).retrieve_chains(QUERIES)
+        others = MultistepRetriever(plain, 3).retrieve_chains(QUERIES)
+        assert [[c.score for c in some] for some in chains] == [
+            pytest.approx([c.score for c in some], abs=1e-4) for some in others
+        ]
+    back.merge()
+    assert list(back.corpus) == left
+    same(reopened(back, tmp_path / "r").retrieve(QUERIES, 20), expected)
+    assert not (tmp_path / "r" / "added").exists()
+    assert back.index.rows.lengths().tolist() == plain.index.rows.lengths().tolist()
+
+
+def test_what_cannot_be_added_is_refused(generative: GenerativeRetriever) -> None:
+    generative.remove(["r0"])
+    for wrong, message in (
+        ([Passage("r0", "x")], "'r0' is used already"),
+        ([Passage("x", "x"), Passage("x", "y")], "'x' is used already"),
+        ([Passage("DONE", "x")], "'DONE' is reserved"),
+        ([], "the corpus is empty"),
+    ):
+        with pytest.raises(DataError, match=message):
+            generative.add(wrong)
+    assert len(generative.corpus) == 10
+    generative.merge()
+    generative.add([Passage("r0", "another rule .")])
+    assert "r0" in {hit.id for hit in generative.retrieve(QUERIES, 20)[0]}
