@@ -243,7 +243,8 @@ class _Search:
         return np.array(full)
 
     def _hits(self, query: int) -> list[Found]:
-        hits: list[Found] = []
-        for score, state in self.results[query]:
-            hits += [Found(passage, score) for passage in self.scope.passages(query, state)]
+        scores = [score for score, _ in self.results[query]]
+        states = np.array([state for _, state in self.results[query]], dtype=np.int64)
+        found = self.scope.passages(np.full(len(states), query), states)
+        hits = [Found(p, score) for score, some in zip(scores, found, strict=True) for p in some]
         return hits[: self.k]

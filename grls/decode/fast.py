@@ -190,8 +190,8 @@ class _Search:
         states = np.full(len(queries), self.index.start(), dtype=np.int64)
         remaining = self.scope.remaining(queries, *self.index.span(states))
         if self.decoder.stops_early:
-            for query in queries[remaining == 1]:
-                self.found[query] = self._hits(int(query), [(0.0, self.index.start())])
+            alone = queries[remaining == 1]
+            self._report(alone, [[(0.0, self.index.start())]] * len(alone))
         undecided = remaining > (1 if self.decoder.stops_early else 0)
         self._tell(len(queries) - int(undecided.sum()))
         queries, slots, states = queries[undecided], slots[undecided], states[undecided]
@@ -275,9 +275,8 @@ class _Search:
         busy = np.zeros(len(self.queries), dtype=bool)
         busy[self.beams.slots] = True
         ready = np.flatnonzero(~busy & (self.queries >= 0))
+        self._report(self.queries[ready], [self.results[slot] for slot in ready])
         for slot in ready:
-            query = int(self.queries[slot])
-            self.found[query] = self._hits(query, self.results[slot])
             self.results[slot] = []
         self.queries[ready] = -1
         self._tell(len(ready))
@@ -286,11 +285,16 @@ class _Search:
         if self.decided is not None and count:
             self.decided(count)
 
-    def _hits(self, query: int, results: Sequence[tuple[float, int]]) -> list[Found]:
-        hits: list[Found] = []
-        for score, state in results:
-            hits += [Found(passage, score) for passage in self.scope.passages(query, state)]
-        return hits[: self.k]
+    def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
+        """Turn the results (score, state) of decided queries into what they found."""
+        owners = np.repeat(queries, [len(some) for some in results])
+        scores = [score for some in results for score, _ in some]
+        states = np.array([state for some in results for _, state in some], dtype=np.int64)
+        passages = self.scope.passages(owners, states)
+        for query, score, some in zip(owners.tolist(), scores, passages, strict=True):
+            self.found[query] += [Found(passage, score) for passage in some]
+        for query in queries.tolist():
+            del self.found[query][self.k :]
 
 
 def _merged(some: _Beams, others: _Beams) -> _Beams:

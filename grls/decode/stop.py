@@ -106,10 +106,19 @@ class Scope:
         row = int(self._index.rows.row_of[passage])
         return passage in self._passages(query, row, row + 1)
 
-    def passages(self, query: int, state: int) -> list[int]:
-        """Numbers of the passages under a state that a query may find, in row order."""
-        low, high = self._index.span(np.array([state]))
-        return self._passages(query, int(low[0]), int(high[0]))
+    def passages(self, queries: Ints, states: Ints) -> list[list[int]]:
+        """Numbers of the passages under ``states[i]`` that ``queries[i]`` may find, in row order."""
+        low, high = self._index.span(states)
+        whole = (self.remaining(queries, low, high) == high - low) & (self._subset[queries] < 0)
+        found = []
+        for query, first, last, everything in zip(
+            queries.tolist(), low.tolist(), high.tolist(), whole.tolist(), strict=True
+        ):
+            if everything:
+                found.append(self._index.rows.members_in(first, last).tolist())
+            else:
+                found.append(self._passages(query, first, last))
+        return found
 
     def _passages(self, query: int, low: int, high: int) -> list[int]:
         subset, base = int(self._subset[query]), query * self._stride
