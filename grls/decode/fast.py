@@ -243,7 +243,7 @@ class _Search:
         position = np.arange(int(ends[-1])) + np.repeat(fed - (ends - lengths), lengths)  # 0: the start token
         low, _ = self.index.span(beams.states[some])
         rows = self.index.rows
-        at = np.repeat(rows.offsets[low].astype(np.int64), lengths) + position - 1
+        at = np.repeat(rows.offsets[low], lengths) + position - 1
         tokens = rows.tokens[at].astype(np.int64)
         nodes = beams.nodes.copy()
         nodes[some] = self.session.feed(Branches(beams.slots[some], nodes[some], lengths, tokens))

@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
@@ -95,8 +94,7 @@ class GenerativeRetriever:
         self.options = options or SearchOptions()
         self._generator = Seq2SeqGenerator(model)
         self._kept: tuple[tuple[object, ...], FastDecoder] | None = None
-        lengths = np.diff(index.rows.offsets.astype(np.int64))
-        check_positions(model, 0, int(lengths.max(initial=0)))
+        check_positions(model, 0, index.rows.longest)
 
     @property
     def done(self) -> int:
