@@ -250,7 +250,10 @@ class Partition:
         width = 8 // self._width
         keys = []
         for n, run in enumerate(self._runs):
-            keys.append(keys_at(*run.mapped(), np.arange(low[n], high[n], step), depth, width))
+            # Runs are alike, so each is sampled at other places, lest their samples say the same.
+            shift = min(n * step // len(self._runs), max(0, int(high[n] - low[n]) - 1))
+            rows = np.arange(low[n] + shift, high[n], step)
+            keys.append(keys_at(*run.mapped(), rows, depth, width))
         pivots = np.unique(np.concatenate(keys))
         cuts = np.empty((2 * len(pivots), len(self._runs)), dtype=np.int64)
         for n, run in enumerate(self._runs):  # one run mapped at a time

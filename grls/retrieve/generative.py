@@ -23,6 +23,8 @@ from grls.decode.scores import ScoreMode, check_mode
 from grls.errors import ConfigError, DataError
 from grls.files import atomic_folder, read_json, write_json
 from grls.index import ConstraintIndex, build_index, load_index
+from grls.index.array import ArrayIndex
+from grls.index.rows import Form, Ints
 from grls.index.store import write_index
 from grls.models.build import Pretrained
 from grls.models.generator import Seq2SeqGenerator, check_positions
@@ -95,6 +97,14 @@ class GenerativeRetriever:
         self._generator = Seq2SeqGenerator(model)
         self._kept: tuple[tuple[object, ...], FastDecoder] | None = None
         check_positions(model, 0, index.rows.longest)
+        if isinstance(index, ArrayIndex) and index.rows.form == "prefixes":
+            index.complete = self._sequence
+
+    def _sequence(self, passage: int) -> Ints:
+        """The whole token sequence of a passage, from its text."""
+        if passage == self.done:
+            return self.codec.done_sequence
+        return self.codec.passages([self.corpus[passage]])[0]
 
     @property
     def done(self) -> int:
@@ -112,10 +122,14 @@ class GenerativeRetriever:
         options: SearchOptions | None = None,
         progress: bool = False,
         stages: Sequence[str] = (),
+        form: Form = "whole",
+        memory: int | None = None,
+        scratch: str | Path | None = None,
     ) -> Self:
-        """Build the index of a corpus for a model and put everything together."""
+        """Build the index of a corpus for a model, as :func:`grls.index.build_index` does, around it."""
         codec = Codec(tokenizer, limits)
-        return cls(model, codec, corpus, build_index(corpus, codec, backend, progress), options, stages)
+        index = build_index(corpus, codec, backend, progress, form, memory, scratch)
+        return cls(model, codec, corpus, index, options, stages)
 
     @classmethod
     def from_pretrained(
@@ -124,7 +138,7 @@ class GenerativeRetriever:
         device: str = "auto",
         precision: str = "float32",
         options: SearchOptions | None = None,
-        verify: bool = True,
+        verify: bool | None = None,
     ) -> Self:
         """Open a retriever folder.
 
@@ -133,7 +147,7 @@ class GenerativeRetriever:
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
             precision: ``float32`` or ``bfloat16``.
             options: How to decode.
-            verify: Compare the index' checksums.
+            verify: Compare the index' checksums; None: see :func:`grls.index.load_index`.
 
         Raises:
             DataError: The folder is no retriever, or a file in it is damaged.

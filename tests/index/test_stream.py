@@ -49,7 +49,9 @@ def both(corpus, size, memory, form, folder: Path) -> None:
 
 
 equal = [np.array([3, 4, 5, 6, 7, END])] * 30
-titles = [np.array([3, 4, 5, 6, 7, 8, n, 3 + n % 3, END]) for n in range(20, 60)]  # longer prefixes than a key
+titles = [
+    np.array([3, 4, 5, 6, 7, 8, n, 3 + n % 3, END]) for n in range(20, 60)
+]  # longer prefixes than a key
 
 
 @pytest.mark.parametrize("form", ["whole", "prefixes"])
@@ -142,10 +144,14 @@ def test_an_index_is_at_most_16_bytes_a_passage_beside_the_tokens() -> None:
     from benchmarks.scale import passages
 
     some = list(passages(30_000, 80))
-    index = index_sequences(
-        [t[o[n] : o[n + 1]] for t, o in some for n in range(len(o) - 1)], END
-    )
+    index = index_sequences([t[o[n] : o[n + 1]] for t, o in some for n in range(len(o) - 1)], END)
     assert isinstance(index, ArrayIndex)
     rows = index.rows
-    arrays = [*index.arrays().values(), rows.offsets.blocks, rows.offsets.within, rows.members, rows.member_offsets]
+    arrays = [
+        *index.arrays().values(),
+        rows.offsets.blocks,
+        rows.offsets.within,
+        rows.members,
+        rows.member_offsets,
+    ]
     assert sum(array.nbytes for array in arrays) <= 16 * len(index)
