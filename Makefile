@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install quickstart test lint bench bench-index bench-decode bench-efficiency lock clean
+.PHONY: install quickstart test lint bench bench-index bench-scale bench-decode bench-efficiency lock clean
 
 install: $(VENV)/.installed
 
@@ -34,10 +34,13 @@ quickstart: install
 	$(BIN)/grls evaluate --run runs/quickstart/test.jsonl --data data/quickstart --split test \
 	  --examples 3 --output runs/quickstart/metrics.json
 
-bench: bench-index bench-decode  # bench-efficiency needs the extra local-models and data/entailmentbank
+bench: bench-index bench-scale bench-decode  # bench-efficiency needs the extra local-models and data/entailmentbank
 
 bench-index: install
 	$(BIN)/python -m benchmarks.index
+
+bench-scale: install
+	$(BIN)/python -m benchmarks.scale
 
 bench-decode: install
 	$(BIN)/python -m benchmarks.decode

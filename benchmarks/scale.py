@@ -3,13 +3,13 @@
     python -m benchmarks.scale
     python -m benchmarks.scale --passages '[1000000, 5000000]' --memory 512
 
-Passages are generated a chunk at a time. Every build runs in a process of its own, so that its peak memory is
-known: resident memory at its highest, less what the process held before. Rivals in the same run: the build in
-memory (at each size up to ``rival_passages``) and marisa-trie (``marisa_passages``: it takes a string a prefix).
-The design point, 20 million passages of 100 tokens, is extrapolated from the largest size: bytes by the passage
-and the token; seconds in proportion to the tokens, which is a lower bound where a sort needs more runs. Targets: at
-most 16 bytes a passage beside the tokens, loaded in under a second; 1,000,000 passages of 80 tokens from token
-arrays in memory in under 5 s on 2 cores.
+Passages are generated a chunk at a time. Every build runs in a process of its own, so that its peak memory
+is known: resident memory at its highest, less what the process held before (of a build in memory the tokens
+are a part of it). Rivals in the same run: the build in memory (at sizes up to ``rival_passages``) and
+marisa-trie (``marisa_passages``: it takes a string a prefix). The design point, 20 million passages of 100
+tokens, is extrapolated from the largest size: bytes by the passage and the token; seconds in proportion to
+the tokens, a lower bound where a sort needs more runs. Targets: at most 16 bytes a passage beside the tokens,
+loaded in under a second; 1,000,000 passages of 80 tokens from token arrays in memory in under 5 s on 2 cores.
 """
 
 from __future__ import annotations
@@ -194,8 +194,8 @@ def main(
     scale = DESIGN_PASSAGES * DESIGN_TOKENS / (count * tokens)
     disk = DESIGN_PASSAGES * (whole.beside + 2 * DESIGN_TOKENS) / 1e9
     print(
-        f"\nExtrapolated from {count:,} to {DESIGN_PASSAGES:,} passages of {DESIGN_TOKENS} tokens: build from "
-        f"{scale * whole.seconds / 60:.0f} minutes, {disk:.1f} GB on disk; as unique prefixes "
+        f"\nExtrapolated from {count:,} to {DESIGN_PASSAGES:,} passages of {DESIGN_TOKENS} tokens: build "
+        f"from {scale * whole.seconds / 60:.0f} minutes, {disk:.1f} GB on disk; as unique prefixes "
         f"{DESIGN_PASSAGES * prefixes.stored / 1e9:.1f} GB."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -49,7 +50,7 @@ def index(
             sentence-transformers and for ``all-MiniLM-L6-v2``, else generative.
         backend: Index backend (generative).
         form: What the index holds of each passage: ``whole``, or ``prefixes``: only what tells it from the
-            others, a fraction of the size. That is all that decoding with early stop needs; decoding to the end
+            others, a fraction of the size. That is all that early stop needs; decoding to the end
             (``--early_stop false``, ``full`` scores) is refused then. Backend ``array``.
         memory: What building the index may take, as 500MB or 8GB; a larger corpus is sorted on disk, beside
             ``output``. Backend ``array``; model and corpus are not counted.
@@ -119,25 +120,27 @@ def _generative(
     trained = Path(model) / LIMITS
     limits = Limits(**read_json(trained)) if trained.is_file() else Limits()
     limits = limits._replace(**{name: value for name, value in given.items() if value is not None})
-    scratch = Path(output).absolute().parent
-    scratch.mkdir(parents=True, exist_ok=True)
-    retriever = GenerativeRetriever.assemble(
-        loaded.model,
-        loaded.tokenizer,
-        passages,
-        limits,
-        backend,
-        progress=True,
-        stages=source.stages(),
-        form=form,
-        memory=memory,
-        scratch=scratch,
-    )
-    retriever.save_pretrained(output)
+    parent = Path(output).absolute().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{Path(output).name}.", suffix=".tmp", dir=parent) as scratch:
+        retriever = GenerativeRetriever.assemble(
+            loaded.model,
+            loaded.tokenizer,
+            passages,
+            limits,
+            backend,
+            progress=True,
+            stages=source.stages(),
+            form=form,
+            memory=memory,
+            scratch=scratch,
+        )
+        retriever.save_pretrained(output)
     rows = retriever.index.rows
     size = sum(file.stat().st_size for file in (Path(output) / "index").iterdir())
     print(
         f"{output}: {len(passages):,} passages, {len(rows):,} distinct sequences with DONE, "
         f"{len(rows.tokens):,} tokens{' of unique prefixes' if form == 'prefixes' else ''}, index "
-        f"{size / 2**20:.1f} MiB ({size / len(rows.tokens):.2f} B a token, {size / len(passages):.1f} B a passage)"
+        f"{size / 2**20:.1f} MiB ({size / len(rows.tokens):.2f} B a token, "
+        f"{size / len(passages):.1f} B a passage)"
     )

@@ -92,7 +92,7 @@ def build_index(
     _check_options(backend, form)
     if memory is not None and memory < SMALLEST_MEMORY:
         raise ConfigError(
-            f"building an index needs at least {SMALLEST_MEMORY // 2**20} MiB of memory; got {memory:,} bytes."
+            f"building an index needs at least {SMALLEST_MEMORY // 2**20} MiB, got {memory:,} bytes."
         )
     if not len(corpus):
         raise DataError(
