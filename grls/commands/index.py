@@ -51,7 +51,8 @@ def index(
         backend: Index backend (generative).
         form: What the index holds of each passage: ``whole``, or ``prefixes``: only what tells it from the
             others, a fraction of the size. That is all that early stop needs; decoding to the end
-            (``--early_stop false``, ``full`` scores) is refused then. Backend ``array``.
+            (``--early_stop false``, ``full`` scores) and adding passages later are refused then. Backend
+            ``array``.
         memory: What building the index may take, as 500MB or 8GB; a larger corpus is sorted on disk, beside
             ``output``. Backend ``array``; model and corpus are not counted.
         max_passage_tokens: Passages are cut to this length; null: as in training (512 for other models).

@@ -27,7 +27,8 @@ from grls.index.union import UnionIndex
 def merge(index: ConstraintIndex, keep: Array) -> Segment:
     """One segment with some of the passages of an index, equal to one built of them from scratch.
 
-    It is made in memory, tokens and all.
+    It is made in memory, tokens and all. Of unique prefixes, tokens may take fewer bytes than from scratch:
+    a passage's rest, which is not there, may hold greater ones.
 
     Args:
         index: A segment, or a union of two.

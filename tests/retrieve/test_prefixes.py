@@ -5,15 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from failing import fails
-from small_data import queries, small_retriever, write_small
+from small_data import queries, small_retriever, write_jsonl, write_small
 
 from grls.cli import main
 from grls.decode import PrefixAllowedTokens
 from grls.decode.exhaustive import score_all
 from grls.errors import ConfigError
-from grls.index import build_index, index_sequences, load_index, save_index
+from grls.index import UnionIndex, build_index, index_sequences, load_index, save_index
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.multistep import MultistepRetriever
+from grls.types import Passage
 
 END = 1
 
@@ -51,6 +52,70 @@ def test_evidence_is_whole_passages(folders: dict[str, Path]) -> None:
         np.testing.assert_array_equal(prefixes.index.tokens(passage), whole.index.tokens(passage))
     chains = [MultistepRetriever(r, hops=3).retrieve_chains(queries()[:4]) for r in (whole, prefixes)]
     assert chains[0] == chains[1]
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_filters_and_removals_find_the_same(folders: dict[str, Path], tmp_path: Path, merged: bool) -> None:
+    found = {}
+    for form in ("whole", "prefixes"):
+        retriever = opened(folders, form, beams=12)
+        few = ["otter-calm", "lynx-quick", "r1"]
+        filtered = retriever.retrieve(queries(), 5, few)
+        retriever.remove(["r0", "otter-calm"])
+        if merged:
+            retriever.merge()
+        retriever.save_pretrained(tmp_path / form)
+        back = GenerativeRetriever.from_pretrained(tmp_path / form, "cpu", options=retriever.options)
+        hops = [
+            MultistepRetriever(some, hops=3).retrieve_chains(queries()[:4], allow)
+            for some in (retriever, back)
+            for allow in (None, few[1:])
+        ]
+        left = [some.retrieve(queries(), 5) for some in (retriever, back)]
+        assert back.index.rows.form == form
+        assert (hops[:2], left[0]) == (hops[2:], left[1])
+        found[form] = filtered, hops, left
+    assert found["whole"] == found["prefixes"]
+
+
+def test_passages_cannot_be_added(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    retriever = opened(folders, "prefixes")
+    before = retriever.retrieve(queries(), 3)
+    with pytest.raises(ConfigError, match=r"adding passages needs whole.*--form whole`\.$"):
+        retriever.add([Passage("new", "the otter is proud .")])
+    assert retriever.retrieve(queries(), 3) == before
+    write_jsonl(tmp_path / "new.jsonl", [{"_id": "new", "text": "the otter is proud ."}])
+    given = ("update", f"--retriever={folders['prefixes']}", f"--add={tmp_path / 'new.jsonl'}")
+    assert "--form whole" in fails(capsys, *given, f"--output={tmp_path / 'r'}")
+    assert not (tmp_path / "r").exists()
+
+
+def test_an_index_sorted_on_disk_is_changed_as_any_other(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its arrays are mapped from files that go with it."""
+    monkeypatch.setattr("grls.index.store.SMALLEST_MEMORY", 1)
+    plain = opened(folders, "whole", beams=12)
+    index = build_index(plain.corpus, plain.codec, memory=1000)
+    assert index.files is not None
+    other = GenerativeRetriever(plain.model, plain.codec, plain.corpus, index, plain.options)
+    for retriever in (plain, other):
+        retriever.add([Passage("new", "the otter is proud .")])
+        retriever.remove(["r0"])
+    expected = plain.retrieve(queries(), 5)
+    assert other.retrieve(queries(), 5) == expected
+    other.save_pretrained(tmp_path / "r")
+    back = GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu", options=plain.options)
+    assert isinstance(back.index, UnionIndex)
+    assert back.retrieve(queries(), 5) == expected
+    merged = []
+    for retriever in (plain, back):
+        retriever.merge()
+        retriever.save_pretrained(tmp_path / "merged")
+        merged.append({f.name: f.read_bytes() for f in (tmp_path / "merged" / "index").iterdir()})
+    assert merged[0] == merged[1]
 
 
 def test_what_needs_whole_passages_is_refused(folders: dict[str, Path]) -> None:
