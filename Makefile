@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: install quickstart test lint bench bench-index bench-decode bench-cost bench-filters bench-efficiency lock clean
+.PHONY: install quickstart test lint bench bench-index bench-scale bench-decode bench-cost bench-filters \
+  bench-efficiency lock clean
 
 install: $(VENV)/.installed
 
@@ -35,10 +36,13 @@ quickstart: install
 	  --examples 3 --output runs/quickstart/metrics.json
 
 # bench-efficiency needs the extra local-models and data/entailmentbank
-bench: bench-index bench-decode bench-cost bench-filters
+bench: bench-index bench-scale bench-decode bench-cost bench-filters
 
 bench-index: install
 	$(BIN)/python -m benchmarks.index
+
+bench-scale: install
+	$(BIN)/python -m benchmarks.scale
 
 bench-decode: install
 	$(BIN)/python -m benchmarks.decode

@@ -179,7 +179,7 @@ def _relations(sequences: _Sequences, limit: int) -> _Relations:
     row_of = rows.row_of.astype(np.int64)
     numbers = np.arange(len(row_of))
     first = rows.members[rows.members_before(np.arange(len(rows)))].astype(np.int64)
-    row_lengths = np.diff(rows.offsets.astype(np.int64)) - 1
+    row_lengths = np.diff(rows.offsets.all()) - 1
     is_prefix = np.append(shared[1:] == row_lengths[:-1], False)
     alike = shared[1:] >= limit  # a row and the next one are equal once cut
     with_next, with_last = np.append(alike, False), np.insert(alike, 0, False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -9,6 +11,7 @@ from typing import Literal
 from grls.corpus import Corpus
 from grls.errors import ConfigError
 from grls.files import read_json, refuse_foreign
+from grls.index.rows import Form, Rows
 from grls.logs import quiet
 from grls.models.biencoder import MODULES, BiEncoder
 from grls.models.build import Pretrained
@@ -26,6 +29,8 @@ def index(
     output: str,
     kind: Kind = "auto",
     backend: Literal["array", "marisa", "flat"] = "array",
+    form: Form = "whole",
+    memory: str = "2GB",
     max_passage_tokens: int | None = None,
     max_query_tokens: int | None = None,
     max_input_tokens: int | None = None,
@@ -44,6 +49,12 @@ def index(
             as a bi-encoder, by its first decoder output; ``auto``: dense for a folder of
             sentence-transformers and for ``all-MiniLM-L6-v2``, else generative.
         backend: Index backend (generative).
+        form: What the index holds of each passage: ``whole``, or ``prefixes``: only what tells it from the
+            others, a fraction of the size. That is all that early stop needs; decoding to the end
+            (``--early_stop false``, ``full`` scores) and adding passages later are refused then. Backend
+            ``array``.
+        memory: What building the index may take, as 500MB or 8GB; a larger corpus is sorted on disk, beside
+            ``output``. Backend ``array``; model and corpus are not counted.
         max_passage_tokens: Passages are cut to this length; null: as in training (512 for other models).
             Generative; a bi-encoder has the one limit ``max_input_tokens``.
         max_query_tokens: Longest query; null: as in training (256). Generative.
@@ -60,7 +71,19 @@ def index(
         _dense(model, corpus, output, kind, max_input_tokens, batch_size, device)
         return
     limits = {"passage": max_passage_tokens, "query": max_query_tokens, "input": max_input_tokens}
-    _generative(model, corpus, output, backend, limits)
+    _generative(model, corpus, output, backend, limits, form, memory_bytes(memory))
+
+
+def memory_bytes(text: str) -> int:
+    """``2GB`` in bytes (powers of 1,024; KB, MB, GB, TB).
+
+    Raises:
+        ConfigError: It is no such size.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])i?B?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise ConfigError(f"expected a size such as 500MB or 8GB as memory, got {text!r}.")
+    return int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())))
 
 
 def _is_dense(model: str, kind: Kind) -> bool:
@@ -89,6 +112,8 @@ def _generative(
     output: str,
     backend: Literal["array", "marisa", "flat"],
     given: dict[str, int | None],
+    form: Form,
+    memory: int,
 ) -> None:
     source = Pretrained(model)
     loaded = source.load()
@@ -96,14 +121,28 @@ def _generative(
     trained = Path(model) / LIMITS
     limits = Limits(**read_json(trained)) if trained.is_file() else Limits()
     limits = limits._replace(**{name: value for name, value in given.items() if value is not None})
-    retriever = GenerativeRetriever.assemble(
-        loaded.model, loaded.tokenizer, passages, limits, backend, progress=True, stages=source.stages()
-    )
-    retriever.save_pretrained(output)
+    parent = Path(output).absolute().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{Path(output).name}.", suffix=".tmp", dir=parent) as scratch:
+        retriever = GenerativeRetriever.assemble(
+            loaded.model,
+            loaded.tokenizer,
+            passages,
+            limits,
+            backend,
+            progress=True,
+            stages=source.stages(),
+            form=form,
+            memory=memory,
+            scratch=scratch,
+        )
+        retriever.save_pretrained(output)
     rows = retriever.index.rows
-    tokens = int(rows.lengths().sum())
+    assert isinstance(rows, Rows)
+    tokens = len(rows.tokens)
     size = sum(file.stat().st_size for file in (Path(output) / "index").iterdir())
     print(
         f"{output}: {len(passages):,} passages, {len(rows):,} distinct sequences with DONE, "
-        f"{tokens:,} tokens, index {size / 2**20:.1f} MiB ({size / tokens:.2f} B a token)"
+        f"{tokens:,} tokens{' of unique prefixes' if form == 'prefixes' else ''}, index "
+        f"{size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, {size / len(passages):.1f} B a passage)"
     )

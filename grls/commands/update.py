@@ -26,7 +26,8 @@ def update(
 
     Args:
         retriever: Retriever folder that ``grls index`` wrote, generative.
-        add: Passages to add: a ``corpus.jsonl``, or the folder that holds one.
+        add: Passages to add: a ``corpus.jsonl``, or the folder that holds one. Not to an index of unique
+            prefixes.
         remove: A file of passages to remove, an id a line.
         merge: Make one index of what it held and what was added, and drop what was removed. Searches are then
             as fast as over a new index, and the ids of removed passages are free again.

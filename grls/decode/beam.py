@@ -104,6 +104,8 @@ class Decoder:
         check_mode(self.mode)
         if self.beams < 1:
             raise ConfigError(f"beams must be at least 1, got {self.beams}.")
+        if not self.stops_early:
+            self.index.rows.refuse_prefixes("decoding without early stop")
 
     @property
     def stops_early(self) -> bool:

@@ -26,6 +26,7 @@ def score_all(
     mode: ScoreMode = "renormalized",
 ) -> Floats:
     """Log-probability (nats) of every passage of the index given one input, ``[N]``."""
+    index.rows.refuse_prefixes("the score of every passage")
     encoded, mask = generator.encode([model_input])
     scores = np.zeros(len(index))
     for passage in range(len(index)):

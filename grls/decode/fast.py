@@ -100,6 +100,8 @@ class FastDecoder:
         for name in ("beams", "slots"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if not self.stops_early:
+            self.index.rows.refuse_prefixes("decoding without early stop")
         self.beginnings = Beginnings(self.index, self.stops_early)
 
     @property

@@ -27,6 +27,7 @@ class PrefixAllowedTokens:
     """
 
     def __init__(self, index: ConstraintIndex, pad_token: int, skip: int = 1):
+        index.rows.refuse_prefixes("transformers' generate, which writes passages to their end,")
         self._index = index
         self._pad = pad_token
         self._skip = skip

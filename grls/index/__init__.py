@@ -6,13 +6,23 @@ protocol. Three backends answer it: ``flat`` (a dictionary from prefix to next t
 reference), ``marisa`` (the same map in marisa-trie) and ``array`` (the default: branching nodes only, in
 NumPy arrays, memory-mapped): each makes a segment. ``union`` shows two segments as one index (passages added
 later), ``merge`` makes one of them, and ``subset`` counts some of the passages by ranges of rows (filters,
-removals). ``store`` builds a segment from a corpus and moves it to and from disk.
+removals). ``store`` builds a segment from a corpus and moves it to and from disk. What does not fit the
+memory is sorted on disk (``runs``) and written straight to the files of ``array`` (``stream``, by ``npy``),
+which are the same files.
 """
 
 from grls.index.base import Allowed, ConstraintIndex, Segment
 from grls.index.merge import merge
 from grls.index.rows import Rows, SortedRows, sort_rows
-from grls.index.store import BACKENDS, build_index, index_sequences, index_tokens, load_index, save_index
+from grls.index.store import (
+    BACKENDS,
+    build_index,
+    index_sequences,
+    index_tokens,
+    load_index,
+    save_index,
+    save_stream,
+)
 from grls.index.subset import Subset
 from grls.index.union import UnionIndex
 
@@ -31,5 +41,6 @@ __all__ = [
     "load_index",
     "merge",
     "save_index",
+    "save_stream",
     "sort_rows",
 ]

@@ -13,12 +13,14 @@ The naive form of every method here is :class:`grls.index.flat.FlatIndex`.
 
 from __future__ import annotations
 
-from typing import Self
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from grls.index.base import Allowed, Segment
-from grls.index.rows import Array, Ints, Rows
+from grls.index.rows import Array, Ints, Rows, unsigned
 
 _DEPTH_BITS = 16
 _DEPTH_MASK = (1 << _DEPTH_BITS) - 1
@@ -48,6 +50,10 @@ class ArrayIndex(Segment):
         edge_nodes: Array,
     ):
         super().__init__(rows)
+        self.complete: Callable[[int], Ints] | None = None
+        """Gives whole passages where the form is ``prefixes``; whoever has the corpus sets it."""
+        self.files: tempfile.TemporaryDirectory[str] | None = None
+        """The folder its arrays are mapped from, where that folder goes when the index goes."""
         self._depths = depths
         self._spans = spans
         self._first_edges = first_edges
@@ -56,28 +62,24 @@ class ArrayIndex(Segment):
 
     @classmethod
     def build(cls, rows: Rows, shared: Ints) -> Self:  # noqa: D102
-        low, high = np.array([0]), np.array([len(rows)])
-        levels: list[tuple[Array, ...]] = []
+        parts = []
         nodes = 1
-        while len(low):
-            depth, child_low, child_high, fanout = _branch(low, high, shared)
-            inner = child_high - child_low > 1
-            child = np.where(inner, nodes + np.cumsum(inner) - 1, ~child_low)
-            position = rows.offsets[child_low].astype(np.int64) + np.repeat(depth, fanout)
-            levels.append((depth, low, high, fanout, rows.tokens[position], child))
-            nodes += int(inner.sum())
-            low, high = child_low[inner], child_high[inner]
-        depths, lows, highs, fanouts, tokens, children = (
-            np.concatenate(part) for part in zip(*levels, strict=True)
+        for part in branches(len(rows), shared):
+            position = rows.offsets[part.child_lows] + np.repeat(part.depths, part.fanouts)
+            children = number_children(part, nodes)
+            parts.append((part.depths, part.lows, part.highs, part.fanouts, rows.tokens[position], children))
+            nodes += int(part.inner.sum())
+        depths, lows, highs, fanouts, tokens, below = (
+            np.concatenate(some) for some in zip(*parts, strict=True)
         )
-        wide = np.int32 if max(len(rows), nodes) < 2**31 else np.int64
+        wide = edge_type(len(rows))
         return cls(
             rows,
             depths=depths.astype(np.uint16),
             spans=np.stack((lows, highs), axis=1).astype(rows.members.dtype),
             first_edges=np.concatenate(([0], np.cumsum(fanouts))).astype(wide),
             edge_tokens=tokens,
-            edge_nodes=children.astype(wide),
+            edge_nodes=below.astype(wide),
         )
 
     def start(self) -> int:  # noqa: D102
@@ -90,6 +92,8 @@ class ArrayIndex(Segment):
         branching = ~leaf & (self._depths[inner] == depth)
         position = self._position(node, inner, leaf, depth)
         ended = leaf & (position >= self.rows.offsets[np.where(leaf, ~node, 0) + leaf])
+        if self.rows.form == "prefixes" and (self.rows.tokens[position[ended] - 1] != self.rows.end).any():
+            self.rows.refuse_prefixes("decoding beyond the unique prefix")
         first = self._first_edges[inner].astype(np.int64)
         fanout = np.where(branching, self._first_edges[inner + 1] - first, 1)
         fanout[ended] = 0
@@ -107,7 +111,7 @@ class ArrayIndex(Segment):
     def _position(self, node: Ints, inner: Ints, leaf: Array, depth: Ints) -> Ints:
         """Where in the row tokens the next token of each state stands, were it forced."""
         row = np.where(leaf, ~node, self._spans[inner, 0])
-        return self.rows.offsets[row].astype(np.int64) + depth
+        return np.asarray(self.rows.offsets[row] + depth, dtype=np.int64)
 
     def _fill_branches(
         self,
@@ -134,6 +138,19 @@ class ArrayIndex(Segment):
         spans = self._spans[np.where(leaf, 0, node)].astype(np.int64)
         return np.where(leaf, ~node, spans[:, 0]), np.where(leaf, -node, spans[:, 1])
 
+    def tokens(self, passage: int) -> Ints:
+        """The token sequence of a passage, end token included.
+
+        Raises:
+            ConfigError: The form is ``prefixes`` and nobody has said where whole passages are found.
+        """
+        if self.rows.form == "whole":
+            return super().tokens(passage)
+        if self.complete is None:
+            self.rows.refuse_prefixes("the token sequence of a passage")
+            raise AssertionError("refused above")
+        return self.complete(passage)
+
     def arrays(self) -> dict[str, Array]:  # noqa: D102
         return {
             "depths": self._depths,
@@ -148,7 +165,84 @@ class ArrayIndex(Segment):
         return cls(rows, **arrays)
 
 
-def _branch(low: Ints, high: Ints, shared: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+class Branches(NamedTuple):
+    """Some branching nodes, in breadth-first order, and their children.
+
+    Attributes:
+        depths: ``[m]`` tokens before each branch.
+        lows: ``[m]`` first row of each node.
+        highs: ``[m]`` end row of each node.
+        fanouts: ``[m]`` children of each node.
+        child_lows: ``[e]`` first row of each child, the children of a node side by side.
+        child_highs: ``[e]`` end row of each child.
+    """
+
+    depths: Ints
+    lows: Ints
+    highs: Ints
+    fanouts: Ints
+    child_lows: Ints
+    child_highs: Ints
+
+    @property
+    def inner(self) -> Array:
+        """``[e]`` whether each child branches itself."""
+        several: Array = self.child_highs - self.child_lows > 1
+        return several
+
+
+def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[Branches]:
+    """All branching nodes of R sorted rows in breadth-first order, some at a time.
+
+    Memory: what ``block`` rows need (about 100 bytes a row of it), a byte a row while one node covers more
+    than a block, and the nodes of two levels (16 bytes a node).
+
+    Args:
+        rows: R.
+        shared: ``[R]`` the prefix each row shares with the row before it.
+        block: Rows looked at together.
+    """
+    kind = unsigned(rows, np.uint32)
+    low: Array = np.array([0], dtype=kind)
+    high: Array = np.array([rows], dtype=kind)
+    while len(low):
+        below: list[tuple[Array, Array]] = []
+        ends = np.cumsum(high - low, dtype=np.int64)
+        first = 0
+        while first < len(low):
+            before = int(ends[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(ends, before + block, side="right")))
+            some = low[first:last].astype(np.int64), high[first:last].astype(np.int64)
+            wide = int(ends[last - 1]) - before > block
+            depths, child_lows, child_highs, fanouts = (_branch_wide if wide else _branch)(*some, shared)
+            part = Branches(depths, *some, fanouts, child_lows, child_highs)
+            yield part
+            below.append((child_lows[part.inner].astype(kind), child_highs[part.inner].astype(kind)))
+            first = last
+        low, high = (np.concatenate(some) for some in zip(*below, strict=True))
+
+
+def number_children(part: Branches, nodes: int) -> Ints:
+    """The node that each edge of a part leads to, when ``nodes`` have a number already."""
+    numbers: Ints = np.where(part.inner, nodes + np.cumsum(part.inner) - 1, ~part.child_lows)
+    return numbers
+
+
+def edge_type(rows: int) -> type[np.signedinteger[Any]]:
+    """The type that numbers nodes and rows (there are no more nodes than rows)."""
+    return np.int32 if rows < 2**31 else np.int64
+
+
+def _branch_wide(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Ints]:
+    """What :func:`_branch` returns, for one range of many rows and with little memory."""
+    inside = shared[int(low[0]) + 1 : int(high[0])]
+    depth = int(inside.min())
+    opens = np.flatnonzero(inside == depth) + int(low[0]) + 1
+    child_low = np.concatenate((low, opens))
+    return np.array([depth]), child_low, np.concatenate((opens, high)), np.array([len(child_low)])
+
+
+def _branch(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Ints]:
     """Split every row range ``low[i]:high[i]`` where its rows part first.
 
     Returns:
@@ -161,7 +255,7 @@ def _branch(low: Ints, high: Ints, shared: Ints) -> tuple[Ints, Ints, Ints, Ints
         return np.zeros(len(low), np.int64), nothing, nothing, np.zeros(len(low), np.int64)
     starts = np.cumsum(size) - size
     row = np.arange(int(size.sum())) + np.repeat(low - starts, size)
-    common = shared[row]
+    common = shared[row].astype(np.int64)
     common[starts] = np.iinfo(np.int64).max  # a range's first row shares with a row outside of it
     depth = np.minimum.reduceat(common, starts)
     depth[size == 1] = 0

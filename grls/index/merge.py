@@ -9,12 +9,26 @@ from __future__ import annotations
 import numpy as np
 
 from grls.index.base import ConstraintIndex, Segment
-from grls.index.rows import Array, Ints, Rows, SortedRows, _gather, _narrow, shared_prefixes
+from grls.index.rows import (
+    Array,
+    Ints,
+    Offsets,
+    Rows,
+    SortedRows,
+    gather,
+    kept_lengths,
+    narrow,
+    shared_prefixes,
+    unsigned,
+)
 from grls.index.union import UnionIndex
 
 
 def merge(index: ConstraintIndex, keep: Array) -> Segment:
     """One segment with some of the passages of an index, equal to one built of them from scratch.
+
+    It is made in memory, tokens and all. Of unique prefixes, tokens may take fewer bytes than from scratch:
+    a passage's rest, which is not there, may hold greater ones.
 
     Args:
         index: A segment, or a union of two.
@@ -33,22 +47,31 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
     members, member_offsets = _members(index.rows, keep)
     sizes = np.diff(member_offsets)
     left = np.flatnonzero(sizes)
-    starts = _starts(index)[left]
-    offsets = np.concatenate(([0], np.cumsum(index.rows.lengths()[left])))
+    lengths = index.rows.lengths()[left]
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
     wide = np.result_type(*[segment.rows.tokens.dtype for segment in segments])
     tokens = np.concatenate([segment.rows.tokens.astype(wide, copy=False) for segment in segments])
+    tokens = gather(tokens, _starts(index)[left], offsets)
+    shared = shared_prefixes(tokens, offsets)
+    if index.rows.form == "prefixes":  # where a neighbour has gone, fewer tokens tell a row from the others
+        lengths = kept_lengths(lengths, shared, 0, "prefixes")
+        starts, offsets = offsets[:-1], np.concatenate(([0], np.cumsum(lengths)))
+        tokens = gather(tokens, starts, offsets)
+    kind = unsigned(len(members), np.uint32)
     rows = Rows(
-        tokens=_narrow(_gather(tokens, starts, offsets)),
-        offsets=_narrow(offsets, np.uint32),
-        members=_narrow(members, np.uint32),
+        tokens=narrow(tokens),
+        offsets=Offsets.pack(offsets),
+        members=members.astype(kind),
         member_offsets=(
-            _narrow(np.concatenate(([0], np.cumsum(sizes[left]))), np.uint32)
+            np.concatenate(([0], np.cumsum(sizes[left]))).astype(kind)
             if len(left) < len(members)
             else np.empty(0, dtype=np.uint32)
         ),
         end=index.rows.end,
+        longest=int(lengths.max(initial=0)),
+        form=index.rows.form,
     )
-    return backend.build(rows, shared_prefixes(rows.tokens, rows.offsets.astype(np.int64)))
+    return backend.build(rows, shared)
 
 
 def _members(rows: SortedRows, keep: Array) -> tuple[Ints, Ints]:
@@ -69,9 +92,8 @@ def _starts(index: ConstraintIndex) -> Ints:
         place, new = index.rows.places, index.rows.new
         old = np.ones(len(index.rows), dtype=bool)
         old[place[new]] = False
-        starts[old] = base.offsets[:-1]
-        starts[place[new]] = len(base.tokens) + added.offsets[:-1][new].astype(np.int64)
+        starts[old] = base.offsets.all()[:-1]
+        starts[place[new]] = len(base.tokens) + added.offsets.all()[:-1][new]
         return starts
     assert isinstance(index, Segment)
-    only: Ints = index.rows.offsets[:-1].astype(np.int64)
-    return only
+    return index.rows.offsets.all()[:-1]

@@ -12,15 +12,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from grls.errors import ConfigError
+
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
-_GATHER_ROWS = 1 << 16
+Form = Literal["whole", "prefixes"]
+"""What is stored of each row: all of it, or only the tokens that tell it from every other row."""
+
+_SHIFT = 5
+_BLOCK = 1 << _SHIFT
+_GATHER_ROWS = 1 << 12
 MAX_LENGTH = (1 << 16) - 1
 """Longest row, in tokens: a state keeps the depth in 16 bits."""
 
@@ -30,6 +37,10 @@ class SortedRows(ABC):
 
     end: int
     """The end token."""
+    longest: int
+    """Most tokens stored of a row."""
+    form: Form = "whole"
+    """What is stored of each row."""
 
     @property
     @abstractmethod
@@ -42,7 +53,7 @@ class SortedRows(ABC):
 
     @abstractmethod
     def row(self, r: int) -> Ints:
-        """Tokens of row r, end token included, ``[length]``."""
+        """What is stored of row r (of the whole form: all its tokens, end token included), ``[length]``."""
 
     @abstractmethod
     def tokens_at(self, rows: Ints, positions: Ints) -> Ints:
@@ -50,7 +61,7 @@ class SortedRows(ABC):
 
     @abstractmethod
     def lengths(self) -> Ints:
-        """``[R]`` tokens of each row, end token included."""
+        """``[R]`` tokens stored of each row."""
 
     @abstractmethod
     def members_before(self, rows: Array) -> Ints:
@@ -65,24 +76,96 @@ class SortedRows(ABC):
         """Whether passages share a row."""
         return len(self) < len(self.row_of)
 
+    def refuse_prefixes(self, what: str, decoding: bool = True) -> None:
+        """Raise where only unique prefixes are stored.
+
+        Args:
+            what: What needs the rest of the rows, for the error text.
+            decoding: Whether early stop would do without them.
+
+        Raises:
+            ConfigError: The form is ``prefixes``.
+        """
+        if self.form == "prefixes":
+            instead = ", or decode renormalized scores with early stop" if decoding else ""
+            raise ConfigError(
+                f"{what} needs whole passages, and this index holds only their unique prefixes: build it "
+                f"with `grls index --form whole`{instead}."
+            )
+
+
+class Offsets:
+    """``[R + 1]`` where each row begins, in little more than two bytes a row.
+
+    The rows stand in blocks of 32: ``blocks[r // 32] + within[r]``. Where a row is so long that a distance
+    within a block could exceed 16 bits, ``within`` is empty and ``blocks`` holds the offsets themselves.
+
+    Args:
+        blocks: ``[R // 32 + 1]`` (or ``[R + 1]``) unsigned, where each block begins.
+        within: ``[R + 1]`` 16-bit distances from there, or empty.
+    """
+
+    def __init__(self, blocks: Array, within: Array):
+        self.blocks = blocks
+        self.within = within
+
+    @classmethod
+    def pack(cls, offsets: Ints) -> Self:
+        """From plain offsets, the first of which is 0."""
+        lengths = np.diff(offsets)
+        kind = unsigned(int(offsets[-1]), np.uint32)
+        if not packable(int(lengths.max(initial=0))):
+            return cls(offsets.astype(kind), np.empty(0, dtype=np.uint16))
+        blocks, within = packed(offsets)
+        return cls(blocks.astype(kind), within)
+
+    def __len__(self) -> int:
+        return len(self.within) or len(self.blocks)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Offsets of some rows (an array of row numbers, or one) as 64-bit integers."""
+        if len(self.within):
+            return self.blocks[rows >> _SHIFT].astype(np.int64) + self.within[rows]
+        return self.blocks[rows].astype(np.int64)
+
+    def all(self) -> Ints:
+        """All offsets as plain 64-bit integers, ``[R + 1]``."""
+        return np.asarray(self[np.arange(len(self))], dtype=np.int64)
+
+
+def packable(longest: int) -> bool:
+    """Whether distances within a block fit 16 bits when no row is longer than ``longest``."""
+    return longest * (_BLOCK - 1) <= np.iinfo(np.uint16).max
+
+
+def packed(offsets: Ints) -> tuple[Ints, Array]:
+    """Blocks and distances of consecutive offsets, the first of which begins a block."""
+    blocks = offsets[::_BLOCK]
+    within = offsets - np.repeat(blocks, _BLOCK)[: len(offsets)]
+    return blocks, within.astype(np.uint16)
+
 
 @dataclass(frozen=True)
 class Rows(SortedRows):
     """Distinct sequences in lexicographic order and the passages each stands for, in arrays.
 
     Attributes:
-        tokens: ``[T]`` unsigned; the rows one after another.
-        offsets: ``[R + 1]`` unsigned; row r is ``tokens[offsets[r]:offsets[r + 1]]``.
+        tokens: ``[T]`` unsigned; what is stored of the rows, one after another.
+        offsets: ``[R + 1]``; row r is ``tokens[offsets[r]:offsets[r + 1]]``.
         members: ``[N]`` unsigned; passage numbers, grouped by row, ascending within a row.
         member_offsets: ``[R + 1]`` where rows are shared, else empty (row r holds ``members[r]``).
         end: The end token.
+        longest: Most tokens stored of a row.
+        form: ``whole``, or ``prefixes``: of each row only the shortest prefix that no other row has.
     """
 
     tokens: Array
-    offsets: Array
+    offsets: Offsets
     members: Array
     member_offsets: Array
     end: int
+    longest: int
+    form: Form = "whole"
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -91,13 +174,11 @@ class Rows(SortedRows):
         return self.tokens[int(self.offsets[r]) : int(self.offsets[r + 1])].astype(np.int64)
 
     def tokens_at(self, rows: Ints, positions: Ints) -> Ints:  # noqa: D102
-        at = self.offsets[rows].astype(np.int64) + positions
-        found: Ints = self.tokens[at].astype(np.int64)
+        found: Ints = self.tokens[self.offsets[rows] + positions].astype(np.int64)
         return found
 
     def lengths(self) -> Ints:  # noqa: D102
-        offsets: Ints = self.offsets.astype(np.int64)
-        return offsets[1:] - offsets[:-1]
+        return np.diff(self.offsets.all())
 
     def members_before(self, rows: Array) -> Ints:  # noqa: D102
         if len(self.member_offsets):
@@ -118,14 +199,14 @@ class Rows(SortedRows):
         """``[N]`` row of each passage: the inverse of ``members``, made at first use."""
         inverse = np.empty(len(self.members), dtype=self.members.dtype)
         if len(self.member_offsets):
-            offsets: Ints = self.member_offsets.astype(np.int64)
-            inverse[self.members] = np.repeat(np.arange(len(self)), offsets[1:] - offsets[:-1])
+            sizes = self.member_offsets[1:] - self.member_offsets[:-1]
+            inverse[self.members] = np.repeat(np.arange(len(self), dtype=inverse.dtype), sizes)
         else:
-            inverse[self.members] = np.arange(len(self))
+            inverse[self.members] = np.arange(len(self), dtype=inverse.dtype)
         return inverse
 
 
-def sort_rows(tokens: Array, offsets: Array, end: int) -> tuple[Rows, Ints]:
+def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> tuple[Rows, Ints]:
     """Sort the sequences of a corpus and drop repeated ones.
 
     Tokens are compared eight bytes at a time (four 16-bit or two 32-bit tokens), and each round touches
@@ -135,6 +216,7 @@ def sort_rows(tokens: Array, offsets: Array, end: int) -> tuple[Rows, Ints]:
         tokens: ``[T]`` the sequences of passages 0, 1, … one after another.
         offsets: ``[N + 1]`` where each begins; the last is T.
         end: The end token, last in every sequence and nowhere else.
+        form: What to keep of each row.
 
     Returns:
         The rows, and ``[R]`` the length of the prefix each row shares with the row before it
@@ -144,24 +226,28 @@ def sort_rows(tokens: Array, offsets: Array, end: int) -> tuple[Rows, Ints]:
         ValueError: A sequence lacks the end token, has it inside, or is longer than ``MAX_LENGTH``.
     """
     offsets = np.asarray(offsets, dtype=np.int64)
-    _validate(tokens, offsets, end)
-    order, shared = _sort(_narrow(tokens), offsets)
-    first = shared >= 0
-    starts = np.flatnonzero(first)
-    lengths = np.diff(offsets)[order[starts]]
+    validate(tokens, offsets, end)
+    small = narrow(tokens)
+    order, shared = sort(small, offsets)
+    starts = np.flatnonzero(shared >= 0)
+    first = order[starts]
+    shared = shared[starts]
+    lengths = kept_lengths(np.diff(offsets)[first], shared, 0, form)
     sorted_offsets = np.concatenate(([0], np.cumsum(lengths)))
     rows = Rows(
-        tokens=_gather(_narrow(tokens), offsets[order[starts]], sorted_offsets),
-        offsets=_narrow(sorted_offsets, np.uint32),
-        members=_narrow(order, np.uint32),
+        tokens=gather(small, offsets[first], sorted_offsets),
+        offsets=Offsets.pack(sorted_offsets),
+        members=order.astype(unsigned(len(order), np.uint32)),
         member_offsets=(
-            _narrow(np.append(starts, len(order)), np.uint32)
+            np.append(starts, len(order)).astype(unsigned(len(order), np.uint32))
             if len(starts) < len(order)
             else np.empty(0, dtype=np.uint32)
         ),
         end=int(end),
+        longest=int(lengths.max(initial=0)),
+        form=form,
     )
-    return rows, shared[starts]
+    return rows, shared
 
 
 def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
@@ -175,7 +261,8 @@ def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
     width = 4 if tokens.dtype == np.uint16 else 2
     live, depth = np.arange(1, len(shared)), 0
     while len(live):
-        differ = _keys(tokens, offsets, live, depth, width) ^ _keys(tokens, offsets, live - 1, depth, width)
+        keys, before = (keys_at(tokens, offsets, rows, depth, width) for rows in (live, live - 1))
+        differ = keys ^ before
         ended = np.minimum(offsets[live + 1] - offsets[live], offsets[live] - offsets[live - 1])
         parted = (differ != 0) | (ended <= depth + width)
         equal = np.where(differ[parted] != 0, _equal_tokens(differ[parted], width), width)
@@ -185,7 +272,23 @@ def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
     return shared
 
 
-def _validate(tokens: Array, offsets: Ints, end: int) -> None:
+def kept_lengths(lengths: Ints, shared: Ints, following: int, form: Form) -> Ints:
+    """How many tokens of each of some consecutive rows a form keeps.
+
+    Args:
+        lengths: ``[R]`` tokens of each row.
+        shared: ``[R]`` the prefix each shares with the row before it.
+        following: The prefix that the last of them shares with the row after it.
+        form: ``whole``, or ``prefixes``: one token more than a row shares with either neighbour.
+    """
+    if form == "whole" or not len(lengths):
+        return lengths
+    kept: Ints = np.maximum(shared, np.append(shared[1:], following)) + 1
+    return kept
+
+
+def validate(tokens: Array, offsets: Ints, end: int) -> None:
+    """Refuse sequences that :func:`sort_rows` cannot take, with a ValueError that says why."""
     lengths = np.diff(offsets)
     if len(lengths) == 0:
         return
@@ -197,17 +300,21 @@ def _validate(tokens: Array, offsets: Ints, end: int) -> None:
         raise ValueError(f"a sequence has {lengths.max()} tokens, at most {MAX_LENGTH} fit")
 
 
-def _narrow(values: Array, smallest: type[np.unsignedinteger[Any]] = np.uint16) -> Array:
-    """``values`` in the smallest unsigned type, ``smallest`` or wider, that holds them."""
-    top = int(values.max()) if len(values) else 0
+def unsigned(top: int, smallest: type[np.unsignedinteger[Any]] = np.uint16) -> type[np.unsignedinteger[Any]]:
+    """The smallest unsigned type, ``smallest`` or wider, that holds ``top``."""
     kinds: list[type[np.unsignedinteger[Any]]] = [np.uint16, np.uint32, np.uint64]
     for kind in kinds[kinds.index(smallest) :]:
         if top <= np.iinfo(kind).max:
-            return values.astype(kind, copy=False)
+            return kind
     raise AssertionError(top)
 
 
-def _sort(tokens: Array, offsets: Ints) -> tuple[Ints, Ints]:
+def narrow(tokens: Array) -> Array:
+    """``tokens`` in the smallest unsigned type that holds them."""
+    return tokens.astype(unsigned(int(tokens.max(initial=0))), copy=False)
+
+
+def sort(tokens: Array, offsets: Ints) -> tuple[Ints, Ints]:
     """Stable order of the sequences, and the prefix each shares with its predecessor (-1: equal)."""
     count = len(offsets) - 1
     order = np.arange(count)
@@ -217,7 +324,7 @@ def _sort(tokens: Array, offsets: Ints) -> tuple[Ints, Ints]:
     width = 4 if tokens.dtype == np.uint16 else 2
     depth = 0
     while len(place) > 1:
-        keys = _keys(tokens, offsets, order[place], depth, width)
+        keys = keys_at(tokens, offsets, order[place], depth, width)
         by = np.lexsort((keys, group)) if depth else np.argsort(keys, kind="stable")
         order[place], keys = order[place[by]], keys[by]
         together = group[1:] == group[:-1]
@@ -234,7 +341,7 @@ def _sort(tokens: Array, offsets: Ints) -> tuple[Ints, Ints]:
     return order, shared
 
 
-def _keys(tokens: Array, offsets: Ints, rows: Ints, depth: int, width: int) -> npt.NDArray[np.uint64]:
+def keys_at(tokens: Array, offsets: Ints, rows: Ints, depth: int, width: int) -> npt.NDArray[np.uint64]:
     """``width`` tokens of each row from ``depth`` on as one big-endian integer, zero past the end."""
     key = np.zeros(len(rows), dtype=np.uint64)
     at, stop = offsets[rows] + depth, offsets[rows + 1]
@@ -255,7 +362,7 @@ def _equal_tokens(difference: npt.NDArray[np.uint64], width: int) -> Ints:
     return equal
 
 
-def _gather(tokens: Array, starts: Ints, offsets: Ints) -> Array:
+def gather(tokens: Array, starts: Ints, offsets: Ints) -> Array:
     """Copy the rows that begin at ``starts`` to the places that ``offsets`` gives them."""
     result = np.empty(int(offsets[-1]), dtype=tokens.dtype)
     for first in range(0, len(starts), _GATHER_ROWS):

@@ -36,6 +36,7 @@ class UnionRows(SortedRows):
 
     def __init__(self, base: SortedRows, added: SortedRows, before: Ints, new: Array):
         self.end = base.end
+        self.longest = max(base.longest, added.longest)
         self.base, self.added = base, added
         self.new = new
         self.new_before: Ints = np.concatenate(([0], np.cumsum(new)))
@@ -111,11 +112,16 @@ class UnionIndex(ConstraintIndex):
     Args:
         base: A segment whose last passage is DONE.
         added: A segment of at least one passage, without DONE.
+
+    Raises:
+        ConfigError: One of them holds only unique prefixes, which do not tell its rows from the other's.
     """
 
     rows: UnionRows
 
     def __init__(self, base: Segment, added: Segment):
+        for segment in (base, added):
+            segment.rows.refuse_prefixes("an index of two segments", decoding=False)
         self.base, self.added = base, added
         shared, before, new = _walk(base, added)
         self._shared = shared

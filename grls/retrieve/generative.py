@@ -26,6 +26,8 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.files import atomic_folder, read_json, write_json
 from grls.filters import Allow
 from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, build_index, load_index, merge
+from grls.index.array import ArrayIndex
+from grls.index.rows import Form, Ints
 from grls.index.store import build_segment, write_index
 from grls.models.build import Pretrained
 from grls.models.generator import Seq2SeqGenerator, check_positions
@@ -106,7 +108,19 @@ class GenerativeRetriever:
         self._generator = Seq2SeqGenerator(model)
         self._kept: tuple[tuple[object, ...], FastDecoder] | None = None
         self._live: Subset | None = None
-        check_positions(model, 0, int(index.rows.lengths().max(initial=0)))
+        check_positions(model, 0, index.rows.longest)
+        self._complete()
+
+    def _complete(self) -> None:
+        """Let an index of unique prefixes take whole passages from the corpus."""
+        if isinstance(self.index, ArrayIndex) and self.index.rows.form == "prefixes":
+            self.index.complete = self._sequence
+
+    def _sequence(self, passage: int) -> Ints:
+        """The whole token sequence of a passage, from its text."""
+        if passage == self.done:
+            return self.codec.done_sequence
+        return self.codec.passages([self.corpus[passage]])[0]
 
     @property
     def done(self) -> int:
@@ -124,10 +138,14 @@ class GenerativeRetriever:
         options: SearchOptions | None = None,
         progress: bool = False,
         stages: Sequence[str] = (),
+        form: Form = "whole",
+        memory: int | None = None,
+        scratch: str | Path | None = None,
     ) -> Self:
-        """Build the index of a corpus for a model and put everything together."""
+        """Build the index of a corpus for a model, as :func:`grls.index.build_index` does, around it."""
         codec = Codec(tokenizer, limits)
-        return cls(model, codec, corpus, build_index(corpus, codec, backend, progress), options, stages)
+        index = build_index(corpus, codec, backend, progress, form, memory, scratch)
+        return cls(model, codec, corpus, index, options, stages)
 
     @classmethod
     def from_pretrained(
@@ -136,7 +154,7 @@ class GenerativeRetriever:
         device: str = "auto",
         precision: str = "float32",
         options: SearchOptions | None = None,
-        verify: bool = True,
+        verify: bool | None = None,
     ) -> Self:
         """Open a retriever folder.
 
@@ -145,7 +163,7 @@ class GenerativeRetriever:
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
             precision: See :mod:`grls.models.precision`.
             options: How to decode.
-            verify: Compare the index' checksums.
+            verify: Compare the index' checksums; None: see :func:`grls.index.load_index`.
 
         Raises:
             DataError: The folder is no retriever, or a file in it is damaged.
@@ -257,14 +275,16 @@ class GenerativeRetriever:
 
         Raises:
             DataError: There is none, or an id is reserved, used twice or taken.
+            ConfigError: The index holds only unique prefixes.
         """
+        base, added = self._segments()
+        base.rows.refuse_prefixes("adding passages", decoding=False)
         new = (
             passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
         )
-        base, added = self._segments()
         segment = build_segment(new, self.codec, base.backend, added)
         corpus = self.corpus.extended(new)
-        check_positions(self.model, 0, int(segment.rows.lengths().max()))
+        check_positions(self.model, 0, segment.rows.longest)
         self._change(corpus, UnionIndex(base, segment), self.removed)
 
     def merge(self) -> None:
@@ -284,6 +304,7 @@ class GenerativeRetriever:
     def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
         self.corpus, self.index, self.removed = corpus, index, frozenset(removed)
         self._kept = self._live = None
+        self._complete()
 
     def _segments(self) -> tuple[Segment, Segment | None]:
         """The index' first segment, and the second one where there is one."""

@@ -30,6 +30,10 @@ passage = st.lists(st.integers(3, 6), max_size=7).map(lambda tokens: [*tokens, E
 @st.composite
 def searches(draw: Any) -> dict[str, Any]:
     rows = draw(st.lists(passage, min_size=1, max_size=25))
+    mode = draw(st.sampled_from(["renormalized", "full"]))
+    early_stop = draw(st.sampled_from([None, True, False]))
+    stops = mode == "renormalized" if early_stop is None else early_stop
+    kinds = [(backend, "whole") for backend in sorted(BACKENDS)] + [("array", "prefixes")] * stops
     count = draw(st.integers(1, 4))
     some = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows))
     beams = draw(st.integers(1, 30))
@@ -41,10 +45,10 @@ def searches(draw: Any) -> dict[str, Any]:
         "share": draw(st.booleans()),
         "beams": beams,
         "k": draw(st.integers(1, beams)),
-        "mode": draw(st.sampled_from(["renormalized", "full"])),
-        "early_stop": draw(st.sampled_from([None, True, False])),
+        "mode": mode,
+        "early_stop": early_stop,
         "slots": draw(st.integers(1, 5)),
-        "backend": draw(st.sampled_from(sorted(BACKENDS))),
+        "kind": draw(st.sampled_from(kinds)),
     }
 
 
@@ -63,7 +67,7 @@ def naive(search: dict[str, Any], query: int, how: tuple[Any, ...]) -> list[tupl
 def test_a_filter_finds_what_an_index_of_the_allowed_passages_finds(search: dict[str, Any]) -> None:
     if search["share"]:
         search["allow"] = [search["allow"][0]] * len(search["inputs"])
-    index = index_sequences([np.array(row) for row in search["rows"]], END, search["backend"])
+    index = index_sequences([np.array(row) for row in search["rows"]], END, *search["kind"])
     how = (search["beams"], search["mode"], search["early_stop"])
     made = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
     if search["share"]:

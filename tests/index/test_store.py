@@ -9,6 +9,7 @@ from small_data import small_tokenizer, write_small
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, IndexFormatError
+from grls.files import sha256
 from grls.index import BACKENDS, build_index, index_sequences, load_index, save_index
 from grls.index.rows import MAX_LENGTH
 from grls.text import Codec, Limits
@@ -64,3 +65,61 @@ def test_the_longest_passage_that_a_codec_gives_fits(tmp_path: Path) -> None:
     assert len(build_index(corpus, Codec(tokenizer, Limits(passage=MAX_LENGTH - 1)))) == 3
     with pytest.raises(ConfigError):
         build_index(corpus, Codec(tokenizer, Limits(passage=MAX_LENGTH)))
+
+
+def test_a_format_1_index_opens(folder: Path) -> None:
+    """It has one array of offsets and says neither form nor sizes."""
+    index = load_index(folder)
+    np.save(folder / "offsets.npy", index.rows.offsets.all().astype(np.uint32))
+    (folder / "within.npy").unlink()
+    for key in ("form", "longest"):
+        change(folder, key)
+    change(folder, "files", "within")
+    change(folder, "files", "offsets", "bytes", value=(folder / "offsets.npy").stat().st_size)
+    change(folder, "files", "offsets", "sha256", value=sha256(folder / "offsets.npy"))
+    change(folder, "format", value=1)
+    old = load_index(folder)
+    assert (old.rows.longest, old.rows.form) == (3, "whole")
+    assert [old.tokens(n).tolist() for n in range(2)] == [[3, 1], [4, 3, 1]]
+
+
+def damage(file: Path, place: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("verify", [None, True])
+def test_a_changed_byte_is_found(folder: Path, verify: bool | None) -> None:
+    damage(folder / "tokens.npy", -1)
+    with pytest.raises(IndexFormatError, match=r"tokens\.npy: the checksum differs.*grls index"):
+        load_index(folder, verify=verify)
+    load_index(folder, verify=False)
+
+
+def test_a_large_index_is_opened_by_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grls.index.store.CHECKED_BYTES", 10_000)
+    monkeypatch.setattr("grls.index.store._SAMPLE_BYTES", 100)
+    sequences = np.random.default_rng(0).integers(2, 9, (2_000, 20))
+    save_index(index_sequences([np.append(s, 1) for s in sequences], 1), tmp_path / "index")
+    file = tmp_path / "index" / "tokens.npy"
+    size = file.stat().st_size
+    monkeypatch.setattr("grls.index.store.sha256", None)  # reading everything would fail
+    load_index(tmp_path / "index")
+    damage(file, size // 2)  # between two samples
+    load_index(tmp_path / "index")
+    content = bytearray(file.read_bytes())
+    content[size // 2 : size // 2 + size // 10] = bytes(size // 10)  # a hole
+    file.write_bytes(content)
+    with pytest.raises(IndexFormatError, match=r"tokens\.npy: the checksum differs"):
+        load_index(tmp_path / "index")
+
+
+def test_a_damaged_header_or_size_is_refused_unverified_too(folder: Path) -> None:
+    damage(folder / "members.npy", 0)
+    with pytest.raises(IndexFormatError, match=r"members\.npy: no array can be read.*grls index"):
+        load_index(folder, verify=False)
+    damage(folder / "members.npy", 0)
+    change(folder, "rows", value=7)
+    with pytest.raises(IndexFormatError, match="2 rows, the manifest says 7"):
+        load_index(folder, verify=False)

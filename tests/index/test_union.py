@@ -1,5 +1,6 @@
 """Two segments as one index, and merged into one: against an index built of all passages."""
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -8,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_index_property import BIG, DONE, END, corpora, walk
 
+from grls.errors import ConfigError
 from grls.index import BACKENDS, ConstraintIndex, Segment, UnionIndex, index_sequences, merge
+from grls.index.rows import Form
 
 Corpus = list[tuple[int, ...]]
 
 
-def built(corpus: Corpus, backend: str) -> Segment:
-    return index_sequences([np.array(s) for s in corpus], END, backend)
+def built(corpus: Corpus, backend: str = "array", form: Form = "whole") -> Segment:
+    return index_sequences([np.array(s) for s in corpus], END, backend, form)
 
 
 def union(base: Corpus, added: Corpus, backend: str) -> tuple[ConstraintIndex, Corpus]:
@@ -25,9 +28,12 @@ def union(base: Corpus, added: Corpus, backend: str) -> tuple[ConstraintIndex, C
 
 def assert_equal(one: Segment, other: Segment) -> None:
     assert (one.backend, one.rows.end) == (other.backend, other.rows.end)
-    for name in ("tokens", "offsets", "members", "member_offsets"):
-        mine, its = getattr(one.rows, name), getattr(other.rows, name)
-        assert (mine.dtype, mine.tolist()) == (its.dtype, its.tolist()), name
+    assert (one.rows.longest, one.rows.form) == (other.rows.longest, other.rows.form)
+    for name in ("tokens", "offsets.blocks", "offsets.within", "members", "member_offsets"):
+        mine, its = (attrgetter(name)(index.rows) for index in (one, other))
+        assert mine.tolist() == its.tolist(), name
+        # A token that only the rest of a passage holds makes the tokens of its prefix wider.
+        assert mine.dtype == its.dtype or (name, one.rows.form) == ("tokens", "prefixes"), name
     for name, array in one.arrays().items():
         assert array.tolist() == other.arrays()[name].tolist(), name
 
@@ -52,7 +58,7 @@ def test_a_union_is_an_index_of_both(backend: str, base: Corpus, added: Corpus) 
     for low in range(len(whole) + 1):
         for high in range(low, len(whole) + 1):
             assert rows.members_in(low, high).tolist() == whole.members_in(low, high).tolist()
-    assert rows.shared == whole.shared
+    assert (rows.shared, rows.longest) == (whole.shared, whole.longest)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -67,6 +73,22 @@ def test_merged_equals_rebuilt(backend: str, base: Corpus, added: Corpus, data: 
     keep = np.array([*data.draw(some), True])
     expected = built([s for s, stays in zip(corpus, keep, strict=True) if stays], backend)
     assert_equal(merge(index, keep), expected)
+
+
+@settings(max_examples=100, deadline=None)
+@given(corpus=corpora.filter(bool), data=st.data())
+def test_what_is_left_of_unique_prefixes_is_cut_anew(corpus: Corpus, data: Any) -> None:
+    """Without a neighbour, fewer tokens tell a row from the others."""
+    keep = np.array(data.draw(st.lists(st.booleans(), min_size=len(corpus), max_size=len(corpus))))
+    expected = built([s for s, stays in zip(corpus, keep, strict=True) if stays], form="prefixes")
+    assert_equal(merge(built(corpus, form="prefixes"), keep), expected)
+
+
+def test_unique_prefixes_are_no_part_of_a_union() -> None:
+    whole, prefixes = (built([(3, 4, END), (DONE, END)], form=form) for form in ("whole", "prefixes"))
+    for base, added in ((whole, prefixes), (prefixes, whole)):
+        with pytest.raises(ConfigError, match=r"an index of two segments needs whole.*--form whole`\.$"):
+            UnionIndex(base, added)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

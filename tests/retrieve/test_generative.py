@@ -126,7 +126,7 @@ def test_another_version_of_the_index_is_refused(saved: Path) -> None:
     manifest = json.loads(file.read_text())
     for change in ({"format": 99}, {"backend": "btree"}):
         file.write_text(json.dumps(manifest | change))
-        with pytest.raises(IndexFormatError, match="this version reads format 1"):
+        with pytest.raises(IndexFormatError, match="this version reads the formats 1 and 2"):
             GenerativeRetriever.from_pretrained(saved)
     file.unlink()
     with pytest.raises(IndexFormatError, match=r"index\.json is missing.*grls index"):
