@@ -85,12 +85,30 @@ def test_base_configs_are_the_papers(workplace: Path, capsys: pytest.CaptureFixt
             assert line in shown
 
 
+def files_of_readme(workplace: Path) -> None:
+    """What the README's commands on filters and updates read, beside a data set with metadata."""
+    corpus = workplace / "data" / "mine" / "corpus.jsonl"
+    lines = [json.loads(line) for line in corpus.read_text().splitlines()]
+    for number, line in enumerate(lines):
+        line["metadata"] = {"year": 1990 + number % 20, "lang": ("de", "fr", "en")[number % 3]}
+    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    pairs = [(query.id, line["_id"]) for query in read_split("data/mine", "test")[0] for line in lines[:9]]
+    (workplace / "candidates.tsv").write_text("".join(f"{query}\t{passage}\n" for query, passage in pairs))
+    (workplace / "old-ids.txt").write_text(lines[0]["_id"] + "\n")
+    (workplace / "new").mkdir()
+    (workplace / "new" / "corpus.jsonl").write_text(
+        json.dumps({"_id": "new-1", "text": "anna is quiet ."}) + "\n"
+    )
+
+
 def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small(workplace / "data" / "mine")
+    files_of_readme(workplace)
     commands = readme_commands()
     compared = ["train-biencoder", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
-    used = ["check", "train", "train", "index", "retrieve", "evaluate", *compared, "explain", "explain"]
-    assert [c[0] for c in commands] == used
+    filtered = ["retrieve", "retrieve", "update", "update"]
+    used = ["check", "train", "train", "index", "retrieve", "evaluate", *compared, *filtered]
+    assert [c[0] for c in commands] == [*used, "explain", "explain"]
     asked = read_split("data/mine", "test")[0][0].id
     for command in commands:
         given = command[:2] if command[0] == "check" else [*command]  # its tokenizer is on the hub
