@@ -178,7 +178,7 @@ def draw(rates: Sequence[Rates], file: str) -> None:
         axes.set_xlim(0.8, 3 * max(one.fast / one.generate for one in rates))
         axes.spines[["top", "right"]].set_visible(False)
         handles, _ = axes.get_legend_handles_labels()
-        axes.legend(handles[:3], ["generate", "grls, plain", "grls, fast"], frameon=False, loc="lower right")
+        axes.legend(handles[:3], ["generate", "grls, plain", "grls, fast"], frameon=False, loc="upper right")
         figure.savefig(file, metadata={"Date": None})
         plt.close(figure)
 
