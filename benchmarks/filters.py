@@ -10,6 +10,8 @@ all told. What it costs to make the filters for an index is a column of its own.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from jsonargparse import auto_cli
 
@@ -77,7 +79,7 @@ def main(passages: int = 100_000, tokens: int = 40, queries: int = 32, repeats: 
     kinds += [(f"{share:.2%} of the passages, a filter a query", share, True) for share in SHARES]
     kinds.append(("all but ten passages (removals)", 1 - 10 / passages, False))
     for name, share, own in kinds:
-        making, allow = seconds(lambda share=share, own=own: subsets(index, share, queries, own))  # type: ignore[misc]
+        making, allow = seconds(partial(subsets, index, share, queries, own))
         found = rate(trees, index, inputs, allow, repeats)
         table.append([name, f"{1e3 * making:.1f}", f"{found:.1f}", f"{found / bare:.2f}"])
     tenth = passages // 10

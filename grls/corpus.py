@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -129,8 +130,7 @@ class Corpus:
         """
         ids = [str(name) for name in passages._ids.to_pylist()]
         taken = [name for name, number in zip(ids, self.numbers(ids), strict=True) if number is not None]
-        seen: set[str] = set()
-        taken += [name for name in ids if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+        taken += [name for name, times in Counter(ids).items() if times > 1]
         if taken:
             raise DataError(
                 f"the passage id {taken[0]!r} is used already; every passage needs an id of its own (that of "

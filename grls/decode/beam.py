@@ -78,8 +78,46 @@ class _Beams(NamedTuple):
     scores: Floats
 
 
+class BeamSearch:
+    """What the plain and the fast search share: their options and what follows from them."""
+
+    index: ConstraintIndex
+    beams: int
+    mode: ScoreMode
+    early_stop: bool | None
+
+    def check(self) -> None:
+        """Refuse options that cannot work.
+
+        Raises:
+            ConfigError: The beam width is not positive, the score mode is unknown, or the index holds unique
+                prefixes and the search would go beyond them.
+        """
+        check_mode(self.mode)
+        if self.beams < 1:
+            raise ConfigError(f"beams must be at least 1, got {self.beams}.")
+        if not self.stops_early:
+            self.index.rows.refuse_prefixes("decoding without early stop")
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether a unique prefix ends a beam."""
+        return self.mode == "renormalized" if self.early_stop is None else self.early_stop
+
+    def results_asked(self, k: int | None) -> int:
+        """Passages a query: k, or the beam width.
+
+        Raises:
+            ConfigError: k is not between 1 and the beam width.
+        """
+        k = self.beams if k is None else k
+        if not 1 <= k <= self.beams:
+            raise ConfigError(f"k must be between 1 and the beam width {self.beams}, got {k}.")
+        return k
+
+
 @dataclass
-class Decoder:
+class Decoder(BeamSearch):
     """Finds the passages that a model gives the highest probability, by constrained beam search.
 
     Args:
@@ -101,16 +139,7 @@ class Decoder:
     early_stop: bool | None = None
 
     def __post_init__(self) -> None:
-        check_mode(self.mode)
-        if self.beams < 1:
-            raise ConfigError(f"beams must be at least 1, got {self.beams}.")
-        if not self.stops_early:
-            self.index.rows.refuse_prefixes("decoding without early stop")
-
-    @property
-    def stops_early(self) -> bool:
-        """Whether a unique prefix ends a beam."""
-        return self.mode == "renormalized" if self.early_stop is None else self.early_stop
+        self.check()
 
     def search(
         self,
@@ -137,9 +166,7 @@ class Decoder:
         Raises:
             ConfigError: k is not between 1 and the beam width.
         """
-        k = self.beams if k is None else k
-        if not 1 <= k <= self.beams:
-            raise ConfigError(f"k must be between 1 and the beam width {self.beams}, got {k}.")
+        k = self.results_asked(k)
         if not inputs:
             return []
         scope = Scope(self.index, len(inputs), exclude, allow)

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.beam import Found, continuations
+from grls.decode.beam import BeamSearch, Found, continuations
 from grls.decode.beginnings import Beginnings
-from grls.decode.scores import ScoreMode, check_mode, log_probabilities
+from grls.decode.scores import ScoreMode, log_probabilities
 from grls.decode.select import select
 from grls.decode.stop import Mask, Scope, finished
 from grls.errors import ConfigError
@@ -72,7 +72,7 @@ class _Candidates(NamedTuple):
 
 
 @dataclass
-class FastDecoder:
+class FastDecoder(BeamSearch):
     """Finds the passages that a model gives the highest probability, by constrained beam search.
 
     Args:
@@ -96,18 +96,10 @@ class FastDecoder:
     slots: int = 32
 
     def __post_init__(self) -> None:
-        check_mode(self.mode)
-        for name in ("beams", "slots"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if not self.stops_early:
-            self.index.rows.refuse_prefixes("decoding without early stop")
+        self.check()
+        if self.slots < 1:
+            raise ConfigError(f"slots must be at least 1, got {self.slots}.")
         self.beginnings = Beginnings(self.index, self.stops_early)
-
-    @property
-    def stops_early(self) -> bool:
-        """Whether a unique prefix ends a beam."""
-        return self.mode == "renormalized" if self.early_stop is None else self.early_stop
 
     def search(
         self,
@@ -134,9 +126,7 @@ class FastDecoder:
         Raises:
             ConfigError: k is not between 1 and the beam width.
         """
-        k = self.beams if k is None else k
-        if not 1 <= k <= self.beams:
-            raise ConfigError(f"k must be between 1 and the beam width {self.beams}, got {k}.")
+        k = self.results_asked(k)
         if not inputs:
             return []
         scope = Scope(self.index, len(inputs), exclude, allow)
