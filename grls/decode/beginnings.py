@@ -47,12 +47,15 @@ class Beginnings:
 
     def __init__(self, index: ConstraintIndex, early_stop: bool):
         allowed = index.allowed(np.array([index.start()]))
-        self.tokens = allowed.tokens
-        self.states = allowed.states
-        self._low, self._high = index.span(allowed.states)
         self._end = index.rows.end
         self._early_stop = early_stop
-        self._complete = finished(self.tokens, self._high - self._low, self._end, early_stop)
+        low, high = self._spans = index.span(allowed.states)
+        complete = finished(allowed.tokens, high - low, self._end, early_stop)
+        self._order = np.argsort(complete, kind="stable")  # so that each kind is a slice
+        self._live = int((~complete).sum())
+        self.tokens = allowed.tokens[self._order]
+        """``[N]`` those that finish no passage first."""
+        self.states = allowed.states[self._order]
 
     def best(
         self,
@@ -72,38 +75,36 @@ class Beginnings:
             beams: K.
         """
         logits = session.shared(self.tokens)
-        complete, forbidden = self._masks(queries, scope)
+        scoped = scope.concerns(queries)
         with torch.inference_mode():
-            done = torch.from_numpy(complete).to(logits.device)
-            if forbidden is not None:
+            if scoped:
+                complete, forbidden = self._masks(queries, scope)
+                done = torch.from_numpy(complete).to(logits.device)
                 logits = logits.masked_fill(torch.from_numpy(forbidden).to(logits.device), -torch.inf)
+                parts = [_top(logits.masked_fill(some, -torch.inf), beams) for some in (done, ~done)]
+            else:
+                parts = [_top(logits[:, : self._live], beams), _top(logits[:, self._live :], beams)]
+                parts[1].indices.add_(self._live)
             normalizer = (
                 logits.logsumexp(-1) if mode == "renormalized"
                 else torch.from_numpy(session.log_normalizer()).to(logits.device)
             )  # fmt: skip
-            parts = [_top(logits.masked_fill(done, -torch.inf), beams)]
-            if complete.any():
-                parts.append(_top(logits.masked_fill(~done, -torch.inf), beams))
             values = torch.cat([part.values for part in parts], 1).double() - normalizer.double()[:, None]
             places = torch.cat([part.indices for part in parts], 1).cpu().numpy()
             scores: Floats = values.cpu().numpy()
         refuse_nan(scores)
         row, column = np.nonzero(scores > -np.inf)
         place, score = places[row, column], scores[row, column]
-        order = np.lexsort((place, row))
+        order = np.lexsort((self.tokens[place], row))
         row, place, score = row[order], place[order], score[order]
-        ends = np.broadcast_to(complete, (len(queries), len(self.tokens)))[row, place]
+        ends = complete[row, place] if scoped else place >= self._live
         return Best(row, self.states[place], score, ends)
 
-    def _masks(self, queries: Ints, scope: Scope) -> tuple[Mask, Mask | None]:
-        """Which tokens finish a passage, ``[N]`` or ``[B, N]``, and which are forbidden, if any."""
-        if not scope.concerns(queries):
-            return self._complete, None
-        remaining = scope.table(queries, self._low, self._high)
-        complete = finished(
-            np.broadcast_to(self.tokens, remaining.shape), remaining, self._end, self._early_stop
-        )
-        return complete, remaining == 0
+    def _masks(self, queries: Ints, scope: Scope) -> tuple[Mask, Mask]:
+        """Which tokens finish a passage and which are forbidden, ``[B, N]``."""
+        remaining = scope.table(queries, *self._spans)[:, self._order]
+        tokens = np.broadcast_to(self.tokens, remaining.shape)
+        return finished(tokens, remaining, self._end, self._early_stop), remaining == 0
 
 
 class _Top(NamedTuple):

@@ -20,16 +20,13 @@ from grls.index.rows import Ints
 
 Mask = npt.NDArray[np.bool_]
 
-ROOT = -1
-"""The parent of a slot's first token."""
-
 
 class Branches(NamedTuple):
     """R runs of tokens, each of which continues one node.
 
     Attributes:
         slots: ``[R]`` ascending.
-        parents: ``[R]`` the node each continues, or ``ROOT``.
+        parents: ``[R]`` the node each continues.
         lengths: ``[R]`` tokens of each, at least one.
         tokens: ``[T]`` one branch after another.
     """
@@ -89,9 +86,12 @@ class Forest:
         """P."""
         return self.depths.shape[1]
 
-    def clear(self, slots: Ints) -> None:
-        """Forget the trees of some slots."""
-        self.counts[slots] = 0
+    def plant(self, slots: Ints) -> None:
+        """Begin the trees of some slots anew: the start token is node 0."""
+        self.counts[slots] = 1
+        self.depths[slots, 0] = 0
+        self._ancestors[slots, 0] = False
+        self._ancestors[slots, 0, 0] = True
 
     def grow(self, branches: Branches) -> Placed:
         """Add the tokens of R branches."""
@@ -103,13 +103,9 @@ class Forest:
         first = np.searchsorted(slots, slots)  # the first new token of the same slot
         nodes = self.counts[slots] + np.arange(total) - first
         self._make_room(int(nodes.max()) + 1)
-        rooted = branches.parents == ROOT
-        parents = np.where(rooted, 0, branches.parents)
-        above = self.depths[branches.slots, parents] + 1
-        above[rooted] = 0
+        above = self.depths[branches.slots, branches.parents] + 1
         depths = np.repeat(above, branches.lengths) + within
-        inherited = self._ancestors[branches.slots, parents]
-        inherited[rooted] = False
+        inherited = self._ancestors[branches.slots, branches.parents]
         visible = np.repeat(inherited, branches.lengths, axis=0)
         places = np.arange(self.places)
         run = np.repeat(nodes[starts], branches.lengths)

@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AttentionInterface, Cache, DynamicCache, EncoderDecoderCache
+from transformers import AttentionInterface, Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from grls.index.rows import Ints
 from grls.models.base import Floats
-from grls.models.forest import ROOT, Branches, Forest, Placed
+from grls.models.forest import Branches, Forest, Placed
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.head import Cut
 
@@ -67,6 +67,36 @@ class _InputCache(Cache):
     def __init__(self, layers: list[Any]):
         super().__init__(layers=[])
         self.layers = layers
+
+
+class _LoadCache(Cache):
+    """Takes keys and values of new queries straight to their slots.
+
+    Args:
+        rooms: Of each layer, ``[2, S, P, H c]``; made where they are missing.
+        slots: ``[B]`` where each query goes.
+        shape: S and P.
+    """
+
+    def __init__(self, rooms: list[Tensor], slots: Tensor, shape: tuple[int, int]):
+        super().__init__(layers=[])
+        self._rooms, self._slots, self._shape = rooms, slots, shape
+        self.heads = 0
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Keep those of B queries, ``[B, H, L, c]``; returns the same."""
+        _, self.heads, length, width = key_states.shape
+        if layer_idx == len(self._rooms):
+            self._rooms.append(key_states.new_zeros((2, *self._shape, self.heads * width)))
+        for room, new in zip(self._rooms[layer_idx], (key_states, value_states), strict=True):
+            room[:, :length].index_copy_(0, self._slots, new.transpose(1, 2).flatten(2))
+        return key_states, value_states
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Zero: what is loaded is the start."""
+        return 0
 
 
 class _TreeCache(EncoderDecoderCache):
@@ -198,27 +228,18 @@ class Seq2SeqTreeSession:
         generator = self._trees.generator
         states, mask = generator.encode(inputs)
         start = torch.full((len(inputs), 1), generator.start_token, device=states.device)
-        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        self._hidden = generator.forward(states, mask, start, cache)[:, -1]
-        own: list[Any] = cache.self_attention_cache.layers
-        crossed: list[Any] = cache.cross_attention_cache.layers
-        if not self._own:
-            self._own = [_room(layer, self._slots, self._forest.places) for layer in own]
-            self._inputs = [_room(layer, self._slots, self._longest) for layer in crossed]
-            self._input_bias = self._hidden.new_zeros((self._slots, 1, 1, self._longest))
-            self._heads = crossed[0].keys.shape[1]
         into = torch.from_numpy(slots).to(states.device)
-        for kept, layers in ((self._own, own), (self._inputs, crossed)):
-            for room, layer in zip(kept, layers, strict=True):
-                for number, part in enumerate((layer.keys, layer.values)):
-                    room[number, into, : part.shape[2]] = part.transpose(1, 2).flatten(2)
+        own = _LoadCache(self._own, into, (self._slots, self._forest.places))
+        crossed = _LoadCache(self._inputs, into, (self._slots, self._longest))
+        self._hidden = generator.forward(states, mask, start, EncoderDecoderCache(own, crossed))[:, -1]
+        if not self._forest.counts.any():
+            self._input_bias = self._hidden.new_zeros((self._slots, 1, 1, self._longest))
+        self._heads = crossed.heads
         bias = self._hidden.new_full((len(inputs), self._longest), -torch.inf)
         bias[:, : mask.shape[1]].masked_fill_(mask.bool(), 0.0)
         self._input_bias[into, 0, 0] = bias
         self._lengths[slots] = mask.shape[1]
-        self._forest.clear(slots)
-        ones = np.ones_like(slots)
-        self._forest.grow(Branches(slots, np.full_like(slots, ROOT), ones, ones))
+        self._forest.plant(slots)
 
     @torch.inference_mode()
     def feed(self, branches: Branches) -> Ints:
@@ -302,13 +323,6 @@ class Seq2SeqTreeSession:
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self._hidden.device)
-
-
-def _room(layer: Any, slots: int, places: int) -> Tensor:
-    """Zeros for keys and values like those of a cache's layer, ``[2, S, P, H c]``."""
-    _, heads, _, width = layer.keys.shape
-    room: Tensor = layer.keys.new_zeros((2, slots, places, heads * width))
-    return room
 
 
 def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
