@@ -18,7 +18,7 @@ from grls.decode.scores import ScoreMode, refuse_nan
 from grls.decode.stop import Mask, Scope, finished
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
-from grls.models.base import Floats, TreeSession
+from grls.models.base import Floats, SlotSession
 
 
 class Best(NamedTuple):
@@ -26,12 +26,14 @@ class Best(NamedTuple):
 
     Attributes:
         rows: Which of the B rows, ascending.
-        states: The state of the first token in the index.
+        tokens: The first token.
+        states: Its state in the index.
         scores: Its log-probability (nats).
         complete: Whether it is finished.
     """
 
     rows: Ints
+    tokens: Ints
     states: Ints
     scores: Floats
     complete: Mask
@@ -59,7 +61,7 @@ class Beginnings:
 
     def best(
         self,
-        session: TreeSession,
+        session: SlotSession,
         queries: Ints,
         scope: Scope,
         mode: ScoreMode,
@@ -98,7 +100,7 @@ class Beginnings:
         order = np.lexsort((self.tokens[place], row))
         row, place, score = row[order], place[order], score[order]
         ends = complete[row, place] if scoped else place >= self._live
-        return Best(row, self.states[place], score, ends)
+        return Best(row, self.tokens[place], self.states[place], score, ends)
 
     def _masks(self, queries: Ints, scope: Scope) -> tuple[Mask, Mask]:
         """Which tokens finish a passage and which are forbidden, ``[B, N]``."""

@@ -14,27 +14,22 @@ The same passages with the same scores, by less work:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.beam import BeamSearch, Found, continuations
-from grls.decode.beginnings import Beginnings
+from grls.decode.beam import continuations
+from grls.decode.beginnings import Best
 from grls.decode.scores import ScoreMode, log_probabilities
 from grls.decode.select import select
-from grls.decode.stop import Mask, Scope, finished
-from grls.errors import ConfigError
+from grls.decode.slots import Ask, SlotDecoder, SlotSearch
+from grls.decode.stop import Mask, finished
 from grls.index import ConstraintIndex
 from grls.index.base import Allowed
 from grls.index.rows import Ints
-from grls.index.subset import Subset
 from grls.models.base import Floats, TreeGenerator, TreeSession
 from grls.models.forest import Branches
-
-_REFILL = 4
-"""Slots are given to waiting queries when one in this many is free."""
 
 
 class _Beams(NamedTuple):
@@ -72,7 +67,7 @@ class _Candidates(NamedTuple):
 
 
 @dataclass
-class FastDecoder(BeamSearch):
+class FastDecoder(SlotDecoder):
     """Finds the passages that a model gives the highest probability, by constrained beam search.
 
     Args:
@@ -97,111 +92,35 @@ class FastDecoder(BeamSearch):
 
     def __post_init__(self) -> None:
         self.check()
-        if self.slots < 1:
-            raise ConfigError(f"slots must be at least 1, got {self.slots}.")
-        self.beginnings = Beginnings(self.index, self.stops_early)
 
-    def search(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int | None = None,
-        exclude: Sequence[Sequence[int]] = (),
-        allow: Sequence[Subset | None] = (),
-        decided: Callable[[int], object] | None = None,
-    ) -> list[list[Found]]:
-        """Decode any number of queries.
-
-        Args:
-            inputs: Model inputs as token ids.
-            k: Distinct passages a query, at most the beam width; None means the beam width. Passages
-                with equal tokens have equal scores and count one each.
-            exclude: For each query, numbers of passages it may not find.
-            allow: For each query, the passages it may find; None: all. What it finds has the probability it
-                has among those.
-            decided: Called with the number of queries decided since the last call, for a progress bar.
-
-        Returns:
-            For each query at most k passages, best first; fewer where the beam ran out of passages.
-
-        Raises:
-            ConfigError: k is not between 1 and the beam width.
-        """
-        k = self.results_asked(k)
-        if not inputs:
-            return []
-        scope = Scope(self.index, len(inputs), exclude, allow)
-        return _Search(self, inputs, k, scope, decided).run()
+    def prepare(self, ask: Ask) -> SlotSearch:  # noqa: D102
+        return _Search(self, ask)
 
 
-class _Search:
+class _Search(SlotSearch):
     """One run of the search over all queries."""
 
-    def __init__(
-        self,
-        decoder: FastDecoder,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        scope: Scope,
-        decided: Callable[[int], object] | None,
-    ):
-        self.decoder = decoder
-        self.index = decoder.index
-        self.inputs = inputs
-        self.k = k
-        self.scope = scope
-        self.decided = decided
-        self.found: list[list[Found]] = [[] for _ in inputs]
-        slots = min(decoder.slots, len(inputs))
+    session: TreeSession
+
+    def __init__(self, decoder: FastDecoder, ask: Ask):
+        super().__init__(decoder, ask)
+        slots = len(self.queries)
         self.lazy = decoder.mode == "renormalized"
-        self.waiting = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))  # the longest is taken first
-        self.session: TreeSession = decoder.generator.open_trees(slots, len(inputs[self.waiting[-1]]))
-        self.queries = np.full(slots, -1)  # of each slot; -1: free
+        self.session = decoder.generator.open_trees(slots, self.longest)
         self.clock = np.zeros(slots, dtype=np.int64)  # tokens that every beam of a slot has written
         self.results: list[list[tuple[float, int]]] = [[] for _ in range(slots)]  # (score, state), best first
         none = np.empty(0, dtype=np.int64)
         self.beams = _Beams(none, none, np.empty(0), none, none)
 
-    def run(self) -> list[list[Found]]:
-        while True:
-            self._refill()
-            if not len(self.beams.slots):
-                return self.found
-            self._advance()
-
-    def _refill(self) -> None:
-        """Give free slots to waiting queries, several at once so that the encoder has a batch."""
-        while self.waiting:
-            free = np.flatnonzero(self.queries < 0)
-            if len(self.beams.slots) and len(free) < max(1, len(self.queries) // _REFILL):
-                return
-            taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]
-            self._begin(np.array(taken), free[: len(taken)])
-
-    def _begin(self, queries: Ints, slots: Ints) -> None:
-        """One beam for each of some queries that has anything to decide."""
-        states = np.full(len(queries), self.index.start(), dtype=np.int64)
-        remaining = self.scope.remaining(queries, *self.index.span(states))
-        if self.decoder.stops_early:
-            alone = queries[remaining == 1]
-            self._report(alone, [[(0.0, self.index.start())]] * len(alone))
-        undecided = remaining > (1 if self.decoder.stops_early else 0)
-        self._tell(len(queries) - int(undecided.sum()))
-        queries, slots, states = queries[undecided], slots[undecided], states[undecided]
-        if not len(queries):
-            return
-        self.session.load(slots, [self.inputs[q] for q in queries])
-        self.queries[slots] = queries
-        self.clock[slots] = 0
-        best = self.decoder.beginnings.best(
-            self.session, queries, self.scope, self.decoder.mode, self.decoder.beams
-        )
+    def enter(self, slots: Ints, best: Best) -> None:
+        states = np.full(len(slots), self.index.start())
         start = _Beams(slots, states, np.zeros(len(slots)), np.zeros_like(slots), np.ones_like(slots))
-        new = self._choose(start, _Candidates(*best))
+        new = self._choose(start, _Candidates(best.rows, best.states, best.scores, best.complete))
         self.clock[slots] = 1
         self.beams = _merged(self.beams, new)
         self._release()
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Every live beam writes one token."""
         beams = self.beams
         allowed, rows, remaining = continuations(
@@ -210,7 +129,7 @@ class _Search:
         decides = np.diff(allowed.offsets) > 1 if self.lazy else np.ones(len(beams.slots), dtype=bool)
         beams = self._feed(beams, decides)
         scores = beams.scores[rows] + self._steps(allowed, rows, decides)
-        complete = finished(allowed.tokens, remaining, self.index.rows.end, self.decoder.stops_early)
+        complete = finished(allowed.tokens, remaining, self.index.rows.end, self.options.stops_early)
         self.beams = self._choose(beams, _Candidates(rows, allowed.states, scores, complete))
         self.clock += 1
         self._release()
@@ -219,10 +138,10 @@ class _Search:
         """Enter what is finished into the results; returns the beams that live on."""
         slots = beams.slots[candidates.parents]
         scores, states = candidates.scores, candidates.states
-        chosen = select(slots, scores, candidates.complete, self.decoder.beams)
+        chosen = select(slots, scores, candidates.complete, self.options.beams)
         for c in chosen.finished:
             self._add(int(slots[c]), float(scores[c]), int(states[c]))
-        worst = np.array([r[-1][0] if len(r) == self.k else -np.inf for r in self.results])
+        worst = np.array([r[-1][0] if len(r) == self.ask.k else -np.inf for r in self.results])
         live = chosen.live[scores[chosen.live] > worst[slots[chosen.live]]]
         parents = candidates.parents[live]
         return _Beams(slots[live], states[live], scores[live], beams.nodes[parents], beams.fed[parents])
@@ -252,7 +171,7 @@ class _Search:
             asked = decides[rows]
             sizes = np.diff(allowed.offsets)[decides]
             offsets = np.concatenate(([0], np.cumsum(sizes)))
-            steps[asked] = log_probabilities(self.session, allowed.tokens[asked], offsets, self.decoder.mode)
+            steps[asked] = log_probabilities(self.session, allowed.tokens[asked], offsets, self.options.mode)
         return steps
 
     def _add(self, slot: int, score: float, state: int) -> None:
@@ -260,33 +179,16 @@ class _Search:
         results = self.results[slot]
         results.append((score, state))
         results.sort(key=lambda result: -result[0])
-        del results[self.k :]
+        del results[self.ask.k :]
 
     def _release(self) -> None:
         """Give up the slots of decided queries."""
         busy = np.zeros(len(self.queries), dtype=bool)
         busy[self.beams.slots] = True
         ready = np.flatnonzero(~busy & (self.queries >= 0))
-        self._report(self.queries[ready], [self.results[slot] for slot in ready])
+        self.release(ready, [self.results[slot] for slot in ready])
         for slot in ready:
             self.results[slot] = []
-        self.queries[ready] = -1
-        self._tell(len(ready))
-
-    def _tell(self, count: int) -> None:
-        if self.decided is not None and count:
-            self.decided(count)
-
-    def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
-        """Turn the results (score, state) of decided queries into what they found."""
-        owners = np.repeat(queries, [len(some) for some in results])
-        scores = [score for some in results for score, _ in some]
-        states = np.array([state for some in results for _, state in some], dtype=np.int64)
-        passages = self.scope.passages(owners, states)
-        for query, score, some in zip(owners.tolist(), scores, passages, strict=True):
-            self.found[query] += [Found(passage, score) for passage in some]
-        for query in queries.tolist():
-            del self.found[query][self.k :]
 
 
 def _merged(some: _Beams, others: _Beams) -> _Beams:

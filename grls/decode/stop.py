@@ -94,6 +94,17 @@ class Scope:
             np.subtract.at(table[n], np.searchsorted(low, hidden, side="right") - 1, 1)
         return table
 
+    def lists(self) -> tuple[Ints, Ints, Ints, int]:
+        """All of it as two sorted lists, for a search that counts elsewhere.
+
+        Returns:
+            The hidden rows, row r of query q as ``q * stride + r``; which subset each query has (-1: none),
+            ``[queries]``; the rows of the subsets, row r of subset g as ``g * stride + r``; and the stride.
+        """
+        rows = [g * self._stride + s.rows.between(0, s.rows.limit) for g, s in enumerate(self._subsets)]
+        held = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
+        return self._keys, self._subset, held, self._stride
+
     def concerns(self, queries: Ints) -> bool:
         """Whether any of some queries may not find something."""
         if (self._subset[queries] >= 0).any():

@@ -138,6 +138,16 @@ class ArrayIndex(Segment):
         spans = self._spans[np.where(leaf, 0, node)].astype(np.int64)
         return np.where(leaf, ~node, spans[:, 0]), np.where(leaf, -node, spans[:, 1])
 
+    @staticmethod
+    def nodes(states: Ints) -> Ints:
+        """The node of each state, ``[S]``: all that :meth:`span` asks of it."""
+        return states >> _DEPTH_BITS
+
+    @staticmethod
+    def states(nodes: Ints, written: int) -> Ints:
+        """The inverse of :meth:`nodes` where so many tokens have been written, ``[S]``."""
+        return (nodes << _DEPTH_BITS) | written
+
     def tokens(self, passage: int) -> Ints:
         """The token sequence of a passage, end token included.
 

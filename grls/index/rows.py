@@ -105,6 +105,9 @@ class Offsets:
         within: ``[R + 1]`` 16-bit distances from there, or empty.
     """
 
+    shift = _SHIFT
+    """The block of row r is ``r >> shift``, unless ``within`` is empty."""
+
     def __init__(self, blocks: Array, within: Array):
         self.blocks = blocks
         self.within = within

@@ -4,7 +4,8 @@ Legend: B inputs of a batch, R rows (live beams of all inputs together), A (row,
 tokens asked of several rows alike, S slots (queries in flight). The protocols say nothing of encoders, so a
 causal language model that reads its input as a prefix can fulfil them too.
 
-The plain search asks for a :class:`Generator`, the fast one for a :class:`TreeGenerator`.
+The plain search asks for a :class:`Generator`, the fast one for a :class:`TreeGenerator`, the one that runs
+on the model's device for a :class:`GridGenerator`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from grls.index.rows import Ints
@@ -49,19 +51,13 @@ class Generator(Protocol):
         """Begin to decode a batch of B inputs (token ids)."""
 
 
-class TreeSession(Rows, Protocol):
-    """The memory of S queries in flight, each a tree of tokens."""
+class SlotSession(Protocol):
+    """The memory of S queries in flight."""
 
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> None:
-        """Read new queries into slots, forgetting what these held, and feed the start token as node 0.
+        """Read new queries into slots, forgetting what these held, and feed the start token.
 
         Afterwards row r is the query of ``slots[r]``, about to write its first token.
-        """
-
-    def feed(self, branches: Branches) -> Ints:
-        """Feed the tokens of R branches; returns the node of each branch's last token, ``[R]``.
-
-        Afterwards row r is branch r, about to write its next token.
         """
 
     def shared(self, tokens: Ints) -> Tensor:
@@ -70,9 +66,49 @@ class TreeSession(Rows, Protocol):
         The part of the head that belongs to ``tokens`` is kept for the next call with that very array.
         """
 
+    def log_normalizer(self) -> Floats:
+        """Log of the sum of exponentials of all V logits of each row, ``[R]``."""
+
+
+class TreeSession(SlotSession, Rows, Protocol):
+    """The memory of S queries in flight, each a tree of tokens whose node 0 is the start token."""
+
+    def feed(self, branches: Branches) -> Ints:
+        """Feed the tokens of R branches; returns the node of each branch's last token, ``[R]``.
+
+        Afterwards row r is branch r, about to write its next token.
+        """
+
 
 class TreeGenerator(Protocol):
     """A model that keeps what it writes as trees."""
 
     def open_trees(self, slots: int, longest: int) -> TreeSession:
         """Room for S queries in flight, whose inputs have at most ``longest`` tokens."""
+
+
+class GridSession(SlotSession, Protocol):
+    """The memory of S queries in flight with K beams each, on the model's device."""
+
+    written: Tensor
+    """``[S]`` tokens that every beam of a slot has written."""
+
+    def release(self, slots: Ints) -> None:
+        """Forget the queries of some slots."""
+
+    def feed(self, parents: Tensor, tokens: Tensor) -> None:
+        """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``, both ``[S, K]``."""
+
+    def every(self) -> Tensor:
+        """Logits of every token for every beam, ``[S, K, V]`` in float32."""
+
+
+class GridGenerator(Protocol):
+    """A model that writes one token of every beam at a time."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+
+    def open_grid(self, slots: int, beams: int, longest: int) -> GridSession:
+        """Room for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens."""

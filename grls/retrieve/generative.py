@@ -20,8 +20,10 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from grls.corpus import Corpus, corpus_file
-from grls.decode import Decoder, FastDecoder, Found
+from grls.decode import Decoder, DeviceDecoder, FastDecoder, Found
+from grls.decode.device import suits
 from grls.decode.scores import ScoreMode, check_mode
+from grls.decode.slots import SlotDecoder
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.files import atomic_folder, read_json, write_json
 from grls.filters import Allow
@@ -106,7 +108,7 @@ class GenerativeRetriever:
         self.index = index
         self.options = options or SearchOptions()
         self._generator = Seq2SeqGenerator(model)
-        self._kept: tuple[tuple[object, ...], FastDecoder] | None = None
+        self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None
         self._live: Subset | None = None
         check_positions(model, 0, index.rows.longest)
         self._complete()
@@ -340,12 +342,13 @@ class GenerativeRetriever:
         """The model for the fast search, where it can be driven so."""
         return plant(self._generator)
 
-    def _fast(self, trees: Seq2SeqTrees, k: int) -> FastDecoder:
+    def _fast(self, trees: Seq2SeqTrees, k: int) -> SlotDecoder:
         """The fast search for k passages an input; one is kept, with what it knows of the index."""
         plain, slots = self.decoder(k), self.options.batch_size
-        new = (plain.beams, plain.mode, plain.early_stop, slots)
+        new = (plain.beams, plain.mode, plain.early_stop, slots, trees.device)
         if self._kept is None or self._kept[0] != new:
-            fast = FastDecoder(trees, self.index, plain.beams, plain.mode, plain.early_stop, slots)
+            kind: Any = DeviceDecoder if suits(trees.device, self.index) else FastDecoder
+            fast = kind(trees, self.index, plain.beams, plain.mode, plain.early_stop, slots)
             self._kept = new, fast
         return self._kept[1]
 

@@ -1,4 +1,4 @@
-"""The fast search against the plain one, on random models and random corpora."""
+"""The fast searches against the plain one, on random models and random corpora."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_bart, small_bert2bert, small_t5
 
-from grls.decode import Decoder, FastDecoder
+from grls.decode import Decoder, DeviceDecoder, FastDecoder
 from grls.errors import ConfigError
-from grls.index import index_sequences
+from grls.index import Subset, index_sequences
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.trees import Seq2SeqTrees, plant
 
@@ -57,17 +57,29 @@ def searches(draw: Any) -> dict[str, Any]:
         "slots": draw(st.integers(1, 9)),
         "model": draw(st.sampled_from(sorted(GENERATORS))),
         "backend": draw(st.sampled_from(["array", "flat"])),
+        "allow": [draw(st.none() | some) for _ in range(count)] if draw(st.booleans()) else (),
     }
 
 
 @settings(max_examples=150, deadline=None)
 @given(searches())
-def test_finds_what_the_plain_search_finds(search: dict[str, Any]) -> None:
-    index = index_sequences([np.array(row) for row in search["rows"]], END, search["backend"])
+def test_the_fast_search_finds_what_the_plain_one_finds(search: dict[str, Any]) -> None:
+    _compare(search, FastDecoder, search["backend"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(searches())
+def test_the_search_on_the_device_finds_what_the_plain_one_finds(search: dict[str, Any]) -> None:
+    _compare(search, DeviceDecoder, "array")
+
+
+def _compare(search: dict[str, Any], kind: Any, backend: str) -> None:
+    index = index_sequences([np.array(row) for row in search["rows"]], END, backend)
     how = (index, search["beams"], search["mode"], search["early_stop"])
     plain = Decoder(GENERATORS[search["model"]], *how)
-    fast = FastDecoder(trees(*search["model"]), *how, slots=search["slots"])
-    what = (search["inputs"], search["k"], search["exclude"])
+    fast = kind(trees(*search["model"]), *how, slots=search["slots"])
+    allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
+    what = (search["inputs"], search["k"], search["exclude"], allow)
     for expected, found in zip(plain.search(*what), fast.search(*what), strict=True):
         assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-4)
         assert _ranking(found) == _ranking(expected)

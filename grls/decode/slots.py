@@ -1,0 +1,176 @@
+"""What searches by slots share: queries wait, take a slot, and leave it when they are decided.
+
+Legend: S slots (queries in flight), R rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from grls.decode.beam import BeamSearch, Found
+from grls.decode.beginnings import Beginnings, Best
+from grls.decode.stop import Scope
+from grls.errors import ConfigError
+from grls.index.rows import Ints
+from grls.index.subset import Subset
+from grls.models.base import SlotSession
+
+_REFILL = 4
+"""Slots are given to waiting queries when one in this many is free."""
+
+
+class Ask(NamedTuple):
+    """What is asked of a search.
+
+    Attributes:
+        inputs: Model inputs as token ids.
+        k: Distinct passages a query.
+        scope: What each query may find.
+        decided: Called with the number of queries decided since the last call.
+    """
+
+    inputs: Sequence[Sequence[int]]
+    k: int
+    scope: Scope
+    decided: Callable[[int], object] | None
+
+
+class SlotDecoder(BeamSearch, ABC):
+    """Finds the passages that a model gives the highest probability, by slots."""
+
+    slots: int
+    beginnings: Beginnings
+
+    def check(self) -> None:
+        """Refuse options that cannot work; see :meth:`BeamSearch.check`."""
+        super().check()
+        if self.slots < 1:
+            raise ConfigError(f"slots must be at least 1, got {self.slots}.")
+        self.beginnings = Beginnings(self.index, self.stops_early)
+
+    @abstractmethod
+    def prepare(self, ask: Ask) -> SlotSearch:
+        """One run of the search."""
+
+    def search(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int | None = None,
+        exclude: Sequence[Sequence[int]] = (),
+        allow: Sequence[Subset | None] = (),
+        decided: Callable[[int], object] | None = None,
+    ) -> list[list[Found]]:
+        """Decode any number of queries.
+
+        Args:
+            inputs: Model inputs as token ids.
+            k: Distinct passages a query, at most the beam width; None means the beam width. Passages
+                with equal tokens have equal scores and count one each.
+            exclude: For each query, numbers of passages it may not find.
+            allow: For each query, the passages it may find; None: all. What it finds has the probability it
+                has among those.
+            decided: Called with the number of queries decided since the last call, for a progress bar.
+
+        Returns:
+            For each query at most k passages, best first; fewer where the beam ran out of passages.
+
+        Raises:
+            ConfigError: k is not between 1 and the beam width.
+        """
+        k = self.results_asked(k)
+        if not inputs:
+            return []
+        scope = Scope(self.index, len(inputs), exclude, allow)
+        return self.prepare(Ask(inputs, k, scope, decided)).run()
+
+
+class SlotSearch(ABC):
+    """One run of a search over all queries.
+
+    Args:
+        options: Its options.
+        ask: What is asked.
+    """
+
+    session: SlotSession
+
+    def __init__(self, options: SlotDecoder, ask: Ask):
+        self.options = options
+        self.ask = ask
+        self.index = options.index
+        self.scope = ask.scope
+        self.found: list[list[Found]] = [[] for _ in ask.inputs]
+        lengths = [len(tokens) for tokens in ask.inputs]
+        self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
+        self.longest = max(lengths)
+        self.queries = np.full(min(options.slots, len(lengths)), -1)  # of each slot; -1: free
+
+    def run(self) -> list[list[Found]]:
+        """Decode all queries."""
+        while True:
+            self._refill()
+            if not (self.queries >= 0).any():
+                return self.found
+            self.advance()
+
+    @abstractmethod
+    def enter(self, slots: Ints, best: Best) -> None:
+        """Begin with what is best after the first step of the queries just loaded into R slots."""
+
+    @abstractmethod
+    def advance(self) -> None:
+        """Every live beam writes one token; decided queries are released."""
+
+    def release(self, slots: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
+        """Give up the slots of decided queries, whose results (score, state) are these, best first."""
+        self._report(self.queries[slots], results)
+        self.queries[slots] = -1
+        self._tell(len(slots))
+
+    def _refill(self) -> None:
+        """Give free slots to waiting queries, several at once so that the encoder has a batch."""
+        while self.waiting:
+            free = np.flatnonzero(self.queries < 0)
+            if len(free) < max(1, len(self.queries) // _REFILL):
+                return
+            taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]
+            self._begin(np.array(taken), free[: len(taken)])
+
+    def _begin(self, queries: Ints, slots: Ints) -> None:
+        """Load the queries that have anything to decide."""
+        states = np.full(len(queries), self.index.start(), dtype=np.int64)
+        remaining = self.scope.remaining(queries, *self.index.span(states))
+        early = self.options.stops_early
+        if early:
+            alone = queries[remaining == 1]
+            self._report(alone, [[(0.0, self.index.start())]] * len(alone))
+        undecided = remaining > (1 if early else 0)
+        self._tell(len(queries) - int(undecided.sum()))
+        queries, slots = queries[undecided], slots[undecided]
+        if not len(queries):
+            return
+        self.session.load(slots, [self.ask.inputs[q] for q in queries])
+        self.queries[slots] = queries
+        best = self.options.beginnings.best(
+            self.session, queries, self.scope, self.options.mode, self.options.beams
+        )
+        self.enter(slots, best)
+
+    def _tell(self, count: int) -> None:
+        if self.ask.decided is not None and count:
+            self.ask.decided(count)
+
+    def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
+        """Turn the results (score, state) of decided queries into what they found."""
+        owners = np.repeat(queries, [len(some) for some in results])
+        scores = [score for some in results for score, _ in some]
+        states = np.array([state for some in results for _, state in some], dtype=np.int64)
+        passages = self.scope.passages(owners, states)
+        for query, score, some in zip(owners.tolist(), scores, passages, strict=True):
+            self.found[query] += [Found(passage, score) for passage in some]
+        for query in queries.tolist():
+            del self.found[query][self.ask.k :]

@@ -1,0 +1,144 @@
+"""The default index as tensors: what may follow a prefix, told on the device where the model is.
+
+Legend: S slots, K beams a slot, C candidates of a slot at most, M branching nodes, E edges, R rows.
+
+The arrays are those of :class:`grls.index.array.ArrayIndex`, with the same nodes; all beams of a slot have
+written equally many tokens, so a state is a node alone. How many candidates a slot has is known only on the
+device. The host does not ask: it makes room for the most that K different prefixes of so many tokens can
+have, which the index tells beforehand.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grls.index.array import ArrayIndex
+from grls.index.rows import Array, Ints
+
+
+class Children(NamedTuple):
+    """What may follow the beams of S slots, ``[S, C]`` each.
+
+    Attributes:
+        beams: Which beam it continues; ascending within a slot.
+        tokens: The token it writes.
+        nodes: The node it leads to.
+        valid: False where there is nothing.
+    """
+
+    beams: Tensor
+    tokens: Tensor
+    nodes: Tensor
+    valid: Tensor
+
+
+class _Column:
+    """An array of integers on a device, in as few bytes as in memory; read as 64-bit integers."""
+
+    def __init__(self, array: Array, device: torch.device):
+        size = array.dtype.itemsize
+        self._mask = (1 << 8 * size) - 1 if array.dtype.kind == "u" and size < 8 else None
+        self._values = torch.from_numpy(np.array(array).view(f"i{size}")).to(device)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, places: Tensor) -> Tensor:
+        found = self._values[places].long()
+        return found if self._mask is None else found & self._mask
+
+
+class TensorIndex:
+    """A copy of an index on a device.
+
+    Args:
+        index: The index.
+        device: Where.
+    """
+
+    def __init__(self, index: ArrayIndex, device: torch.device):
+        arrays = index.arrays()
+        self._host = arrays["depths"], arrays["first_edges"]
+        self._depths = _Column(arrays["depths"], device)
+        self._low = _Column(arrays["spans"][:, 0], device)
+        self._high = _Column(arrays["spans"][:, 1], device)
+        self._first_edges = _Column(arrays["first_edges"], device)
+        self._edge_tokens = _Column(arrays["edge_tokens"], device)
+        self._edge_nodes = _Column(arrays["edge_nodes"], device)
+        self._tokens = _Column(index.rows.tokens, device)
+        offsets = index.rows.offsets
+        self._blocks = _Column(offsets.blocks, device)
+        self._within = _Column(offsets.within, device) if len(offsets.within) else None
+        self._shift = offsets.shift
+        self._most: dict[int, Ints] = {}
+
+    def most(self, beams: int, written: int) -> int:
+        """Candidates that K different prefixes of so many tokens can have at most."""
+        if beams not in self._most:
+            self._most[beams] = _widest(*self._host, beams)
+        widest = self._most[beams]
+        return int(widest[written]) if written < len(widest) else beams
+
+    def children(self, nodes: Tensor, written: Tensor, alive: Tensor, width: int) -> Children:
+        """What may follow each beam.
+
+        Args:
+            nodes: ``[S, K]``.
+            written: ``[S]`` tokens written so far.
+            alive: ``[S, K]``; nothing follows the others.
+            width: C; at least :meth:`most`.
+        """
+        leaf = nodes < 0
+        inner = nodes.clamp(min=0)
+        branching = alive & ~leaf & (self._depths[inner] == written[:, None])
+        first = self._first_edges[inner]
+        fanout = torch.where(branching, self._first_edges[inner + 1] - first, alive.long())
+        ends = fanout.cumsum(1)
+        places = torch.arange(width, device=nodes.device).expand(len(nodes), -1).contiguous()
+        beams = torch.searchsorted(ends, places, right=True).clamp(max=nodes.shape[1] - 1)
+        valid = places < ends[:, -1:]
+        edge = (first.gather(1, beams) + places - (ends - fanout).gather(1, beams)).clamp(
+            0, len(self._edge_nodes) - 1
+        )
+        splits = branching.gather(1, beams)
+        forced = self._next(torch.where(leaf, ~nodes, self._low[inner]), written)
+        return Children(
+            beams,
+            torch.where(splits, self._edge_tokens[edge], forced.gather(1, beams)),
+            torch.where(splits, self._edge_nodes[edge], nodes.gather(1, beams)),
+            valid,
+        )
+
+    def span(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """First row and end row of each node."""
+        leaf = nodes < 0
+        inner = nodes.clamp(min=0)
+        return (
+            torch.where(leaf, ~nodes, self._low[inner]),
+            torch.where(leaf, -nodes, self._high[inner]),
+        )
+
+    def _next(self, rows: Tensor, written: Tensor) -> Tensor:
+        """The token that follows so many tokens of a row (any where the row is as short)."""
+        begins = self._blocks[rows if self._within is None else rows >> self._shift]
+        if self._within is not None:
+            begins = begins + self._within[rows]
+        return self._tokens[(begins + written[:, None]).clamp(max=len(self._tokens) - 1)]
+
+
+def _widest(depths: Array, first_edges: Array, beams: int) -> Ints:
+    """The most candidates of ``beams`` different prefixes of each length, ``[deepest + 1]``.
+
+    A prefix that ends at a branching node has as many as that node has edges, every other one.
+    """
+    depth = depths.astype(np.int64)
+    extra = np.diff(first_edges.astype(np.int64)) - 1
+    order = np.lexsort((-extra, depth))
+    depth, extra = depth[order], extra[order]
+    among = np.arange(len(depth)) - np.searchsorted(depth, depth) < beams
+    sums = np.bincount(depth[among], weights=np.maximum(extra[among], 0))
+    return beams + sums.astype(np.int64)
