@@ -74,7 +74,9 @@ def t5_small(vocabulary: int) -> Any:
     return model.eval()
 
 
-def generate(model: Any, trie: Trie, inputs: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
+def generate(
+    model: Any, trie: Trie, inputs: Sequence[Sequence[int]], longest: int, beams: int = BEAMS
+) -> list[list[int]]:
     """The rival: the best sequence of each input, written to its end."""
 
     def allowed(batch: int, prefix: torch.Tensor) -> list[int]:
@@ -84,8 +86,8 @@ def generate(model: Any, trie: Trie, inputs: Sequence[Sequence[int]], longest: i
         return list(node) or [PAD]
 
     output = model.generate(
-        input_ids=torch.tensor(inputs), num_beams=BEAMS, do_sample=False, max_new_tokens=longest,
-        prefix_allowed_tokens_fn=allowed, renormalize_logits=True, length_penalty=0.0,
+        input_ids=torch.tensor(inputs, device=model.device), num_beams=beams, do_sample=False,
+        max_new_tokens=longest, prefix_allowed_tokens_fn=allowed, renormalize_logits=True, length_penalty=0.0,
     )  # fmt: skip
     # After a sequence has ended, generate fills up with the end token or padding.
     return [row[1 : row.index(END) + 1] if END in row else row[1:] for row in output.tolist()]

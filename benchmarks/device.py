@@ -1,0 +1,150 @@
+"""Decoding on a GPU: queries a second by batch and beam width, and what the constraint costs a step.
+
+    python -m benchmarks.device
+
+A random model of t5-small's shape on 80-token passages, in float32. ``generate`` is transformers' constrained
+beam search with its best settings, as in :mod:`benchmarks.decode`; ``device`` is what retrievers use on a GPU
+(:mod:`grls.decode.device`), ``fast`` the search for CPUs with the model on the GPU. The constraint is all of
+a search but encoder, decoder and head, timed in a run of its own in which the host waits for the GPU at each
+border. Targets at batch 64 and beam 10: at least 20 times ``generate``, constraint at most 2 % of a step.
+
+Without a GPU, ``--device cpu`` shows that it runs; its figures mean nothing there.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from jsonargparse import auto_cli
+
+from benchmarks.common import END, machine, median_seconds, print_table, seconds, synthetic_passages
+from benchmarks.decode import generate, random_inputs, t5_small
+from benchmarks.index import nested_dict_trie
+from grls.decode import DeviceDecoder, FastDecoder
+from grls.index.array import ArrayIndex
+from grls.index.store import index_sequences
+from grls.models.generator import Seq2SeqGenerator
+from grls.models.grid import Seq2SeqGridSession
+from grls.models.trees import plant
+
+LONG = 80
+TARGETS = {(64, 10): (20, 2.0)}
+
+
+def wait(device: str) -> None:
+    """Until the device has done all it was told."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def watched(device: str) -> Iterator[dict[str, float]]:
+    """Adds up the seconds of loading queries and of the model's steps, the device waited for."""
+    spent = {"load": 0.0, "model": 0.0}
+
+    def timed(work: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            wait(device)
+            start = time.perf_counter()
+            result = work(*arguments)
+            wait(device)
+            spent[name] += time.perf_counter() - start
+            return result
+
+        return run
+
+    watch = (("load", "load"), ("shared", "load"), ("feed", "model"), ("every", "model"))
+    before = {name: getattr(Seq2SeqGridSession, name) for name, _ in watch}
+    for name, kind in watch:
+        setattr(Seq2SeqGridSession, name, timed(before[name], kind))
+    try:
+        yield spent
+    finally:
+        for name, work in before.items():
+            setattr(Seq2SeqGridSession, name, work)
+
+
+def constraint_share(search: Callable[[], object], device: str) -> float:
+    """Percent of the model's steps that the rest of the steps takes; not a number where there are none."""
+    with watched(device) as spent:
+        wait(device)
+        total, _ = seconds(search)
+    rest = total - spent["load"] - spent["model"]
+    return 100 * rest / spent["model"] if spent["model"] else float("nan")
+
+
+def main(
+    device: str = "cuda",
+    passages: int = 100_000,
+    batches: tuple[int, ...] = (1, 8, 64),
+    beams: tuple[int, ...] = (1, 5, 10),
+    rounds: int = 4,
+    repeats: int = 5,
+    input_length: int = 24,
+) -> None:
+    """Measure and print a table.
+
+    Args:
+        device: Where the model is.
+        passages: Number of 80-token passages.
+        batches: Queries in flight.
+        beams: Beam widths.
+        rounds: Batches of queries that ours decode.
+        repeats: Times that ours decode them; the median counts.
+        input_length: Tokens of a model input.
+    """
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise SystemExit("error: no CUDA GPU here; --device cpu shows that it runs, without meaning.")
+    print(machine())
+    torch.set_float32_matmul_precision("highest")
+    sequences = synthetic_passages(passages, LONG, seed=1)
+    index = index_sequences(sequences, END)
+    trie = nested_dict_trie([row.tolist() for row in sequences])
+    gc.freeze()
+    assert isinstance(index, ArrayIndex)
+    model = t5_small(32_128).to(device)
+    trees = plant(Seq2SeqGenerator(model))
+    if trees is None:
+        raise SystemExit("error: the model cannot be driven as trees; nothing to measure.")
+    longest = max(len(row) for row in sequences)
+    rows = []
+    for batch in batches:
+        inputs = random_inputs(batch * rounds, input_length)
+        for width in beams:
+            ours = DeviceDecoder(trees, index, width, slots=batch)
+            fast = FastDecoder(trees, index, width, slots=batch)
+            generate(model, trie, inputs[:batch], 3, width)
+            wait(device)
+            spent, best = seconds(partial(generate, model, trie, inputs[:batch], longest, width))
+            rate = batch / spent
+            rates = [
+                len(inputs) / median_seconds(partial(some.search, inputs), repeats) for some in (ours, fast)
+            ]
+            share = constraint_share(partial(ours.search, inputs), device)
+            found = [index.tokens(hits[0].passage).tolist() for hits in ours.search(inputs[:batch])]
+            equal = sum(a == b for a, b in zip(found, best, strict=True))
+            target = TARGETS.get((batch, width))
+            rows.append(
+                [
+                    str(batch), str(width), f"{rate:.2f}", f"{rates[1]:.1f}", f"{rates[0]:.1f}",
+                    f"{rates[0] / rate:.1f}" + (f" (>= {target[0]})" if target else ""),
+                    f"{share:.1f}" + (f" (<= {target[1]:g})" if target else ""),
+                    f"{equal} of {batch}",
+                ]
+            )  # fmt: skip
+    print_table(
+        f"{passages:,} x {LONG} tokens, t5-small shape, random weights, renormalized, queries a second",
+        ["batch", "beams", "generate", "fast", "device", "device / generate", "constraint, % of the model",
+         "equal top-1"],
+        rows,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    auto_cli(main)
