@@ -17,7 +17,16 @@ from grls.index.tensors import TensorIndex
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.trees import Seq2SeqTrees, plant
 
-WAITS = {"_local_scalar_dense", "nonzero", "masked_select", "unique", "_unique2", "repeat_interleave"}
+WAITS = {
+    "item",
+    "is_nonzero",
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "unique",
+    "_unique2",
+    "repeat_interleave",
+}
 """Operations after which the host must wait for a GPU, because their result or its shape is needed."""
 
 
