@@ -1,0 +1,130 @@
+"""Spans that may be quoted: what interlaced retrieval asks of an index, and the prefix index as one kind.
+
+Legend: S states, A allowed tokens, w integers a state.
+
+A key is what a model quotes to retrieve: a title, a sentence, a proposition, a paragraph (arXiv 2407.00361,
+section 3). A state stands for the span written so far; it is a row of w integers that travels with its beam.
+Two kinds of index answer: where a span must begin with its key, the prefix index (:class:`PrefixKeys`); where
+it may begin anywhere, :class:`grls.index.substring.SubstringIndex`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from grls.index.base import ConstraintIndex
+from grls.index.rows import Ints
+
+States = Ints
+"""``[S, w]``."""
+
+
+class Following(NamedTuple):
+    """The tokens that may follow each of S spans, ragged; the end of a key is not among them.
+
+    Attributes:
+        tokens: ``[A]`` ascending within a state.
+        states: ``[A, w]`` the state each leads to.
+        offsets: ``[S + 1]``; state s owns the entries ``offsets[s]:offsets[s + 1]``.
+    """
+
+    tokens: Ints
+    states: States
+    offsets: Ints
+
+
+class KeyIndex(ABC):
+    """Which spans may be quoted."""
+
+    width: int
+    """w."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of keys."""
+
+    @abstractmethod
+    def start(self) -> Ints:
+        """The state of the empty span, ``[w]``."""
+
+    @abstractmethod
+    def follow(self, states: States) -> Following:
+        """What may follow each span.
+
+        Args:
+            states: ``[S, w]``.
+        """
+
+    @abstractmethod
+    def closes(self, states: States) -> npt.NDArray[np.bool_]:
+        """Whether each span reaches the end of a key, ``[S]``; an empty one does not."""
+
+    @abstractmethod
+    def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:
+        """Numbers of the keys that hold a span, ascending, each once.
+
+        Args:
+            state: ``[w]``.
+            whole: Only those that it reaches the end of.
+            limit: Occurrences looked at, at most.
+        """
+
+    @abstractmethod
+    def tokens(self, key: int) -> Ints:
+        """The tokens of a key, without an end token."""
+
+
+class PrefixKeys(KeyIndex):
+    """Spans that begin with their key.
+
+    Args:
+        index: An index whose passages are the keys.
+    """
+
+    width = 1
+
+    def __init__(self, index: ConstraintIndex):
+        self._index = index
+        self._end = index.rows.end
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def start(self) -> Ints:  # noqa: D102
+        return np.array([self._index.start()], dtype=np.int64)
+
+    def follow(self, states: States) -> Following:  # noqa: D102
+        allowed = self._index.allowed(states[:, 0])
+        keep = allowed.tokens != self._end
+        offsets = np.concatenate(([0], np.cumsum(keep)))[allowed.offsets]
+        return Following(allowed.tokens[keep], allowed.states[keep][:, None], offsets)
+
+    def closes(self, states: States) -> npt.NDArray[np.bool_]:  # noqa: D102
+        return self._ends(states)[0]
+
+    def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:  # noqa: D102
+        states = np.asarray(state)[None]
+        if whole:
+            closed, ended = self._ends(states)
+            if not closed[0]:
+                return np.empty(0, dtype=np.int64)
+            states = ended[:, None]
+        low, high = self._index.span(states[:, 0])
+        found = self._index.rows.members_in(int(low[0]), int(high[0]))
+        return np.unique(found if limit is None else found[:limit])
+
+    def tokens(self, key: int) -> Ints:  # noqa: D102
+        return self._index.tokens(key)[:-1]
+
+    def _ends(self, states: States) -> tuple[npt.NDArray[np.bool_], Ints]:
+        """Whether the end token may follow each span, ``[S]``, and the states it leads to."""
+        allowed = self._index.allowed(states[:, 0])
+        ends = np.flatnonzero(allowed.tokens == self._end)
+        owner = np.searchsorted(allowed.offsets, ends, side="right") - 1
+        closed = np.zeros(len(states), dtype=bool)
+        closed[owner] = True
+        return closed, allowed.states[ends]

@@ -1,0 +1,203 @@
+"""Which tokens may follow any span of a key: a suffix array over the keys of a corpus.
+
+Legend: T tokens of all keys (a separator after each), U distinct tokens, N keys, S states, A allowed tokens.
+
+Where :mod:`grls.index.array` answers for sequences from their beginning, this index lets a span begin
+anywhere: "From RAG to RICHES" (arXiv 2407.00361, section 3) constrains the quoted parts of an answer so. The
+suffixes of all keys are sorted once (by divsufsort, in linear time); those that begin with a span stand side
+by side, so a state is that interval and the length of the span, and a token more narrows it: nothing is ever
+searched again from the whole range. The separator sorts before all tokens, so whether a span reaches the end
+of a key is a look at the interval's first suffix, and no span crosses keys.
+
+What may follow is read off the interval. Of a large one only every 64th suffix is looked at, and the blocks
+between two that differ; the answers for large intervals are kept, as they are those of frequent spans.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+from pydivsufsort import divsufsort
+
+from grls.errors import DataError
+from grls.index.keys import Following, KeyIndex, States
+from grls.index.rows import Array, Ints, unsigned
+
+_LARGE = 4096
+"""Suffixes in an interval from which on it is sampled, and its answer kept."""
+_BLOCK = 64
+_KEPT = 4096
+_SEPARATOR = 0
+
+
+class SubstringIndex(KeyIndex):
+    """All spans of all keys.
+
+    A state is (first suffix, end suffix, tokens written).
+
+    Args:
+        ranks: ``[T]`` unsigned; every token as its place among the distinct tokens, from 1; 0 ends a key.
+        suffixes: ``[T - N]`` unsigned; where the suffixes begin, in order, those of separators left out.
+        vocabulary: ``[U]`` the distinct tokens, ascending.
+        starts: ``[N + 1]`` where each key begins in ``ranks``.
+    """
+
+    width = 3
+
+    def __init__(self, ranks: Array, suffixes: Array, vocabulary: Ints, starts: Ints):
+        self._ranks = ranks
+        self._suffixes = suffixes
+        self._vocabulary = vocabulary
+        self._starts = starts
+        self._answers: OrderedDict[tuple[int, int, int], tuple[Ints, Ints]] = OrderedDict()
+
+    @classmethod
+    def build(cls, keys: Iterable[Array]) -> Self:
+        """Sort the suffixes of N keys.
+
+        Memory: 12 bytes a token while sorting where at most 65,535 tokens are distinct, 24 otherwise.
+
+        Args:
+            keys: The tokens of each key, without an end token; at least one each.
+
+        Raises:
+            DataError: There is no key, or one is empty.
+        """
+        rows = [np.asarray(key, dtype=np.int64) for key in keys]
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        if not len(rows):
+            raise DataError("there is no key to retrieve: the corpus is empty.")
+        if not lengths.all():
+            raise DataError(f"key {int(np.flatnonzero(lengths == 0)[0])} has no token; leave it out.")
+        tokens = np.concatenate(rows)
+        vocabulary, places = np.unique(tokens, return_inverse=True)
+        starts = np.concatenate(([0], np.cumsum(lengths + 1)))
+        kind = unsigned(len(vocabulary) + 1)
+        ranks = np.zeros(starts[-1], dtype=kind)
+        ranks[np.arange(len(tokens)) + np.repeat(np.arange(len(rows)), lengths)] = places + 1
+        suffixes = _sort_suffixes(ranks)
+        kept = suffixes[ranks[suffixes] != _SEPARATOR]
+        return cls(ranks, kept.astype(unsigned(len(ranks), np.uint32)), vocabulary, starts)
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def start(self) -> Ints:  # noqa: D102
+        return np.array([0, len(self._suffixes), 0], dtype=np.int64)
+
+    def follow(self, states: States) -> Following:  # noqa: D102
+        answers = self._small(states)
+        for s, (low, high, depth) in enumerate(states.tolist()):
+            if high - low >= _LARGE:
+                answers[s] = self._large(low, high, depth)
+        sizes = np.array([len(tokens) for tokens, _ in answers], dtype=np.int64)
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        if not offsets[-1]:
+            return Following(np.empty(0, np.int64), np.empty((0, 3), np.int64), offsets)
+        lows = np.concatenate([bounds[:-1] for _, bounds in answers])
+        highs = np.concatenate([bounds[1:] for _, bounds in answers])
+        depth = np.repeat(states[:, 2] + 1, sizes)
+        ranks = np.concatenate([some for some, _ in answers])
+        return Following(self._vocabulary[ranks - 1], np.stack((lows, highs, depth), axis=1), offsets)
+
+    def closes(self, states: States) -> npt.NDArray[np.bool_]:  # noqa: D102
+        found = np.zeros(len(states), dtype=bool)
+        some = (states[:, 1] > states[:, 0]) & (states[:, 2] > 0)
+        place = self._suffixes[states[some, 0]].astype(np.int64) + states[some, 2]
+        found[some] = self._ranks[place] == _SEPARATOR
+        return found
+
+    def count(self, states: States) -> Ints:
+        """How often each span occurs, ``[S]``."""
+        return states[:, 1] - states[:, 0]
+
+    def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:  # noqa: D102
+        low, high, depth = (int(part) for part in state)
+        if whole:
+            high = self._separators_end(low, high, depth)
+        if limit is not None:
+            high = min(high, low + limit)
+        places = self._suffixes[low:high].astype(np.int64)
+        return np.unique(np.searchsorted(self._starts, places, side="right") - 1)
+
+    def tokens(self, key: int) -> Ints:
+        """The tokens of a key."""
+        ranks = self._ranks[self._starts[key] : self._starts[key + 1] - 1].astype(np.int64)
+        return self._vocabulary[ranks - 1]
+
+    def arrays(self) -> dict[str, Array]:
+        """What is stored, by file name."""
+        return {
+            "ranks": self._ranks,
+            "suffixes": self._suffixes,
+            "vocabulary": self._vocabulary,
+            "starts": self._starts,
+        }
+
+    def _small(self, states: States) -> list[tuple[Ints, Ints]]:
+        """Ranks and bounds of what follows each small interval; those of large ones are left empty."""
+        low, high, depth = states.T
+        size = np.where(high - low < _LARGE, high - low, 0)
+        ends = np.cumsum(size)
+        owner = np.repeat(np.arange(len(states)), size)
+        suffix = np.arange(int(size.sum())) + np.repeat(low - (ends - size), size)
+        ranks = self._ranks[self._suffixes[suffix].astype(np.int64) + depth[owner]].astype(np.int64)
+        opens = np.ones(len(ranks), dtype=bool)
+        opens[1:] = (ranks[1:] != ranks[:-1]) | (owner[1:] != owner[:-1])
+        opens &= ranks != _SEPARATOR
+        rank, first, of = ranks[opens], suffix[opens], owner[opens]
+        place = np.searchsorted(of, np.arange(len(states) + 1)).tolist()
+        return [(rank[a:b], np.append(first[a:b], high[s])) for s, (a, b) in enumerate(pairwise(place))]
+
+    def _large(self, low: int, high: int, depth: int) -> tuple[Ints, Ints]:
+        """Ranks and bounds of what follows a large interval."""
+        key = (low, high, depth)
+        kept = self._answers.get(key)
+        if kept is not None:
+            self._answers.move_to_end(key)
+            return kept
+        sampled = np.append(np.arange(low, high, _BLOCK), high - 1)
+        ranks = self._next(sampled, depth)
+        differ = np.flatnonzero(ranks[1:] != ranks[:-1])
+        begin, size = sampled[differ] + 1, sampled[differ + 1] - sampled[differ]
+        ends = np.cumsum(size)
+        suffix = np.arange(int(size.sum())) + np.repeat(begin - (ends - size), size)
+        before, after = self._next(suffix - 1, depth), self._next(suffix, depth)
+        changes = before != after
+        first = np.concatenate(([low], suffix[changes]))
+        rank = np.concatenate((ranks[:1], after[changes]))
+        if rank[0] == _SEPARATOR:
+            first, rank = first[1:], rank[1:]
+        answer = rank, np.append(first, high)
+        self._answers[key] = answer
+        if len(self._answers) > _KEPT:
+            self._answers.popitem(last=False)
+        return answer
+
+    def _next(self, suffixes: Ints, depth: int) -> Ints:
+        places = self._suffixes[suffixes].astype(np.int64) + depth
+        return self._ranks[places].astype(np.int64)
+
+    def _separators_end(self, low: int, high: int, depth: int) -> int:
+        """Where in an interval the spans that end a key end."""
+        while low < high:
+            middle = (low + high) // 2
+            if self._ranks[int(self._suffixes[middle]) + depth] == _SEPARATOR:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def _sort_suffixes(ranks: Array) -> Ints:
+    """The suffix array of unsigned ranks: of their bytes, big-endian, where a rank begins."""
+    width = ranks.dtype.itemsize
+    octets = ranks.astype(f">u{width}").view(np.uint8)
+    places = np.asarray(divsufsort(octets))
+    suffixes: Ints = places[places % width == 0].astype(np.int64) // width
+    return suffixes

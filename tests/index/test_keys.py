@@ -1,0 +1,112 @@
+"""Both kinds of key index against the naive set of spans."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grls.errors import DataError
+from grls.index import index_sequences
+from grls.index import substring as module
+from grls.index.keys import KeyIndex, PrefixKeys
+from grls.index.substring import SubstringIndex
+
+END = 1
+Key = tuple[int, ...]
+
+
+@st.composite
+def corpora(draw: Any) -> list[Key]:
+    """Keys of few distinct tokens, or of ids beyond 16 bits."""
+    low = draw(st.sampled_from([3, 70_000, 200_000]))
+    key = st.lists(st.integers(low, low + draw(st.integers(1, 5))), min_size=1, max_size=9).map(tuple)
+    return draw(st.lists(key, min_size=1, max_size=12))
+
+
+def spans(keys: list[Key], anywhere: bool) -> set[Key]:
+    return {
+        key[a:b] for key in keys for a in range(len(key) if anywhere else 1) for b in range(a, len(key) + 1)
+    }
+
+
+def build(keys: list[Key], anywhere: bool) -> KeyIndex:
+    if anywhere:
+        return SubstringIndex.build([np.array(key) for key in keys])
+    return PrefixKeys(index_sequences([np.array([*key, END]) for key in keys], END))
+
+
+@settings(max_examples=150, deadline=None)
+@given(corpora(), st.booleans(), st.booleans())
+def test_every_span_and_no_other_can_be_written(keys: list[Key], anywhere: bool, sampled: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if sampled:  # so that small intervals are treated like large ones
+            patch.setattr(module, "_LARGE", 2)
+            patch.setattr(module, "_BLOCK", 2)
+            patch.setattr(module, "_KEPT", 3)
+        index = build(keys, anywhere)
+        expected = spans(keys, anywhere)
+        level: dict[Key, np.ndarray] = {(): index.start()}
+        seen: set[Key] = set()
+        while level:
+            states = np.stack(list(level.values()))
+            following = index.follow(states)
+            closes = index.closes(states)
+            below: dict[Key, np.ndarray] = {}
+            for s, span in enumerate(level):
+                seen.add(span)
+                part = slice(following.offsets[s], following.offsets[s + 1])
+                tokens = following.tokens[part].tolist()
+                longer = [other for other in expected if len(other) > len(span)]
+                assert tokens == sorted({o[len(span)] for o in longer if o[: len(span)] == span})
+                holding = _holding(keys, span, anywhere, whole=False)
+                ending = _holding(keys, span, anywhere, whole=True)
+                assert closes[s] == (bool(ending) and span != ())
+                if span:
+                    assert index.keys(states[s], whole=False).tolist() == holding
+                    assert index.keys(states[s]).tolist() == ending
+                    limited = index.keys(states[s], whole=False, limit=1).tolist()
+                    assert len(limited) == 1
+                    assert set(limited) <= set(holding)
+                below |= {(*span, t): state for t, state in zip(tokens, following.states[part], strict=True)}
+            level = below
+        assert seen == expected
+
+
+def _holding(keys: list[Key], span: Key, anywhere: bool, whole: bool) -> list[int]:
+    found = []
+    for number, key in enumerate(keys):
+        places = range(len(key) - len(span) + 1) if anywhere else range(1)
+        if any(key[a : a + len(span)] == span and (not whole or a + len(span) == len(key)) for a in places):
+            found.append(number)
+    return found
+
+
+@pytest.mark.parametrize("anywhere", [True, False])
+def test_keys_come_back_as_they_were(anywhere: bool) -> None:
+    keys = [(5, 6), (5,), (90_000, 5)]
+    index = build(keys, anywhere)
+    assert len(index) == 3
+    assert [tuple(index.tokens(n).tolist()) for n in range(3)] == keys
+
+
+def test_large_intervals_are_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    index = SubstringIndex.build([rng.integers(3, 30, 50) for _ in range(200)])
+    reads: list[int] = []
+    read = index._next
+    monkeypatch.setattr(index, "_next", lambda s, d: reads.append(len(s)) or read(s, d))
+    first = index.follow(index.start()[None])
+    assert sum(reads) < 10_000
+    reads.clear()
+    again = index.follow(index.start()[None])
+    assert reads == []
+    assert again.tokens.tolist() == first.tokens.tolist() == list(range(3, 30))
+
+
+def test_what_cannot_be_indexed_is_refused() -> None:
+    with pytest.raises(DataError, match="empty"):
+        SubstringIndex.build([])
+    with pytest.raises(DataError, match="key 1 has no token"):
+        SubstringIndex.build([np.array([3]), np.array([], int)])
