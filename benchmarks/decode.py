@@ -32,7 +32,7 @@ from grls.decode import Decoder, FastDecoder
 from grls.index import index_sequences
 from grls.index.rows import Ints
 from grls.models.generator import Seq2SeqGenerator
-from grls.models.trees import plant
+from grls.models.seq2seq import plant
 
 matplotlib.use("svg")
 

@@ -30,8 +30,7 @@ from grls.decode import DeviceDecoder, FastDecoder
 from grls.index.array import ArrayIndex
 from grls.index.store import index_sequences
 from grls.models.generator import Seq2SeqGenerator
-from grls.models.grid import Seq2SeqGridSession
-from grls.models.trees import plant
+from grls.models.seq2seq import Seq2SeqGridSession, plant
 
 LONG = 80
 TARGETS = {(64, 10): (20, 2.0)}

@@ -95,9 +95,9 @@ class _Search(SlotSearch):
         self.damaged = torch.zeros((), dtype=torch.bool, device=self.device)
 
     @torch.inference_mode()
-    def enter(self, slots: Ints, best: Best) -> None:
+    def enter(self, slots: Ints, nodes: Ints, best: Best) -> None:
         chosen = select(best.rows, best.scores, best.complete, self.options.beams)
-        nodes = self.index.nodes(best.states)
+        states = self.index.nodes(best.states)
         into = torch.from_numpy(slots).to(self.device)
         self.owners[into] = torch.from_numpy(self.queries[slots]).to(self.device)
         self.parents[into] = 0
@@ -106,8 +106,8 @@ class _Search(SlotSearch):
         done = _Table(best.rows[chosen.finished], count, self.ask.k)
         live = _Table(best.rows[chosen.live], count, self.options.beams)
         for table, some, scores, values in (
-            (done, chosen.finished, self.result_scores, [(self.result_nodes, nodes)]),
-            (live, chosen.live, self.scores, [(self.nodes, nodes), (self.tokens, best.tokens)]),
+            (done, chosen.finished, self.result_scores, [(self.result_nodes, states)]),
+            (live, chosen.live, self.scores, [(self.nodes, states), (self.tokens, best.tokens)]),
         ):
             scores[into] = torch.from_numpy(table.of(best.scores[some], -np.inf)).to(self.device)
             for kept, new in values:

@@ -112,9 +112,9 @@ class _Search(SlotSearch):
         none = np.empty(0, dtype=np.int64)
         self.beams = _Beams(none, none, np.empty(0), none, none)
 
-    def enter(self, slots: Ints, best: Best) -> None:
+    def enter(self, slots: Ints, nodes: Ints, best: Best) -> None:
         states = np.full(len(slots), self.index.start())
-        start = _Beams(slots, states, np.zeros(len(slots)), np.zeros_like(slots), np.ones_like(slots))
+        start = _Beams(slots, states, np.zeros(len(slots)), nodes, np.ones_like(slots))
         new = self._choose(start, _Candidates(best.rows, best.states, best.scores, best.complete))
         self.clock[slots] = 1
         self.beams = _merged(self.beams, new)

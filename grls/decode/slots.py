@@ -118,8 +118,14 @@ class SlotSearch(ABC):
             self.advance()
 
     @abstractmethod
-    def enter(self, slots: Ints, best: Best) -> None:
-        """Begin with what is best after the first step of the queries just loaded into R slots."""
+    def enter(self, slots: Ints, nodes: Ints, best: Best) -> None:
+        """Begin with what is best after the first step of the queries just loaded.
+
+        Args:
+            slots: ``[R]`` where they are.
+            nodes: ``[R]`` what each writes on from, as the session numbers it.
+            best: The candidates of that step.
+        """
 
     @abstractmethod
     def advance(self) -> None:
@@ -153,12 +159,12 @@ class SlotSearch(ABC):
         queries, slots = queries[undecided], slots[undecided]
         if not len(queries):
             return
-        self.session.load(slots, [self.ask.inputs[q] for q in queries])
+        nodes = self.session.load(slots, [self.ask.inputs[q] for q in queries])
         self.queries[slots] = queries
         best = self.options.beginnings.best(
             self.session, queries, self.scope, self.options.mode, self.options.beams
         )
-        self.enter(slots, best)
+        self.enter(slots, nodes, best)
 
     def _tell(self, count: int) -> None:
         if self.ask.decided is not None and count:

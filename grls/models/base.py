@@ -54,10 +54,11 @@ class Generator(Protocol):
 class SlotSession(Protocol):
     """The memory of S queries in flight."""
 
-    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> None:
-        """Read new queries into slots, forgetting what these held, and feed the start token.
+    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
+        """Read new queries into slots, forgetting what these held.
 
-        Afterwards row r is the query of ``slots[r]``, about to write its first token.
+        Returns the node that each writes on from, ``[R]``. Afterwards row r is the query of ``slots[r]``,
+        about to write its first token.
         """
 
     def shared(self, tokens: Ints) -> Tensor:
@@ -71,7 +72,7 @@ class SlotSession(Protocol):
 
 
 class TreeSession(SlotSession, Rows, Protocol):
-    """The memory of S queries in flight, each a tree of tokens whose node 0 is the start token."""
+    """The memory of S queries in flight, each a tree of tokens."""
 
     def feed(self, branches: Branches) -> Ints:
         """Feed the tokens of R branches; returns the node of each branch's last token, ``[R]``.

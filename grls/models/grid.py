@@ -18,28 +18,28 @@ from torch import Tensor
 from torch.nn import functional
 
 from grls.index.rows import Ints
-from grls.models.slots import SlotModel, SlotSession
+from grls.models.slots import SlotMemory, SlotModel
 
 _STEPS = 8
 """Steps for which room is made at first; it doubles when it is full."""
 
 
-class Seq2SeqGridSession(SlotSession):
-    """The decoding of S queries at a time, K beams each; see :class:`grls.models.base.GridSession`.
+class GridMemory(SlotMemory):
+    """S queries at a time, K beams each; see :class:`grls.models.base.GridSession`.
 
     Args:
         model: The model.
         slots: S.
-        beams: K.
         longest: The longest input that will come, in tokens.
+        beams: K.
     """
 
-    def __init__(self, model: SlotModel, slots: int, beams: int, longest: int):
+    def __init__(self, model: SlotModel, slots: int, longest: int, beams: int):
         super().__init__(model, slots, longest, 1 + _STEPS * beams)
         self._beams = beams
         self._steps = np.zeros(slots, dtype=np.int64)  # tokens that a slot has written, as the host knows
         self._open = np.zeros(slots, dtype=bool)  # whether a slot has a query
-        device = model.generator.device
+        device = model.device
         self.written = torch.zeros(slots, dtype=torch.long, device=device)
         """``[S]`` tokens that every beam of a slot has written, on the model's device."""
         self._busy = torch.zeros_like(self.written)  # 1 where a slot has a query
@@ -48,9 +48,8 @@ class Seq2SeqGridSession(SlotSession):
         self._beam = torch.arange(beams, device=device)[None, :]
 
     @torch.inference_mode()
-    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> None:
-        """Read new queries into slots and feed the start token to every beam."""
-        super().load(slots, inputs)
+    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
+        """Read new queries into slots; every beam writes on from the start token."""
         self._steps[slots] = 0
         self._open[slots] = True
         into = self._tensor(slots)
@@ -58,6 +57,7 @@ class Seq2SeqGridSession(SlotSession):
         self._busy[into] = 1
         self._visible[into] = False
         self._visible[into, :, 0] = True
+        return super().load(slots, inputs)  # type: ignore[safe-super]  # a reader stands behind
 
     @torch.inference_mode()
     def release(self, slots: Ints) -> None:
@@ -92,7 +92,7 @@ class Seq2SeqGridSession(SlotSession):
     def every(self) -> Tensor:
         """Logits of every token for every beam, ``[S, K, V]`` in float32, on the model's device."""
         with torch.inference_mode():
-            flat = self._model.generator.head.all(self._hidden)
+            flat = self._model.head.all(self._hidden)
             logits: Tensor = flat.unflatten(0, (self._slots, self._beams))
             return logits
 

@@ -34,7 +34,7 @@ from grls.index.store import build_segment, write_index
 from grls.models.build import Pretrained
 from grls.models.generator import Seq2SeqGenerator, check_positions
 from grls.models.precision import move, packed
-from grls.models.trees import Seq2SeqTrees, plant
+from grls.models.seq2seq import Seq2SeqTrees, plant
 from grls.retrieve.base import reachable
 from grls.retrieve.hub import upload
 from grls.text import Codec, Limits

@@ -15,7 +15,7 @@ from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.index.tensors import TensorIndex
 from grls.models.generator import Seq2SeqGenerator
-from grls.models.trees import Seq2SeqTrees, plant
+from grls.models.seq2seq import Seq2SeqTrees, plant
 
 WAITS = {
     "item",

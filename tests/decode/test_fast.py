@@ -13,7 +13,7 @@ from grls.decode import Decoder, DeviceDecoder, FastDecoder
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.models.generator import Seq2SeqGenerator
-from grls.models.trees import Seq2SeqTrees, plant
+from grls.models.seq2seq import Seq2SeqTrees, plant
 
 MODELS: dict[str, Callable[[int], Any]] = {
     "t5": lambda seed: small_t5(seed, scale=2.0),

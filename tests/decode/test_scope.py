@@ -13,7 +13,7 @@ from grls.decode.exhaustive import score_all
 from grls.index import BACKENDS, index_sequences
 from grls.index.subset import Numbers, Several, Subset
 from grls.models.generator import Seq2SeqGenerator
-from grls.models.trees import plant
+from grls.models.seq2seq import plant
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
 TREES = plant(GENERATOR)
