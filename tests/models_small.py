@@ -7,6 +7,10 @@ from transformers import (
     BertConfig,
     EncoderDecoderConfig,
     EncoderDecoderModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -51,3 +55,26 @@ def small_bert2bert(seed: int = 0) -> EncoderDecoderModel:
     for c in (model.config, model.generation_config):
         c.decoder_start_token_id, c.pad_token_id, c.eos_token_id = 2, PAD, END
     return model
+
+
+def small_llama(seed: int = 0, scale: float = 2.0) -> LlamaForCausalLM:
+    """A random Llama with two query heads a head of keys."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3,
+        bos_token_id=2, eos_token_id=END, pad_token_id=PAD, tie_word_embeddings=False,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(scale)
+    return model
+
+
+def small_gpt2(seed: int = 0) -> GPT2LMHeadModel:
+    torch.manual_seed(seed)
+    config = GPT2Config(
+        vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.3,
+        bos_token_id=2, eos_token_id=END, pad_token_id=PAD,
+    )  # fmt: skip
+    return GPT2LMHeadModel(config).eval()

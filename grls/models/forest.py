@@ -86,12 +86,17 @@ class Forest:
         """P."""
         return self.depths.shape[1]
 
-    def plant(self, slots: Ints) -> None:
-        """Begin the trees of some slots anew: the start token is node 0."""
+    def plant(self, slots: Ints, seen: bool = True) -> None:
+        """Begin the trees of some slots anew, with node 0.
+
+        Args:
+            slots: Which.
+            seen: Whether a token stands there, which the others attend to.
+        """
         self.counts[slots] = 1
         self.depths[slots, 0] = 0
         self._ancestors[slots, 0] = False
-        self._ancestors[slots, 0, 0] = True
+        self._ancestors[slots, 0, 0] = seen
 
     def grow(self, branches: Branches) -> Placed:
         """Add the tokens of R branches."""

@@ -112,7 +112,7 @@ class GridMemory(SlotMemory):
         visible = self._visible[:, None, :, :used]
         table = self._distances(int(self._steps.max()))
         if table is None:
-            table = self._hidden.new_zeros((int(self._steps.max()) + 1, 1))
+            table = torch.zeros((int(self._steps.max()) + 1, 1), device=clock.device)
         depth = (torch.arange(used, device=clock.device) + self._beams - 1) // self._beams
         bias = table[(clock - depth).clamp(min=0)].permute(0, 2, 1)[:, :, None]
         laid: Tensor = torch.where(visible, bias, -torch.inf)

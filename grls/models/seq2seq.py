@@ -184,7 +184,7 @@ class _Reading(SlotMemory):
         laid = laid.view(self._slots, -1, heads, width).transpose(1, 2)
         bias = self._own_bias if key is self._own_keys else self._input_bias[..., : key.shape[2]]
         found = functional.scaled_dot_product_attention(
-            laid, key, value, attn_mask=bias.expand(-1, heads, laid.shape[2], -1), scale=scale
+            laid, key, value, attn_mask=bias.to(laid.dtype).expand(-1, heads, laid.shape[2], -1), scale=scale
         )
         found = self._unlay(found.transpose(1, 2).reshape(-1, heads * width))
         return found.view(-1, 1, heads, width)

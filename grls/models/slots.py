@@ -9,8 +9,9 @@ every linear layer is one product without padding; the cache keeps keys and valu
 attention (:func:`_attend`) lays the T queries out by slot, and each sees its ancestors, and its slot's input.
 
 Two things vary, and a session is put together from both. How an input is read: :mod:`grls.models.seq2seq`
-(by an encoder). And how tokens are placed: :mod:`grls.models.trees` (any number of tokens a beam, by NumPy:
-for the CPU) and :mod:`grls.models.grid` (one token of every beam, without a word from the device: for a GPU).
+(by an encoder) and :mod:`grls.models.causal` (as a prefix). And how tokens are placed:
+:mod:`grls.models.trees` (any number of tokens a beam, by NumPy: for the CPU) and :mod:`grls.models.grid`
+(one token of every beam, without a word from the device: for a GPU).
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ class TreeMemory(SlotMemory):
         longest: The longest input that will come, in tokens.
     """
 
+    _root_is_seen = True
+
     def __init__(self, model: SlotModel, slots: int, longest: int):
         self._forest = Forest(slots)
         super().__init__(model, slots, longest, self._forest.places)
@@ -37,7 +39,7 @@ class TreeMemory(SlotMemory):
 
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
         """Read new queries into slots; returns the node that each writes on from."""
-        self._forest.plant(slots)
+        self._forest.plant(slots, self._root_is_seen)
         return super().load(slots, inputs)  # type: ignore[safe-super]  # a reader stands behind
 
     @torch.inference_mode()
@@ -69,7 +71,7 @@ class TreeMemory(SlotMemory):
         visible = self._tensor(placed.visible[:, : self._used, None])
         table = self._distances(int(placed.depths.max()))
         if table is None:
-            bias = self._hidden.new_zeros(visible.shape)
+            bias = torch.zeros(visible.shape, device=visible.device)
         else:
             distance = placed.depths[:, None] - self._forest.depths[placed.slots, : self._used]
             bias = table[self._tensor(np.maximum(distance, 0))]
