@@ -80,6 +80,9 @@ class TreeSession(SlotSession, Rows, Protocol):
         Afterwards row r is branch r, about to write its next token.
         """
 
+    def every(self) -> Tensor:
+        """Logits of every token for every row, ``[R, V]`` in float32, on the model's device."""
+
 
 class TreeGenerator(Protocol):
     """A model that keeps what it writes as trees."""

@@ -201,6 +201,11 @@ class SlotMemory(ABC):
             found: Floats = self._model.head.all(self._hidden).logsumexp(-1).cpu().numpy()
             return found
 
+    def every(self) -> Tensor:
+        """Logits of every token for every row, ``[R, V]`` in float32."""
+        with torch.inference_mode():
+            return self._model.head.all(self._hidden)  # type: ignore[no-any-return]
+
     def shared(self, tokens: Ints) -> Tensor:
         """Logits of the same tokens for every row, ``[R, N]``."""
         with torch.inference_mode():
