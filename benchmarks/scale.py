@@ -195,7 +195,7 @@ def main(
     disk = DESIGN_PASSAGES * (whole.beside + 2 * DESIGN_TOKENS) / 1e9
     print(
         f"\nExtrapolated from {count:,} to {DESIGN_PASSAGES:,} passages of {DESIGN_TOKENS} tokens: build "
-        f"from {scale * whole.seconds / 60:.0f} minutes, {disk:.1f} GB on disk; as unique prefixes "
+        f"from {scale * whole.seconds:.0f} seconds, {disk:.1f} GB on disk; as unique prefixes "
         f"{DESIGN_PASSAGES * prefixes.stored / 1e9:.1f} GB."
     )
 
