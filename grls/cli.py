@@ -22,6 +22,7 @@ COMMANDS = {
     "ensemble": "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
     "evaluate": "score a run",
     "report": "compare runs on one page: tables, curves, proof graphs, significance",
+    "riches": "answer questions with evidence that is retrieved while they are answered",
     "explain": "say why a gold passage was not found, with the beam tree",
     "check": "report what is peculiar about a corpus",
 }

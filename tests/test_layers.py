@@ -17,7 +17,7 @@ ORDER = (
     ("grls.models",),
     ("grls.decode",),
     ("grls.retrieve", "grls.evaluation"),
-    ("grls.explain",),
+    ("grls.explain", "grls.programs"),
     ("grls.train",),
     ("grls.report",),
     ("grls.check",),

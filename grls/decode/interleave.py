@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -290,9 +290,9 @@ class _Run:
             closing = np.flatnonzero(modes == _CLOSING)
             if len(closing):
                 parts.append(self._closing(closing, live, logits, normalizer))
-        whole = _Candidates(*(np.concatenate(some) for some in zip(*parts, strict=True)))
-        order = np.argsort(whole.parents, kind="stable")
-        return _Candidates(*(some[order] for some in whole))
+        columns: list[Any] = [np.concatenate(some) for some in zip(*parts, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        return _Candidates(*(some[order] for some in columns))
 
     def _in_text(self, rows: Ints, logits: Tensor, normalizer: Floats) -> _Candidates:
         """The best tokens of free beams."""

@@ -49,10 +49,10 @@ class Markers(NamedTuple):
             raise ConfigError(f"the markers must be two different texts, got {opening!r} and {closing!r}.")
         ways: set[tuple[int, ...]] = set()
         for left in _LEFT:
-            ways |= _ends(tokenizer, left, opening)
+            ways.add(_ends(tokenizer, left, opening)[0])
         return cls(
             tuple(sorted(ways)),
-            min(_ends(tokenizer, "a ", closing), key=len),
+            _ends(tokenizer, "a ", closing)[-1],
             np.array(_barred(tokenizer, opening, closing), dtype=np.int64),
         )
 
@@ -61,8 +61,8 @@ class Markers(NamedTuple):
         return any(tuple(tokens[-len(way) :]) == way for way in self.opening)
 
 
-def _ends(tokenizer: Any, left: str, marker: str) -> set[tuple[int, ...]]:
-    """The last tokens of ``left + marker`` that write the marker and at most white space before it.
+def _ends(tokenizer: Any, left: str, marker: str) -> list[tuple[int, ...]]:
+    """The last tokens of ``left + marker`` that write the marker, with more and more white space before it.
 
     Raises:
         ConfigError: The tokenizer cannot write the marker.
@@ -72,16 +72,14 @@ def _ends(tokenizer: Any, left: str, marker: str) -> set[tuple[int, ...]]:
         raise ConfigError(
             f"the tokenizer cannot write the marker {marker!r}; choose another one with --markers."
         )
-    for first in range(len(ids) - 1, -1, -1):
-        text = tokenizer.decode(ids[first:])
-        if text.strip() == marker:
-            return {tuple(ids[first:])}
-        if len(text) > len(marker) + 1 and "\ufffd" not in text:
-            break
-    raise ConfigError(
-        f"the tokenizer merges the marker {marker!r} with what stands before it; choose another one with "
-        "--markers."
-    )
+    ends = [ids[first:] for first in reversed(range(len(ids)))]
+    found = [tuple(end) for end in ends if tokenizer.decode(end).strip() == marker]
+    if not found:
+        raise ConfigError(
+            f"the tokenizer merges the marker {marker!r} with what stands before it; choose another one with "
+            "--markers."
+        )
+    return found
 
 
 @lru_cache(maxsize=8)

@@ -86,7 +86,7 @@ class Pretrained(GeneratorSpec):
             model = AutoModelForSeq2SeqLM.from_pretrained(self.name_or_path)
         except (OSError, ValueError, SafetensorError) as error:
             raise ConfigError(
-                f"cannot load a sequence-to-sequence model from {self.name_or_path!r}: {_first_line(error)} "
+                f"cannot load a sequence-to-sequence model from {self.name_or_path!r}: {first_line(error)} "
                 "Give a folder that holds config.json, weights and tokenizer, or a hub name."
             ) from error
         add_special_tokens(tokenizer)
@@ -216,7 +216,7 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name_or_path)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"cannot load a tokenizer from {name_or_path!r}: {_first_line(error)} Give a folder that holds "
+            f"cannot load a tokenizer from {name_or_path!r}: {first_line(error)} Give a folder that holds "
             "one, or a hub name."
         ) from error
     add_special_tokens(tokenizer)
@@ -290,5 +290,6 @@ def refuse_missing_folder(source: str) -> None:
         )
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says, in a line."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

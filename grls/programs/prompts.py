@@ -1,0 +1,140 @@
+"""What a model is told before a question, and how its answer is read.
+
+The examples are our own; their quotes stand in no corpus, and a model that copied them could not close them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from grls.errors import ConfigError
+
+PromptKind = Literal["single", "multi"]
+
+ANSWER = "answer:"
+_TASK = (
+    "Answer the question. First write what to look for, then quote evidence between {opening} and {closing}, "
+    "as often as you need, then write the answer in a few words."
+)
+
+
+class Example(NamedTuple):
+    """A solved question.
+
+    Attributes:
+        question: The question.
+        steps: What to look for, and the evidence for it.
+        answer: The answer.
+    """
+
+    question: str
+    steps: tuple[tuple[str, str], ...]
+    answer: str
+
+
+_SINGLE = (
+    Example(
+        "which river does the old stone bridge of Talmere cross",
+        (("the bridge of Talmere", "The old stone bridge of Talmere spans the river Orrin."),),
+        "the Orrin",
+    ),
+    Example(
+        "who painted the ceiling of the Verrin opera house",
+        (
+            (
+                "the ceiling of the Verrin opera house",
+                "The ceiling of the Verrin opera house was painted in 1871 by Ada Lomax.",
+            ),
+        ),
+        "Ada Lomax",
+    ),
+    Example(
+        "how many islands belong to the Sorley group",
+        (
+            (
+                "the islands of the Sorley group",
+                "The Sorley group has fourteen islands, two of them inhabited.",
+            ),
+        ),
+        "fourteen",
+    ),
+)
+_MULTI = (
+    Example(
+        "could a fully grown brindle crane rest on the roof of a Pellworm hut",
+        (
+            ("the weight of a brindle crane", "A fully grown brindle crane weighs about six kilograms."),
+            ("what the roof of a Pellworm hut bears", "The roof of a Pellworm hut bears fifty kilograms."),
+        ),
+        "yes",
+    ),
+    Example(
+        "was the founder of Harrow Mills alive when the telegraph reached Lund Bay",
+        (
+            ("the founder of Harrow Mills", "Harrow Mills was founded by Josias Crane, who died in 1849."),
+            ("the telegraph in Lund Bay", "The telegraph reached Lund Bay in 1866."),
+        ),
+        "no",
+    ),
+)
+_EXAMPLES: dict[str, tuple[Example, ...]] = {"single": _SINGLE, "multi": _MULTI}
+
+
+class Prompt(NamedTuple):
+    """A few-shot prompt.
+
+    Attributes:
+        kind: ``single`` (one hop) or ``multi`` (several).
+        markers: What opens and closes a quote.
+        keywords: Whether what to look for is written before each quote.
+        chat: Whether the model is a chat model, told in turns.
+    """
+
+    kind: PromptKind = "single"
+    markers: tuple[str, str] = ("«", "»")
+    keywords: bool = True
+    chat: bool = False
+
+    def solution(self, example: Example) -> str:
+        """How an example is answered."""
+        opening, closing = self.markers
+        lines = [
+            (f"{sought}: " if self.keywords else "") + f"{opening} {quote} {closing}"
+            for sought, quote in example.steps
+        ]
+        return "\n".join([*lines, f"{ANSWER} {example.answer}"])
+
+    def inputs(self, tokenizer: Any, questions: Sequence[str]) -> list[list[int]]:
+        """Token ids of the whole prompt with each question.
+
+        Raises:
+            ConfigError: ``chat`` is set and the tokenizer has no chat template, or the kind is unknown.
+        """
+        if self.kind not in _EXAMPLES:
+            raise ConfigError(f"unknown prompt {self.kind!r}; expected one of {', '.join(_EXAMPLES)}.")
+        task = _TASK.format(opening=self.markers[0], closing=self.markers[1])
+        examples = _EXAMPLES[self.kind]
+        if not self.chat:
+            solved = [f"question: {e.question}\n{self.solution(e)}\n\n" for e in examples]
+            head = f"{task}\n\n{''.join(solved)}"
+            texts = [f"{head}question: {question}\n" for question in questions]
+            return [list(row) for row in tokenizer(texts, verbose=False)["input_ids"]]
+        if not getattr(tokenizer, "chat_template", None):
+            raise ConfigError("this model has no chat template: leave out --chat, or take a chat model.")
+        turns = [{"role": "system", "content": task}]
+        for e in examples:
+            turns.append({"role": "user", "content": f"question: {e.question}"})
+            turns.append({"role": "assistant", "content": self.solution(e)})
+        found = []
+        for question in questions:
+            asked = [*turns, {"role": "user", "content": f"question: {question}"}]
+            text = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+            found.append(list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]))
+        return found
+
+
+def read_answer(text: str) -> str:
+    """The answer in free text: what stands behind the last ``answer:``, to the end of its line."""
+    _, mark, rest = text.rpartition(ANSWER)
+    return rest.strip().split("\n")[0].strip() if mark else ""

@@ -1,0 +1,219 @@
+"""RICHES: an answer with its evidence retrieved while it is written (arXiv 2407.00361).
+
+A causal or encoder-decoder model writes thoughts, quotes keys of the corpus between markers, and answers, in
+one pass (:mod:`grls.decode.interleave`). What it quoted is what it retrieved: the passages of the quotes, in
+their order, are its ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from grls.corpus import Corpus
+from grls.decode.interleave import Interlaced, InterleaveOptions, Interleaver, Span
+from grls.decode.markers import Markers
+from grls.errors import ConfigError
+from grls.models.base import TreeGenerator
+from grls.models.causal import plant_causal
+from grls.models.generator import Seq2SeqGenerator
+from grls.models.seq2seq import plant
+from grls.programs.keys import Keys
+from grls.programs.prompts import ANSWER, Prompt, read_answer
+from grls.types import Hit, Query
+
+
+class Quote(NamedTuple):
+    """A quoted key.
+
+    Attributes:
+        text: As it was written.
+        keys: The texts of the keys that hold it.
+        passages: Ids of the passages they stand for, in the corpus' order.
+        score: Log-probability (nats) of quoting it.
+        closed: False where the length limit cut it off: then it retrieved nothing.
+    """
+
+    text: str
+    keys: tuple[str, ...]
+    passages: tuple[str, ...]
+    score: float
+    closed: bool
+
+
+class Piece(NamedTuple):
+    """A part of what was written.
+
+    Attributes:
+        kind: ``thought``, ``quote`` or ``answer``.
+        text: The text, markers left out.
+        quote: Which quote it is, for that kind; else -1.
+    """
+
+    kind: Literal["thought", "quote", "answer"]
+    text: str
+    quote: int = -1
+
+
+class Written(NamedTuple):
+    """What a model wrote for a query.
+
+    Attributes:
+        pieces: All of it, in order.
+        quotes: The quoted keys, in order.
+        answer: The answer; empty where none was written.
+        score: Log-probability (nats) of all of it.
+        ended: False where the length limit ended it.
+    """
+
+    pieces: tuple[Piece, ...]
+    quotes: tuple[Quote, ...]
+    answer: str
+    score: float
+    ended: bool
+
+    def ranking(self) -> list[Hit]:
+        """The passages of its quotes, in their order, each once; a score is minus the rank.
+
+        (A first quote's log-probability is no measure against a second one's.)
+        """
+        found = dict.fromkeys(passage for quote in self.quotes for passage in quote.passages)
+        return [Hit(passage, float(-rank)) for rank, passage in enumerate(found, 1)]
+
+
+class Riches:
+    """Answers questions with interlaced retrieval.
+
+    Args:
+        model: A transformers model, causal or encoder-decoder.
+        tokenizer: Its tokenizer.
+        corpus: The passages.
+        keys: Their keys, made with this tokenizer.
+        prompt: What the model is told.
+        options: How to write.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        corpus: Corpus,
+        keys: Keys,
+        prompt: Prompt | None = None,
+        options: InterleaveOptions | None = None,
+    ):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.corpus = corpus
+        self.keys = keys
+        self.prompt = prompt or Prompt()
+        self.options = options or InterleaveOptions()
+        self.markers = Markers.of(tokenizer, *self.prompt.markers)
+
+    def answer(
+        self, queries: Sequence[Query], decided: Callable[[int], object] | None = None
+    ) -> list[Written | None]:
+        """Answer queries.
+
+        Args:
+            queries: The queries.
+            decided: Called with the number of queries answered since the last call.
+
+        Returns:
+            What was written for each; None where every beam came to a dead end.
+
+        Raises:
+            ConfigError: The model cannot be driven so, or has too few positions for prompt and output.
+        """
+        inputs = self.prompt.inputs(self.tokenizer, [query.text for query in queries])
+        if not inputs:
+            return []
+        generator, inputs = self._planted(inputs)
+        writer = Interleaver(
+            generator, self.keys.index, self.markers, self.tokenizer.eos_token_id, self.options, self._stops
+        )
+        outputs = writer.write(inputs, 1, decided)
+        return [self._read(found[0]) if found else None for found in outputs]
+
+    def _planted(self, inputs: list[list[int]]) -> tuple[TreeGenerator, list[list[int]]]:
+        """The model as trees, and what of the inputs it has not read as the prompt of all."""
+        if self.model.config.is_encoder_decoder:
+            trees = plant(Seq2SeqGenerator(self.model))
+            if trees is None:
+                raise ConfigError(
+                    f"{type(self.model).__name__} cannot be driven by trees of tokens, which RICHES needs."
+                )
+            return trees, inputs
+        end = self.tokenizer.eos_token_id  # some tokenizers add it; a model that has read it writes no more
+        inputs = [tokens[:-1] if tokens[-1] == end else tokens for tokens in inputs]
+        longest = max(len(tokens) for tokens in inputs) + self.options.max_new_tokens
+        most = getattr(self.model.config, "max_position_embeddings", None)
+        if most is not None and longest > most:
+            raise ConfigError(
+                f"prompt, query and output take {longest} tokens, but the model has {most} positions; lower "
+                "--max_new_tokens."
+            )
+        shared = _common(inputs)
+        return plant_causal(self.model, inputs[0][:shared]), [tokens[shared:] for tokens in inputs]
+
+    def _stops(self, tokens: Sequence[int]) -> bool:
+        """Whether the line of the answer is full."""
+        if "\n" not in self.tokenizer.decode(tokens[-1:]):
+            return False
+        _, mark, rest = self.tokenizer.decode(tokens).rpartition(ANSWER)
+        return bool(mark) and bool(rest.strip())
+
+    def _read(self, output: Interlaced) -> Written:
+        """Tokens to texts."""
+        self._refuse_invented(output)
+        quotes = tuple(self._quote(output, span) for span in output.spans)
+        pieces: list[Piece] = []
+        place = 0
+        for number, span in enumerate(output.spans):
+            self._thought(pieces, output.tokens[place : span.first])
+            pieces.append(Piece("quote", quotes[number].text, number))
+            place = span.last + (len(self.markers.closing) if span.closed else 0)
+        unfinished = bool(output.spans) and not output.spans[-1].closed
+        rest = "" if unfinished else self.tokenizer.decode(output.tokens[place:])
+        answer = read_answer(rest)
+        if answer:
+            before, _, _ = rest.rpartition(ANSWER)
+            pieces += [Piece("thought", before.strip())] if before.strip() else []
+            pieces.append(Piece("answer", answer))
+        elif rest.strip():
+            pieces.append(Piece("thought", rest.strip()))
+        return Written(tuple(pieces), quotes, answer, output.score, output.ended)
+
+    def _thought(self, pieces: list[Piece], tokens: Sequence[int]) -> None:
+        text = self.tokenizer.decode(tokens).strip()
+        text = text.removesuffix(self.prompt.markers[0]).strip()
+        if text:
+            pieces.append(Piece("thought", text))
+
+    def _quote(self, output: Interlaced, span: Span) -> Quote:
+        text = self.tokenizer.decode(output.tokens[span.first : span.last]).strip()
+        numbers = dict.fromkeys(p for key in span.keys for p in self.keys.passages[key])
+        passages = tuple(self.corpus.ids(list(numbers)))
+        return Quote(
+            text, tuple(self.keys.texts[key] for key in span.keys), passages, span.score, span.closed
+        )
+
+    def _refuse_invented(self, output: Interlaced) -> None:
+        """Check of every output that its quotes stand in the keys they name.
+
+        Raises:
+            RuntimeError: One does not, which would be a fault of the decoder.
+        """
+        for span in output.spans:
+            quoted = list(output.tokens[span.first : span.last])
+            for key in span.keys:
+                tokens = self.keys.index.tokens(key).tolist()
+                if not any(tokens[a : a + len(quoted)] == quoted for a in range(len(tokens))):
+                    raise RuntimeError(f"a quote is not in the key it names: {self.keys.texts[key]!r}")
+
+
+def _common(rows: Sequence[Sequence[int]]) -> int:
+    """How many tokens all rows begin with alike, one of the shortest left over."""
+    shortest = min(len(row) for row in rows)
+    same: Iterator[int] = (n for n in range(shortest - 1) if any(row[n] != rows[0][n] for row in rows))
+    return next(same, shortest - 1)

@@ -1,0 +1,115 @@
+"""What may be quoted from a corpus."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grls.corpus import Corpus
+from grls.errors import ConfigError, DataError
+from grls.index.keys import PrefixKeys
+from grls.index.substring import SubstringIndex
+from grls.models.build import train_tokenizer
+from grls.programs.keys import build_keys, sentences
+from grls.types import Passage
+
+PASSAGES = [
+    Passage("a", "The mill was built in 1820. Dr. Orla Finn owned it. It burned down.", "Mill"),
+    Passage("b", "It burned down.", "Barn"),
+    Passage("c", "Nobody knows", ""),
+]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    Corpus.from_passages(PASSAGES).write(tmp_path / "corpus.jsonl")
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "« who » :"}\n', encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def tokenizer(data: Path) -> Any:
+    return train_tokenizer(data, 300)
+
+
+def test_sentences_stand_in_their_text() -> None:
+    text = 'He said "Go." Then J. R. Smith left at 5 p.m. on 3 May. Was it so? (Yes.) It was!'
+    found = sentences(text)
+    assert found == [
+        'He said "Go."',
+        "Then J. R. Smith left at 5 p.m. on 3 May.",
+        "Was it so?",
+        "(Yes.)",
+        "It was!",
+    ]
+    assert sentences("") == []
+    assert sentences("no end") == ["no end"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "passages"),
+    [
+        (
+            "sentence",
+            ("The mill was built in 1820.", "Dr. Orla Finn owned it.", "It burned down.", "Nobody knows"),
+            ((0,), (0,), (0, 1), (2,)),
+        ),
+        ("paragraph", tuple(p.text for p in PASSAGES), ((0,), (1,), (2,))),
+        (
+            "titled",
+            (f"Mill: {PASSAGES[0].text}", "Barn: It burned down.", "Nobody knows"),
+            ((0,), (1,), (2,)),
+        ),
+        ("title", ("Mill", "Barn"), ((0,), (1,))),
+    ],
+)  # fmt: skip
+def test_keys_and_their_passages(data: Path, tokenizer: Any, kind: Any, texts: Any, passages: Any) -> None:
+    keys = build_keys(Corpus.read(data), tokenizer, kind)
+    assert keys.texts == texts
+    assert keys.passages == passages
+    assert isinstance(keys.index, PrefixKeys)
+    decoded = [tokenizer.decode(keys.index.tokens(n)).strip() for n in range(len(texts))]
+    assert [text.replace(" ", "") for text in decoded] == [text.replace(" ", "") for text in texts]
+
+
+def test_a_quote_may_begin_anywhere(data: Path, tokenizer: Any) -> None:
+    keys = build_keys(Corpus.read(data), tokenizer, anywhere=True)
+    assert isinstance(keys.index, SubstringIndex)
+    state = keys.index.start()
+    for token in keys.index.tokens(1)[2:].tolist():
+        following = keys.index.follow(state[None])
+        state = following.states[np.flatnonzero(following.tokens == token)[0]]
+    assert keys.index.keys(state).tolist() == [1]
+
+
+def test_propositions(data: Path, tokenizer: Any) -> None:
+    file = data / "propositions.jsonl"
+    file.write_text(
+        '{"passage": "a", "text": "the mill burned"}\n{"passage": "b", "text": "it burned"}\n'
+        '{"passage": "b", "text": "the mill burned"}\n',
+        encoding="utf-8",
+    )
+    keys = build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
+    assert keys.texts == ("the mill burned", "it burned")
+    assert keys.passages == ((0, 1), (1,))
+    file.write_text('{"passage": "a", "text": "x"}\n{"passage": "zz", "text": "x"}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"propositions\.jsonl, line 2: .*'zz'"):
+        build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
+    file.write_text('{"passage": "a", "text": " "}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"'passage' .* and 'text'"):
+        build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
+
+
+def test_bad_input_is_refused(data: Path, tokenizer: Any) -> None:
+    corpus = Corpus.read(data)
+    with pytest.raises(ConfigError, match="unknown kind of key 'word'"):
+        build_keys(corpus, tokenizer, "word")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="go together"):
+        build_keys(corpus, tokenizer, "proposition")
+    with pytest.raises(DataError, match="no title to quote"):
+        build_keys(Corpus.from_passages([Passage("x", "text")]), tokenizer, "title")
+    with pytest.raises(DataError, match=r"'x' holds the marker '»'.*--markers"):
+        build_keys(Corpus.from_passages([Passage("x", "a » b")]), tokenizer)
+    with pytest.raises(DataError, match="cannot write a key of the passage 'x'"):
+        build_keys(Corpus.from_passages([Passage("x", "The ☃ mill.")]), tokenizer)
