@@ -1,0 +1,195 @@
+"""Interlaced writing: tokens a second against transformers' ``generate``, and the constraint's share.
+
+    python -m benchmarks.riches
+
+A random model of SmolLM2-135M's shape behind a long prompt, over the keys of a synthetic corpus in a suffix
+array. Free text may hold nothing but the opening marker, so that both write one quote after the other, to the
+same length. The rival is ``generate`` with a ``prefix_allowed_tokens_fn`` over the very same index, which
+remembers the state of every prefix it has seen, and the full beam; ours is the full beam, too, and the same
+output is asked for. Targets: at least 3 times the tokens a second; constraint at most 3 % of the model's
+step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from jsonargparse import auto_cli
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from benchmarks.common import machine, print_table, seconds
+from grls.decode.interleave import InterleaveOptions, Interleaver
+from grls.decode.markers import Markers
+from grls.index.rows import Ints
+from grls.index.substring import SubstringIndex
+from grls.models.causal import CausalTrees, CausalTreeSession, plant_causal
+
+VOCABULARY = 49_152
+END, OPEN, CLOSE, RESERVED = 0, 1, 2, 3
+TARGETS = 3.0, 3.0
+
+
+def smollm2(layers: int) -> Any:
+    """A random model of SmolLM2-135M's shape (it has 30 layers)."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=576, intermediate_size=1536, num_hidden_layers=layers,
+        num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=8192, tie_word_embeddings=True,
+        bos_token_id=None, eos_token_id=END, pad_token_id=END, initializer_range=0.04,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def keys(tokens: int, mean: int = 20, branching: int = 300) -> list[Ints]:
+    """Sentences with a language's skew, as :func:`benchmarks.common.synthetic_passages` makes them."""
+    rng = np.random.default_rng(0)
+    words = VOCABULARY - RESERVED
+    weights = 1.0 / np.arange(1, words + 1)
+    cumulative = np.cumsum(weights / weights.sum())
+    count = tokens // mean
+    lengths = np.maximum(3, rng.normal(mean, mean / 5, count).round().astype(np.int64))
+    shift = rng.integers(0, words, branching)
+    table = np.empty((count, int(lengths.max())), dtype=np.int64)
+    previous = np.zeros(count, dtype=np.int64)
+    for position in range(table.shape[1]):
+        ranks = np.searchsorted(cumulative, rng.random(count)).clip(max=words - 1)
+        previous = (ranks + shift[previous % branching]) % words
+        table[:, position] = previous + RESERVED
+    return [row[:length] for row, length in zip(table, lengths, strict=True)]
+
+
+def generate(
+    model: Any, index: SubstringIndex, inputs: list[list[int]], beams: int, length: int
+) -> list[list[int]]:
+    """The rival: the best output of each input."""
+    known: dict[tuple[int, ...], Any] = {}
+
+    def state(written: tuple[int, ...]) -> Any:
+        """None in free text, else the state of the key that is being written."""
+        if not written:
+            return None
+        if written not in known:
+            before, token = state(written[:-1]), written[-1]
+            if before is None:
+                known[written] = index.start() if token == OPEN else None
+            elif token == CLOSE:
+                known[written] = None
+            else:
+                following = index.follow(before[None])
+                known[written] = following.states[int(np.searchsorted(following.tokens, token))]
+        return known[written]
+
+    def allowed(batch: int, prefix: torch.Tensor) -> list[int]:
+        now = state(tuple(prefix.tolist()[prompt:]))
+        if now is None:
+            return [OPEN]
+        close = [CLOSE] if index.closes(now[None])[0] else []
+        found: list[int] = index.follow(now[None]).tokens.tolist()
+        return found + close
+
+    prompt = len(inputs[0])
+    tokens = torch.tensor(inputs)
+    output = model.generate(
+        input_ids=tokens, attention_mask=torch.ones_like(tokens), num_beams=beams, do_sample=False,
+        max_new_tokens=length, min_new_tokens=length, prefix_allowed_tokens_fn=allowed, length_penalty=0.0,
+    )  # fmt: skip
+    found: list[list[int]] = output[:, prompt:].tolist()
+    return found
+
+
+@contextmanager
+def model_clock() -> Iterator[dict[str, float]]:
+    """Adds up the seconds of the model: its forward passes and its head."""
+    spent = {"model": 0.0}
+
+    def timed(work: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **options: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return work(*arguments, **options)
+            finally:
+                spent["model"] += time.perf_counter() - start
+
+        return run
+
+    watched = ((CausalTrees, "forward"), (CausalTrees, "read_prompt"), (CausalTreeSession, "every"))
+    before = [getattr(owner, name) for owner, name in watched]
+    for (owner, name), work in zip(watched, before, strict=True):
+        setattr(owner, name, timed(work))
+    try:
+        yield spent
+    finally:
+        for (owner, name), work in zip(watched, before, strict=True):
+            setattr(owner, name, work)
+
+
+def main(
+    tokens: int = 10_000_000,
+    layers: int = 30,
+    queries: int = 4,
+    prompt: int = 300,
+    question: int = 12,
+    length: int = 24,
+    beams: int = 10,
+    repeats: int = 5,
+) -> None:
+    """Measure and print a table.
+
+    Args:
+        tokens: Of the corpus.
+        layers: Of the model.
+        queries: Questions, answered together.
+        prompt: Tokens that all questions begin with.
+        question: Tokens of a question.
+        length: Tokens written for each.
+        beams: Beam width.
+        repeats: Of ours and of the rival; medians count.
+    """
+    print(machine())
+    spent, index = seconds(lambda: SubstringIndex.build(keys(tokens)))
+    size = sum(array.nbytes for array in index.arrays().values())
+    print(
+        f"index of {tokens:,} tokens: {spent:.1f} s with generating them, {size / tokens:.1f} bytes a token"
+    )
+    model = smollm2(layers)
+    rng = np.random.default_rng(1)
+    shared = rng.integers(RESERVED, VOCABULARY, prompt).tolist()
+    questions = [rng.integers(RESERVED, VOCABULARY, question).tolist() for _ in range(queries)]
+    barred = np.array([token for token in range(VOCABULARY) if token != OPEN])
+    options = InterleaveOptions(
+        beams, "full", "full", repeat=True, max_new_tokens=length, max_key_tokens=10**6, slots=queries
+    )
+    trees = plant_causal(model, shared)
+    writer = Interleaver(trees, index, Markers(((OPEN,),), (CLOSE,), barred), END, options)
+    outputs = writer.write(questions)
+    times, shares = [], []
+    for _ in range(repeats):
+        with model_clock() as clock:
+            total, _ = seconds(lambda: writer.write(questions))
+        times.append(total)
+        shares.append(100 * (total - clock["model"]) / clock["model"])
+    inputs = [[*shared, *some] for some in questions]
+    generate(model, index, inputs[:1], beams, 2)
+    rival = [seconds(lambda: generate(model, index, inputs, beams, length)) for _ in range(repeats)]
+    best = rival[0][1]
+    equal = sum(list(found[0].tokens) == other for found, other in zip(outputs, best, strict=True))
+    rate = queries * length / float(np.median(times))
+    other = queries * length / float(np.median([spent for spent, _ in rival]))
+    print_table(
+        f"SmolLM2-135M's shape, {layers} layers, random weights, beam {beams}, {queries} x {length} tokens",
+        ["tokens/s, generate", "tokens/s, ours", "ratio", "target", "constraint, % of the model", "target",
+         "equal outputs"],
+        [
+            [f"{other:.2f}", f"{rate:.2f}", f"{rate / other:.1f}", f">= {TARGETS[0]:g}",
+             f"{float(np.median(shares)):.1f}", f"<= {TARGETS[1]:g}", f"{equal} of {queries}"]
+        ],
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    auto_cli(main)
