@@ -7,7 +7,6 @@ the corpus the index was built with; loading refuses what does not match and say
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -21,9 +20,10 @@ from tqdm import tqdm
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
-from grls.files import atomic_folder, read_json, sha256, write_json
+from grls.files import atomic_folder, read_json, write_json
 from grls.index.array import ArrayIndex
 from grls.index.base import Segment
+from grls.index.files import REBUILD, describe, is_entry, load_arrays
 from grls.index.flat import FlatIndex
 from grls.index.marisa import MarisaIndex
 from grls.index.rows import Array, Form, Offsets, Rows, sort_rows
@@ -36,12 +36,7 @@ FORMAT = 2
 MANIFEST = "index.json"
 BACKENDS: dict[str, type[Segment]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}
 FORMS = ("whole", "prefixes")
-CHECKED_BYTES = 64 * 2**20
-"""An index up to this size is compared with its checksums whenever it is opened: a fraction of a second."""
-
 _ROW_ARRAYS = ("tokens", "offsets", "within", "members", "member_offsets")
-_SAMPLES, _SAMPLE_BYTES = 16, 1 << 16
-_REBUILD = "build it again with `grls index`."
 
 
 def index_sequences(
@@ -298,10 +293,6 @@ def _link(file: Path, other: Path) -> None:
 def _write_manifest(
     folder: Path, backend: str, sizes: dict[str, int], end: int, form: Form, tokenizer: str, corpus: str
 ) -> None:
-    files = {
-        file.stem: {"bytes": file.stat().st_size, "sha256": sha256(file), "sample": _sample(file)}
-        for file in sorted(folder.glob("*.npy"))
-    }
     manifest = {
         "format": FORMAT,
         "backend": backend,
@@ -310,20 +301,9 @@ def _write_manifest(
         "end": end,
         "tokenizer": tokenizer,
         "corpus": corpus,
-        "files": files,
+        "files": describe(folder),
     }
     write_json(folder / MANIFEST, manifest)
-
-
-def _sample(file: Path) -> str:
-    """SHA-256 of sixteen blocks of a file, evenly spaced from its begin to its end."""
-    size = file.stat().st_size
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        for place in np.linspace(0, max(0, size - _SAMPLE_BYTES), _SAMPLES).astype(np.int64).tolist():
-            stream.seek(place)
-            digest.update(stream.read(_SAMPLE_BYTES))
-    return digest.hexdigest()
 
 
 def load_index(
@@ -347,30 +327,28 @@ def load_index(
     """
     path = Path(folder)
     if not (path / MANIFEST).is_file():
-        raise IndexFormatError(f"{path}: no index here ({MANIFEST} is missing); {_REBUILD}")
+        raise IndexFormatError(f"{path}: no index here ({MANIFEST} is missing); {REBUILD}")
     manifest = read_json(path / MANIFEST)
     if not isinstance(manifest, dict):
-        raise IndexFormatError(f"{path / MANIFEST}: expected a JSON object; {_REBUILD}")
+        raise IndexFormatError(f"{path / MANIFEST}: expected a JSON object; {REBUILD}")
     if manifest.get("format") not in (1, FORMAT) or manifest.get("backend") not in BACKENDS:
         raise IndexFormatError(
             f"{path}: index format {manifest.get('format')}, backend {manifest.get('backend')!r}; this "
-            f"version reads the formats 1 and {FORMAT} of {', '.join(BACKENDS)}: {_REBUILD}"
+            f"version reads the formats 1 and {FORMAT} of {', '.join(BACKENDS)}: {REBUILD}"
         )
     _refuse_incomplete(manifest, path / MANIFEST)
     for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
         if expected is not None and manifest[what] != expected:
-            raise MismatchError(f"{path}: the index was built with another {what} than this one; {_REBUILD}")
+            raise MismatchError(f"{path}: the index was built with another {what} than this one; {REBUILD}")
     files = manifest["files"]
-    if verify is None and sum(entry["bytes"] for entry in files.values()) <= CHECKED_BYTES:
-        verify = True
-    arrays = {name: _load(path / f"{name}.npy", entry, verify) for name, entry in files.items()}
+    arrays = load_arrays(path, files, verify)
     rows = _rows(manifest, arrays, path)
     try:
         return BACKENDS[manifest["backend"]].restore(rows, arrays)
     except (KeyError, TypeError) as error:
         raise IndexFormatError(
             f"{path / MANIFEST}: its files are not those of the backend {manifest['backend']!r} ({error}); "
-            f"{_REBUILD}"
+            f"{REBUILD}"
         ) from None
 
 
@@ -389,7 +367,7 @@ def _rows(manifest: dict[str, Any], arrays: dict[str, Array], path: Path) -> Row
     found = {"passages": len(members), "rows": len(rows), "tokens": len(tokens)}
     for name, count in found.items():
         if manifest[name] != count:
-            raise IndexFormatError(f"{path}: {count} {name}, the manifest says {manifest[name]}; {_REBUILD}")
+            raise IndexFormatError(f"{path}: {count} {name}, the manifest says {manifest[name]}; {REBUILD}")
     return rows
 
 
@@ -407,32 +385,6 @@ def _refuse_incomplete(manifest: dict[str, Any], file: Path) -> None:
     if not wrong:
         files = manifest["files"]
         needed = {*arrays, *files}
-        wrong = [f"files.{name}" for name in sorted(needed) if not _is_entry(files.get(name))]
+        wrong = [f"files.{name}" for name in sorted(needed) if not is_entry(files.get(name))]
     if wrong:
-        raise IndexFormatError(f"{file}: the key {wrong[0]!r} is missing or malformed; {_REBUILD}")
-
-
-def _is_entry(entry: Any) -> bool:
-    return (
-        isinstance(entry, dict)
-        and isinstance(entry.get("bytes"), int)
-        and isinstance(entry.get("sha256"), str)
-    )
-
-
-def _load(file: Path, entry: dict[str, Any], verify: bool | None) -> Array:
-    if not file.is_file():
-        raise IndexFormatError(f"{file}: the file is missing; {_REBUILD}")
-    if file.stat().st_size != entry["bytes"]:
-        raise IndexFormatError(
-            f"{file}: {file.stat().st_size} bytes, expected {entry['bytes']} (truncated?); {_REBUILD}"
-        )
-    sampled = verify is None and "sample" in entry
-    if (verify and sha256(file) != entry["sha256"]) or (sampled and _sample(file) != entry["sample"]):
-        raise IndexFormatError(f"{file}: the checksum differs, the file is damaged; {_REBUILD}")
-    try:
-        # A plain view: indexing through the memmap class is several times slower.
-        mapped: Array = np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
-    except (ValueError, EOFError):
-        raise IndexFormatError(f"{file}: no array can be read from it, it is damaged; {_REBUILD}") from None
-    return mapped
+        raise IndexFormatError(f"{file}: the key {wrong[0]!r} is missing or malformed; {REBUILD}")

@@ -18,13 +18,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 from pydivsufsort import divsufsort
 
-from grls.errors import DataError
+from grls.errors import DataError, IndexFormatError, MismatchError
+from grls.files import atomic_folder, read_json, write_json
+from grls.index.files import describe, is_entry, load_arrays
 from grls.index.keys import Following, KeyIndex, States
 from grls.index.rows import Array, Ints, unsigned
 
@@ -33,6 +36,10 @@ _LARGE = 4096
 _BLOCK = 64
 _KEPT = 4096
 _SEPARATOR = 0
+
+FORMAT = 1
+MANIFEST = "substring.json"
+_ARRAYS = ("ranks", "suffixes", "vocabulary", "starts")
 
 
 class SubstringIndex(KeyIndex):
@@ -132,12 +139,59 @@ class SubstringIndex(KeyIndex):
 
     def arrays(self) -> dict[str, Array]:
         """What is stored, by file name."""
-        return {
-            "ranks": self._ranks,
-            "suffixes": self._suffixes,
-            "vocabulary": self._vocabulary,
-            "starts": self._starts,
-        }
+        return dict(zip(_ARRAYS, (self._ranks, self._suffixes, self._vocabulary, self._starts), strict=True))
+
+    def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
+        """Write the index to a folder, atomically; an earlier one there is replaced.
+
+        Args:
+            folder: Destination.
+            tokenizer: Fingerprint of the tokenizer the keys were written with.
+            corpus: Fingerprint of the corpus.
+
+        Raises:
+            WriteError: The disk is full or the folder cannot be written.
+        """
+        with atomic_folder(folder, MANIFEST) as new:
+            for name, array in self.arrays().items():
+                np.save(new / f"{name}.npy", array, allow_pickle=False)
+            manifest = {"format": FORMAT, "keys": len(self), "tokenizer": tokenizer, "corpus": corpus}
+            write_json(new / MANIFEST, manifest | {"files": describe(new)})
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        tokenizer: str | None = None,
+        corpus: str | None = None,
+        verify: bool | None = None,
+    ) -> Self:
+        """Open an index, memory-mapped.
+
+        Args:
+            folder: Where :meth:`save` wrote it.
+            tokenizer: Fingerprint it must have been built with; None accepts any.
+            corpus: Fingerprint it must have been built from; None accepts any.
+            verify: Compare checksums; see :func:`grls.index.files.load_arrays`.
+
+        Raises:
+            IndexFormatError: A file is missing or damaged, or the format is another one.
+            MismatchError: It was built with another tokenizer or corpus.
+        """
+        path = Path(folder)
+        if not (path / MANIFEST).is_file():
+            raise IndexFormatError(f"{path}: no substring index here ({MANIFEST} is missing).")
+        manifest = read_json(path / MANIFEST)
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            found = manifest.get("format") if isinstance(manifest, dict) else manifest
+            raise IndexFormatError(f"{path}: format {found}, this version reads {FORMAT}; build it again.")
+        files = manifest.get("files")
+        if not isinstance(files, dict) or not all(is_entry(files.get(name)) for name in _ARRAYS):
+            raise IndexFormatError(f"{path / MANIFEST}: the key 'files' is malformed; build it again.")
+        for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
+            if expected is not None and manifest.get(what) != expected:
+                raise MismatchError(f"{path}: built with another {what} than this one; build it again.")
+        return cls(**load_arrays(path, {name: files[name] for name in _ARRAYS}, verify))
 
     def _small(self, states: States) -> list[tuple[Ints, Ints]]:
         """Ranks and bounds of what follows each small interval; those of large ones are left empty."""

@@ -1,5 +1,6 @@
 """Both kinds of key index against the naive set of spans."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grls.errors import DataError
+from grls.errors import DataError, IndexFormatError, MismatchError
 from grls.index import index_sequences
 from grls.index import substring as module
 from grls.index.keys import KeyIndex, PrefixKeys
@@ -110,3 +111,28 @@ def test_what_cannot_be_indexed_is_refused() -> None:
         SubstringIndex.build([])
     with pytest.raises(DataError, match="key 1 has no token"):
         SubstringIndex.build([np.array([3]), np.array([], int)])
+
+
+def test_an_index_comes_back_from_disk(tmp_path: Path) -> None:
+    built = SubstringIndex.build([np.array([5, 70_000, 5]), np.array([70_000])])
+    built.save(tmp_path / "spans", "tok", "cor")
+    loaded = SubstringIndex.load(tmp_path / "spans", "tok", "cor")
+    assert [loaded.tokens(n).tolist() for n in range(len(loaded))] == [[5, 70_000, 5], [70_000]]
+    start = built.start()[None]
+    for a, b in zip(built.follow(start), loaded.follow(start), strict=True):
+        assert a.tolist() == b.tolist()
+    with pytest.raises(MismatchError, match="another tokenizer"):
+        SubstringIndex.load(tmp_path / "spans", "other")
+    with pytest.raises(IndexFormatError, match=r"substring\.json is missing"):
+        SubstringIndex.load(tmp_path)
+    damaged = tmp_path / "spans" / "suffixes.npy"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    with pytest.raises(IndexFormatError, match=r"suffixes\.npy.*checksum"):
+        SubstringIndex.load(tmp_path / "spans")
+    manifest = tmp_path / "spans" / "substring.json"
+    manifest.write_text('{"format": 1, "files": {}}', encoding="utf-8")
+    with pytest.raises(IndexFormatError, match="'files' is malformed"):
+        SubstringIndex.load(tmp_path / "spans")
+    manifest.write_text('{"format": 9}', encoding="utf-8")
+    with pytest.raises(IndexFormatError, match="format 9"):
+        SubstringIndex.load(tmp_path / "spans")
