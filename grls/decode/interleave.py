@@ -30,7 +30,7 @@ from grls.decode.markers import Markers
 from grls.decode.scores import ScoreMode, check_mode, ragged_logsumexp, refuse_nan
 from grls.decode.select import select
 from grls.errors import ConfigError
-from grls.index.keys import KeyIndex
+from grls.index.keys import Following, KeyIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats, TreeGenerator, TreeSession
 from grls.models.forest import Branches
@@ -280,8 +280,7 @@ class _Run:
         parts = []
         free = np.flatnonzero(modes == _FREE)
         with torch.inference_mode():
-            normalizer = logits.double().logsumexp(-1).cpu().numpy()
-            refuse_nan(normalizer)
+            normalizer = _normalizer(logits)
             if len(free):
                 parts.append(self._in_text(free, logits, normalizer))
             in_key = np.flatnonzero(modes == _KEY)
@@ -290,6 +289,8 @@ class _Run:
             closing = np.flatnonzero(modes == _CLOSING)
             if len(closing):
                 parts.append(self._closing(closing, live, logits, normalizer))
+        if len(parts) == 1:
+            return parts[0]
         columns: list[Any] = [np.concatenate(some) for some in zip(*parts, strict=True)]
         order = np.argsort(columns[0], kind="stable")
         return _Candidates(*(some[order] for some in columns))
@@ -314,16 +315,15 @@ class _Run:
         forced = closes & np.array(
             [len(live[row].tokens) - live[row].first >= self.options.max_key_tokens for row in rows]
         )
-        sizes = np.diff(following.offsets)
-        owner = np.repeat(np.arange(len(rows)), sizes)
-        keep = ~forced[owner]
+        if forced.any():
+            following = _without(following, forced)
+        # Closing stands after all that continues a key.
         shut = np.flatnonzero(closes)
-        owners = np.concatenate((owner[keep], shut))
-        close = np.repeat([0, 1], [int(keep.sum()), len(shut)])
-        tokens = np.concatenate((following.tokens[keep], np.full(len(shut), self.writer.markers.closing[0])))
-        after = np.concatenate((following.states[keep], states[shut]))
-        order = np.argsort(owners, kind="stable")
-        owners, close, tokens, after = owners[order], close[order], tokens[order], after[order]
+        places = following.offsets[shut + 1]
+        owners = np.insert(np.repeat(np.arange(len(rows)), np.diff(following.offsets)), places, shut)
+        close = np.insert(np.zeros(len(following.tokens), dtype=np.int64), places, 1)
+        tokens = np.insert(following.tokens, places, self.writer.markers.closing[0])
+        after = np.insert(following.states, places, states[shut], axis=0)
         parents = rows[owners]
         place = (torch.from_numpy(some).to(logits.device) for some in (parents, tokens))
         found = logits[tuple(place)].double().cpu().numpy()
@@ -335,9 +335,8 @@ class _Run:
         if self.options.beam == "greedy":
             best = np.lexsort((-steps, owners))
             best = best[np.flatnonzero(np.diff(owners[best], prepend=-1))]
-            parents, tokens, steps, close, after = (
-                some[best] for some in (parents, tokens, steps, close, after)
-            )
+            parents, tokens, close, after = (some[best] for some in (parents, tokens, close, after))
+            steps = steps[best]
         return _Candidates(parents, tokens, steps, close, after)
 
     def _may_close(self, rows: Ints, live: list[_Beam], states: Ints) -> np.ndarray:
@@ -395,6 +394,24 @@ class _Run:
         results.append(Interlaced(beam.tokens, spans, score, ended))
         results.sort(key=lambda output: -output.score)
         del results[self.k :]
+
+
+def _normalizer(logits: Tensor) -> Floats:
+    """Log of the sum of exponentials over the vocabulary, ``[R]``.
+
+    Raises:
+        ConfigError: A logit is not a number.
+    """
+    found: Floats = logits.logsumexp(-1).double().cpu().numpy()
+    refuse_nan(found)
+    return found
+
+
+def _without(following: Following, states: np.ndarray) -> Following:
+    """What follows, that of some states left out."""
+    keep = ~np.repeat(states, np.diff(following.offsets))
+    offsets = np.concatenate(([0], np.cumsum(keep)))[following.offsets]
+    return Following(following.tokens[keep], following.states[keep], offsets)
 
 
 def _moved(beam: _Beam, node: int) -> _Beam:
