@@ -70,6 +70,16 @@ class Step(NamedTuple):
 Observer = Callable[[Step], None]
 
 
+def refuse_empty(inputs: Sequence[Sequence[int]]) -> None:
+    """Refuse model inputs without a token.
+
+    Raises:
+        ValueError: There is one.
+    """
+    if not all(len(tokens) for tokens in inputs):
+        raise ValueError("an input needs at least one token")
+
+
 class _Beams(NamedTuple):
     """The live beams: query (ascending), state and score of each, ``[R]``."""
 
@@ -169,6 +179,7 @@ class Decoder(BeamSearch):
         k = self.results_asked(k)
         if not inputs:
             return []
+        refuse_empty(inputs)
         scope = Scope(self.index, len(inputs), exclude, allow)
         return _Search(self, inputs, k, scope, observer).run()
 

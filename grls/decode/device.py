@@ -23,6 +23,7 @@ from grls.decode.scores import ScoreMode, refuse_nan
 from grls.decode.select import select
 from grls.decode.slots import Ask, SlotDecoder, SlotSearch
 from grls.decode.stop import Scope
+from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.array import ArrayIndex
 from grls.index.rows import Ints
@@ -46,7 +47,8 @@ class DeviceDecoder(SlotDecoder):
         slots: Queries in flight, S.
 
     Raises:
-        ConfigError: The beam width or the number of slots is not positive, or the score mode is unknown.
+        ConfigError: The beam width or the number of slots is not positive, the score mode is unknown, or
+            model or index are of another kind.
     """
 
     generator: GridGenerator
@@ -57,10 +59,17 @@ class DeviceDecoder(SlotDecoder):
     slots: int = 64
 
     def __post_init__(self) -> None:
+        if not isinstance(self.index, ArrayIndex) or not hasattr(self.generator, "open_grid"):
+            raise ConfigError(
+                f"a search on the device needs an encoder-decoder model and the index backend 'array', got "
+                f"{type(self.generator).__name__} and {type(self.index).__name__}; take FastDecoder."
+            )
         self.check()
         self.tensors = TensorIndex(self.index, self.generator.device)
 
     def prepare(self, ask: Ask) -> SlotSearch:  # noqa: D102
+        if self.tensors.device != self.generator.device:  # the model has moved
+            self.tensors = TensorIndex(self.index, self.generator.device)
         return _Search(self, ask)
 
 
@@ -150,7 +159,9 @@ class _Search(SlotSearch):
         wanted = wanted.masked_fill(~valid, _NOTHING)
         self.damaged |= wanted.isnan().any()
         if self.options.mode == "full":
-            return wanted - logits.logsumexp(-1).double().gather(1, beams)
+            found = wanted - logits.logsumexp(-1).double().gather(1, beams)
+            self.damaged |= (found.isnan() & valid).any()
+            return found
         top = self._nothing(*logits.shape[:2]).scatter_reduce(1, beams, wanted, "amax")
         top = top.masked_fill(top == _NOTHING, 0.0)  # a beam with nothing to write
         shares = (wanted - top.gather(1, beams)).exp()
@@ -168,7 +179,7 @@ class _Search(SlotSearch):
         self.scores = self.scores.masked_fill(self.scores <= self.result_scores[:, -1:], _NOTHING)
 
     def _stop(self) -> None:
-        """Release decided slots: the one place where the host waits for the device in a step."""
+        """Release decided slots: where the host waits for the device, once a step and for what is decided."""
         alive = (self.scores > _NOTHING).any(1)
         told = torch.cat((alive, self.damaged[None])).cpu().numpy()
         if told[-1]:

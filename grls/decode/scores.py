@@ -49,6 +49,7 @@ def log_probabilities(
     logits = session.logits(rows, tokens).astype(np.float64)
     refuse_nan(logits)
     normalizer = session.log_normalizer() if mode == "full" else ragged_logsumexp(logits, offsets)
+    refuse_nan(normalizer)
     return logits - normalizer[rows]
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.beam import BeamSearch, Found
+from grls.decode.beam import BeamSearch, Found, refuse_empty
 from grls.decode.beginnings import Beginnings, Best
 from grls.decode.stop import Scope
 from grls.errors import ConfigError
@@ -85,6 +85,7 @@ class SlotDecoder(BeamSearch, ABC):
         k = self.results_asked(k)
         if not inputs:
             return []
+        refuse_empty(inputs)
         scope = Scope(self.index, len(inputs), exclude, allow)
         return self.prepare(Ask(inputs, k, scope, decided)).run()
 

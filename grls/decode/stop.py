@@ -35,7 +35,8 @@ class Scope:
             every query may find every passage.
 
     Raises:
-        ValueError: ``exclude`` or ``allow`` is not as long as there are queries.
+        ValueError: ``exclude`` or ``allow`` is not as long as there are queries, or names what is not in the
+            index.
     """
 
     def __init__(
@@ -48,6 +49,12 @@ class Scope:
         for name, given in (("exclude", exclude), ("allow", allow)):
             if len(given) not in (0, queries):
                 raise ValueError(f"{name} must have one entry a query, {queries}, got {len(given)}")
+        count = len(index.rows.row_of)
+        wrong = [p for some in exclude for p in some if not 0 <= p < count]
+        if wrong:
+            raise ValueError(f"the index has {count:,} passages, and {wrong[0]} is the number of none")
+        if any(some is not None and not some.belongs(index.rows) for some in allow):
+            raise ValueError("a subset belongs to another index")
         self._index = index
         subsets = {id(some): some for some in allow if some is not None}
         place = {name: number for number, name in enumerate(subsets)}

@@ -109,14 +109,23 @@ class Subset:
     Args:
         rows: The rows of the index.
         passages: ``[n]`` numbers of passages, in any order.
+
+    Raises:
+        ValueError: A number is that of no passage.
     """
 
     def __init__(self, rows: SortedRows, passages: Ints):
         members = np.unique(np.asarray(passages, dtype=np.int64))
+        if len(members) and not 0 <= members[0] <= members[-1] < len(rows.row_of):
+            raise ValueError(f"the index has {len(rows.row_of):,} passages; a number is that of none")
         self._index = rows
         self._members = Numbers(members, len(rows.row_of)) if rows.shared else None
         self.rows = Numbers(np.unique(rows.row_of[members].astype(np.int64)), len(rows))
         self.size = len(members)
+
+    def belongs(self, rows: SortedRows) -> bool:
+        """Whether it was made for these rows."""
+        return self._index is rows
 
     def passages_in(self, low: int, high: int) -> list[int]:
         """Numbers of the passages of the subset in the rows ``low:high``, in row order."""

@@ -61,6 +61,7 @@ class TensorIndex:
     """
 
     def __init__(self, index: ArrayIndex, device: torch.device):
+        self.device = device
         arrays = index.arrays()
         self._host = arrays["depths"], arrays["first_edges"]
         self._depths = _Column(arrays["depths"], device)

@@ -24,7 +24,7 @@ from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.models.forest import Branches
 from grls.models.head import Head
-from grls.models.slots import KeysValues, OwnCache, SlotModel, Version, version
+from grls.models.slots import KeysValues, OwnCache, SlotModel, Version, agree, version
 from grls.models.trees import TreeMemory
 
 
@@ -162,15 +162,15 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
         prompt: Token ids that stand before every input.
 
     Raises:
-        ConfigError: The model cannot be driven so (its attention has a sliding window, or its positions
+        ConfigError: The model cannot be driven so (it attends within a window, or its positions
             cannot be told), or a prompt is too long for it.
     """
     name = type(model).__name__
     config = model.config
-    kinds = getattr(config, "layer_types", None) or []
+    kinds = set(getattr(config, "layer_types", None) or ())
     window = getattr(config, "sliding_window", None) is not None and not kinds
-    if window or "sliding_attention" in kinds:
-        raise ConfigError(f"{name} attends within a sliding window, which trees of tokens do not support.")
+    if window or kinds - {"full_attention"}:
+        raise ConfigError(f"{name} attends within a window, which trees of tokens do not support.")
     most = getattr(config, "max_position_embeddings", None)
     if most is not None and len(prompt) >= most:
         raise ConfigError(f"a prompt of {len(prompt)} tokens, but {name} has {most} positions; shorten it.")
@@ -181,6 +181,8 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
         if not trees.head.linear or not _agrees(trees):
             raise ConfigError(f"{name} computes something else by trees of tokens; it is not supported.")
         return trees
+    except torch.OutOfMemoryError:
+        raise
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
         raise ConfigError(f"{name} cannot be driven by trees of tokens: {error}.") from error
     finally:
@@ -198,6 +200,6 @@ def _agrees(trees: CausalTrees) -> bool:
         tokens = torch.tensor([[*trees.prompt, *written]], device=trees.device)
         expected = trees.model(input_ids=tokens).logits[0, -1].float()
         found = trees.head.all(session._hidden[row])
-        if not torch.allclose(found, expected, rtol=1e-2, atol=1e-2 * float(expected.std())):
+        if not agree(found, expected, session._hidden.dtype):
             return False
     return True

@@ -50,11 +50,14 @@ class Head:
             caught.append(hidden)
             return hidden.new_zeros((*hidden.shape[:-1], 1))
 
+        own = self.module.__dict__.get("forward")  # accelerate puts its hooks there
         self.module.forward = store  # type: ignore[method-assign, assignment]
         try:
             yield caught
         finally:
             del self.module.forward
+            if own is not None:
+                self.module.forward = own  # type: ignore[method-assign]
 
     def all(self, hidden: Tensor) -> Tensor:
         """All logits, ``[R, V]``, from hidden states ``[R, d]`` (or from whole logits)."""

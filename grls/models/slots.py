@@ -104,12 +104,25 @@ class SlotModel:
                 config._attn_implementation = name
 
 
-Version = tuple[tuple[int, int], ...]
+_SAMPLE = 4096
+Version = tuple[tuple[int, float], ...]
 
 
 def version(module: nn.Module) -> Version:
-    """Changes whenever a parameter is replaced or written to."""
-    return tuple((p.data_ptr(), 0 if p.is_inference() else p._version) for p in module.parameters())
+    """Changes whenever a parameter is replaced or written to, told by where it lies and a sample of it.
+
+    (Counters of writes do not see what is written through ``.data``.)
+    """
+    parameters = [p.detach() for p in module.parameters()]
+    samples = [p.flatten()[:: max(1, p.numel() // _SAMPLE)].double().sum() for p in parameters]
+    sums = torch.stack(samples).tolist() if samples else []
+    return tuple((p.data_ptr(), total) for p, total in zip(parameters, sums, strict=True))
+
+
+def agree(found: Tensor, expected: Tensor, kind: torch.dtype) -> bool:
+    """Whether two rows of logits are equal but for the rounding of a model that computes in ``kind``."""
+    tolerance = max(1e-2, 32 * torch.finfo(kind).eps)
+    return torch.allclose(found, expected, rtol=tolerance, atol=tolerance * float(expected.std()))
 
 
 def _attend(

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from models_small import END, VOCABULARY, small_t5
+from models_small import END, VOCABULARY, small_llama, small_t5
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from grls.decode import Decoder, DeviceDecoder
@@ -14,6 +14,7 @@ from grls.decode.device import suits
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.index.tensors import TensorIndex
+from grls.models.causal import plant_causal
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.seq2seq import Seq2SeqTrees, plant
 
@@ -133,6 +134,37 @@ def test_only_a_gpu_and_the_default_index_suit() -> None:
     assert suits(torch.device("cuda"), array)
     assert not suits(torch.device("cuda"), flat)
     assert not suits(torch.device("cpu"), array)
+
+
+def test_what_does_not_suit_is_refused() -> None:
+    with pytest.raises(ConfigError, match="got Seq2SeqTrees and FlatIndex; take FastDecoder"):
+        DeviceDecoder(trees(), index_sequences(passages(5), END, "flat"))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="needs an encoder-decoder model"):
+        DeviceDecoder(plant_causal(small_llama()), index_sequences(passages(5), END))  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA's own word on it: outside of loading and of the stop test, waiting is an error."""
+    search = device_search._Search
+    for name in ("_stop", "enter", "_begin"):
+        work = getattr(search, name)
+
+        def paused(*arguments: Any, work: Any = work) -> Any:
+            torch.cuda.set_sync_debug_mode("default")
+            try:
+                return work(*arguments)
+            finally:
+                torch.cuda.set_sync_debug_mode("error")
+
+        monkeypatch.setattr(search, name, paused)
+    found = plant(Seq2SeqGenerator(small_t5(0, scale=2.0).to("cuda")))
+    assert found is not None
+    decoder = DeviceDecoder(found, index_sequences(passages(), END), beams=4, slots=4)
+    try:
+        assert len(decoder.search(inputs(6), exclude=[[1]] * 6)) == 6
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_bart, small_bert2bert, small_t5
 
-from grls.decode import Decoder, DeviceDecoder, FastDecoder
+from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
 from grls.errors import ConfigError
 from grls.index import Subset, index_sequences
 from grls.models.generator import Seq2SeqGenerator
@@ -43,7 +44,7 @@ def passage(longest: int = 9) -> st.SearchStrategy[list[int]]:
 @st.composite
 def searches(draw: Any) -> dict[str, Any]:
     rows = draw(st.lists(passage(), min_size=1, max_size=30))
-    count = draw(st.integers(1, 7))
+    count = draw(st.integers(1, 12))
     beams = draw(st.integers(1, 8))
     some = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows))
     return {
@@ -55,6 +56,7 @@ def searches(draw: Any) -> dict[str, Any]:
         "mode": draw(st.sampled_from(["renormalized", "full"])),
         "early_stop": draw(st.sampled_from([None, True, False])),
         "slots": draw(st.integers(1, 9)),
+        "group": draw(st.sampled_from([1, 8])),
         "model": draw(st.sampled_from(sorted(GENERATORS))),
         "backend": draw(st.sampled_from(["array", "flat"])),
         "allow": [draw(st.none() | some) for _ in range(count)] if draw(st.booleans()) else (),
@@ -80,7 +82,10 @@ def _compare(search: dict[str, Any], kind: Any, backend: str) -> None:
     fast = kind(trees(*search["model"]), *how, slots=search["slots"])
     allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
     what = (search["inputs"], search["k"], search["exclude"], allow)
-    for expected, found in zip(plain.search(*what), fast.search(*what), strict=True):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "_GROUP", search["group"])  # 1: a slot is given away beside others at work
+        outputs = fast.search(*what)
+    for expected, found in zip(plain.search(*what), outputs, strict=True):
         assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-4)
         assert _ranking(found) == _ranking(expected)
 
@@ -102,6 +107,65 @@ def test_more_queries_than_slots_come_back_in_order() -> None:
         alone = fast.search([model_input])[0]
         assert [f.passage for f in alone] == [f.passage for f in found]
         assert [f.score for f in alone] == pytest.approx([f.score for f in found], abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", [FastDecoder, DeviceDecoder])
+def test_a_slot_is_given_away_beside_others_at_work(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "_GROUP", 1)
+    rng = np.random.default_rng(5)
+    rows = [[*rng.integers(3, 6, rng.integers(1, 9)).tolist(), END] for _ in range(60)]
+    index = index_sequences([np.array(row) for row in rows], END)
+    decoder = kind(trees("t5"), index, beams=3, slots=4)
+    beside: list[int] = []
+    begin = slots.SlotSearch._begin
+
+    def watched(self: Any, taken: Any, places: Any) -> None:
+        beside.append(int((self.queries >= 0).sum()))
+        begin(self, taken, places)
+
+    monkeypatch.setattr(slots.SlotSearch, "_begin", watched)
+    inputs = queries(30)
+    few = Subset(index.rows, np.arange(2))  # so that every other query is decided sooner
+    allow = [few if n % 2 else None for n in range(len(inputs))]
+    found = decoder.search(inputs, allow=allow)
+    assert any(beside)
+    expected = Decoder(GENERATORS["t5", 0], index, beams=3).search(inputs, allow=allow)
+    assert [_ranking(some) for some in found] == [_ranking(some) for some in expected]
+
+
+@pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
+def test_what_is_not_in_the_index_is_refused(kind: Any) -> None:
+    index, other = (index_sequences([np.array([t, END]) for t in range(3, 3 + n)], END) for n in (4, 9))
+    decoder = kind(GENERATORS["t5", 0] if kind is Decoder else trees("t5"), index)
+    for wrong in (-1, 4):
+        with pytest.raises(ValueError, match="has 4 passages"):
+            decoder.search(queries(1), exclude=[[wrong]])
+        with pytest.raises(ValueError, match="has 4 passages"):
+            Subset(index.rows, np.array([wrong]))
+    with pytest.raises(ValueError, match="another index"):
+        decoder.search(queries(1), allow=[Subset(other.rows, np.array([2]))])
+    with pytest.raises(ValueError, match="at least one token"):
+        decoder.search([[], [5, END]])
+
+
+@pytest.mark.parametrize("kind", [Decoder, FastDecoder, DeviceDecoder])
+def test_a_normalizer_that_is_no_number_is_refused(kind: Any) -> None:
+    """The damaged token is none that may be written, so only the sum over the vocabulary knows of it."""
+    model = small_t5(0, tie=False)
+    generator = Seq2SeqGenerator(model)
+    found = plant(generator)
+    index = index_sequences([np.array([t, u, END]) for t in (3, 4) for u in (5, 6)], END)
+    model.get_output_embeddings().weight.data[9] = float("nan")
+    decoder = kind(generator if kind is Decoder else found, index, 2, "full")
+    with pytest.raises(ConfigError, match="not numbers"):
+        decoder.search(queries(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_models_of_half_precision_have_trees(name: str, dtype: torch.dtype) -> None:
+    for seed in range(3):
+        assert plant(Seq2SeqGenerator(MODELS[name](seed).to(dtype))) is not None
 
 
 def test_a_forced_stretch_is_fed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,8 +204,7 @@ def test_weights_that_change_are_noticed() -> None:
     index = index_sequences([np.array([t, END]) for t in range(3, 20)], END)
     fast = FastDecoder(found, index, beams=5)
     before = fast.search(queries(1))[0]
-    model.get_output_embeddings().weight.data.mul_(0.5)
-    model.get_output_embeddings().weight.data = model.get_output_embeddings().weight.data.flip(0)
+    model.get_output_embeddings().weight.data.mul_(-1)  # which no counter of writes sees
     after = fast.search(queries(1))[0]
     expected = Decoder(generator, index, beams=5).search(queries(1))[0]
     assert [f.passage for f in after] == [f.passage for f in expected]

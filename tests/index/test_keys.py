@@ -136,3 +136,29 @@ def test_an_index_comes_back_from_disk(tmp_path: Path) -> None:
     manifest.write_text('{"format": 9}', encoding="utf-8")
     with pytest.raises(IndexFormatError, match="format 9"):
         SubstringIndex.load(tmp_path / "spans")
+
+
+@pytest.mark.parametrize(("distinct", "bytes_a_token"), [(200, 2), (3000, 2), (70_000, 4)])
+def test_many_distinct_tokens(distinct: int, bytes_a_token: int) -> None:
+    """Ranks of two and of four bytes, whose order is not that of their first byte."""
+    rng = np.random.default_rng(0)
+    keys = [rng.integers(3, distinct, rng.integers(1, 6)) for _ in range(200)]
+    keys += list(np.array_split(rng.permutation(distinct) + 3, max(1, distinct // 50)))
+    index = SubstringIndex.build(keys)
+    assert index.arrays()["ranks"].itemsize == bytes_a_token
+    texts = [tuple(key.tolist()) for key in keys]
+    for key in (0, 50, 199, len(keys) - 1):
+        state = index.start()
+        for place, token in enumerate(texts[key]):
+            following = index.follow(state[None])
+            span = texts[key][:place]
+            if place:
+                after = {
+                    text[a + place]
+                    for text in texts
+                    for a in range(len(text) - place)
+                    if text[a : a + place] == span
+                }
+                assert following.tokens.tolist() == sorted(after)
+            state = following.states[int(np.searchsorted(following.tokens, token))]
+        assert key in index.keys(state)

@@ -93,6 +93,14 @@ def test_long_branches_of_a_deep_tree(name: str, prompt: list[int]) -> None:
         assert torch.allclose(found, expected, atol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype: torch.dtype) -> None:
+    for seed in range(3):
+        for make in (small_llama, small_gpt2):
+            for prompt in ([], [7, 8, 9]):
+                plant_causal(make(seed).to(dtype), prompt)
+
+
 def test_the_prompt_is_read_once_until_the_weights_change(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_llama(3)
     trees = plant_causal(model, [5, 6, 7])
@@ -109,8 +117,7 @@ def test_the_prompt_is_read_once_until_the_weights_change(monkeypatch: pytest.Mo
     before = decoder.search([[9, 10]])[0]
     decoder.search([[9, 11]])
     assert max(lengths, default=0) <= 1
-    with torch.no_grad():
-        model.model.layers[0].self_attn.v_proj.weight.mul_(-3)
+    model.model.layers[0].self_attn.v_proj.weight.data.mul_(-3)
     after = decoder.search([[9, 10]])[0]
     assert 3 in lengths
     assert [f.score for f in after] != pytest.approx([f.score for f in before], abs=1e-4)
@@ -124,8 +131,12 @@ def test_what_cannot_be_driven_is_refused() -> None:
         vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=1,
         num_attention_heads=4, num_key_value_heads=2, sliding_window=4,
     )  # fmt: skip
-    with pytest.raises(ConfigError, match="sliding window"):
+    with pytest.raises(ConfigError, match="within a window"):
         plant_causal(MistralForCausalLM(config))
+    chunked = small_llama()
+    chunked.config.layer_types = ["chunked_attention"] * 2
+    with pytest.raises(ConfigError, match="within a window"):
+        plant_causal(chunked)
     with pytest.raises(ConfigError, match="256 positions; shorten"):
         plant_causal(small_llama(), [3] * 256)
     with pytest.raises(ValueError, match="at least one token"):
