@@ -170,7 +170,7 @@ def main(
         beams, "full", "full", repeat=True, max_new_tokens=length, max_key_tokens=10**6, slots=queries
     )
     trees = plant_causal(model, shared)
-    writer = Interleaver(trees, index, Markers(((OPEN,),), (CLOSE,), barred), END, options)
+    writer = Interleaver(trees, index, Markers(((OPEN,),), (CLOSE,), barred), (END,), options)
     outputs = writer.write(questions)
     times, shares = [], []
     for _ in range(repeats):

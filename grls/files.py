@@ -6,6 +6,7 @@ module does not know what it writes.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -43,6 +44,19 @@ def atomic_file(path: str | Path) -> Iterator[IO[str]]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def refuse_unwritable(path: str | Path) -> None:
+    """Refuse a destination that cannot be written, before hours of work are lost on it.
+
+    Raises:
+        WriteError: The folder of ``path``, or the first one above it that is there, cannot be written.
+    """
+    folder = Path(path).parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise _write_error(Path(path), OSError(errno.EACCES, "the folder cannot be written", str(folder)))
 
 
 @contextmanager

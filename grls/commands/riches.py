@@ -18,7 +18,7 @@ from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
 from grls.evaluation.manifest import RunInfo, fingerprint_queries
 from grls.evaluation.metrics.answer_f1 import answer_f1
-from grls.files import atomic_file
+from grls.files import atomic_file, refuse_unwritable
 from grls.jsonl import write_line
 from grls.logs import quiet
 from grls.models.language import load_language_model
@@ -87,6 +87,9 @@ def riches(
     quiet()
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit must be at least 1, got {limit}.")
+    if batch_size < 1:
+        raise ConfigError(f"--batch_size must be at least 1, got {batch_size}.")
+    refuse_unwritable(output)
     options = InterleaveOptions(
         beams, beam, mode, whole, repeat, max_new_tokens, max_key_tokens, slots=batch_size
     )
@@ -120,40 +123,37 @@ def riches(
             "repeat": repeat, "max_new_tokens": max_new_tokens,
         },
     )  # fmt: skip
-    rankings = [written.ranking() if written is not None else [] for written in outputs]
+    rankings = [written.ranking() for written in outputs]
     write_outputs(output, queries, corpus, Outcome(rankings), info)
     print(_summary(queries, outputs, seconds))
 
 
-def _write_answers(file: str, queries: Sequence[Query], outputs: Sequence[Written | None]) -> None:
+def _write_answers(file: str, queries: Sequence[Query], outputs: Sequence[Written]) -> None:
     with atomic_file(file) as stream:
         for query, written in zip(queries, outputs, strict=True):
-            record: dict[str, Any] = {"query_id": query.id, "text": query.text}
-            if written is not None:
-                record |= {
-                    "answer": written.answer,
-                    "score": written.score,
-                    "ended": written.ended,
-                    "pieces": [piece._asdict() for piece in written.pieces],
-                    "quotes": [quote._asdict() for quote in written.quotes],
-                }
+            record: dict[str, Any] = {
+                "query_id": query.id,
+                "text": query.text,
+                "answer": written.answer,
+                "score": written.score,
+                "ended": written.ended,
+                "pieces": [piece._asdict() for piece in written.pieces],
+                "quotes": [quote._asdict() for quote in written.quotes],
+            }
             write_line(stream, record)
 
 
-def _summary(queries: Sequence[Query], outputs: Sequence[Written | None], seconds: float) -> str:
+def _summary(queries: Sequence[Query], outputs: Sequence[Written], seconds: float) -> str:
     """What came out, in a line or two."""
-    some = [written for written in outputs if written is not None]
-    quotes = [quote for written in some for quote in written.quotes]
+    quotes = [quote for written in outputs for quote in written.quotes]
     cut = sum(not quote.closed for quote in quotes)
     lines = [
         f"{len(queries):,} queries, {seconds / len(queries):.2f} s each; {len(quotes) / len(queries):.2f} "
-        f"quotes a query, {cut} not closed at the length limit; {len(queries) - len(some)} dead ends"
+        f"quotes a query, {cut} not closed at the length limit"
     ]
     asked = [(query, written) for query, written in zip(queries, outputs, strict=True) if query.answers]
     if asked:
-        scores = answer_f1(
-            [written.answer if written else "" for _, written in asked], [q.answers for q, _ in asked]
-        )
+        scores = answer_f1([written.answer for _, written in asked], [q.answers for q, _ in asked])
         lines.append(
             f"answers: exact match {100 * scores['exact_match']:.1f}, F1 {100 * scores['f1']:.1f} "
             f"({len(asked):,} queries)"

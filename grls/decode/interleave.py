@@ -18,7 +18,7 @@ says (see :mod:`grls.decode.scores`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -154,17 +154,18 @@ class Interleaver:
         generator: The model, as trees.
         index: The keys.
         markers: What opens and closes a key.
-        end: The token that ends an output.
+        ends: The tokens that end an output.
         options: How to write.
-        stop: Tells from the tokens written whether a free beam is done (a stop text, say).
+        stop: Tells from the tokens written and the keys quoted whether a free beam is done (by a stop text,
+            say).
     """
 
     generator: TreeGenerator
     index: KeyIndex
     markers: Markers
-    end: int
+    ends: Collection[int]
     options: InterleaveOptions = field(default_factory=InterleaveOptions)
-    stop: Callable[[Sequence[int]], bool] = lambda tokens: False
+    stop: Callable[[Sequence[int], Sequence[Span]], bool] = lambda tokens, spans: False
 
     def write(
         self, inputs: Sequence[Sequence[int]], k: int = 1, decided: Callable[[int], object] | None = None
@@ -177,8 +178,7 @@ class Interleaver:
             decided: Called with the number of inputs decided since the last call.
 
         Returns:
-            For each input its best outputs, best first. None only where every beam came to a dead end: where
-            repeats are not allowed, a key can be begun that may not be closed.
+            For each input its best outputs, best first; at least one.
 
         Raises:
             ConfigError: k is not between 1 and the beam width.
@@ -251,7 +251,7 @@ class _Run:
         candidates = self._candidates(live, logits)
         scores = np.array([beam.score for beam in live])[candidates.parents] + candidates.steps
         free = np.array([beam.mode == _FREE for beam in live])[candidates.parents]
-        ends = (candidates.tokens == self.writer.end) & free
+        ends = np.isin(candidates.tokens, list(self.writer.ends)) & free
         chosen = select(owners[candidates.parents], scores, ends, self.options.beams)
         kept: dict[int, list[_Beam]] = {slot: [] for slot in slots}
         for c in chosen.finished:
@@ -260,7 +260,7 @@ class _Run:
         for c in chosen.live:
             slot = int(owners[candidates.parents[c]])
             beam = self._continued(live[candidates.parents[c]], candidates, int(c), float(scores[c]))
-            done = beam.mode == _FREE and self.writer.stop(beam.tokens)
+            done = beam.mode == _FREE and self.writer.stop(beam.tokens, beam.spans)
             if done or len(beam.tokens) >= self.options.max_new_tokens:
                 self._finish(slot, beam, beam.score, done)
             else:
@@ -299,7 +299,7 @@ class _Run:
         """The best tokens of free beams."""
         some = logits[torch.from_numpy(rows).to(logits.device)]
         some[:, torch.from_numpy(self.writer.markers.barred).to(logits.device)] = -torch.inf
-        best = some.topk(self.options.beams if self.options.beam == "full" else 1)
+        best = some.topk(min(self.options.beams, some.shape[1]) if self.options.beam == "full" else 1)
         count = best.values.shape[1]
         parents = np.repeat(rows, count)
         steps = best.values.double().flatten().cpu().numpy() - normalizer[parents]
@@ -316,7 +316,9 @@ class _Run:
             [len(live[row].tokens) - live[row].first >= self.options.max_key_tokens for row in rows]
         )
         if forced.any():
-            following = _without(following, forced)
+            following = _without(following, np.repeat(forced, np.diff(following.offsets)))
+        if not self.options.repeat:
+            following = self._unused(rows, live, following)
         # Closing stands after all that continues a key.
         shut = np.flatnonzero(closes)
         places = following.offsets[shut + 1]
@@ -339,13 +341,27 @@ class _Run:
             steps = steps[best]
         return _Candidates(parents, tokens, steps, close, after)
 
+    def _unused(self, rows: Ints, live: list[_Beam], following: Following) -> Following:
+        """What follows beams within keys, less what leads only to keys that they have quoted already."""
+        gone = np.zeros(len(following.tokens), dtype=bool)
+        for n, row in enumerate(rows.tolist()):
+            used = _quoted(live[row])
+            if not used:
+                continue
+            part = slice(int(following.offsets[n]), int(following.offsets[n + 1]))
+            states = following.states[part]
+            longest = sum(len(self.index.tokens(key)) for key in used)
+            for c in np.flatnonzero(self.index.count(states) <= longest).tolist():
+                gone[part.start + c] = used.issuperset(self.index.keys(states[c], whole=False).tolist())
+        return _without(following, gone) if gone.any() else following
+
     def _may_close(self, rows: Ints, live: list[_Beam], states: Ints) -> np.ndarray:
         """Whether each beam within a key may close it."""
         written = np.array([len(live[row].tokens) > live[row].first for row in rows])
         closes = self.index.closes(states) if self.options.whole else written
         if not self.options.repeat:
             for n in np.flatnonzero(closes):
-                before = {key for span in live[rows[n]].spans for key in span.keys}
+                before = _quoted(live[rows[n]])
                 if before and before.issuperset(self._keys(states[n])):
                     closes[n] = False
         return closes
@@ -376,9 +392,15 @@ class _Run:
             spans = (*spans[:-1], grown)
         if mode == _CLOSING and len(tokens) - spans[-1].last == len(marker):
             mode = _FREE
-        elif mode == _FREE and self.writer.markers.opens(tokens):
+        elif mode == _FREE and self.writer.markers.opens(tokens) and not self._exhausted(spans):
             return _Beam(beam.node, tokens, score, spans, _KEY, self.index.start(), len(tokens), score)
         return _Beam(beam.node, tokens, score, spans, mode, state, beam.first, beam.before)
+
+    def _exhausted(self, spans: Sequence[Span]) -> bool:
+        """Whether every key has been quoted that may be: then an opening marker is but text."""
+        if self.options.repeat or not spans:
+            return False
+        return len({key for span in spans for key in span.keys}) == len(self.index)
 
     def _keys(self, state: Ints) -> tuple[int, ...]:
         return tuple(self.index.keys(state, self.options.whole, self.options.keys).tolist())
@@ -407,9 +429,14 @@ def _normalizer(logits: Tensor) -> Floats:
     return found
 
 
-def _without(following: Following, states: np.ndarray) -> Following:
-    """What follows, that of some states left out."""
-    keep = ~np.repeat(states, np.diff(following.offsets))
+def _quoted(beam: _Beam) -> set[int]:
+    """The keys that a beam has quoted."""
+    return {key for span in beam.spans for key in span.keys}
+
+
+def _without(following: Following, gone: np.ndarray) -> Following:
+    """What follows, some of it left out."""
+    keep = ~gone
     offsets = np.concatenate(([0], np.cumsum(keep)))[following.offsets]
     return Following(following.tokens[keep], following.states[keep], offsets)
 

@@ -1,15 +1,16 @@
 """Where a quoted key begins and ends, on token ids.
 
 A tokenizer may write a marker in several ways: alone, with the space before it, in several byte pieces, or
-merged with what follows. Ways that end in the marker open a key; tokens in which something follows the marker
-could hide the beginning of a key, and are barred from free text.
+merged with what stands before. So whether a key begins is read off the text of the last tokens. Tokens in
+which something follows the opening marker would hide the beginning of a key, and are barred from free text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +18,16 @@ from grls.errors import ConfigError
 from grls.index.rows import Ints
 
 OPENING, CLOSING = "«", "»"
-_LEFT = ("", " ", "\n", "a", "a ", ".", ". ")
+_BROKEN = "\ufffd"
+_TAIL = 8
+"""Tokens that a marker takes at most, in byte pieces."""
 
 
-class Markers(NamedTuple):
-    """How a tokenizer writes the markers.
+@dataclass(frozen=True)
+class Markers:
+    """The markers as tokens.
 
-    Attributes:
+    Args:
         opening: Token sequences after which a key begins.
         closing: The tokens that close a key.
         barred: Tokens that free text may not hold.
@@ -33,64 +37,86 @@ class Markers(NamedTuple):
     closing: tuple[int, ...]
     barred: Ints
 
-    @classmethod
-    def of(cls, tokenizer: Any, opening: str = OPENING, closing: str = CLOSING) -> Self:
-        """The markers of a tokenizer.
-
-        Args:
-            tokenizer: Any transformers tokenizer.
-            opening: What begins a key.
-            closing: What ends it.
-
-        Raises:
-            ConfigError: A marker is empty, both are equal, or the tokenizer cannot write one.
-        """
-        if not opening.strip() or not closing.strip() or opening == closing:
-            raise ConfigError(f"the markers must be two different texts, got {opening!r} and {closing!r}.")
-        ways: set[tuple[int, ...]] = set()
-        for left in _LEFT:
-            ways.add(_ends(tokenizer, left, opening)[0])
-        return cls(
-            tuple(sorted(ways)),
-            _ends(tokenizer, "a ", closing)[-1],
-            np.array(_barred(tokenizer, opening, closing), dtype=np.int64),
-        )
-
     def opens(self, tokens: Sequence[int]) -> bool:
         """Whether a key begins after these tokens."""
         return any(tuple(tokens[-len(way) :]) == way for way in self.opening)
 
 
-def _ends(tokenizer: Any, left: str, marker: str) -> list[tuple[int, ...]]:
-    """The last tokens of ``left + marker`` that write the marker, with more and more white space before it.
+class TextMarkers(Markers):
+    """The markers as a tokenizer writes them.
+
+    Args:
+        tokenizer: Any transformers tokenizer.
+        opening: What begins a key.
+        closing: What ends it.
 
     Raises:
-        ConfigError: The tokenizer cannot write the marker.
+        ConfigError: A marker is empty or has white space around it, both are equal, or the tokenizer cannot
+            write one.
     """
-    ids: list[int] = tokenizer(left + marker, add_special_tokens=False)["input_ids"]
-    if tokenizer.unk_token_id in ids or not tokenizer.decode(ids).endswith(marker):
+
+    def __init__(self, tokenizer: Any, opening: str = OPENING, closing: str = CLOSING):
+        for marker in (opening, closing):
+            if not marker or marker != marker.strip():
+                raise ConfigError(f"a marker is a text without white space around it, got {marker!r}.")
+        if opening == closing:
+            raise ConfigError(f"the markers must be two different texts, got {opening!r} twice.")
+        way = _written(tokenizer, opening)
+        super().__init__((way,), _written(tokenizer, closing), _barred(tokenizer, opening, closing))
+        object.__setattr__(self, "_tokenizer", tokenizer)
+        object.__setattr__(self, "_text", opening)
+        last = (n for n, text in enumerate(pieces(tokenizer)) if text.endswith((opening[-1], _BROKEN)))
+        object.__setattr__(self, "_last", frozenset(last))
+
+    _tokenizer: Any
+    _text: str
+    _last: frozenset[int]
+
+    def opens(self, tokens: Sequence[int]) -> bool:
+        """Whether a key begins after these tokens."""
+        if not tokens or tokens[-1] not in self._last:
+            return False
+        text: str = self._tokenizer.decode(tokens[-_TAIL:])
+        return text.endswith(self._text)
+
+
+def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:
+    """The tokens of a marker after a word and a space.
+
+    Raises:
+        ConfigError: The tokenizer cannot write it there.
+    """
+    alone: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
+    ids: list[int] = tokenizer(f"a {marker}", add_special_tokens=False)["input_ids"]
+    found = ids[len(alone) :]
+    if ids[: len(alone)] != alone or tokenizer.unk_token_id in found or not found:
+        found = tokenizer(marker, add_special_tokens=False)["input_ids"]
+    if tokenizer.unk_token_id in found or tokenizer.decode(found).strip() != marker:
         raise ConfigError(
             f"the tokenizer cannot write the marker {marker!r}; choose another one with --markers."
         )
-    ends = [ids[first:] for first in reversed(range(len(ids)))]
-    found = [tuple(end) for end in ends if tokenizer.decode(end).strip() == marker]
-    if not found:
-        raise ConfigError(
-            f"the tokenizer merges the marker {marker!r} with what stands before it; choose another one with "
-            "--markers."
-        )
-    return found
+    return tuple(found)
 
 
 @lru_cache(maxsize=8)
-def _pieces(tokenizer: Any) -> tuple[str, ...]:
+def pieces(tokenizer: Any) -> tuple[str, ...]:
     """The text of every token."""
     return tuple(tokenizer.batch_decode([[token] for token in range(len(tokenizer))]))
 
 
-def _barred(tokenizer: Any, opening: str, closing: str) -> list[int]:
-    return [
+def _barred(tokenizer: Any, opening: str, closing: str) -> Ints:
+    """Tokens that hold a closing marker, or the end of an opening one with something behind."""
+    special = set(tokenizer.all_special_ids)
+    found = [
         token
-        for token, text in enumerate(_pieces(tokenizer))
-        if closing in text or (opening in text and not text.endswith(opening))
+        for token, text in enumerate(pieces(tokenizer))
+        if token not in special and (closing in text or _hides(text, opening))
     ]
+    return np.array(found, dtype=np.int64)
+
+
+def _hides(text: str, opening: str) -> bool:
+    if opening in text and not text.endswith(opening):
+        return True
+    ends = (opening[n:] for n in range(1, len(opening)))
+    return any(text.startswith(end) and len(text) > len(end) for end in ends)

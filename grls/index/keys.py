@@ -64,6 +64,10 @@ class KeyIndex(ABC):
         """Whether each span reaches the end of a key, ``[S]``; an empty one does not."""
 
     @abstractmethod
+    def count(self, states: States) -> Ints:
+        """How often each span occurs, ``[S]``; a key may hold it several times."""
+
+    @abstractmethod
     def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:
         """Numbers of the keys that hold a span, ascending, each once.
 
@@ -105,6 +109,9 @@ class PrefixKeys(KeyIndex):
 
     def closes(self, states: States) -> npt.NDArray[np.bool_]:  # noqa: D102
         return self._ends(states)[0]
+
+    def count(self, states: States) -> Ints:  # noqa: D102
+        return self._index.count(states[:, 0])
 
     def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:  # noqa: D102
         states = np.asarray(state)[None]

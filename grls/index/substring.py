@@ -119,8 +119,7 @@ class SubstringIndex(KeyIndex):
         found[some] = self._ranks[place] == _SEPARATOR
         return found
 
-    def count(self, states: States) -> Ints:
-        """How often each span occurs, ``[S]``."""
+    def count(self, states: States) -> Ints:  # noqa: D102
         return states[:, 1] - states[:, 0]
 
     def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:  # noqa: D102

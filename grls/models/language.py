@@ -18,6 +18,7 @@ from transformers import (
 
 from grls.errors import ConfigError
 from grls.models.build import first_line, refuse_missing_folder
+from grls.models.precision import move
 
 PACKAGED = "SmolLM2-135M-Instruct"
 
@@ -54,7 +55,8 @@ def load_language_model(name: str, device: str = "auto") -> LanguageModel:
     if tokenizer.eos_token_id is None:
         raise ConfigError(f"the tokenizer of {name!r} has no EOS token; set eos_token in it.")
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    return LanguageModel(model.to(where).eval(), tokenizer)
+    move(model, where, "float32")
+    return LanguageModel(model.eval(), tokenizer)
 
 
 def _source(name: str) -> tuple[str, dict[str, str]]:

@@ -8,6 +8,7 @@ passage, read from a file.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +23,7 @@ from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.store import index_sequences
 from grls.index.substring import SubstringIndex
 from grls.jsonl import read_jsonl
+from grls.text import tokenizer_fingerprint
 from grls.types import Passage
 
 KeyKind = Literal["sentence", "paragraph", "titled", "title", "proposition"]
@@ -39,11 +41,17 @@ class Keys:
         texts: The text of each.
         passages: Numbers of the passages that each stands for.
         index: What may be quoted.
+        tokenizer: Fingerprint of the tokenizer they were written with.
+        corpus: Fingerprint of the corpus.
+        markers: What opens and closes a key, and stands in none.
     """
 
     texts: tuple[str, ...]
     passages: tuple[tuple[int, ...], ...]
     index: KeyIndex
+    tokenizer: str
+    corpus: str
+    markers: tuple[str, str]
 
 
 def build_keys(
@@ -83,15 +91,17 @@ def build_keys(
     if not places:
         raise DataError(f"there is no {kind} to quote: every one is empty.", corpus.source)
     texts = tuple(places)
-    _refuse_markers(corpus, places, markers)
+    source = corpus.source if propositions is None else str(propositions)
+    _refuse_markers(corpus, places, markers, source)
     rows = list(_tokenized(tokenizer, texts))
-    _refuse_unwritable(corpus, tokenizer, places, rows)
+    _refuse_unwritable(corpus, tokenizer, places, rows, source)
     end = tokenizer.eos_token_id
     index: KeyIndex = (
         SubstringIndex.build(rows) if anywhere
         else PrefixKeys(index_sequences([np.append(row, end) for row in rows], end))
     )  # fmt: skip
-    return Keys(texts, tuple(tuple(numbers) for numbers in places.values()), index)
+    passages = tuple(tuple(numbers) for numbers in places.values())
+    return Keys(texts, passages, index, tokenizer_fingerprint(tokenizer), corpus.fingerprint, markers)
 
 
 def sentences(text: str) -> list[str]:
@@ -135,24 +145,34 @@ def _tokenized(tokenizer: Any, texts: tuple[str, ...]) -> Iterator[np.ndarray]:
             yield np.array(row, dtype=np.int64)
 
 
-def _refuse_markers(corpus: Corpus, places: dict[str, list[int]], markers: tuple[str, str]) -> None:
+def _refuse_markers(
+    corpus: Corpus, places: dict[str, list[int]], markers: tuple[str, str], source: str
+) -> None:
     for text, numbers in places.items():
         held = [marker for marker in markers if marker in text]
         if held:
             raise DataError(
-                f"the passage {corpus.ids(numbers[:1])[0]!r} holds the marker {held[0]!r}: choose others "
-                """with --markers, as '["⟦", "⟧"]'.""",
-                corpus.source,
+                f"a key of the passage {corpus.ids(numbers[:1])[0]!r} holds the marker {held[0]!r}: choose "
+                """others with --markers, as '["⟦", "⟧"]'.""",
+                source,
             )
 
 
 def _refuse_unwritable(
-    corpus: Corpus, tokenizer: Any, places: dict[str, list[int]], rows: list[np.ndarray]
+    corpus: Corpus, tokenizer: Any, places: dict[str, list[int]], rows: list[np.ndarray], source: str
 ) -> None:
-    for (text, numbers), row in zip(places.items(), rows, strict=True):
-        if not len(row) or (tokenizer.unk_token_id is not None and tokenizer.unk_token_id in row):
+    decoded = tokenizer.batch_decode(rows)
+    for (text, numbers), row, written in zip(places.items(), rows, decoded, strict=True):
+        unknown = tokenizer.unk_token_id is not None and tokenizer.unk_token_id in row
+        if not len(row) or unknown or _letters(text) - _letters(written):
             raise DataError(
                 f"the tokenizer cannot write a key of the passage {corpus.ids(numbers[:1])[0]!r}: "
                 f"{text[:60]!r}. Take its unknown characters out of the corpus, or another model.",
-                corpus.source,
+                source,
             )
+
+
+def _letters(text: str) -> set[str]:
+    """The characters of a text, whatever their case and form, white space and punctuation left out."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return {character for character in plain if unicodedata.category(character)[0] in "LNS"}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from jinja2 import TemplateError
+
 from grls.errors import ConfigError
 
 PromptKind = Literal["single", "multi"]
@@ -109,7 +111,8 @@ class Prompt(NamedTuple):
         """Token ids of the whole prompt with each question.
 
         Raises:
-            ConfigError: ``chat`` is set and the tokenizer has no chat template, or the kind is unknown.
+            ConfigError: ``chat`` is set and the tokenizer has no chat template, or one that refuses the
+                prompt; or the kind is unknown.
         """
         if self.kind not in _EXAMPLES:
             raise ConfigError(f"unknown prompt {self.kind!r}; expected one of {', '.join(_EXAMPLES)}.")
@@ -119,7 +122,9 @@ class Prompt(NamedTuple):
             solved = [f"question: {e.question}\n{self.solution(e)}\n\n" for e in examples]
             head = f"{task}\n\n{''.join(solved)}"
             texts = [f"{head}question: {question}\n" for question in questions]
-            return [list(row) for row in tokenizer(texts, verbose=False)["input_ids"]]
+            # What a question holds is text, even where it is spelled like a special token.
+            encoded = tokenizer(texts, split_special_tokens=True, verbose=False)
+            return [list(row) for row in encoded["input_ids"]]
         if not getattr(tokenizer, "chat_template", None):
             raise ConfigError("this model has no chat template: leave out --chat, or take a chat model.")
         turns = [{"role": "system", "content": task}]
@@ -128,13 +133,31 @@ class Prompt(NamedTuple):
             turns.append({"role": "assistant", "content": self.solution(e)})
         found = []
         for question in questions:
-            asked = [*turns, {"role": "user", "content": f"question: {question}"}]
-            text = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+            asked = [*turns, {"role": "user", "content": f"question: {_plain(tokenizer, question)}"}]
+            try:
+                text = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+            except TemplateError as error:
+                raise ConfigError(
+                    f"the model's chat template refuses the prompt ({error}): leave out --chat."
+                ) from None
             found.append(list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]))
         return found
 
 
-def read_answer(text: str) -> str:
-    """The answer in free text: what stands behind the last ``answer:``, to the end of its line."""
-    _, mark, rest = text.rpartition(ANSWER)
-    return rest.strip().split("\n")[0].strip() if mark else ""
+def _plain(tokenizer: Any, text: str) -> str:
+    """A text without the spelling of special tokens, so that nobody forges a turn."""
+    for token in tokenizer.all_special_tokens:
+        text = text.replace(token, "")
+    return text
+
+
+def split_answer(text: str) -> tuple[str, str, str] | None:
+    """Free text before the last ``answer:``, the rest of its line, and what stands behind that line.
+
+    None where there is no ``answer:``.
+    """
+    place = text.lower().rfind(ANSWER)
+    if place < 0:
+        return None
+    answer, _, rest = text[place + len(ANSWER) :].lstrip(" ").partition("\n")
+    return text[:place].strip(), answer.strip(), rest.strip()

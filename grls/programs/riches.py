@@ -12,14 +12,15 @@ from typing import Any, Literal, NamedTuple
 
 from grls.corpus import Corpus
 from grls.decode.interleave import Interlaced, InterleaveOptions, Interleaver, Span
-from grls.decode.markers import Markers
-from grls.errors import ConfigError
+from grls.decode.markers import TextMarkers
+from grls.errors import ConfigError, MismatchError
 from grls.models.base import TreeGenerator
 from grls.models.causal import plant_causal
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.seq2seq import plant
 from grls.programs.keys import Keys
-from grls.programs.prompts import ANSWER, Prompt, read_answer
+from grls.programs.prompts import ANSWER, Prompt, split_answer
+from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Query
 
 
@@ -91,6 +92,9 @@ class Riches:
         keys: Their keys, made with this tokenizer.
         prompt: What the model is told.
         options: How to write.
+
+    Raises:
+        MismatchError: The keys were made with another tokenizer, of another corpus, or for other markers.
     """
 
     def __init__(
@@ -108,19 +112,24 @@ class Riches:
         self.keys = keys
         self.prompt = prompt or Prompt()
         self.options = options or InterleaveOptions()
-        self.markers = Markers.of(tokenizer, *self.prompt.markers)
+        belongs = (
+            ("tokenizer", keys.tokenizer, tokenizer_fingerprint(tokenizer)),
+            ("corpus", keys.corpus, corpus.fingerprint),
+            ("markers", keys.markers, tuple(self.prompt.markers)),
+        )
+        for what, made, given in belongs:
+            if made != given:
+                raise MismatchError(f"the keys were made with another {what}; make them again (build_keys).")
+        self.markers = TextMarkers(tokenizer, *self.prompt.markers)
 
     def answer(
         self, queries: Sequence[Query], decided: Callable[[int], object] | None = None
-    ) -> list[Written | None]:
+    ) -> list[Written]:
         """Answer queries.
 
         Args:
             queries: The queries.
             decided: Called with the number of queries answered since the last call.
-
-        Returns:
-            What was written for each; None where every beam came to a dead end.
 
         Raises:
             ConfigError: The model cannot be driven so, or has too few positions for prompt and output.
@@ -130,13 +139,25 @@ class Riches:
             return []
         generator, inputs = self._planted(inputs)
         writer = Interleaver(
-            generator, self.keys.index, self.markers, self.tokenizer.eos_token_id, self.options, self._stops
+            generator, self.keys.index, self.markers, self._ends(), self.options, self._stops
         )
         outputs = writer.write(inputs, 1, decided)
-        return [self._read(found[0]) if found else None for found in outputs]
+        return [self._read(found[0]) for found in outputs]
+
+    def _ends(self) -> set[int]:
+        """The tokens that end an output: those of the tokenizer and of the model's own settings."""
+        named = getattr(getattr(self.model, "generation_config", None), "eos_token_id", None)
+        several = named if isinstance(named, list) else [named]
+        return {self.tokenizer.eos_token_id, *(token for token in several if token is not None)}
 
     def _planted(self, inputs: list[list[int]]) -> tuple[TreeGenerator, list[list[int]]]:
         """The model as trees, and what of the inputs it has not read as the prompt of all."""
+        rows = self.model.get_input_embeddings().num_embeddings
+        if len(self.tokenizer) > rows:
+            raise ConfigError(
+                f"the model has {rows:,} embeddings, the tokenizer {len(self.tokenizer):,} tokens: they do "
+                "not belong together."
+            )
         if self.model.config.is_encoder_decoder:
             trees = plant(Seq2SeqGenerator(self.model))
             if trees is None:
@@ -156,39 +177,48 @@ class Riches:
         shared = _common(inputs)
         return plant_causal(self.model, inputs[0][:shared]), [tokens[shared:] for tokens in inputs]
 
-    def _stops(self, tokens: Sequence[int]) -> bool:
-        """Whether the line of the answer is full."""
+    def _stops(self, tokens: Sequence[int], spans: Sequence[Span]) -> bool:
+        """Whether the line of the answer is full; what is quoted is no answer."""
         if "\n" not in self.tokenizer.decode(tokens[-1:]):
             return False
-        _, mark, rest = self.tokenizer.decode(tokens).rpartition(ANSWER)
-        return bool(mark) and bool(rest.strip())
+        for text in reversed(self._free(tokens, spans)):
+            found = split_answer(text)
+            if found is not None:
+                return bool(found[1]) and "\n" in text[text.lower().rfind(ANSWER) :]
+        return False
+
+    def _free(self, tokens: Sequence[int], spans: Sequence[Span]) -> list[str]:
+        """The free texts before, between and after the quotes, markers left out."""
+        texts, place = [], 0
+        opening = self.prompt.markers[0]
+        for span in spans:
+            before = self.tokenizer.decode(tokens[place : span.first], skip_special_tokens=True)
+            texts.append(before.rstrip().removesuffix(opening).rstrip(" "))
+            place = span.last + (len(self.markers.closing) if span.closed else 0)
+        unfinished = bool(spans) and not spans[-1].closed
+        texts.append("" if unfinished else self.tokenizer.decode(tokens[place:], skip_special_tokens=True))
+        return texts
 
     def _read(self, output: Interlaced) -> Written:
         """Tokens to texts."""
         self._refuse_invented(output)
         quotes = tuple(self._quote(output, span) for span in output.spans)
+        free = self._free(output.tokens, output.spans)
+        answers = [n for n, text in enumerate(free) if split_answer(text) is not None]
         pieces: list[Piece] = []
-        place = 0
-        for number, span in enumerate(output.spans):
-            self._thought(pieces, output.tokens[place : span.first])
-            pieces.append(Piece("quote", quotes[number].text, number))
-            place = span.last + (len(self.markers.closing) if span.closed else 0)
-        unfinished = bool(output.spans) and not output.spans[-1].closed
-        rest = "" if unfinished else self.tokenizer.decode(output.tokens[place:])
-        answer = read_answer(rest)
-        if answer:
-            before, _, _ = rest.rpartition(ANSWER)
-            pieces += [Piece("thought", before.strip())] if before.strip() else []
-            pieces.append(Piece("answer", answer))
-        elif rest.strip():
-            pieces.append(Piece("thought", rest.strip()))
+        answer = ""
+        for n, text in enumerate(free):
+            parts = split_answer(text) if n in answers[-1:] else None
+            if parts is None:
+                pieces += _thought(text)
+            else:
+                before, answer, rest = parts
+                if not answer and not rest and n < len(quotes):  # "answer: « … »": the quote is the answer
+                    answer = quotes[n].text
+                pieces += [*_thought(before), *([Piece("answer", answer)] if answer else []), *_thought(rest)]
+            if n < len(quotes):
+                pieces.append(Piece("quote", quotes[n].text, n))
         return Written(tuple(pieces), quotes, answer, output.score, output.ended)
-
-    def _thought(self, pieces: list[Piece], tokens: Sequence[int]) -> None:
-        text = self.tokenizer.decode(tokens).strip()
-        text = text.removesuffix(self.prompt.markers[0]).strip()
-        if text:
-            pieces.append(Piece("thought", text))
 
     def _quote(self, output: Interlaced, span: Span) -> Quote:
         text = self.tokenizer.decode(output.tokens[span.first : span.last]).strip()
@@ -210,6 +240,10 @@ class Riches:
                 tokens = self.keys.index.tokens(key).tolist()
                 if not any(tokens[a : a + len(quoted)] == quoted for a in range(len(tokens))):
                     raise RuntimeError(f"a quote is not in the key it names: {self.keys.texts[key]!r}")
+
+
+def _thought(text: str) -> list[Piece]:
+    return [Piece("thought", text.strip())] if text.strip() else []
 
 
 def _common(rows: Sequence[Sequence[int]]) -> int:

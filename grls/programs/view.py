@@ -25,11 +25,9 @@ dd { margin: 0 0 0 1rem; }
 """
 
 
-def terminal(query: Query, written: Written | None, markers: tuple[str, str], colour: bool = True) -> str:
+def terminal(query: Query, written: Written, markers: tuple[str, str], colour: bool = True) -> str:
     """One query and what was written for it."""
     lines = [f"{query.id}: {query.text}"]
-    if written is None:
-        return "\n".join([*lines, "  (every beam came to a dead end)"])
     for piece in written.pieces:
         text = f"  {_marked(piece, written, markers)}"
         lines.append(f"\x1b[{_COLOURS[piece.kind]}m{text}\x1b[0m" if colour else text)
@@ -41,18 +39,14 @@ def terminal(query: Query, written: Written | None, markers: tuple[str, str], co
 def page(
     title: str,
     queries: Sequence[Query],
-    outputs: Sequence[Written | None],
+    outputs: Sequence[Written],
     corpus: Corpus,
     markers: tuple[str, str],
 ) -> str:
     """A page of HTML: thoughts, quotes that link to their source below, answers."""
     parts = [f"<h1>{escape(title)}</h1>"]
     for n, (query, written) in enumerate(zip(queries, outputs, strict=True)):
-        body = (
-            '<p class="cut">Every beam came to a dead end.</p>'
-            if written is None
-            else _body(n, written, corpus, markers)
-        )
+        body = _body(n, written, corpus, markers)
         parts.append(f"<article><h2>{escape(query.text)}</h2>{body}</article>")
     return document(title, _STYLE, "\n".join(parts))
 

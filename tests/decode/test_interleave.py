@@ -68,12 +68,15 @@ class Hashed:
         return torch.stack([score(text) for text in self.now])
 
 
-def parse(tokens: Key, markers: Markers) -> tuple[str, int, list[tuple[int, int]]]:
+def parse(
+    tokens: Key, markers: Markers, exhausted: Any = lambda closed: False
+) -> tuple[str, int, list[tuple[int, int]]]:
     """Where an output stands: free, in a key or closing; where that key began; the closed keys."""
     mode, first, closed, at = "free", 0, [], 0
     while at < len(tokens):
         at += 1
-        if mode == "free" and any(tokens[max(0, at - len(w)) : at] == w for w in markers.opening):
+        opens = any(tokens[max(0, at - len(w)) : at] == w for w in markers.opening)
+        if mode == "free" and opens and not exhausted(closed):
             mode, first = "key", at
         elif mode == "key" and tokens[at - 1] == markers.closing[0]:
             closed.append((first, at - 1))
@@ -103,10 +106,19 @@ def reference(
             return known[span]
         return {n for n in known[span] if keys[n][-len(span) :] == span and (anywhere or keys[n] == span)}
 
+    def used(tokens: Key, closed: list[tuple[int, int]]) -> set[int]:
+        return {n for a, b in closed for n in holding(tokens[a:b])}
+
+    def stand(tokens: Key) -> tuple[str, int, list[tuple[int, int]]]:
+        return parse(tokens, markers, exhausted(tokens))
+
+    def exhausted(tokens: Key) -> Any:
+        return lambda closed: not options.repeat and len(used(tokens, closed)) == len(keys)
+
     def continuations(tokens: Key) -> list[tuple[int, float]]:
         logits = score([*prompt, *tokens]).double()
         full = logits.log_softmax(-1)
-        mode, first, closed = parse(tokens, markers)
+        mode, first, closed = stand(tokens)
         if mode == "free":
             allowed = full.clone()
             allowed[markers.barred] = -torch.inf
@@ -119,8 +131,10 @@ def reference(
         after = sorted({s[len(span)] for s in known if s[: len(span)] == span and len(s) > len(span)})
         may = bool(span) and bool(holding(span))
         if may and not options.repeat:
-            before = {n for a, b in closed for n in holding(tokens[a:b])}
+            before = used(tokens, closed)
             may = not (before and before >= holding(span))
+        if not options.repeat and used(tokens, closed):
+            after = [t for t in after if not used(tokens, closed) >= known[(*span, t)]]
         if may and len(span) >= options.max_key_tokens:
             after = []
         after += [markers.closing[0]] if may else []
@@ -134,7 +148,7 @@ def reference(
     results: list[tuple[Key, float]] = []
     while beams:
         options_now = [
-            ((*tokens, t), s + step, t == END and parse(tokens, markers)[0] == "free")
+            ((*tokens, t), s + step, t == END and stand(tokens)[0] == "free")
             for tokens, s in beams
             for t, step in continuations(tokens)
         ]
@@ -177,11 +191,12 @@ def test_writes_what_the_definition_says(data: Any) -> None:
     )
     k = data.draw(st.integers(1, beams))
     prompts = data.draw(st.lists(st.lists(st.integers(3, 9), min_size=1).map(tuple), min_size=1, max_size=4))
-    writer = Interleaver(Hashed(), key_index(keys, anywhere), markers, END, options)  # type: ignore[arg-type]
+    writer = Interleaver(Hashed(), key_index(keys, anywhere), markers, (END,), options)  # type: ignore[arg-type]
     outputs = writer.write(prompts, k)
     known = spans(keys, anywhere)
     for prompt, found in zip(prompts, outputs, strict=True):
         expected = reference(prompt, keys, anywhere, markers, options, k)
+        assert found  # no dead end
         assert [output.score for output in found] == pytest.approx([s for _, s in expected], abs=1e-4)
         assert [output.tokens for output in found] == [tokens for tokens, _ in expected]
         for output in found:
@@ -192,7 +207,12 @@ def _check_spans(
     output: Interlaced, keys: list[Key], known: dict[Key, set[int]], markers: Markers, options: Any
 ) -> None:
     """Every quoted span is one of the corpus, and names the keys that hold it."""
-    mode, _, closed = parse(output.tokens, markers)
+
+    def exhausted(closed: list[tuple[int, int]]) -> bool:
+        quoted = {key for span in output.spans[: len(closed)] for key in span.keys}
+        return not options.repeat and len(quoted) == len(keys)
+
+    mode, _, closed = parse(output.tokens, markers, exhausted)
     assert [(s.first, s.last) for s in output.spans if s.closed] == [
         place for place in closed if mode != "closing" or place != closed[-1]
     ]
@@ -223,7 +243,7 @@ def test_any_kind_of_model_writes(name: str) -> None:
     markers = Markers(tuple((t,) for t in range(4, VOCABULARY)), (3,), np.array([0, 2, 3]))
     index = SubstringIndex.build([np.array([5, 6, 7, 8]), np.array([6, 9])])
     options = InterleaveOptions(4, max_new_tokens=20, slots=2, repeat=True)
-    writer = Interleaver(models()[name], index, markers, END, options)
+    writer = Interleaver(models()[name], index, markers, (END,), options)
     inputs = [[4, 5, 6], [9, 8], [11, 12, 13, 14], [30]]
     told: list[int] = []
     together = writer.write(inputs, 2, told.append)
@@ -238,7 +258,9 @@ def test_any_kind_of_model_writes(name: str) -> None:
 def test_a_stop_ends_free_text_only() -> None:
     index = SubstringIndex.build([np.array([3, 4, 5])])
     options = InterleaveOptions(3, max_new_tokens=12, repeat=True)
-    writer: Any = Interleaver(Hashed(), index, ONE, END, options, stop=lambda tokens: tokens[-1] in (3, 4))  # type: ignore[arg-type]
+    writer: Any = Interleaver(
+        Hashed(), index, ONE, (END,), options, stop=lambda tokens, _: tokens[-1] in (3, 4)
+    )  # type: ignore[arg-type]
     for outputs in writer.write([(n,) for n in range(3, 9)]):
         for output in outputs:
             inside = [t for s in output.spans for t in range(s.first, s.last)]
@@ -258,7 +280,7 @@ def test_wrong_options_are_refused(wrong: Any, message: str) -> None:
 
 def test_wrong_k_is_refused() -> None:
     index = SubstringIndex.build([np.array([3])])
-    writer: Any = Interleaver(Hashed(), index, ONE, END, InterleaveOptions(2))  # type: ignore[arg-type]
+    writer: Any = Interleaver(Hashed(), index, ONE, (END,), InterleaveOptions(2))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="k must be between 1 and the beam width 2, got 3"):
         writer.write([(3,)], 3)
     assert writer.write([]) == []

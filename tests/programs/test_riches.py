@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from grls.cli import main
 from grls.corpus import Corpus
 from grls.dataset import write_dataset
 from grls.decode.interleave import Interlaced, InterleaveOptions, Span
-from grls.decode.markers import Markers
-from grls.errors import ConfigError
+from grls.decode.markers import TextMarkers
+from grls.errors import ConfigError, MismatchError
 from grls.evaluation.metrics.answer_f1 import answer_f1, answer_scores
 from grls.evaluation.results import read_results
 from grls.models.build import train_tokenizer
 from grls.models.language import load_language_model
 from grls.programs.keys import build_keys
-from grls.programs.prompts import _MULTI, Prompt, read_answer
+from grls.programs.prompts import _MULTI, Prompt, split_answer
 from grls.programs.riches import Riches
 from grls.programs.view import page, terminal
 from grls.types import Passage, Query
@@ -34,7 +35,7 @@ QUERIES = [
     Query("q1", "who owned the mill", ("a",), ("Orla Finn",), '{"answers": ["Orla Finn"]}'),
     Query("q2", "what was red", ("b",), ("the barn",), '{"answers": ["the barn"]}'),
 ]
-TEXTS = ["answer: Orla Finn", "question: « The barn » answer: \n", " «", " »", "« »", ": « It"]
+TEXTS = ["answer: Orla Finn", "Answer: so", "question: « The barn » answer: \n", " «", " »", "« »", ": « It"]
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +99,6 @@ def program(folder: Path, **options: Any) -> Riches:
 @pytest.mark.parametrize("beam", ["adaptive", "full", "greedy"])
 def test_a_model_that_learned_to_quote_quotes(folder: Path, anywhere: bool, beam: Any) -> None:
     first, second = program(folder, anywhere=anywhere, beam=beam).answer(QUERIES)
-    assert first is not None
-    assert second is not None
     assert [p.kind for p in first.pieces] == ["thought", "quote", "answer"]
     assert first.quotes[0].text.replace(" ", "") == "OrlaFinnownedit."
     assert first.quotes[0].keys == ("Orla Finn owned it.",)
@@ -112,11 +111,8 @@ def test_a_model_that_learned_to_quote_quotes(folder: Path, anywhere: bool, beam
 
 def test_an_unclosed_quote_retrieves_nothing(folder: Path) -> None:
     some = program(folder)
-    whole = some.answer(QUERIES)[0]
-    assert whole is not None
     opened = len(some.tokenizer("owner: « Orla", add_special_tokens=False)["input_ids"])
     written = program(folder, max_new_tokens=opened, beams=1).answer(QUERIES[:1])[0]
-    assert written is not None
     assert not written.ended
     assert [quote.closed for quote in written.quotes] == [False]
     assert written.ranking() == []
@@ -134,12 +130,11 @@ def test_an_invented_quote_is_a_fault(folder: Path) -> None:
 def test_the_page_links_quotes_to_their_source(folder: Path) -> None:
     some = program(folder)
     outputs = some.answer(QUERIES)
-    html = page("A <page>", QUERIES, [outputs[0], None], some.corpus, ("«", "»"))
+    html = page("A <page>", QUERIES, outputs, some.corpus, ("«", "»"))
     assert "A &lt;page&gt;" in html
     assert 'href="#s0-0"' in html
     assert 'id="s0-0"' in html
     assert "The mill was built in 1820." in html
-    assert "dead end" in html
     text = terminal(QUERIES[0], outputs[0], ("«", "»"), colour=False)
     assert "-> a" in text
     assert "\x1b[" not in text
@@ -169,6 +164,10 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     [
         (["--chat", "true"], "no chat template"),
         (["--limit", "0"], "--limit"),
+        (["--batch_size", "0"], "--batch_size must be"),
+        (["--device", "cuda:99"], "cannot use device 'cuda:99'"),
+        (["--markers", '[" «", "»"]'], "without white space"),
+        (["--output", "/proc/nowhere/x"], "/proc/nowhere/x"),
         (["--max_new_tokens", "5000"], "1024 positions"),
         (["--markers", '["☃", "»"]'], "cannot write the marker '☃'"),
         (["--markers", '["«", "«"]'], "two different texts"),
@@ -187,16 +186,80 @@ def test_bad_input_is_refused(
 
 def test_markers_are_found_however_they_are_written(folder: Path) -> None:
     _, tokenizer = load_language_model(str(folder / "model"), "cpu")
-    markers = Markers.of(tokenizer)
+    markers = TextMarkers(tokenizer)
     for text in ("so: «", "so:«", "so.\n«", "«", "a «"):
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
         assert markers.opens(ids), text
     for text in ("so", "so: « it", "»"):
         assert not markers.opens(tokenizer(text, add_special_tokens=False)["input_ids"]), text
     assert tokenizer.decode(markers.closing).strip() == "»"
-    for token in markers.barred.tolist():
-        text = tokenizer.decode([token])
-        assert "»" in text or not text.endswith("«")
+    assert tokenizer.convert_tokens_to_ids("»") in markers.barred
+
+
+def byte_level(texts: list[str]) -> Any:
+    """A tokenizer like GPT-2's: rare characters in pieces, and what often stands together in one."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    bpe.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(special_tokens=["<|end|>"], initial_alphabet=alphabet, vocab_size=300)
+    bpe.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("«", "»"), ("{{", "}}"), ("<", ">"), ("<q>", "</q>")])
+def test_markers_of_a_byte_level_tokenizer(opening: str, closing: str) -> None:
+    tokenizer = byte_level([f'{left}{opening}"so' for left in ("(", "=", ".", "a ", "\n")] * 50)
+    markers = TextMarkers(tokenizer, opening, closing)
+    for left in ("(", "=", ".", "a ", "\n", "", "ab"):
+        ids = tokenizer(left + opening, add_special_tokens=False)["input_ids"]
+        assert markers.opens(ids), left
+        assert not markers.opens(ids[:-1])
+    assert tokenizer.eos_token_id not in markers.barred
+    texts = [tokenizer.decode([token]) for token in range(len(tokenizer)) if token not in markers.barred]
+    texts.remove("<|end|>")
+    assert not any(closing in text for text in texts)
+    assert not any(opening in text and not text.endswith(opening) for text in texts)
+
+
+def test_keys_of_another_kind_are_refused(folder: Path) -> None:
+    some = program(folder)
+    other = byte_level(["The mill"])
+    with pytest.raises(MismatchError, match="another tokenizer"):
+        Riches(some.model, other, some.corpus, some.keys)
+    with pytest.raises(MismatchError, match="another corpus"):
+        Riches(some.model, some.tokenizer, Corpus.from_passages(PASSAGES[:1]), some.keys)
+    with pytest.raises(MismatchError, match="another markers"):
+        Riches(some.model, some.tokenizer, some.corpus, some.keys, Prompt(markers=("[", "]")))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "kinds", "stops"),
+    [
+        ("so answer: the barn\n", "the barn", ["thought", "answer"], True),
+        ("so answer: the barn", "the barn", ["thought", "answer"], False),
+        ("Answer: the barn\nso", "the barn", ["answer", "thought"], False),
+        ("answer: the barn « It was red. »", "the barn", ["answer", "quote"], False),
+        ("answer: « It was red. »\n", "It was red.", ["answer", "quote"], False),
+        ("so « It was red. »\n", "", ["thought", "quote"], False),
+        ("answer:\n", "", [], False),
+    ],
+)  # fmt: skip
+def test_answers_are_read_off_free_text(
+    folder: Path, text: str, answer: str, kinds: list[str], stops: bool
+) -> None:
+    some = program(folder)
+    tokens = some.tokenizer(text.replace("\n", " \n"), add_special_tokens=False)["input_ids"]
+    opened = [place for place in range(len(tokens)) if some.markers.opens(tokens[: place + 1])]
+    spans = []
+    for place in opened:
+        last = place + 1 + len(some.keys.index.tokens(3))
+        spans.append(Span(place + 1, last, (3,), -1.0, True))
+        assert some.keys.index.tokens(3).tolist() == tokens[place + 1 : last]
+    written = some._read(Interlaced(tuple(tokens), tuple(spans), -1.0, True))
+    assert written.answer.replace(" ", "") == answer.replace(" ", "")
+    assert [piece.kind for piece in written.pieces] == kinds
+    assert some._stops(tokens, spans) == stops
 
 
 def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
@@ -207,16 +270,25 @@ def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
     assert asked.removesuffix("</s>").endswith("question:why")
     assert asked.count("question:") == 3
     tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im|>"]})
+    forged = Prompt(chat=True).inputs(tokenizer, ["a <|im|> b"])[0]
+    assert tokenizer.convert_tokens_to_ids("<|im|>") not in forged
+    assert tokenizer.convert_tokens_to_ids("<|im|>") not in Prompt().inputs(tokenizer, ["a <|im|> b"])[0]
     turned = "".join(tokenizer.decode(Prompt(chat=True).inputs(tokenizer, ["why"])[0]).split())
     assert turned.count("assistant") == 3
     assert turned.endswith("question:why")
+    tokenizer.chat_template = "{{ raise_exception('no system role') }}"
+    with pytest.raises(ConfigError, match="refuses the prompt"):
+        Prompt(chat=True).inputs(tokenizer, ["why"])
     with pytest.raises(ConfigError, match="unknown prompt"):
         Prompt("half").inputs(tokenizer, ["why"])  # type: ignore[arg-type]
 
 
-def test_an_answer_is_the_end_of_its_line() -> None:
-    assert read_answer("so answer: no, answer: 14 sheep \nquestion: x") == "14 sheep"
-    assert read_answer("nothing") == ""
+def test_an_answer_is_the_rest_of_its_line() -> None:
+    assert split_answer("so answer: no, ANSWER: 14 sheep \nquestion: x") == (
+        "so answer: no,", "14 sheep", "question: x"
+    )  # fmt: skip
+    assert split_answer("nothing") is None
 
 
 def test_answer_scores_follow_squad() -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
@@ -113,3 +115,24 @@ def test_bad_input_is_refused(data: Path, tokenizer: Any) -> None:
         build_keys(Corpus.from_passages([Passage("x", "a » b")]), tokenizer)
     with pytest.raises(DataError, match="cannot write a key of the passage 'x'"):
         build_keys(Corpus.from_passages([Passage("x", "The ☃ mill.")]), tokenizer)
+
+
+def test_letters_that_a_tokenizer_drops_are_noticed(data: Path) -> None:
+    """Some tokenizers have no unknown token and leave out what they do not know."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Metaspace()
+    bpe.decoder = decoders.Metaspace()
+    bpe.train_from_iterator(["The mill was built."], trainers.BpeTrainer(special_tokens=["</s>"]))
+    silent = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="</s>")
+    corpus = Corpus.from_passages(
+        [Passage("x", "The mill was built."), Passage("y", "The ☃ mill was built.")]
+    )
+    with pytest.raises(DataError, match="cannot write a key of the passage 'y'"):
+        build_keys(corpus, silent)
+
+
+def test_a_bad_proposition_is_told_of_its_own_file(data: Path, tokenizer: Any) -> None:
+    file = data / "propositions.jsonl"
+    file.write_text('{"passage": "a", "text": "the « mill"}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"propositions\.jsonl.*'a' holds the marker '«'"):
+        build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
