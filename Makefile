@@ -6,7 +6,7 @@ LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: install quickstart test lint bench bench-index bench-scale bench-decode bench-cost bench-filters \
-  bench-efficiency lock clean
+  bench-riches bench-device bench-efficiency lock clean
 
 install: $(VENV)/.installed
 
@@ -36,7 +36,7 @@ quickstart: install
 	  --examples 3 --output runs/quickstart/metrics.json
 
 # bench-efficiency needs the extra local-models and data/entailmentbank
-bench: bench-index bench-scale bench-decode bench-cost bench-filters
+bench: bench-index bench-scale bench-decode bench-cost bench-filters bench-riches
 
 bench-index: install
 	$(BIN)/python -m benchmarks.index
@@ -52,6 +52,13 @@ bench-cost: install
 
 bench-filters: install
 	$(BIN)/python -m benchmarks.filters
+
+bench-riches: install
+	$(BIN)/python -m benchmarks.riches
+
+# needs a CUDA GPU
+bench-device: install
+	$(BIN)/python -m benchmarks.device
 
 bench-efficiency: install
 	$(BIN)/python -m benchmarks.efficiency

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from data_prep.ruletaker import prepare
 from grls.cli import main
 from grls.dataset import read_split
+from grls.models.build import train_tokenizer
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("memorise", "retrieve")
@@ -101,6 +103,24 @@ def files_of_readme(workplace: Path) -> None:
     )
 
 
+def language_model(workplace: Path) -> None:
+    """A small causal model in the folder ``lm``, whose tokenizer can write the data set and the markers."""
+    text = workplace / "text"
+    text.mkdir()
+    (text / "corpus.jsonl").write_text(
+        (workplace / "data" / "mine" / "corpus.jsonl").read_text() + '{"_id": "m", "text": "« »"}\n'
+    )
+    (text / "queries.jsonl").write_text((workplace / "data" / "mine" / "queries.jsonl").read_text())
+    tokenizer = train_tokenizer(text, 400)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=4096, bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(workplace / "lm")
+    tokenizer.save_pretrained(workplace / "lm")
+
+
 def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small(workplace / "data" / "mine")
     files_of_readme(workplace)
@@ -108,11 +128,16 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     compared = ["train-biencoder", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
     filtered = ["retrieve", "retrieve", "update", "update"]
     used = ["check", "train", "train", "index", "retrieve", "evaluate", *compared, *filtered]
+    used.insert(len(used) - len(filtered), "riches")
     assert [c[0] for c in commands] == [*used, "explain", "explain"]
     asked = read_split("data/mine", "test")[0][0].id
     for command in commands:
         given = command[:2] if command[0] == "check" else [*command]  # its tokenizer is on the hub
         given = [asked if argument == "QUERY-ID" else argument for argument in given]
+        if command[0] == "riches":
+            language_model(workplace)
+            given = ["lm" if argument == "PATH/OR/HUB/NAME" else argument for argument in given]
+            given += ["--limit=2", "--max_new_tokens=6", "--beams=2", "--device=cpu"]
         if command[0] == "train":
             given += QUICK
             if "memorise" in " ".join(command[:3]):

@@ -81,6 +81,7 @@ class SlotDecoder(BeamSearch, ABC):
 
         Raises:
             ConfigError: k is not between 1 and the beam width.
+            ValueError: An input has no token, or a filter names what is not in the index.
         """
         k = self.results_asked(k)
         if not inputs:
