@@ -86,6 +86,7 @@ def main(
     rounds: int = 4,
     repeats: int = 5,
     input_length: int = 24,
+    compiled: bool = False,
 ) -> None:
     """Measure and print a table.
 
@@ -97,6 +98,7 @@ def main(
         rounds: Batches of queries that ours decode.
         repeats: Times that ours decode them; the median counts.
         input_length: Tokens of a model input.
+        compiled: Compile what a step decides.
     """
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise SystemExit("error: no CUDA GPU here; --device cpu shows that it runs, without meaning.")
@@ -116,7 +118,7 @@ def main(
     for batch in batches:
         inputs = random_inputs(batch * rounds, input_length)
         for width in beams:
-            ours = DeviceDecoder(trees, index, width, slots=batch)
+            ours = DeviceDecoder(trees, index, width, slots=batch, compiled=compiled)
             fast = FastDecoder(trees, index, width, slots=batch)
             generate(model, trie, inputs[:batch], 3, width)
             wait(device)

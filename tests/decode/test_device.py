@@ -1,5 +1,6 @@
 """What the search on the device promises beside its results (those are compared in test_fast)."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,20 @@ def test_a_step_does_not_wait_for_the_device(monkeypatch: pytest.MonkeyPatch, mo
     assert recorder.waits == []
 
 
+@pytest.mark.parametrize("mode", ["renormalized", "full"])
+def test_a_step_can_be_compiled_whole(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one graph, or compiling fails; and the results stay the same. (Kernels are left out for time.)"""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    index = index_sequences(passages(), END)
+    how: Any = {"beams": 4, "mode": mode, "slots": 4}
+    asked: Any = {"exclude": [[1]] * 6, "allow": [Subset(index.rows, np.arange(0, 300, 2)), *[None] * 5]}
+    plain = DeviceDecoder(trees(), index, **how).search(inputs(6), **asked)
+    compiled = DeviceDecoder(trees(), index, **how, compiled=True).search(inputs(6), **asked)
+    for expected, found in zip(plain, compiled, strict=True):
+        assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-4)
+        assert [f.passage for f in found] == [f.passage for f in expected]
+
+
 def test_room_is_made_for_the_most_candidates() -> None:
     """Of K prefixes of equal length; and that bound is met by the widest ones."""
     rows = passages(400, seed=3)
@@ -168,13 +183,14 @@ def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("mode", ["renormalized", "full"])
-def test_a_gpu_finds_what_the_cpu_finds(mode: Any) -> None:
+def test_a_gpu_finds_what_the_cpu_finds(mode: Any, compiled: bool) -> None:
     index = index_sequences(passages(2000), END)
     plain = Decoder(Seq2SeqGenerator(small_t5(0, scale=2.0)), index, beams=5, mode=mode)
     found = plant(Seq2SeqGenerator(small_t5(0, scale=2.0).to("cuda")))
     assert found is not None
-    gpu = DeviceDecoder(found, index, beams=5, mode=mode, slots=8)
+    gpu = DeviceDecoder(found, index, beams=5, mode=mode, slots=8, compiled=compiled)
     for expected, some in zip(plain.search(inputs(30)), gpu.search(inputs(30)), strict=True):
         assert [f.score for f in some] == pytest.approx([f.score for f in expected], abs=1e-3)
         assert some[0].passage == expected[0].passage

@@ -1,0 +1,159 @@
+"""What one step of the search on the device decides, as a function of tensors alone.
+
+Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results a
+query.
+
+Nothing here depends on what only the device knows, so the function can be compiled whole: see ``compiled`` of
+:class:`grls.decode.device.DeviceDecoder`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from grls.decode.scores import ScoreMode
+from grls.decode.stop import Scope
+from grls.index.tensors import TensorIndex
+
+NOTHING = -torch.inf
+"""The score of a beam or a result that is none."""
+
+
+class Rules(NamedTuple):
+    """What is asked of every step.
+
+    Attributes:
+        end: The end token.
+        early_stop: Stop a prefix when one passage is left under it.
+        mode: Score mode.
+    """
+
+    end: int
+    early_stop: bool
+    mode: ScoreMode
+
+
+class Standing(NamedTuple):
+    """Where a search stands.
+
+    Attributes:
+        nodes: ``[S, K]`` the node of each beam in the index.
+        scores: ``[S, K]`` its log-probability (nats).
+        parents: ``[S, K]`` the beam it continues.
+        tokens: ``[S, K]`` the token it has yet to feed.
+        result_scores: ``[S, k]`` best first.
+        result_nodes: ``[S, k]``.
+        damaged: Whether a logit was no number.
+    """
+
+    nodes: Tensor
+    scores: Tensor
+    parents: Tensor
+    tokens: Tensor
+    result_scores: Tensor
+    result_nodes: Tensor
+    damaged: Tensor
+
+
+class Count:
+    """What each query may find, counted by ranges of rows on the device.
+
+    Args:
+        scope: What each query may find.
+        device: Where.
+    """
+
+    def __init__(self, scope: Scope, device: torch.device):
+        hidden, subsets, held, self._stride = scope.lists()
+        self._hidden, self._subsets, self._held = (
+            torch.from_numpy(some).to(device) for some in (hidden, subsets, held)
+        )
+
+    def remaining(self, queries: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """Rows of ``low[s, c]:high[s, c]`` that query ``queries[s]`` may find, ``[S, C]``."""
+        count = high - low
+        if len(self._held):
+            subset = self._subsets[queries][:, None]
+            within = self._between(self._held, subset.clamp(min=0), low, high)
+            count = torch.where(subset >= 0, within, count)
+        if len(self._hidden):
+            count = count - self._between(self._hidden, queries[:, None], low, high)
+        return count
+
+    def _between(self, keys: Tensor, owners: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        base = owners * self._stride
+        return torch.searchsorted(keys, base + high) - torch.searchsorted(keys, base + low)
+
+
+def decide(
+    standing: Standing,
+    logits: Tensor,
+    written: Tensor,
+    owners: Tensor,
+    index: TensorIndex,
+    count: Count,
+    rules: Rules,
+    width: int,
+) -> Standing:
+    """Let every beam write one token.
+
+    Args:
+        standing: Where the search stands, its tokens fed.
+        logits: ``[S, K, V]`` for the next token.
+        written: ``[S]`` tokens that the beams of a slot have written.
+        owners: ``[S]`` the query of each slot.
+        index: What may be written.
+        count: What each query may find.
+        rules: What is asked.
+        width: C.
+    """
+    beams = standing.scores.shape[1]
+    children = index.children(standing.nodes, written, standing.scores > NOTHING, width)
+    low, high = index.span(children.nodes)
+    remaining = count.remaining(owners, low, high)
+    valid = children.valid & (remaining > 0)
+    steps, damaged = _steps(logits, children.beams, children.tokens, valid, rules.mode)
+    scores = (standing.scores.gather(1, children.beams) + steps).masked_fill(~valid, NOTHING)
+    complete = children.tokens == rules.end
+    if rules.early_stop:
+        complete = complete | (remaining == 1)
+    best = scores.topk(beams)
+    ended = best.values.masked_fill(~complete.gather(1, best.indices), NOTHING)
+    kept = torch.cat((standing.result_scores, ended), 1).topk(standing.result_scores.shape[1])
+    results = torch.cat((standing.result_nodes, children.nodes.gather(1, best.indices)), 1)
+    live = scores.masked_fill(complete, NOTHING).topk(beams)
+    return Standing(
+        children.nodes.gather(1, live.indices),
+        without_beaten(live.values, kept.values),
+        children.beams.gather(1, live.indices),
+        children.tokens.gather(1, live.indices),
+        kept.values,
+        results.gather(1, kept.indices),
+        standing.damaged | damaged,
+    )
+
+
+def without_beaten(scores: Tensor, results: Tensor) -> Tensor:
+    """Scores of beams, less those that cannot enter the results any more: scores never rise."""
+    return scores.masked_fill(scores <= results[:, -1:], NOTHING)
+
+
+def _steps(
+    logits: Tensor, beams: Tensor, tokens: Tensor, valid: Tensor, mode: ScoreMode
+) -> tuple[Tensor, Tensor]:
+    """``[S, C]`` log-probability (nats) of each candidate's token, and whether one is no number."""
+    vocabulary = logits.shape[-1]
+    wanted = logits.flatten(1).gather(1, beams * vocabulary + tokens).double()
+    wanted = wanted.masked_fill(~valid, NOTHING)
+    if mode == "full":
+        found = wanted - logits.logsumexp(-1).double().gather(1, beams)
+        return found, (found.isnan() & valid).any()
+    nothing = torch.full(logits.shape[:2], NOTHING, dtype=torch.float64, device=logits.device)
+    top = nothing.scatter_reduce(1, beams, wanted, "amax")
+    top = top.masked_fill(top == NOTHING, 0.0)  # a beam with nothing to write
+    shares = (wanted - top.gather(1, beams)).exp()
+    sums = torch.zeros_like(top).scatter_add(1, beams, shares)
+    return wanted - (top + sums.log()).gather(1, beams), wanted.isnan().any()
