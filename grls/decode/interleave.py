@@ -1,4 +1,4 @@
-"""Free text interlaced with quoted keys, in one pass: "From RAG to RICHES" (arXiv 2407.00361, section 3).
+"""Free text interlaced with quoted keys, in one pass: "From RAG to RICHES" (arXiv 2407.00361).
 
 Legend: S slots (queries in flight), K beam width, R live beams, A candidates, V vocabulary, w integers of a
 state.
@@ -7,8 +7,8 @@ A model writes what it likes until it writes the opening marker. From there to t
 only a key of the index; then it is free again, as often as it likes. So it retrieves while it answers: a
 quoted key is a retrieved one, and there is no second model and no second pass.
 
-**Adaptive beam** (section 3.3 there): thoughts are written greedily, keys with the whole beam, for it is in
-the keys that a first token decides what can still be found. A beam in free text therefore has one
+**Adaptive beam** ("adaptive beam size" there): thoughts are written greedily, keys with the whole beam, for
+it is in the keys that a first token decides what can still be found. A beam in free text therefore has one
 continuation, a beam in a key has all that the index allows; all compete for K places. ``full`` gives free
 text K continuations too, ``greedy`` gives a key one: the ablations.
 

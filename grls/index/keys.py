@@ -2,8 +2,9 @@
 
 Legend: S states, A allowed tokens, w integers a state.
 
-A key is what a model quotes to retrieve: a title, a sentence, a proposition, a paragraph (arXiv 2407.00361,
-section 3). A state stands for the span written so far; it is a row of w integers that travels with its beam.
+A key is what a model quotes to retrieve: a title, a sentence, a proposition, a paragraph ("retrieval keys" in
+arXiv 2407.00361). A state stands for the span written so far; it is a row of w integers that travels with its
+beam.
 Two kinds of index answer: where a span must begin with its key, the prefix index (:class:`PrefixKeys`); where
 it may begin anywhere, :class:`grls.index.substring.SubstringIndex`.
 """

@@ -3,7 +3,7 @@
 Legend: T tokens of all keys (a separator after each), U distinct tokens, N keys, S states, A allowed tokens.
 
 Where :mod:`grls.index.array` answers for sequences from their beginning, this index lets a span begin
-anywhere: "From RAG to RICHES" (arXiv 2407.00361, section 3) constrains the quoted parts of an answer so. The
+anywhere: "From RAG to RICHES" (arXiv 2407.00361) constrains the quoted parts of an answer so. The
 suffixes of all keys are sorted once (by divsufsort, in linear time); those that begin with a span stand side
 by side, so a state is that interval and the length of the span, and a token more narrows it: nothing is ever
 searched again from the whole range. The separator sorts before all tokens, so whether a span reaches the end

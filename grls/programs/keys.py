@@ -1,6 +1,6 @@
 """What a model may quote: the keys of a corpus, and the passages they stand for.
 
-Kinds of key (arXiv 2407.00361, section 3.2 and table 3): the whole paragraph with or without its title, its
+Kinds of key (arXiv 2407.00361, "retrieval keys"): the whole paragraph with or without its title, its
 sentences, its title, or propositions: short statements of one fact each that somebody has written for every
 passage, read from a file.
 """
