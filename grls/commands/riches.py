@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from tqdm import tqdm
 
 from grls.commands.output import Outcome, write_outputs
 from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.dataset import Qrels, read_split, relevant
 from grls.decode.interleave import Beam, InterleaveOptions
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
@@ -94,7 +95,8 @@ def riches(
         beams, beam, mode, whole, repeat, max_new_tokens, max_key_tokens, slots=batch_size
     )
     corpus = Corpus.read(data)
-    queries = read_split(data, split)[0][:limit]
+    queries, qrels = read_split(data, split)
+    queries = queries[:limit]
     loaded, tokenizer = load_language_model(model, device)
     made = build_keys(corpus, tokenizer, keys, anywhere, propositions, markers)
     program = Riches(loaded, tokenizer, corpus, made, Prompt(prompt, markers, keywords, chat), options)
@@ -125,7 +127,7 @@ def riches(
     )  # fmt: skip
     rankings = [written.ranking() for written in outputs]
     write_outputs(output, queries, corpus, Outcome(rankings), info)
-    print(_summary(queries, outputs, seconds))
+    print(_summary(queries, outputs, qrels, seconds))
 
 
 def _write_answers(file: str, queries: Sequence[Query], outputs: Sequence[Written]) -> None:
@@ -143,7 +145,7 @@ def _write_answers(file: str, queries: Sequence[Query], outputs: Sequence[Writte
             write_line(stream, record)
 
 
-def _summary(queries: Sequence[Query], outputs: Sequence[Written], seconds: float) -> str:
+def _summary(queries: Sequence[Query], outputs: Sequence[Written], qrels: Qrels, seconds: float) -> str:
     """What came out, in a line or two."""
     quotes = [quote for written in outputs for quote in written.quotes]
     cut = sum(not quote.closed for quote in quotes)
@@ -151,6 +153,11 @@ def _summary(queries: Sequence[Query], outputs: Sequence[Written], seconds: floa
         f"{len(queries):,} queries, {seconds / len(queries):.2f} s each; {len(quotes) / len(queries):.2f} "
         f"quotes a query, {cut} not closed at the length limit"
     ]
+    judged = [(q, w) for q, w in zip(queries, outputs, strict=True) if relevant(qrels.get(q.id, {}))]
+    if judged:
+        ranks = [_first_gold(written, relevant(qrels[query.id])) for query, written in judged]
+        shares = [f"hits@{k} {100 * sum(rank <= k for rank in ranks) / len(ranks):.1f}" for k in (1, 5)]
+        lines.append(f"passages: {', '.join(shares)} ({len(judged):,} queries)")
     asked = [(query, written) for query, written in zip(queries, outputs, strict=True) if query.answers]
     if asked:
         scores = answer_f1([written.answer for _, written in asked], [q.answers for q, _ in asked])
@@ -159,3 +166,9 @@ def _summary(queries: Sequence[Query], outputs: Sequence[Written], seconds: floa
             f"({len(asked):,} queries)"
         )
     return "\n".join(lines)
+
+
+def _first_gold(written: Written, gold: Sequence[str]) -> float:
+    """The rank of the first gold passage among those quoted; infinite where none is."""
+    ranks = (rank for rank, hit in enumerate(written.ranking(), 1) if hit.id in gold)
+    return next(ranks, math.inf)

@@ -150,6 +150,7 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     printed = capsys.readouterr().out
     assert code == 0, printed
     assert "exact match 100.0, F1 100.0 (2 queries)" in printed
+    assert "passages: hits@1 100.0, hits@5 100.0 (2 queries)" in printed
     results = read_results(f"{output}.jsonl")
     assert {q: [hit.id for hit in hits] for q, hits in results.rankings.items()} == {"q1": ["a"], "q2": ["b"]}
     lines = Path(f"{output}.answers.jsonl").read_text(encoding="utf-8").splitlines()
