@@ -189,6 +189,10 @@ CALLS = {
         {"predictions": [["a", "x"]], "references": [["a", "b"]]},
         {"precision": 0.5, "recall": 0.5, "f1": 0.5},
     ),
+    "answer_f1": (
+        {"predictions": ["the barn", "cow"], "references": [["Barn", "mill"], ["a sheep"]]},
+        {"exact_match": 0.5, "f1": 0.5},
+    ),
     "complete_recall": (
         {"predictions": [["a", "b"], []], "references": [["b", "a"], ["c"]], "k": [1, 2]},
         {"complete_recall@1": 0.0, "complete_recall@2": 0.5},
