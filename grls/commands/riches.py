@@ -23,7 +23,7 @@ from grls.files import atomic_file, refuse_unwritable
 from grls.jsonl import write_line
 from grls.logs import quiet
 from grls.models.language import load_language_model
-from grls.programs.keys import KeyKind, build_keys
+from grls.programs.keys import KeyKind, build_keys, keys_in
 from grls.programs.prompts import Prompt, PromptKind
 from grls.programs.riches import Riches, Written
 from grls.programs.view import page, terminal
@@ -38,6 +38,7 @@ def riches(
     keys: KeyKind = "sentence",
     anywhere: bool = False,
     propositions: str | None = None,
+    index: str | None = None,
     prompt: PromptKind = "single",
     keywords: bool = True,
     chat: bool = False,
@@ -49,6 +50,7 @@ def riches(
     repeat: bool = False,
     max_new_tokens: int = 128,
     max_key_tokens: int = 128,
+    max_keys: int = 100,
     batch_size: int = 8,
     limit: int | None = None,
     show: int = 3,
@@ -65,9 +67,13 @@ def riches(
         model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
         output: Path of the results without ending.
         split: Which queries.
-        keys: What may be quoted: sentence, paragraph, titled (with its title), title, or proposition.
+        keys: What may be quoted: sentence, paragraph, titled (with its title), title, header (title and section
+            header, from metadata.section), or proposition. Passages under one title or header are ranked by
+            TF-IDF.
         anywhere: A quote may begin anywhere in a key.
-        propositions: JSONL with `passage` (its id) and `text`, for --keys proposition.
+        propositions: JSONL with `passage` (its id) and `text`, for --keys proposition, as `grls propositions`
+            writes it.
+        index: Folder for the keys and their index: used where it holds them, else written.
         prompt: Examples of one hop (single) or several (multi).
         keywords: Let the model write what to look for before each quote.
         chat: Tell the model in turns, by its chat template.
@@ -79,6 +85,7 @@ def riches(
         repeat: Allow a key twice in one answer.
         max_new_tokens: Length limit of an answer.
         max_key_tokens: Length after which a quote that may end must.
+        max_keys: How many of the keys that hold a quote are named, and their passages retrieved, at most.
         batch_size: Questions answered together.
         limit: Answer only so many questions, the first ones; null answers all.
         show: Print so many answers.
@@ -92,13 +99,16 @@ def riches(
         raise ConfigError(f"--batch_size must be at least 1, got {batch_size}.")
     refuse_unwritable(output)
     options = InterleaveOptions(
-        beams, beam, mode, whole, repeat, max_new_tokens, max_key_tokens, slots=batch_size
+        beams, beam, mode, whole, repeat, max_new_tokens, max_key_tokens, slots=batch_size, keys=max_keys
     )
     corpus = Corpus.read(data)
     queries, qrels = read_split(data, split)
     queries = queries[:limit]
     loaded, tokenizer = load_language_model(model, device)
-    made = build_keys(corpus, tokenizer, keys, anywhere, propositions, markers)
+    made = (
+        build_keys(corpus, tokenizer, keys, anywhere, propositions, markers) if index is None
+        else keys_in(index, corpus, tokenizer, keys, anywhere, propositions, markers)
+    )  # fmt: skip
     program = Riches(loaded, tokenizer, corpus, made, Prompt(prompt, markers, keywords, chat), options)
     start = perf_counter()
     with tqdm(total=len(queries), desc="riches", unit=" queries", leave=False, disable=None) as bar:
@@ -122,7 +132,7 @@ def riches(
         options={
             "model": Path(model).name, "keys": keys, "anywhere": anywhere, "prompt": prompt,
             "keywords": keywords, "chat": chat, "beams": beams, "beam": beam, "whole": whole,
-            "repeat": repeat, "max_new_tokens": max_new_tokens,
+            "repeat": repeat, "max_new_tokens": max_new_tokens, "max_keys": max_keys,
         },
     )  # fmt: skip
     rankings = [written.ranking() for written in outputs]
@@ -153,6 +163,9 @@ def _summary(queries: Sequence[Query], outputs: Sequence[Written], qrels: Qrels,
         f"{len(queries):,} queries, {seconds / len(queries):.2f} s each; {len(quotes) / len(queries):.2f} "
         f"quotes a query, {cut} not closed at the length limit"
     ]
+    several = sum(quote.held > len(quote.keys) for quote in quotes)
+    if several:
+        lines.append(f"{several} quotes are held by more keys than --max_keys lets be named")
     judged = [(q, w) for q, w in zip(queries, outputs, strict=True) if relevant(qrels.get(q.id, {}))]
     if judged:
         ranks = [_first_gold(written, relevant(qrels[query.id])) for query, written in judged]

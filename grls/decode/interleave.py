@@ -45,9 +45,11 @@ class Span(NamedTuple):
     Attributes:
         first: Place of its first token in the output.
         last: Place after its last token (the closing marker is not in it).
-        keys: Numbers of the keys that hold it; none where it was not closed.
+        keys: Numbers of the keys that hold it, or of some of them (see ``held``); none where it was not
+            closed.
         score: Log-probability (nats) of its tokens and of closing it.
         closed: False where the length limit came first: then nothing was retrieved.
+        held: How many keys hold it in all, however many are named; 0 where it was not closed.
     """
 
     first: int
@@ -55,6 +57,7 @@ class Span(NamedTuple):
     keys: tuple[int, ...]
     score: float
     closed: bool
+    held: int = 0
 
 
 class Interlaced(NamedTuple):
@@ -86,7 +89,7 @@ class InterleaveOptions:
         max_new_tokens: Length limit of an output.
         max_key_tokens: Tokens after which a key that may close must.
         slots: Queries in flight.
-        keys: Keys that are named for a span, at most.
+        keys: Keys that are named for a span, at most; a span says how many hold it in all.
 
     Raises:
         ConfigError: A count is not positive, or a name is unknown.
@@ -385,7 +388,8 @@ class _Run:
         spans, mode = beam.spans, beam.mode
         if mode == _KEY and candidates.closes[c]:
             last = len(beam.tokens)
-            span = Span(beam.first, last, self._keys(state), score - beam.before, True)
+            held = self.index.held(state, self.options.whole)
+            span = Span(beam.first, last, self._keys(state), score - beam.before, True, held)
             spans, mode = (*spans, span), _CLOSING
         elif mode == _CLOSING:
             grown = spans[-1]._replace(score=spans[-1].score + score - beam.score)
@@ -411,7 +415,7 @@ class _Run:
         if beam.mode == _KEY:
             spans = (*spans, Span(beam.first, len(beam.tokens), (), score - beam.before, False))
         elif beam.mode == _CLOSING:
-            spans = (*spans[:-1], spans[-1]._replace(keys=(), closed=False))
+            spans = (*spans[:-1], spans[-1]._replace(keys=(), closed=False, held=0))
         results = self.results[self.queries[slot]]
         results.append(Interlaced(beam.tokens, spans, score, ended))
         results.sort(key=lambda output: -output.score)

@@ -12,13 +12,16 @@ it may begin anywhere, :class:`grls.index.substring.SubstringIndex`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from grls.index.base import ConstraintIndex
+from grls.errors import ConfigError
+from grls.index.base import ConstraintIndex, Segment
 from grls.index.rows import Ints
+from grls.index.store import load_index, save_index
 
 States = Ints
 """``[S, w]``."""
@@ -79,8 +82,52 @@ class KeyIndex(ABC):
         """
 
     @abstractmethod
+    def held(self, state: Ints, whole: bool = True) -> int:
+        """How many keys hold a span: as many as :meth:`keys` names without a limit.
+
+        Args:
+            state: ``[w]``.
+            whole: Only those that it reaches the end of; these are counted without being looked at.
+        """
+
+    @abstractmethod
     def tokens(self, key: int) -> Ints:
         """The tokens of a key, without an end token."""
+
+    @abstractmethod
+    def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
+        """Write the index to a folder, atomically; an earlier one there is replaced.
+
+        Args:
+            folder: Destination.
+            tokenizer: Fingerprint of the tokenizer the keys were written with.
+            corpus: Fingerprint of the corpus.
+
+        Raises:
+            WriteError: The disk is full or the folder cannot be written.
+        """
+
+    @classmethod
+    @abstractmethod
+    def load(
+        cls,
+        folder: str | Path,
+        tokenizer: str | None = None,
+        corpus: str | None = None,
+        verify: bool | None = None,
+    ) -> Self:
+        """Open an index, memory-mapped.
+
+        Args:
+            folder: Where :meth:`save` wrote it.
+            tokenizer: Fingerprint it must have been built with; None accepts any.
+            corpus: Fingerprint it must have been built from; None accepts any.
+            verify: Compare checksums; see :func:`grls.index.files.load_arrays`.
+
+        Raises:
+            IndexFormatError: A file is missing or damaged, or the format is another one.
+            MismatchError: It was built with another tokenizer or corpus.
+        """
 
 
 class PrefixKeys(KeyIndex):
@@ -125,8 +172,32 @@ class PrefixKeys(KeyIndex):
         found = self._index.rows.members_in(int(low[0]), int(high[0]))
         return np.unique(found if limit is None else found[:limit])
 
+    def held(self, state: Ints, whole: bool = True) -> int:  # noqa: D102
+        states = np.asarray(state)[None]
+        if whole:
+            closed, ended = self._ends(states)
+            if not closed[0]:
+                return 0
+            states = ended[:, None]
+        return int(self.count(states)[0])  # a key begins once
+
     def tokens(self, key: int) -> Ints:  # noqa: D102
         return self._index.tokens(key)[:-1]
+
+    def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:  # noqa: D102
+        if not isinstance(self._index, Segment):
+            raise ConfigError("only keys in one segment can be saved; build their index in one go.")
+        save_index(self._index, folder, tokenizer, corpus)
+
+    @classmethod
+    def load(  # noqa: D102
+        cls,
+        folder: str | Path,
+        tokenizer: str | None = None,
+        corpus: str | None = None,
+        verify: bool | None = None,
+    ) -> Self:
+        return cls(load_index(folder, tokenizer, corpus, verify))
 
     def _ends(self, states: States) -> tuple[npt.NDArray[np.bool_], Ints]:
         """Whether the end token may follow each span, ``[S]``, and the states it leads to."""

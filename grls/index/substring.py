@@ -131,8 +131,13 @@ class SubstringIndex(KeyIndex):
         places = self._suffixes[low:high].astype(np.int64)
         return np.unique(np.searchsorted(self._starts, places, side="right") - 1)
 
-    def tokens(self, key: int) -> Ints:
-        """The tokens of a key."""
+    def held(self, state: Ints, whole: bool = True) -> int:  # noqa: D102
+        low, high, depth = (int(part) for part in state)
+        if whole:  # a key ends once
+            return self._separators_end(low, high, depth) - low
+        return len(self.keys(state, whole=False))
+
+    def tokens(self, key: int) -> Ints:  # noqa: D102
         ranks = self._ranks[self._starts[key] : self._starts[key + 1] - 1].astype(np.int64)
         return self._vocabulary[ranks - 1]
 
@@ -140,17 +145,7 @@ class SubstringIndex(KeyIndex):
         """What is stored, by file name."""
         return dict(zip(_ARRAYS, (self._ranks, self._suffixes, self._vocabulary, self._starts), strict=True))
 
-    def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
-        """Write the index to a folder, atomically; an earlier one there is replaced.
-
-        Args:
-            folder: Destination.
-            tokenizer: Fingerprint of the tokenizer the keys were written with.
-            corpus: Fingerprint of the corpus.
-
-        Raises:
-            WriteError: The disk is full or the folder cannot be written.
-        """
+    def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:  # noqa: D102
         with atomic_folder(folder, MANIFEST) as new:
             for name, array in self.arrays().items():
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
@@ -158,25 +153,13 @@ class SubstringIndex(KeyIndex):
             write_json(new / MANIFEST, manifest | {"files": describe(new)})
 
     @classmethod
-    def load(
+    def load(  # noqa: D102
         cls,
         folder: str | Path,
         tokenizer: str | None = None,
         corpus: str | None = None,
         verify: bool | None = None,
     ) -> Self:
-        """Open an index, memory-mapped.
-
-        Args:
-            folder: Where :meth:`save` wrote it.
-            tokenizer: Fingerprint it must have been built with; None accepts any.
-            corpus: Fingerprint it must have been built from; None accepts any.
-            verify: Compare checksums; see :func:`grls.index.files.load_arrays`.
-
-        Raises:
-            IndexFormatError: A file is missing or damaged, or the format is another one.
-            MismatchError: It was built with another tokenizer or corpus.
-        """
         path = Path(folder)
         if not (path / MANIFEST).is_file():
             raise IndexFormatError(f"{path}: no substring index here ({MANIFEST} is missing).")

@@ -1,17 +1,19 @@
 """What a model may quote: the keys of a corpus, and the passages they stand for.
 
 Kinds of key (arXiv 2407.00361, "retrieval keys"): the whole paragraph with or without its title, its
-sentences, its title, or propositions: short statements of one fact each that somebody has written for every
-passage, read from a file.
+sentences, its title, its title with the header of the section it stands in (``metadata.section``), or
+propositions: short statements of one fact each, read from a file that :mod:`grls.programs.propositions` or
+somebody else has written.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,39 +21,25 @@ import numpy as np
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
+from grls.files import refuse_foreign, refuse_unwritable, sha256
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.store import index_sequences
 from grls.index.substring import SubstringIndex
 from grls.jsonl import read_jsonl
+from grls.programs.keyset import MANIFEST, Keys, Origin
 from grls.text import tokenizer_fingerprint
 from grls.types import Passage
 
-KeyKind = Literal["sentence", "paragraph", "titled", "title", "proposition"]
+__all__ = ["SHARED", "KeyKind", "Keys", "build_keys", "keys_in", "sentences"]
+
+KeyKind = Literal["sentence", "paragraph", "titled", "title", "header", "proposition"]
+SHARED = ("title", "header")
+"""Kinds whose keys stand for many passages each; which are meant, :mod:`grls.programs.within` decides."""
 
 _END = re.compile(r"[.!?][\"')\]”’]*\s+(?=[\"'(\[“‘]?[A-Z0-9])")
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|No|vs|etc|e\.g|i\.e|c|ca)\.\s*$")
 _BATCH = 1000
-
-
-@dataclass(frozen=True)
-class Keys:
-    """N keys and their index.
-
-    Attributes:
-        texts: The text of each.
-        passages: Numbers of the passages that each stands for.
-        index: What may be quoted.
-        tokenizer: Fingerprint of the tokenizer they were written with.
-        corpus: Fingerprint of the corpus.
-        markers: What opens and closes a key, and stands in none.
-    """
-
-    texts: tuple[str, ...]
-    passages: tuple[tuple[int, ...], ...]
-    index: KeyIndex
-    tokenizer: str
-    corpus: str
-    markers: tuple[str, str]
+_LINES = 10_000
 
 
 def build_keys(
@@ -71,22 +59,19 @@ def build_keys(
         tokenizer: The model's.
         kind: What a key is.
         anywhere: A quote may begin anywhere in a key, not only where the key does.
-        propositions: JSONL with ``passage`` (its id) and ``text``, for that kind.
+        propositions: JSONL with ``passage`` (its id) and ``text``, for that kind: null where there is none.
         markers: What opens and closes a key: no key may hold them.
 
     Raises:
         ConfigError: The kind is unknown, or goes with ``propositions`` and has none (or the other way round).
         DataError: The corpus is empty, a key holds a marker, or the tokenizer cannot write one.
     """
-    if kind not in get_args(KeyKind):
-        raise ConfigError(f"unknown kind of key {kind!r}; expected one of {', '.join(get_args(KeyKind))}.")
-    if (kind == "proposition") != (propositions is not None):
-        raise ConfigError("--keys proposition and --propositions FILE go together.")
+    origin = _origin(corpus, tokenizer, kind, anywhere, propositions, markers)
     pairs = _pieces(corpus, kind) if propositions is None else _propositions(corpus, Path(propositions))
     places: dict[str, list[int]] = {}
     for text, number in pairs:
         held = places.setdefault(text, [])
-        if number not in held[-1:]:
+        if number not in held[-1:]:  # the rest below: a file of propositions may come back to a passage
             held.append(number)
     if not places:
         raise DataError(f"there is no {kind} to quote: every one is empty.", corpus.source)
@@ -100,8 +85,44 @@ def build_keys(
         SubstringIndex.build(rows) if anywhere
         else PrefixKeys(index_sequences([np.append(row, end) for row in rows], end))
     )  # fmt: skip
-    passages = tuple(tuple(numbers) for numbers in places.values())
-    return Keys(texts, passages, index, tokenizer_fingerprint(tokenizer), corpus.fingerprint, markers)
+    passages = tuple(tuple(sorted(set(numbers))) for numbers in places.values())
+    return Keys(texts, passages, index, origin)
+
+
+def keys_in(
+    folder: str | Path,
+    corpus: Corpus,
+    tokenizer: Any,
+    kind: KeyKind = "sentence",
+    anywhere: bool = False,
+    propositions: str | Path | None = None,
+    markers: tuple[str, str] = ("«", "»"),
+) -> Keys:
+    """The keys that a folder holds, or, where it holds none yet, new ones, which it holds from then on.
+
+    Args:
+        folder: The folder.
+        corpus: As for :func:`build_keys`, like all that follow.
+        tokenizer: The model's.
+        kind: What a key is.
+        anywhere: A quote may begin anywhere in a key.
+        propositions: The file of propositions.
+        markers: What opens and closes a key.
+
+    Raises:
+        ConfigError: As :func:`build_keys`, or the folder holds something else.
+        DataError: As :func:`build_keys`.
+        IndexFormatError: What the folder holds is damaged, or of another format.
+        MismatchError: The folder's keys were made from something else, or otherwise.
+        WriteError: The folder cannot be written.
+    """
+    if (Path(folder) / MANIFEST).exists():
+        return Keys.load(folder, _origin(corpus, tokenizer, kind, anywhere, propositions, markers))
+    refuse_foreign(folder, MANIFEST)
+    refuse_unwritable(folder)
+    made = build_keys(corpus, tokenizer, kind, anywhere, propositions, markers)
+    made.save(folder)
+    return made
 
 
 def sentences(text: str) -> list[str]:
@@ -111,7 +132,61 @@ def sentences(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
+def _origin(
+    corpus: Corpus,
+    tokenizer: Any,
+    kind: KeyKind,
+    anywhere: bool,
+    propositions: str | Path | None,
+    markers: tuple[str, str],
+) -> Origin:
+    """What keys are made from.
+
+    Raises:
+        ConfigError: The kind is unknown, or goes with ``propositions`` and has none (or the other way round).
+        DataError: There is no such file of propositions, or a section is no text.
+    """
+    if kind not in get_args(KeyKind):
+        raise ConfigError(f"unknown kind of key {kind!r}; expected one of {', '.join(get_args(KeyKind))}.")
+    if (kind == "proposition") != (propositions is not None):
+        raise ConfigError("--keys proposition and --propositions FILE go together.")
+    source = ""
+    if propositions is not None:
+        if not Path(propositions).is_file():
+            raise DataError("no such file; `grls propositions` writes one.", propositions)
+        source = sha256(propositions)
+    elif kind == "header":
+        digest = hashlib.sha256()
+        for section in _sections(corpus):
+            digest.update(json.dumps(section).encode())
+        source = digest.hexdigest()
+    fingerprint = tokenizer_fingerprint(tokenizer)
+    return Origin(kind, anywhere, (markers[0], markers[1]), fingerprint, corpus.fingerprint, source)
+
+
+def _sections(corpus: Corpus) -> Iterator[str]:
+    """The header of the section that each passage stands in; empty where it is not told.
+
+    Raises:
+        DataError: It is no text.
+    """
+    for number, metadata in enumerate(corpus.metadata()):
+        section = metadata.get("section") or ""
+        if not isinstance(section, str):
+            raise DataError(
+                f"metadata.section of the passage {corpus.ids([number])[0]!r} is {section!r}; expected a text.",
+                corpus.source,
+            )
+        yield section
+
+
 def _pieces(corpus: Corpus, kind: KeyKind) -> Iterator[tuple[str, int]]:
+    if kind == "header":
+        for number, (passage, section) in enumerate(zip(corpus, _sections(corpus), strict=True)):
+            text = ": ".join(part for part in (passage.title.strip(), section.strip()) if part)
+            if text:
+                yield " ".join(text.split()), number
+        return
     for number, passage in enumerate(corpus):
         for text in _of(passage, kind):
             if text.strip():
@@ -127,14 +202,26 @@ def _of(passage: Passage, kind: KeyKind) -> Iterable[str]:
 
 
 def _propositions(corpus: Corpus, file: Path) -> Iterator[tuple[str, int]]:
+    lines = iter(_lines(file))
+    while batch := list(islice(lines, _LINES)):
+        # Looked up together: one look-up hashes all ids of the corpus.
+        numbers = corpus.numbers([name for _, name, _ in batch])
+        for (line, name, text), number in zip(batch, numbers, strict=True):
+            if number is None:
+                raise DataError(f"the passage {name!r} is not in {corpus.source}.", file, line)
+            if text is not None:
+                yield " ".join(text.split()), number
+
+
+def _lines(file: Path) -> Iterator[tuple[int, str, str | None]]:
+    """Line, passage and text; a text is None where a line says that its passage has no proposition."""
     for line, record in read_jsonl(file):
-        name, text = record.get("passage"), record.get("text")
-        if not isinstance(name, str) or not isinstance(text, str) or not text.strip():
-            raise DataError("expected the keys 'passage' (an id) and 'text' (not empty).", file, line)
-        number = corpus.numbers([name])[0]
-        if number is None:
-            raise DataError(f"the passage {name!r} is not in {corpus.source}.", file, line)
-        yield " ".join(text.split()), number
+        name, text = record.get("passage"), record.get("text", "")
+        if not isinstance(name, str) or not (text is None or (isinstance(text, str) and text.strip())):
+            raise DataError(
+                "expected the keys 'passage' (an id) and 'text' (null, or not empty).", file, line
+            )
+        yield line, name, text
 
 
 def _tokenized(tokenizer: Any, texts: tuple[str, ...]) -> Iterator[np.ndarray]:

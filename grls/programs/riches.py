@@ -18,8 +18,9 @@ from grls.models.base import TreeGenerator
 from grls.models.causal import plant_causal
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.seq2seq import plant
-from grls.programs.keys import Keys
+from grls.programs.keys import SHARED, Keys
 from grls.programs.prompts import ANSWER, Prompt, split_answer
+from grls.programs.within import by_similarity
 from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Query
 
@@ -29,10 +30,14 @@ class Quote(NamedTuple):
 
     Attributes:
         text: As it was written.
-        keys: The texts of the keys that hold it.
-        passages: Ids of the passages they stand for, in the corpus' order.
+        keys: The texts of the keys that hold it, or of some of them (see ``held``).
+        passages: Ids of the passages they stand for, in the corpus' order; those under a title or a header most
+            like the query and what was written before first, and in the corpus' order where they are equally
+            like it (:mod:`grls.programs.within`).
         score: Log-probability (nats) of quoting it.
         closed: False where the length limit cut it off: then it retrieved nothing.
+        held: How many keys hold it in all; where more than :class:`InterleaveOptions` lets be named, ``keys`` and
+            ``passages`` are those of some.
     """
 
     text: str
@@ -40,6 +45,7 @@ class Quote(NamedTuple):
     passages: tuple[str, ...]
     score: float
     closed: bool
+    held: int = 0
 
 
 class Piece(NamedTuple):
@@ -142,7 +148,7 @@ class Riches:
             generator, self.keys.index, self.markers, self._ends(), self.options, self._stops
         )
         outputs = writer.write(inputs, 1, decided)
-        return [self._read(found[0]) for found in outputs]
+        return [self._read(found[0], query.text) for found, query in zip(outputs, queries, strict=True)]
 
     def _ends(self) -> set[int]:
         """The tokens that end an output: those of the tokenizer and of the model's own settings."""
@@ -199,11 +205,11 @@ class Riches:
         texts.append("" if unfinished else self.tokenizer.decode(tokens[place:], skip_special_tokens=True))
         return texts
 
-    def _read(self, output: Interlaced) -> Written:
+    def _read(self, output: Interlaced, query: str = "") -> Written:
         """Tokens to texts."""
         self._refuse_invented(output)
-        quotes = tuple(self._quote(output, span) for span in output.spans)
         free = self._free(output.tokens, output.spans)
+        quotes = self._quotes(output, free, query)
         answers = [n for n, text in enumerate(free) if split_answer(text) is not None]
         pieces: list[Piece] = []
         answer = ""
@@ -220,12 +226,29 @@ class Riches:
                 pieces.append(Piece("quote", quotes[n].text, n))
         return Written(tuple(pieces), quotes, answer, output.score, output.ended)
 
-    def _quote(self, output: Interlaced, span: Span) -> Quote:
+    def _quotes(self, output: Interlaced, free: Sequence[str], query: str) -> tuple[Quote, ...]:
+        quotes: list[Quote] = []
+        before = query
+        for text, span in zip(free, output.spans, strict=False):
+            before = f"{before} {text}"
+            quotes.append(self._quote(output, span, before))
+            before = f"{before} {quotes[-1].text}"
+        return tuple(quotes)
+
+    def _quote(self, output: Interlaced, span: Span, before: str) -> Quote:
+        """A quote, behind the query and what was written before it."""
         text = self.tokenizer.decode(output.tokens[span.first : span.last]).strip()
-        numbers = dict.fromkeys(p for key in span.keys for p in self.keys.passages[key])
-        passages = tuple(self.corpus.ids(list(numbers)))
+        numbers = sorted({p for key in span.keys for p in self.keys.passages[key]})
+        if self.keys.origin.kind in SHARED:
+            texts = [passage.text for passage in self.corpus.passages(numbers)]
+            numbers = [numbers[place] for place in by_similarity(texts, before)]
         return Quote(
-            text, tuple(self.keys.texts[key] for key in span.keys), passages, span.score, span.closed
+            text,
+            tuple(self.keys.texts[key] for key in span.keys),
+            tuple(self.corpus.ids(numbers)),
+            span.score,
+            span.closed,
+            span.held,
         )
 
     def _refuse_invented(self, output: Interlaced) -> None:

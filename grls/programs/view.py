@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from grls.corpus import Corpus
-from grls.programs.riches import Piece, Written
+from grls.programs.riches import Piece, Quote, Written
 from grls.types import Query
 from grls.webpage import document
 
@@ -65,10 +65,11 @@ def _body(number: int, written: Written, corpus: Corpus, markers: tuple[str, str
         if not quote.closed:
             continue
         numbers = [found for found in corpus.numbers(quote.passages) if found is not None]
+        cut = f'<dt class="cut">{escape(_cut(quote))}</dt>' if _cut(quote) else ""
         passages = "".join(
             f"<dt>{escape(p.title or p.id)}</dt><dd>{escape(p.text)}</dd>" for p in corpus.passages(numbers)
         )
-        sources.append(f'<dl id="s{number}-{q}">{passages}</dl>')
+        sources.append(f'<dl id="s{number}-{q}">{cut}{passages}</dl>')
     if sources:
         shown.append(f"<details open><summary>Sources</summary>{''.join(sources)}</details>")
     return "".join(shown)
@@ -88,4 +89,11 @@ def _source(piece: Piece, written: Written) -> str:
     if not quote.closed:
         return "-> nothing: the length limit came before the end of the quote"
     more = f" and {len(quote.passages) - 3} more" if len(quote.passages) > 3 else ""
-    return f"-> {', '.join(quote.passages[:3])}{more}  ({quote.score:.2f})"
+    cut = f"; {_cut(quote)}" if _cut(quote) else ""
+    return f"-> {', '.join(quote.passages[:3])}{more}  ({quote.score:.2f}){cut}"
+
+
+def _cut(quote: Quote) -> str:
+    """What is to be said of keys that hold a quote and are not named."""
+    named = len(quote.keys)
+    return f"{named:,} of the {quote.held:,} keys that hold it are named" if quote.held > named else ""
