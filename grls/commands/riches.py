@@ -67,9 +67,9 @@ def riches(
         model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
         output: Path of the results without ending.
         split: Which queries.
-        keys: What may be quoted: sentence, paragraph, titled (with its title), title, header (title and section
-            header, from metadata.section), or proposition. Passages under one title or header are ranked by
-            TF-IDF.
+        keys: What may be quoted: sentence, paragraph, titled (with its title), title, header (title and
+            section header, from metadata.section), or proposition. Passages under one title or header are
+            ranked by TF-IDF.
         anywhere: A quote may begin anywhere in a key.
         propositions: JSONL with `passage` (its id) and `text`, for --keys proposition, as `grls propositions`
             writes it.

@@ -174,7 +174,7 @@ def _sections(corpus: Corpus) -> Iterator[str]:
         section = metadata.get("section") or ""
         if not isinstance(section, str):
             raise DataError(
-                f"metadata.section of the passage {corpus.ids([number])[0]!r} is {section!r}; expected a text.",
+                f"metadata.section of the passage {corpus.ids([number])[0]!r} is {section!r}, no text.",
                 corpus.source,
             )
         yield section

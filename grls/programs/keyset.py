@@ -2,9 +2,9 @@
 
 Legend: N keys, B bytes of their texts, M passages of all keys together.
 
-On disk keys are a folder: ``keys.json`` (the manifest), four ``.npy`` files with the texts and the passages, and
-the index in ``index/``. All of it is memory-mapped, and nothing is tokenized again. The manifest carries the
-format version, checksums, and what the keys were made from; loading refuses keys that were made otherwise.
+On disk keys are a folder: ``keys.json`` (the manifest), four ``.npy`` files with the texts and the passages,
+and the index in ``index/``. All of it is memory-mapped, and nothing is tokenized again. The manifest carries
+the format version, checksums, and what the keys were made from; keys that were made otherwise are refused.
 
 How keys are made is the affair of :mod:`grls.programs.keys`.
 """
@@ -42,8 +42,8 @@ class Origin(NamedTuple):
         markers: What opens and closes a key, and stands in none.
         tokenizer: Fingerprint of the tokenizer they were written with.
         corpus: Fingerprint of the corpus.
-        source: Fingerprint of what else went into them: the file of propositions, the sections of the passages;
-            empty where there is no such thing.
+        source: Fingerprint of what else went into them, the file of propositions or the sections of the
+            passages; empty where there is no such thing.
     """
 
     kind: str

@@ -31,13 +31,13 @@ class Quote(NamedTuple):
     Attributes:
         text: As it was written.
         keys: The texts of the keys that hold it, or of some of them (see ``held``).
-        passages: Ids of the passages they stand for, in the corpus' order; those under a title or a header most
-            like the query and what was written before first, and in the corpus' order where they are equally
-            like it (:mod:`grls.programs.within`).
+        passages: Ids of the passages they stand for, in the corpus' order; those under a title or a header
+            first that are most like the query and what was written before, and in the corpus' order where they
+            are equally like it (:mod:`grls.programs.within`).
         score: Log-probability (nats) of quoting it.
         closed: False where the length limit cut it off: then it retrieved nothing.
-        held: How many keys hold it in all; where more than :class:`InterleaveOptions` lets be named, ``keys`` and
-            ``passages`` are those of some.
+        held: How many keys hold it in all; where the options let fewer be named, ``keys`` and ``passages``
+            are those of some.
     """
 
     text: str

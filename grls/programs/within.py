@@ -1,9 +1,9 @@
 """Which passages under a title or a section header are meant: those most like what is asked for.
 
 A title names an article and a header a section of it, so one key stands for several passages. They are told
-apart by TF-IDF, as in "From RAG to RICHES" (arXiv 2407.00361, "retrieval keys"). How rare a word is, is counted
-over the passages under the key alone, by scikit-learn: what all of them say tells none of them, and nothing
-need be known of the rest of the corpus.
+apart by TF-IDF, as in "From RAG to RICHES" (arXiv 2407.00361, "retrieval keys"). How rare a word is, is
+counted over the passages under the key alone, by scikit-learn: what all of them say tells none of them, and
+nothing need be known of the rest of the corpus.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _DIGITS = 9
 def by_similarity(texts: Sequence[str], wanted: str) -> list[int]:
     """Places of texts by the cosine of their TF-IDF vectors with those of a text, best first.
 
-    Weights are those of scikit-learn's ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) * (1 + ln((1 + n)
-    / (1 + df)))`` over the n texts, of lower-cased words of at least two letters or digits, English function words
-    left out.
+    Weights are those of scikit-learn's ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) *
+    (1 + ln((1 + n) / (1 + df)))`` over the n texts, of lower-cased words of at least two letters or digits,
+    English function words left out.
 
     Args:
         texts: The texts to order.
@@ -38,4 +38,5 @@ def by_similarity(texts: Sequence[str], wanted: str) -> list[int]:
         return list(range(len(texts)))
     rows = vectorizer.fit_transform(texts)
     similarity = (rows @ vectorizer.transform([wanted]).T).toarray()[:, 0]
-    return np.argsort(-similarity.round(_DIGITS), kind="stable").tolist()
+    order: list[int] = np.argsort(-similarity.round(_DIGITS), kind="stable").tolist()
+    return order
