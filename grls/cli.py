@@ -23,6 +23,7 @@ COMMANDS = {
     "evaluate": "score a run",
     "report": "compare runs on one page: tables, curves, proof graphs, significance",
     "riches": "answer questions with evidence that is retrieved while they are answered",
+    "propositions": "let a language model write propositions of every passage, as keys for riches",
     "explain": "say why a gold passage was not found, with the beam tree",
     "check": "report what is peculiar about a corpus",
 }

@@ -7,7 +7,7 @@ their order, are its ranking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from grls.corpus import Corpus
@@ -19,7 +19,7 @@ from grls.models.causal import plant_causal
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.seq2seq import plant
 from grls.programs.keys import SHARED, Keys
-from grls.programs.prompts import ANSWER, Prompt, split_answer
+from grls.programs.prompts import ANSWER, Prompt, common, split_answer
 from grls.programs.within import by_similarity
 from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Query
@@ -32,8 +32,8 @@ class Quote(NamedTuple):
         text: As it was written.
         keys: The texts of the keys that hold it, or of some of them (see ``held``).
         passages: Ids of the passages they stand for, in the corpus' order; those under a title or a header
-            first that are most like the query and what was written before, and in the corpus' order where they
-            are equally like it (:mod:`grls.programs.within`).
+            first that are most like the query and what was written before, and in the corpus' order where
+            they are equally like it (:mod:`grls.programs.within`).
         score: Log-probability (nats) of quoting it.
         closed: False where the length limit cut it off: then it retrieved nothing.
         held: How many keys hold it in all; where the options let fewer be named, ``keys`` and ``passages``
@@ -180,7 +180,7 @@ class Riches:
                 f"prompt, query and output take {longest} tokens, but the model has {most} positions; lower "
                 "--max_new_tokens."
             )
-        shared = _common(inputs)
+        shared = common(inputs)
         return plant_causal(self.model, inputs[0][:shared]), [tokens[shared:] for tokens in inputs]
 
     def _stops(self, tokens: Sequence[int], spans: Sequence[Span]) -> bool:
@@ -267,10 +267,3 @@ class Riches:
 
 def _thought(text: str) -> list[Piece]:
     return [Piece("thought", text.strip())] if text.strip() else []
-
-
-def _common(rows: Sequence[Sequence[int]]) -> int:
-    """How many tokens all rows begin with alike, one of the shortest left over."""
-    shortest = min(len(row) for row in rows)
-    same: Iterator[int] = (n for n in range(shortest - 1) if any(row[n] != rows[0][n] for row in rows))
-    return next(same, shortest - 1)

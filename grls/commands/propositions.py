@@ -1,0 +1,113 @@
+"""``grls propositions``: short statements of one fact each for every passage, as keys for ``grls riches``."""
+
+from __future__ import annotations
+
+import hashlib
+from time import perf_counter
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from grls.corpus import Corpus
+from grls.errors import ConfigError
+from grls.files import refuse_unwritable
+from grls.logs import quiet
+from grls.models.language import load_language_model
+from grls.programs.proposition_file import PropositionFile, Tally
+from grls.programs.proposition_prompt import PropositionPrompt
+from grls.programs.propositions import Propositionizer, batches
+from grls.text import tokenizer_fingerprint
+
+_SAMPLE = 1024
+
+
+def propositions(
+    data: str,
+    model: str,
+    output: str,
+    chat: bool = False,
+    examples: bool | None = None,
+    template: str = "",
+    fallback: bool = True,
+    max_new_tokens: int = 256,
+    longest: int = 300,
+    batch_size: int = 8,
+    limit: int | None = None,
+    device: str = "auto",
+) -> None:
+    """Let a language model write the propositions of every passage, for `grls riches --keys proposition`.
+
+    OUTPUT holds one proposition a line, with the passage it comes from. A run that was ended goes on where it
+    stopped when it is given again; OUTPUT.manifest.json keeps it from going on with something else.
+
+    Args:
+        data: Data set folder, or its corpus.jsonl.
+        model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
+        output: JSONL file to write.
+        chat: Tell the model in turns, by its chat template.
+        examples: Tell the task and show two examples; null does so for a causal model, while an
+            encoder-decoder, fine-tuned for it, is given the passage alone.
+        template: What of a passage the model is given, as 'Title: {title}. Content: {text}'; empty: title and
+            text.
+        fallback: Take the sentences of a passage for which the model writes nothing usable.
+        max_new_tokens: Length limit of what is written for a passage.
+        longest: Characters of a proposition; longer ones are left out.
+        batch_size: Passages read together.
+        limit: Only so many passages, the first ones; null takes all.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+    """
+    quiet()
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit must be at least 1, got {limit}.")
+    if batch_size < 1:
+        raise ConfigError(f"--batch_size must be at least 1, got {batch_size}.")
+    refuse_unwritable(output)
+    corpus = Corpus.read(data)
+    loaded, tokenizer = load_language_model(model, device)
+    shown = not loaded.config.is_encoder_decoder if examples is None else examples
+    prompt = PropositionPrompt(shown, chat, template)
+    writer = Propositionizer(loaded, tokenizer, prompt, max_new_tokens, longest, fallback)
+    origin = {
+        "weights": _weights(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
+        "corpus": corpus.fingerprint, "prompt": hashlib.sha256(str(writer.told()).encode()).hexdigest(),
+        "fallback": fallback, "max_new_tokens": max_new_tokens, "longest": longest,
+        "limit": limit,
+    }  # fmt: skip
+    file = PropositionFile(output, origin)
+    count = min(len(corpus), limit or len(corpus))
+    before = len(file.tally.passages)
+    start = perf_counter()
+    with tqdm(total=count, initial=before, unit=" passages", leave=False, disable=None) as bar:
+        for numbers in batches(corpus, count, batch_size):
+            missing = set(corpus.ids(numbers)) - file.tally.passages
+            if missing:
+                file.append(writer.write(corpus.passages(numbers)))
+                bar.update(len(missing))
+    print(_summary(file.tally, count - before, perf_counter() - start))
+
+
+def _summary(tally: Tally, written: int, seconds: float) -> str:
+    """What the file holds, in a few lines."""
+    passages = len(tally.passages)
+    each = tally.propositions / passages
+    lines = [
+        f"{passages:,} passages, {tally.propositions:,} propositions ({each:.2f} each); "
+        f"{tally.sentences:,} passages have their sentences instead, {tally.none:,} have none"
+    ]
+    if tally.dropped:
+        told = ", ".join(f"{reason} {count:,}" for reason, count in sorted(tally.dropped.items()))
+        lines.append(f"left out of what the model wrote: {told}")
+    if written:
+        lines.append(f"{written:,} passages in this run, {seconds / written:.2f} s each")
+    return "\n".join(lines)
+
+
+def _weights(model: Any) -> str:
+    """SHA-256 over names, shapes and first values of a model's weights, wherever it was loaded from."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.state_dict().items()):
+        some = weight.flatten()[:_SAMPLE].to("cpu", torch.float32)
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        digest.update(some.numpy().tobytes())
+    return digest.hexdigest()
