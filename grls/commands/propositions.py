@@ -70,7 +70,7 @@ def propositions(
     writer = Propositionizer(loaded, tokenizer, prompt, max_new_tokens, longest, fallback)
     origin = {
         "weights": _weights(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
-        "corpus": corpus.fingerprint, "prompt": hashlib.sha256(str(writer.told()).encode()).hexdigest(),
+        "corpus": corpus.fingerprint, "prompt": prompt.fingerprint(tokenizer),
         "fallback": fallback, "max_new_tokens": max_new_tokens, "longest": longest,
         "limit": limit,
     }  # fmt: skip

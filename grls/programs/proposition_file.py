@@ -1,11 +1,11 @@
 """The file of propositions: written passage by passage, and taken up again where a run was ended.
 
-One JSON object a line: ``passage`` (its id), ``text`` (null in the one line of a passage that has none), ``part``
-of ``parts`` (from 1; 0 of 0 where there is none), ``by`` (``model``, or ``sentences`` where the model wrote none)
-and, in a passage's first line, ``dropped`` (why lines of the model were left out, and how many). So the file is
-the map from proposition to passage, and tells which passages are complete: what a killed run left of the last one
-is cut off. Beside it stands ``FILE.manifest.json`` with what the propositions were made from, and how; a run
-with something else is refused.
+One JSON object a line: ``passage`` (its id), ``text`` (null in the one line of a passage that has none),
+``part`` of ``parts`` (from 1; 0 of 0 where there is none), ``by`` (``model``, or ``sentences`` where it wrote
+none) and, in a passage's first line, ``dropped`` (why lines of the model were left out, and how many). So the
+file is the map from proposition to passage, and tells which passages are complete: what a killed run left of
+the last one is cut off. Beside it stands ``FILE.manifest.json`` with what the propositions were made from,
+and how; a run with something else is refused.
 """
 
 from __future__ import annotations
@@ -74,9 +74,7 @@ class PropositionFile:
         if manifest.is_file():
             self._refuse_other(read_json(manifest), origin, manifest)
         elif self.path.exists():
-            raise DataError(
-                "the file is there and has no manifest, so it is not added to; move it.", self.path
-            )
+            raise DataError("the file has no manifest, so nothing is added to it; move it.", self.path)
         else:
             write_json(manifest, {"format": FORMAT, **origin})
         if self.path.exists():
@@ -97,8 +95,8 @@ class PropositionFile:
                 os.fsync(stream.fileno())
         except OSError as error:
             raise WriteError(
-                f"cannot write {self.path}: {error.strerror}; free some space and run the command again: it goes on "
-                "where it stopped."
+                f"cannot write {self.path}: {error.strerror}; free some space and run the command again: "
+                "it goes on where it stopped."
             ) from error
         for unit in units:
             self.tally.add(unit)
@@ -136,17 +134,16 @@ class PropositionFile:
         try:
             line: dict[str, Any] = json.loads(raw)
             part, parts = line["part"], line["parts"]
-            expected = len(unit) + 1 if parts else 0
-            follows = part == expected and (not unit or line["passage"] == unit[0]["passage"])
-            fits = (
-                follows and line["passage"] not in self.tally.passages and ("dropped" in line) == (not unit)
-            )
+            fits = part == (len(unit) + 1 if parts else 0) and ("dropped" in line) == (not unit)
+            fits &= line["passage"] not in self.tally.passages
+            if unit:
+                fits &= (line["passage"], parts) == (unit[0]["passage"], unit[0]["parts"])
         except (ValueError, TypeError, KeyError):
             fits = False
         if not fits:
             raise DataError(
-                "expected the next proposition as this command writes it; take the file from here on away, and "
-                "run the command again.",
+                "expected the next proposition as `grls propositions` writes it; take the rest of the file "
+                "away, and run the command again.",
                 self.path,
                 number,
             )

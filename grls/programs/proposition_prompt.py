@@ -8,6 +8,7 @@ passage is not known here.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -64,6 +65,7 @@ _NUMBER = re.compile(r"\d+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 _STOPS = ("\n\n", "\nPassage:")
+"""How a model goes on behind the propositions of a passage that stands in a row of examples."""
 
 
 class PropositionPrompt(NamedTuple):
@@ -78,6 +80,24 @@ class PropositionPrompt(NamedTuple):
     examples: bool = True
     chat: bool = False
     template: str = ""
+
+    @property
+    def lead(self) -> str:
+        """What an input ends with that belongs to the output."""
+        return "-" if self.examples and not self.chat else ""
+
+    def shortened(self, text: str) -> str:
+        """An output up to where its propositions end."""
+        for stop in _STOPS if self.lead else ():
+            text = text.split(stop)[0]
+        return text
+
+    def stopped(self, text: str) -> bool:
+        """Whether the propositions of an output have come to an end: by a blank line, or by a line again."""
+        if self.shortened(text) != text:
+            return True
+        lines = [line for line in text.split("\n")[:-1] if line.strip()]
+        return bool(lines) and lines[-1] in lines[:-1]
 
     def inputs(self, tokenizer: Any, passages: Sequence[Passage]) -> list[list[int]]:
         """Token ids of the whole prompt with each passage.
@@ -94,7 +114,7 @@ class PropositionPrompt(NamedTuple):
         if self.examples:
             solved = (f"{self.form(p)}\nPropositions:\n{_bullets(lines)}\n\n" for p, lines in _EXAMPLES)
             head = f"{_TASK}\n\n{''.join(solved)}"
-        tail = "\nPropositions:\n-" if self.examples else ""
+        tail = f"\nPropositions:\n{self.lead}" if self.examples else ""
         texts = [f"{head}{self.form(passage)}{tail}" for passage in passages]
         rows = tokenizer(texts, split_special_tokens=True, verbose=False)["input_ids"]
         return [list(row) for row in rows]
@@ -107,6 +127,11 @@ class PropositionPrompt(NamedTuple):
             return _FIELDS.sub(lambda match: fields[match.group(1)], self.template)
         told = f"{title}. {text}" if title else text
         return f"Passage: {told}" if self.examples or self.chat else told
+
+    def fingerprint(self, tokenizer: Any) -> str:
+        """Differs where a model is told something else."""
+        told = (*self, _TASK, _EXAMPLES, getattr(tokenizer, "chat_template", None) if self.chat else None)
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
     def head(self, tokenizer: Any) -> list[int]:
         """The tokens that every input begins with."""
@@ -135,14 +160,6 @@ class Parsed(NamedTuple):
     dropped: dict[str, int]
 
 
-def stops(text: str) -> bool:
-    """Whether a model has come to an end of the propositions: a blank line, a new passage, a line again."""
-    if any(stop in text.lstrip() for stop in _STOPS):
-        return True
-    lines = [line for line in text.split("\n")[:-1] if line.strip()]
-    return bool(lines) and lines[-1] in lines[:-1]
-
-
 def parse(text: str, ended: bool, passage: Passage, longest: int = 300) -> Parsed:
     """Read propositions off an output: a JSON list of texts, or one a line, bullets and numbers taken off.
 
@@ -155,8 +172,6 @@ def parse(text: str, ended: bool, passage: Passage, longest: int = 300) -> Parse
         passage: What it was written for.
         longest: Characters of a proposition, at most.
     """
-    for stop in _STOPS:
-        text = text.lstrip().split(stop)[0]
     lines = _entries(text, ended)
     dropped: Counter[str] = Counter()
     if not ended and lines:

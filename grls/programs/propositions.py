@@ -26,7 +26,7 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError
 from grls.programs.keys import sentences
 from grls.programs.prompts import common
-from grls.programs.proposition_prompt import PropositionPrompt, parse, stops
+from grls.programs.proposition_prompt import PropositionPrompt, parse
 from grls.types import Passage
 
 _TAIL = 8
@@ -91,8 +91,8 @@ class Propositionizer:
         self._room = positions - (0 if self.encoder_decoder else max_new_tokens)
         if len(self._head) >= self._room or max_new_tokens >= positions:
             raise ConfigError(
-                f"the prompt takes {len(self._head)} tokens, the propositions up to {max_new_tokens}, but the "
-                f"model has {positions} positions; lower --max_new_tokens."
+                f"the prompt takes {len(self._head)} tokens, the propositions up to {max_new_tokens}, but "
+                f"the model has {positions} positions; lower --max_new_tokens."
             )
 
     def write(self, passages: Sequence[Passage]) -> list[Propositions]:
@@ -112,11 +112,6 @@ class Propositionizer:
             found.append(Propositions(passage.id, tuple(dict.fromkeys(texts)), by, dropped))
         return found
 
-    def told(self) -> list[list[int]]:
-        """What it makes of a sample passage: differs where anything differs that a model is told."""
-        sample = [Passage("", "It has {text}. So.", "A title"), Passage("", "It has none.")]
-        return self.prompt.inputs(self.tokenizer, sample)
-
     @torch.inference_mode()
     def _generate(self, rows: list[list[int]]) -> Iterator[tuple[str, bool]]:
         """What the model writes for each input, and whether it came to an end."""
@@ -135,18 +130,17 @@ class Propositionizer:
             max_new_tokens=self.max_new_tokens,
             eos_token_id=sorted(ends),
             pad_token_id=self._pad(),
-            stopping_criteria=StoppingCriteriaList([_Stopped(self.tokenizer, start)]),
+            stopping_criteria=StoppingCriteriaList([_Stopped(self.tokenizer, self.prompt, start)]),
             **({} if cache is None else {"past_key_values": cache}),
         )
         for row in written[:, start:].tolist():
             first = 1 if self.encoder_decoder else 0  # the decoder's start token, which may be an end token
             place = next((n for n, token in enumerate(row) if n >= first and token in ends), None)
-            lead = "" if self.encoder_decoder or self.prompt.chat else "-"
-            text = lead + self.tokenizer.decode(row[:place], skip_special_tokens=True)
-            yield text, place is not None or stops(text)
+            text = self.prompt.lead + self.tokenizer.decode(row[:place], skip_special_tokens=True)
+            yield self.prompt.shortened(text), place is not None or self.prompt.stopped(text)
 
     def _prompt_read(self, rows: list[list[int]]) -> DynamicCache | None:
-        """Keys and values of what all inputs begin with; None where the model attends within a window."""
+        """Keys and values of what all inputs begin with; None where the model keeps others, or not all."""
         kinds = set(getattr(self.model.config, "layer_types", None) or ()) - {"full_attention"}
         if kinds or getattr(self.model.config, "sliding_window", None) is not None:
             return None
@@ -157,6 +151,8 @@ class Propositionizer:
             cache = DynamicCache(config=self.model.config)
             prompt = torch.tensor([self._head[:shared]], device=self.model.device)
             self.model(input_ids=prompt, past_key_values=cache, use_cache=True)
+            if cache.get_seq_length() != shared:  # a model that remembers in another way
+                return None
             self._read = shared, cache
         cache = copy.deepcopy(self._read[1])
         cache.batch_repeat_interleave(len(rows))
@@ -193,25 +189,26 @@ class Propositionizer:
 class _Stopped(StoppingCriteria):
     """Ends a row whose propositions have come to an end."""
 
-    def __init__(self, tokenizer: Any, start: int):
+    def __init__(self, tokenizer: Any, prompt: PropositionPrompt, start: int):
         self._tokenizer = tokenizer
+        self._prompt = prompt
         self._start = start
 
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
-        rows = input_ids[:, self._start :].tolist()
-        last = self._tokenizer.batch_decode([row[-_TAIL:] for row in rows])
-        # All is decoded only where a line may just have ended.
-        found = [
-            "\n" in tail and stops(self._tokenizer.decode(row)) for row, tail in zip(rows, last, strict=True)
-        ]
+        found = [self._ended(row) for row in input_ids[:, self._start :].tolist()]
         return torch.tensor(found, device=input_ids.device)
+
+    def _ended(self, row: list[int]) -> bool:
+        if "\n" not in self._tokenizer.decode(row[-_TAIL:]):  # no line has just ended
+            return False
+        return self._prompt.stopped(self._prompt.lead + self._tokenizer.decode(row))
 
 
 def batches(corpus: Corpus, count: int, size: int) -> list[list[int]]:
     """Numbers of the first passages of a corpus in batches of like length, the longest first.
 
-    (Where the memory does not suffice, that shows at once. A batch depends on nothing else, so that a run that
-    goes on pads and rounds as it would have done.)
+    (Where the memory does not suffice, that shows at once. A batch depends on nothing else, so that a run
+    that goes on pads and rounds as it would have done.)
 
     Args:
         corpus: The passages.
