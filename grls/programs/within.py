@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from bm25s.stopwords import STOPWORDS_EN
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 _DIGITS = 9
@@ -22,7 +23,7 @@ def by_similarity(texts: Sequence[str], wanted: str) -> list[int]:
 
     Weights are those of scikit-learn's ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) *
     (1 + ln((1 + n) / (1 + df)))`` over the n texts, of lower-cased words of at least two letters or digits,
-    English function words left out.
+    English function words left out (those that BM25 leaves out; scikit-learn's list has "fire" and "mill").
 
     Args:
         texts: The texts to order.
@@ -33,7 +34,7 @@ def by_similarity(texts: Sequence[str], wanted: str) -> list[int]:
     """
     if len(texts) < 2:
         return list(range(len(texts)))
-    vectorizer = TfidfVectorizer(stop_words="english", sublinear_tf=True)
+    vectorizer = TfidfVectorizer(stop_words=list(STOPWORDS_EN), sublinear_tf=True)
     if not any(map(vectorizer.build_analyzer(), texts)):
         return list(range(len(texts)))
     rows = vectorizer.fit_transform(texts)

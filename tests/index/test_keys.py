@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grls.errors import DataError, IndexFormatError, MismatchError
+from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
 from grls.index import index_sequences
 from grls.index import substring as module
 from grls.index.keys import KeyIndex, PrefixKeys
 from grls.index.substring import SubstringIndex
+from grls.index.union import UnionIndex
 
 END = 1
 Key = tuple[int, ...]
@@ -67,6 +68,8 @@ def test_every_span_and_no_other_can_be_written(keys: list[Key], anywhere: bool,
                 if span:
                     assert index.keys(states[s], whole=False).tolist() == holding
                     assert index.keys(states[s]).tolist() == ending
+                    assert index.held(states[s], whole=False) == len(holding)
+                    assert index.held(states[s]) == len(ending)
                     limited = index.keys(states[s], whole=False, limit=1).tolist()
                     assert len(limited) == 1
                     assert set(limited) <= set(holding)
@@ -111,6 +114,20 @@ def test_what_cannot_be_indexed_is_refused() -> None:
         SubstringIndex.build([])
     with pytest.raises(DataError, match="key 1 has no token"):
         SubstringIndex.build([np.array([3]), np.array([], int)])
+
+
+def test_keys_that_begin_their_span_come_back_from_disk(tmp_path: Path) -> None:
+    built = build([(5, 70_000, 5), (70_000,)], anywhere=False)
+    built.save(tmp_path / "keys", "tok", "cor")
+    loaded = PrefixKeys.load(tmp_path / "keys", "tok", "cor")
+    assert [loaded.tokens(n).tolist() for n in range(len(loaded))] == [[5, 70_000, 5], [70_000]]
+    one, other = (index.follow(index.start()[None]) for index in (built, loaded))
+    assert [part.tolist() for part in one] == [part.tolist() for part in other]
+    with pytest.raises(MismatchError, match="another corpus"):
+        PrefixKeys.load(tmp_path / "keys", "tok", "other")
+    pieces = [index_sequences([np.array([token, END])], END) for token in (5, 6)]
+    with pytest.raises(ConfigError, match="one segment"):
+        PrefixKeys(UnionIndex(pieces)).save(tmp_path / "two")
 
 
 def test_an_index_comes_back_from_disk(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What may be quoted from a corpus."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from grls.errors import ConfigError, DataError
 from grls.index.keys import PrefixKeys
 from grls.index.substring import SubstringIndex
 from grls.models.build import train_tokenizer
+from grls.programs import keys as module
 from grls.programs.keys import build_keys, sentences
 from grls.types import Passage
 
@@ -101,6 +103,38 @@ def test_propositions(data: Path, tokenizer: Any) -> None:
     file.write_text('{"passage": "a", "text": " "}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"'passage' .* and 'text'"):
         build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
+
+
+def test_headers_are_titles_with_their_sections(data: Path, tokenizer: Any) -> None:
+    file = data / "corpus.jsonl"
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    sections = [{"section": " It burned "}, {}, {"section": "Nobody"}]
+    told = [{**line, "metadata": some} for line, some in zip(lines, sections, strict=True)]
+    again = [{**told[0], "_id": "d"}, {**told[1], "_id": "e", "metadata": {"section": None}}]
+    last = {"_id": "f", "text": "Nobody knows"}
+    file.write_text("".join(json.dumps(line) + "\n" for line in [*told, *again, last]), encoding="utf-8")
+    keys = build_keys(Corpus.read(data), tokenizer, "header")
+    assert keys.texts == ("Mill: It burned", "Barn", "Nobody")
+    assert keys.passages == ((0, 3), (1, 4), (2,))
+    told[1]["metadata"] = {"section": 7}
+    file.write_text("".join(json.dumps(line) + "\n" for line in told), encoding="utf-8")
+    with pytest.raises(DataError, match="metadata.section of the passage 'b' is 7"):
+        build_keys(Corpus.read(data), tokenizer, "header")
+    with pytest.raises(DataError, match="no header to quote"):
+        build_keys(Corpus.from_passages([Passage("x", "text")]), tokenizer, "header")
+
+
+def test_a_proposition_of_several_passages_names_each_once(
+    data: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LINES", 2)
+    file = data / "propositions.jsonl"
+    told = [("c", "it burned"), ("a", "it burned"), ("b", None), ("c", "it burned"), ("a", "it burned")]
+    file.write_text("".join(json.dumps({"passage": p, "text": text}) + "\n" for p, text in told))
+    keys = build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
+    assert (keys.texts, keys.passages) == (("it burned",), ((0, 2),))
+    with pytest.raises(DataError, match="no such file"):
+        build_keys(Corpus.read(data), tokenizer, "proposition", propositions=data / "none.jsonl")
 
 
 def test_bad_input_is_refused(data: Path, tokenizer: Any) -> None:

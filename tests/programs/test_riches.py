@@ -120,6 +120,97 @@ def test_an_unclosed_quote_retrieves_nothing(folder: Path) -> None:
     assert "not closed" in terminal(QUERIES[0], written, ("«", "»"), colour=False)
 
 
+SHARED = [
+    Passage("a", "The mill was built in 1820.", "Mill"),
+    Passage("b", "The barn burned.", "Barn"),
+    Passage("c", "The mill was red.", "Mill"),
+    Passage("d", "The mill burned down in 1820.", "Mill"),
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "thought", "ids"),
+    [
+        ("what burned", "", ["d", "a", "c"]),
+        ("what was red", "", ["c", "a", "d"]),
+        ("who", "so red", ["c", "a", "d"]),
+        ("who", "", ["a", "c", "d"]),
+    ],
+)
+def test_passages_of_a_title_are_told_apart(folder: Path, query: str, thought: str, ids: list[str]) -> None:
+    """By what is asked and by what was written before, the quotes included."""
+    model, tokenizer = load_language_model(str(folder / "model"), "cpu")
+    corpus = Corpus.from_passages(SHARED)
+    some = Riches(model, tokenizer, corpus, build_keys(corpus, tokenizer, "title"))
+    tokens, spans = [], []
+    for text, key in ((thought, 0), ("", 1)):
+        tokens += tokenizer(f"{text} «", add_special_tokens=False)["input_ids"]
+        first = len(tokens)
+        tokens += some.keys.index.tokens(key).tolist()
+        spans.append(Span(first, len(tokens), (key,), -1.0, True, 1))
+        tokens += some.markers.closing
+    written = some._read(Interlaced(tuple(tokens), tuple(spans), -1.0, True), query)
+    assert list(written.quotes[0].passages) == ids
+    assert [hit.id for hit in written.ranking()] == [*ids, "b"]
+    sentences = Riches(model, tokenizer, corpus, build_keys(corpus, tokenizer, "paragraph"))
+    assert sentences.keys.origin.kind == "paragraph"
+
+
+def test_an_earlier_quote_counts_for_a_later_one(folder: Path) -> None:
+    model, tokenizer = load_language_model(str(folder / "model"), "cpu")
+    corpus = Corpus.from_passages([*SHARED, Passage("e", "It was red.", "red")])
+    some = Riches(model, tokenizer, corpus, build_keys(corpus, tokenizer, "title"))
+    quotes = [some.keys.texts.index("red"), some.keys.texts.index("Mill")]
+    tokens: list[int] = []
+    spans = []
+    for key in quotes:
+        tokens += tokenizer("«", add_special_tokens=False)["input_ids"]
+        first = len(tokens)
+        tokens += some.keys.index.tokens(key).tolist()
+        spans.append(Span(first, len(tokens), (key,), -1.0, True, 1))
+        tokens += some.markers.closing
+    written = some._read(Interlaced(tuple(tokens), tuple(spans), -1.0, True), "who")
+    assert written.quotes[1].passages[0] == "c"
+
+
+def test_keys_that_are_not_named_are_counted(folder: Path) -> None:
+    """A quote of a word that two keys hold, one of which is named."""
+    first = program(folder, anywhere=True, whole=False, max_key_tokens=1, keys=1).answer(QUERIES[1:])[0]
+    quote = first.quotes[0]
+    every = program(folder, anywhere=True, whole=False, max_key_tokens=1).answer(QUERIES[1:])[0].quotes[0]
+    assert quote.text == every.text
+    assert quote.held == every.held == len(every.keys) > 1
+    assert len(quote.keys) == 1
+    said = f"1 of the {quote.held} keys that hold it are named"
+    assert said in terminal(QUERIES[1], first, ("«", "»"))
+    assert said in page("x", QUERIES[1:], [first], program(folder).corpus, ("«", "»"))
+    whole = program(folder).answer(QUERIES[1:])[0]
+    assert whole.quotes[0].held == 1
+    assert "are named" not in terminal(QUERIES[1], whole, ("«", "»"))
+
+
+def test_the_command_keeps_keys(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*more: str) -> int:
+        base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--beams", "4"]
+        index = ["--max_new_tokens", "60", "--device", "cpu", "--index", str(tmp_path / "keys")]
+        return main(["riches", *base, *index, *more])
+
+    assert run("--output", str(tmp_path / "first")) == 0
+    assert (tmp_path / "keys" / "keys.json").is_file()
+    made = (tmp_path / "keys" / "keys.json").stat().st_mtime_ns
+    assert run("--output", str(tmp_path / "second")) == 0
+    assert (tmp_path / "keys" / "keys.json").stat().st_mtime_ns == made
+    one, other = ((tmp_path / f"{name}.answers.jsonl").read_bytes() for name in ("first", "second"))
+    assert one == other
+    assert json.loads(one.splitlines()[0])["quotes"][0]["held"] == 1
+    capsys.readouterr()
+    assert run("--output", str(tmp_path / "third"), "--keys", "title") == 1
+    assert "kind 'sentence', asked for is 'title'" in capsys.readouterr().err
+    assert not (tmp_path / "third.trec").exists()
+    assert run("--output", str(tmp_path / "third"), "--max_keys", "0") == 1
+    assert "keys must be at least 1" in capsys.readouterr().err
+
+
 def test_an_invented_quote_is_a_fault(folder: Path) -> None:
     some = program(folder)
     invented = Interlaced((5, 6, 7), (Span(0, 3, (0,), -1.0, True),), -1.0, True)
