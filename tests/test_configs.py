@@ -128,16 +128,18 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     compared = ["train-biencoder", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
     filtered = ["retrieve", "retrieve", "update", "update"]
     used = ["check", "train", "train", "index", "retrieve", "evaluate", *compared, *filtered]
-    used.insert(len(used) - len(filtered), "riches")
+    used[-len(filtered) : -len(filtered)] = ["riches", "propositions"]
     assert [c[0] for c in commands] == [*used, "explain", "explain"]
     asked = read_split("data/mine", "test")[0][0].id
     for command in commands:
         given = command[:2] if command[0] == "check" else [*command]  # its tokenizer is on the hub
         given = [asked if argument == "QUERY-ID" else argument for argument in given]
-        if command[0] == "riches":
-            language_model(workplace)
+        if command[0] in ("riches", "propositions"):
+            if not (workplace / "lm").is_dir():
+                language_model(workplace)
             given = ["lm" if argument == "PATH/OR/HUB/NAME" else argument for argument in given]
-            given += ["--limit=2", "--max_new_tokens=6", "--beams=2", "--device=cpu"]
+            given += ["--limit=2", "--max_new_tokens=6", "--device=cpu"]
+            given += ["--beams=2"] if command[0] == "riches" else []
         if command[0] == "train":
             given += QUICK
             if "memorise" in " ".join(command[:3]):

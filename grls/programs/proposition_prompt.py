@@ -153,7 +153,7 @@ class Parsed(NamedTuple):
         texts: The propositions, each once.
         dropped: Why lines were left out, and how many: ``cut`` (the length limit came first), ``twice``,
             ``long``, ``copied`` (from the examples), ``invented`` (with a number that the passage lacks),
-            ``other`` (no statement).
+            ``other`` (no statement, as the title alone).
     """
 
     texts: tuple[str, ...]
@@ -182,6 +182,8 @@ def parse(text: str, ended: bool, passage: Passage, longest: int = 300) -> Parse
     for line in lines:
         plain_line = " ".join(_BULLET.sub("", line).split())
         fault = _fault(plain_line, kept, numbers, longest)
+        if fault is None and plain_line.rstrip(" .").casefold() == passage.title.strip(" .").casefold():
+            fault = "other"
         if fault is None:
             kept[plain_line] = None
         elif plain_line:

@@ -118,7 +118,7 @@ def test_headers_are_titles_with_their_sections(data: Path, tokenizer: Any) -> N
     assert keys.passages == ((0, 3), (1, 4), (2,))
     told[1]["metadata"] = {"section": 7}
     file.write_text("".join(json.dumps(line) + "\n" for line in told), encoding="utf-8")
-    with pytest.raises(DataError, match="metadata.section of the passage 'b' is 7"):
+    with pytest.raises(DataError, match=r"metadata\.section of the passage 'b' is 7"):
         build_keys(Corpus.read(data), tokenizer, "header")
     with pytest.raises(DataError, match="no header to quote"):
         build_keys(Corpus.from_passages([Passage("x", "text")]), tokenizer, "header")

@@ -177,6 +177,14 @@ def test_propositions_are_read_off_an_output(text: str, texts: list[str], droppe
     assert parse(text, True, MILL, longest=100) == (tuple(texts), dropped)
 
 
+def test_a_title_is_no_proposition() -> None:
+    told = Passage("x", "It stood there.", "The old mill.")
+    assert parse("- The old Mill.\n- The old mill stood.", True, told) == (
+        ("The old mill stood.",),
+        {"other": 1},
+    )
+
+
 def test_what_the_length_limit_cut_is_left_out() -> None:
     assert parse("- The mill burned.\n- It was bui", False, MILL) == (("The mill burned.",), {"cut": 1})
     assert parse('["The mill burned.", "It was bui', False, MILL) == (("The mill burned.",), {"cut": 1})

@@ -152,8 +152,6 @@ def test_passages_of_a_title_are_told_apart(folder: Path, query: str, thought: s
     written = some._read(Interlaced(tuple(tokens), tuple(spans), -1.0, True), query)
     assert list(written.quotes[0].passages) == ids
     assert [hit.id for hit in written.ranking()] == [*ids, "b"]
-    sentences = Riches(model, tokenizer, corpus, build_keys(corpus, tokenizer, "paragraph"))
-    assert sentences.keys.origin.kind == "paragraph"
 
 
 def test_an_earlier_quote_counts_for_a_later_one(folder: Path) -> None:
@@ -174,19 +172,25 @@ def test_an_earlier_quote_counts_for_a_later_one(folder: Path) -> None:
 
 
 def test_keys_that_are_not_named_are_counted(folder: Path) -> None:
-    """A quote of a word that two keys hold, one of which is named."""
-    first = program(folder, anywhere=True, whole=False, max_key_tokens=1, keys=1).answer(QUERIES[1:])[0]
-    quote = first.quotes[0]
-    every = program(folder, anywhere=True, whole=False, max_key_tokens=1).answer(QUERIES[1:])[0].quotes[0]
-    assert quote.text == every.text
-    assert quote.held == every.held == len(every.keys) > 1
-    assert len(quote.keys) == 1
-    said = f"1 of the {quote.held} keys that hold it are named"
+    """A quote of a word that three keys hold, one of which is named."""
+    model, tokenizer = load_language_model(str(folder / "model"), "cpu")
+    texts = ("It was red.", "It burned down.", "The mill was built. It was red.")
+    corpus = Corpus.from_passages([Passage(name, text) for name, text in zip("abc", texts, strict=True)])
+    keys = build_keys(corpus, tokenizer, "paragraph", anywhere=True)
+
+    def written(**options: Any) -> Any:
+        given = InterleaveOptions(beams=4, max_new_tokens=60, whole=False, max_key_tokens=1, **options)
+        return Riches(model, tokenizer, corpus, keys, None, given).answer(QUERIES[1:])[0]
+
+    first, every = written(keys=1), written()
+    assert first.quotes[0].text == every.quotes[0].text == "It"
+    assert first.quotes[0].held == every.quotes[0].held == len(every.quotes[0].keys) == 3
+    assert len(first.quotes[0].keys) == len(first.quotes[0].passages) == 1
+    said = "1 of the 3 keys that hold it are named"
     assert said in terminal(QUERIES[1], first, ("«", "»"))
-    assert said in page("x", QUERIES[1:], [first], program(folder).corpus, ("«", "»"))
-    whole = program(folder).answer(QUERIES[1:])[0]
-    assert whole.quotes[0].held == 1
-    assert "are named" not in terminal(QUERIES[1], whole, ("«", "»"))
+    assert said in page("x", QUERIES[1:], [first], corpus, ("«", "»"))
+    assert "are named" not in terminal(QUERIES[1], every, ("«", "»"))
+    assert "are named" not in page("x", QUERIES[1:], [every], corpus, ("«", "»"))
 
 
 def test_the_command_keeps_keys(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
