@@ -75,7 +75,9 @@ def score_file(
         DataError: The file is no answers file, or of other queries or another corpus.
     """
     if not file.endswith(ENDING):
-        raise DataError(f"expected a name that ends in {ENDING}, as `grls riches` and `grls read` write.", file)
+        raise DataError(
+            f"expected a name that ends in {ENDING}, as `grls riches` and `grls read` write.", file
+        )
     run = file.removesuffix(ENDING)
     info = read_info(f"{run}.jsonl")
     if info is not None and info.corpus not in ("", corpus.fingerprint):

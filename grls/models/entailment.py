@@ -66,7 +66,9 @@ def load_entailment(
         ConfigError: There is no such model, its labels have no entailment, or a number is below 1.
     """
     if batch_size < 1 or max_tokens < 1:
-        raise ConfigError(f"expected batch_size and max_tokens of at least 1, got {batch_size}, {max_tokens}.")
+        raise ConfigError(
+            f"expected batch_size and max_tokens of at least 1, got {batch_size}, {max_tokens}."
+        )
     refuse_missing_folder(name)
     try:
         config = AutoConfig.from_pretrained(name)
@@ -190,7 +192,9 @@ def _with_room(tokenizer: Any, texts: Sequence[str], room: int) -> list[int]:
     """Places of the texts that leave room for a premise."""
     judged = [n for n, text in enumerate(texts) if len(_tokens(tokenizer, text)) < room]
     if len(judged) < len(texts):
-        log.warning("%d hypotheses leave no room for a premise; they do not follow.", len(texts) - len(judged))
+        log.warning(
+            "%d hypotheses leave no room for a premise; they do not follow.", len(texts) - len(judged)
+        )
     return judged
 
 
