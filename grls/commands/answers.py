@@ -38,7 +38,7 @@ def answers(
         nli: Folder or hub name of a model of entailment, for AutoAIS: a classifier with a label `entailment`,
             or an encoder-decoder that writes 1 or 0.
         premise: What AutoAIS takes for evidence: the quotes, or the passages that they stand in.
-        limit: Only so many queries were asked, the first ones (as `--limit` of the commands above); null: all.
+        limit: Only so many queries were asked, the first ones (the `--limit` of those commands); null: all.
             Those without an answer score 0.
         output: Write the scores as JSON here, too.
         batch_size: Pairs judged together.

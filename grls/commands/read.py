@@ -63,8 +63,8 @@ def read(
         data: Data set folder.
         model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
         output: Path of the results without ending.
-        method: closed-book: no retrieval; retrieve: retrieve for the question, then read; iterative: the model
-            asks follow-up questions, each is retrieved for, until it answers.
+        method: closed-book: no retrieval; retrieve: retrieve for the question, then read; iterative: the
+            model asks follow-up questions, each is retrieved for, until it answers.
         retriever: Retriever folder that `grls index` wrote, generative or dense.
         bm25: Retrieve with BM25 from the data set's corpus.
         run: A finished run of these queries, .jsonl or .trec (retrieve); its time is not counted.
@@ -152,8 +152,8 @@ def _source(
 
 
 def _read(
-    writer: TextWriter, source: Source | None, corpus: Corpus, queries: Sequence[Query], method: Method, k: int,
-    depth: int, hops: int, chat: bool,
+    writer: TextWriter, source: Source | None, corpus: Corpus, queries: Sequence[Query], method: Method,
+    k: int, depth: int, hops: int, chat: bool,
 ) -> list[Reading]:  # fmt: skip
     with tqdm(total=len(queries), desc="read", unit=" queries", leave=False, disable=None) as bar:
         if method == "iterative" and source is not None:

@@ -6,8 +6,8 @@ A line for every query that was asked, answered or not::
      "quotes": [{"text", "keys", "passages", "closed", …}],
      "retrieved": [passage ids, best first]}
 
-``quotes`` is the evidence that was written or read before the answer; ``retrieved`` is the ranking, and may be
-left out where it is the passages of the quotes, in their order. More keys (``pieces``, ``score``) are for
+``quotes`` is the evidence that was written or read before the answer; ``retrieved`` is the ranking, and may
+be left out where it is the passages of the quotes, in their order. More keys (``pieces``, ``score``) are for
 people. The module knows neither models nor retrievers: a model of entailment is given to it.
 """
 
@@ -125,9 +125,10 @@ def score_answers(
             their titles, that they stand in.
 
     Returns:
-        ``queries``, ``unanswered`` (without an answer), ``quotes`` (a query), ``not_closed`` (share of quotes),
-        ``not_ended`` (share of queries); ``hits@k`` over queries with gold passages, ``f1`` and ``exact_match``
-        over queries with accepted answers, each with the number of these (``judged``, ``asked``); ``autoais``.
+        ``queries``, ``unanswered`` (without an answer), ``quotes`` (a query), ``not_closed`` (share of
+        quotes), ``not_ended`` (share of queries); ``hits@k`` over queries with gold passages, ``f1`` and
+        ``exact_match`` over queries with accepted answers, each with the number of these (``judged``,
+        ``asked``); ``autoais``.
 
     Raises:
         ConfigError: A cut-off is below 1.
@@ -136,8 +137,8 @@ def score_answers(
     unknown = answered.keys() - {query.id for query in queries}
     if unknown:
         raise DataError(
-            f"the query id {min(unknown)!r} of the answers is none of those asked ({len(unknown)} such): they "
-            "belong to another split or data set, or --limit is too small."
+            f"the query id {min(unknown)!r} of the answers is none of those asked ({len(unknown)} such): "
+            "they belong to another split or data set, or --limit is too small."
         )
     missing = sum(query.id not in answered for query in queries)
     if missing:
@@ -166,7 +167,8 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
     spent = "" if seconds is None else f", {seconds / scores['queries']:.2f} s each"
     lines = [
         f"{scores['queries']:,} queries{spent}, {scores['unanswered']:,} without an answer; "
-        f"{scores['quotes']:.2f} quotes a query, {100 * scores['not_closed']:.1f} % not closed at the length limit"
+        f"{scores['quotes']:.2f} quotes a query, {100 * scores['not_closed']:.1f} % not closed at the length "
+        "limit"
     ]
     if scores["judged"]:
         shares = [f"{name} {100 * scores[name]:.1f}" for name in scores if name.startswith("hits@")]

@@ -1,8 +1,9 @@
 """Does a hypothesis follow from a premise? Models of natural language inference, as transformers has them.
 
-Two kinds are read: a classifier of pairs with a label ``entailment``, and an encoder-decoder that writes ``1``
-for what follows and ``0`` for what does not (the form of the TRUE models, arXiv 2204.04991). Where a pair is too
-long, its premise is cut from the end; the hypothesis never is. The module does not know what is judged.
+Two kinds are read: a classifier of pairs with a label ``entailment``, and an encoder-decoder that writes
+``1`` for what follows and ``0`` for what does not (the form of the TRUE models, arXiv 2204.04991). Where a
+pair is too long, its premise is cut from the end; the hypothesis never is. The module does not know what is
+judged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Answers in one go: from what was retrieved for the question, or from nothing (closed book).
 
-The retrieve-then-read baseline of RICHES (arXiv 2407.00361) and the one without retrieval. The module does not
-know who retrieved.
+The baselines of RICHES (arXiv 2407.00361) that retrieve first, or never. The module does not know who
+retrieved.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def fits(prompt: Sequence[int], writer: TextWriter) -> bool:
 def too_long(query: Query, writer: TextWriter) -> ConfigError:
     """What is said of a question that leaves no room."""
     return ConfigError(
-        f"the query {query.id!r} with the prompt takes more than the {writer.room} tokens that the model has room "
-        f"for beside {writer.max_new_tokens} new ones: lower --max_new_tokens, or take another model."
+        f"the query {query.id!r} with the prompt takes more than the {writer.room} tokens that the model has "
+        f"room for beside {writer.max_new_tokens} new ones: lower --max_new_tokens, or take another model."
     )
 
 

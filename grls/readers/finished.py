@@ -32,9 +32,7 @@ class FinishedRun:
     def __init__(self, run: str | Path, corpus: Corpus):
         self.info: RunInfo | None = read_info(run)
         if self.info is not None and self.info.corpus not in ("", corpus.fingerprint):
-            raise MismatchError(
-                f"{run} was retrieved from another corpus than {corpus.source}; retrieve again."
-            )
+            raise MismatchError(f"{run} is of another corpus than {corpus.source}; retrieve again.")
         results = load_results(run)
         self.corpus = corpus
         self.score_mode = results.score_mode or "unknown"

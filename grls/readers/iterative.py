@@ -1,8 +1,8 @@
 """Answers by decomposition: the model asks follow-up questions, and each is retrieved for.
 
-The iterative baseline of RICHES (arXiv 2407.00361): in every round the model writes a follow-up question or the
-answer; what is retrieved for the follow-up is appended to its prompt. What was shown, in this order, is the
-ranking. The module does not know who retrieves.
+The iterative baseline of RICHES (arXiv 2407.00361): in every round the model writes a follow-up question or
+the answer; what is retrieved for the follow-up is appended to its prompt. What was shown, in this order, is
+the ranking. The module does not know who retrieves.
 """
 
 from __future__ import annotations

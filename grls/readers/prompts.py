@@ -14,8 +14,8 @@ NOTHING = "evidence: nothing was found"
 CLOSED_TASK = "Answer the question in a few words."
 OPEN_TASK = "Answer the question in a few words, from the passages."
 ITERATIVE_TASK = (
-    "Answer the question. Ask follow-up questions, one at a time, and evidence for each will be shown; as soon "
-    "as it suffices, write the answer in a few words."
+    "Answer the question. Ask follow-up questions, one at a time, and evidence for each will be shown; as "
+    "soon as it suffices, write the answer in a few words."
 )
 
 _EXAMPLES = (

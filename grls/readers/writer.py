@@ -187,4 +187,4 @@ class _Stopped(StoppingCriteria):  # type: ignore[misc]  # transformers is untyp
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **_: Any) -> torch.BoolTensor:
         found = [self.text(row)[1] for row in input_ids[:, self.start :].tolist()]
-        return torch.tensor(found, device=input_ids.device)  # type: ignore[return-value]
+        return torch.tensor(found, device=input_ids.device)

@@ -34,7 +34,7 @@ def premise(evidence: Sequence[str]) -> str:
 def attributed(
     questions: Sequence[str], answers: Sequence[str], evidence: Sequence[Sequence[str]], judge: Entailment
 ) -> list[bool]:
-    """Whether each answer follows from its evidence; the judge is asked only where there is something to judge.
+    """Whether each answer follows from its evidence; the judge is asked only where there are both.
 
     Args:
         questions: One a query.
