@@ -39,12 +39,13 @@ class _State:
     ended: bool = True
 
     def take(self, written: Continuation) -> None:
-        """Read what the model wrote: a follow-up question, or else the answer.
+        """Read what the model wrote: a follow-up question or the answer.
 
-        A follow-up that is empty, or was asked before, leads nowhere: the answer is asked for instead.
+        A follow-up that is empty, or was asked before, leads nowhere, and a line that is neither may be
+        invented evidence: the answer is asked for instead.
         """
         follow = None if self.forced else _follow_up(written.text)
-        if follow is None:
+        if self.forced or (follow is None and ANSWER in written.text.casefold()):
             self.answer, self.ended = _answer(written.text), written.ended
         elif not follow or follow.casefold() in (step.question.casefold() for step in self.steps):
             self.forced = True
@@ -173,6 +174,6 @@ def _follow_up(text: str) -> str | None:
 
 
 def _answer(text: str) -> str:
-    """What stands behind ``answer:``, or all of it: some models leave the label out."""
+    """What stands behind ``answer:``, or all of it where the prompt ended so."""
     place = text.casefold().rfind(ANSWER)
     return (text if place < 0 else text[place + len(ANSWER) :]).strip()

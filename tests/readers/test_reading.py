@@ -68,13 +68,19 @@ def test_passages_without_room_are_left_out_from_the_end(caplog: pytest.LogCaptu
     for ranking in ([], hits("m"), hits("m", "o")):
         reader = DirectReader(free, CORPUS)
         lengths.append(len(reader._fitted(WHO, CORPUS.passages(CORPUS.numbers([h.id for h in ranking])))[0]))
-    for room, kept, cut in ((lengths[2], ("m", "o"), 0), (lengths[2] - 1, ("m",), 1), (lengths[1] - 1, (), 2)):
+    for room, kept, cut in (
+        (lengths[2], ("m", "o"), 0),
+        (lengths[2] - 1, ("m",), 1),
+        (lengths[1] - 1, (), 2),
+    ):
         caplog.clear()
         writer = ScriptedWriter(lambda text: "so", room)
         read = DirectReader(writer, CORPUS).answer([WHO], [hits("m", "o")], 2)[0]
         assert (read.read, read.cut) == (kept, cut)
         assert (f"{cut} passages were left out" in caplog.text) == bool(cut)
-    with pytest.raises(ConfigError, match=r"'q1' with the prompt takes more than the \d+ tokens .* beside 8 new"):
+    with pytest.raises(
+        ConfigError, match=r"'q1' with the prompt takes more than the \d+ tokens .* beside 8 new"
+    ):
         DirectReader(ScriptedWriter(lambda text: "so", lengths[0] - 1), CORPUS).answer([WHO], [[]], 0)
 
 
@@ -113,7 +119,7 @@ def test_behind_the_last_hop_the_answer_is_asked_for() -> None:
     assert (read.answer, len(writer.prompts)) == ("mine", 2)
 
 
-@pytest.mark.parametrize("again", ["follow-up: What is IT", "follow-up:", "follow-up:  "])
+@pytest.mark.parametrize("again", ["follow-up: What is IT", "follow-up:", "follow-up:  ", "evidence: x"])
 def test_a_follow_up_that_leads_nowhere_ends_it(again: str) -> None:
     def reply(text: str) -> str:
         if text.endswith("answer:"):
@@ -128,7 +134,7 @@ def test_a_follow_up_that_leads_nowhere_ends_it(again: str) -> None:
 
 
 def test_a_follow_up_that_finds_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    writer = ScriptedWriter(lambda text: "x" if "nothing was found" in text else "follow-up: why")
+    writer = ScriptedWriter(lambda text: "answer: x" if "nothing was found" in text else "follow-up: why")
     with caplog.at_level(logging.WARNING):
         read = IterativeReader(writer, ScriptedRetriever({}), CORPUS).answer([WHO])[0]
     assert writer.prompts[-1] == ["question: who owned it\nfollow-up: why\nevidence: nothing was found\n"]
@@ -139,7 +145,7 @@ def test_a_follow_up_that_finds_nothing_is_told(caplog: pytest.LogCaptureFixture
 
 def test_without_room_evidence_is_left_out_and_then_the_follow_up() -> None:
     def reply(text: str) -> str:
-        return "mine" if "evidence" in text or text.endswith("answer:") else "follow-up: what is it"
+        return "answer: mine" if "evidence" in text or text.endswith("answer:") else "follow-up: what is it"
 
     def last(room: int | None, k: int = 2) -> tuple[str, int, tuple[str, ...]]:
         writer = ScriptedWriter(reply, room)

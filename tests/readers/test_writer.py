@@ -22,9 +22,7 @@ def words(**special: Any) -> PreTrainedTokenizerFast:
     vocabulary["\n"] = vocabulary.pop("w10")
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="w2"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="</s>", pad_token="<pad>", **special
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", pad_token="<pad>", **special)
 
 
 def alone(model: Any, prompt: list[int], length: int) -> list[int]:
