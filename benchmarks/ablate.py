@@ -4,10 +4,10 @@
 
 Questions: how wide a beam; keywords before each quote or not; free text greedily and quotes with the beam
 (adaptive) or both alike; which retrieval keys; and RICHES beside closed book, retrieve-then-read and
-iterative decomposition. Every run is a `grls` command, printed before it runs; its settings are written beside
-it when it is done (NAME.settings.json), so a killed ablation goes on, and a run whose settings, data or files
-differ is made again. The model is loaded once. OUTPUT/ablations.md holds a table a question, OUTPUT/ablations.json the
-figures.
+iterative decomposition. Every run is a `grls` command, printed before it runs; its settings are written
+beside it when it is done (NAME.settings.json), so a killed ablation goes on, and a run whose settings, data
+or files differ is made again. The model is loaded once. OUTPUT/ablations.md holds a table a question,
+OUTPUT/ablations.json the figures.
 """
 
 from __future__ import annotations

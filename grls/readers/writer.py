@@ -178,13 +178,13 @@ class TextWriter:
         return (text[: min(places)].rstrip(), True) if places else (text.rstrip(), False)
 
 
-class _Stopped(StoppingCriteria):  # type: ignore[misc]  # transformers is untyped here
+class _Stopped(StoppingCriteria):
     """Which rows hold a stop string."""
 
     def __init__(self, text: Callable[[list[int]], tuple[str, bool]], start: int):
         self.text = text
         self.start = start
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **_: Any) -> torch.BoolTensor:
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **_: Any) -> torch.Tensor:
         found = [self.text(row)[1] for row in input_ids[:, self.start :].tolist()]
         return torch.tensor(found, device=input_ids.device)

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quoting_model import quoting
+from quoting_model import QUERIES, quoting
 
 from grls.cli import main
-from grls.evaluation.manifest import read_info
-from grls.evaluation.results import read_results
+from grls.corpus import Corpus
+from grls.evaluation.manifest import RunInfo, read_info, write_info
+from grls.evaluation.results import read_results, write_results
+from grls.types import Hit
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def test_from_bm25(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     first = lines(output)[0]
     assert [quote["passages"] for quote in first["quotes"]] == [["a"]]
     assert first["quotes"][0]["text"].startswith("Mill: The mill")
-    assert [piece["kind"] for piece in first["pieces"]][0] == "quote"
+    assert first["pieces"][0]["kind"] == "quote"
     assert first["retrieved"] == [hit.id for hit in read_results(f"{output}.jsonl").rankings["q1"]]
     info = read_info(f"{output}.jsonl")
     assert info is not None
@@ -47,19 +49,22 @@ def test_from_bm25(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_the_ranking_is_deeper_than_what_is_read(folder: Path, tmp_path: Path) -> None:
-    assert (
-        main(["retrieve", "--data", str(folder / "data"), "--bm25", "true", "--output", str(tmp_path / "r")])
-        == 0
-    )
-    retrieved = read_results(tmp_path / "r.jsonl").rankings
+    retrieved = {"q1": [Hit("c", 3.0), Hit("a", 2.0), Hit("b", 1.0)], "q2": [Hit("b", 1.0)]}
+    corpus = Corpus.read(folder / "data")
+    write_results(tmp_path / "r.jsonl", QUERIES, corpus, "bm25", retrieved)
+    info = RunInfo("bm25", "the run", "single", corpus.fingerprint, "", "", None, "bm25")
+    write_info(tmp_path / "r", info)
     run = ("--run", str(tmp_path / "r.jsonl"))
-    assert read(folder, tmp_path / "x", *run, "--k", "1", "--depth", "5") == 0
-    assert read_results(tmp_path / "x.jsonl").rankings == retrieved
-    assert max(len(line["retrieved"]) for line in lines(tmp_path / "x")) > 1
-    assert all(len(line["quotes"]) == 1 for line in lines(tmp_path / "x"))
-    info = read_info(tmp_path / "x.jsonl")
-    assert info is not None
-    assert (info.system, info.options["run"]) == ("bm25", "bm25, single")
+    assert read(folder, tmp_path / "x", *run, "--k", "1", "--depth", "2") == 0
+    assert read_results(tmp_path / "x.jsonl").rankings == {name: hits[:2] for name, hits in retrieved.items()}
+    first = lines(tmp_path / "x")[0]
+    assert first["retrieved"] == ["c", "a"]
+    assert [quote["passages"] for quote in first["quotes"]] == [["c"]]
+    assert read(folder, tmp_path / "y", *run, "--k", "3", "--depth", "2") == 0
+    assert len(lines(tmp_path / "y")[0]["quotes"]) == 3
+    found = read_info(tmp_path / "x.jsonl")
+    assert found is not None
+    assert (found.system, found.options["run"]) == ("bm25", "the run")
 
 
 def test_closed_book_reads_nothing(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
