@@ -24,6 +24,8 @@ COMMANDS = {
     "report": "compare runs on one page: tables, curves, proof graphs, significance",
     "riches": "answer questions with evidence that is retrieved while they are answered",
     "propositions": "let a language model write propositions of every passage, as keys for riches",
+    "read": "answer questions without retrieval, from retrieved passages, or from one follow-up to the next",
+    "answers": "score answers and how well their evidence supports them",
     "explain": "say why a gold passage was not found, with the beam tree",
     "check": "report what is peculiar about a corpus",
 }
@@ -33,6 +35,7 @@ POSITIONAL = ("check", "explain")
 """Commands whose required arguments are given without option names."""
 
 SEVERAL = {
+    "answers": ("files", "NAME.answers.jsonl of `grls riches` or `grls read`."),
     "ensemble": ("runs", "JSONL of `grls retrieve` or TREC runs: one corpus, the same queries."),
     "report": ("runs", "NAME.jsonl or NAME.trec; a manifest NAME.info.json beside it says what made it."),
 }

@@ -128,13 +128,14 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     compared = ["train-biencoder", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
     filtered = ["retrieve", "retrieve", "update", "update"]
     used = ["check", "train", "train", "index", "retrieve", "evaluate", *compared, *filtered]
-    used[-len(filtered) : -len(filtered)] = ["riches", "propositions"]
+    place = len(used) - len(filtered)
+    used[place:place] = ["riches", "propositions", "read", "read", "read", "answers"]
     assert [c[0] for c in commands] == [*used, "explain", "explain"]
     asked = read_split("data/mine", "test")[0][0].id
     for command in commands:
         given = command[:2] if command[0] == "check" else [*command]  # its tokenizer is on the hub
         given = [asked if argument == "QUERY-ID" else argument for argument in given]
-        if command[0] in ("riches", "propositions"):
+        if command[0] in ("riches", "propositions", "read"):
             if not (workplace / "lm").is_dir():
                 language_model(workplace)
             given = ["lm" if argument == "PATH/OR/HUB/NAME" else argument for argument in given]

@@ -17,6 +17,7 @@ ORDER = (
     ("grls.models",),
     ("grls.decode",),
     ("grls.retrieve", "grls.evaluation"),
+    ("grls.readers",),
     ("grls.explain", "grls.programs"),
     ("grls.train",),
     ("grls.report",),

@@ -102,13 +102,13 @@ def retrieve(
     queries = read_queries(data) if split is None else read_split(data, split)[0]
     options = SearchOptions(beams, mode, early_stop, batch_size, truncate_queries, progress=True)
     filters = _filters(queries, allow, where, query_filters)
-    opened = _open(data, retriever, device, precision, options)
-    _refuse_other_corpus(opened, data, split)
+    opened = opened_retriever(data, retriever, device, precision, options)
+    refuse_other_corpus(opened, data, split)
     hop_by_hop = _Hops(hops, *_beams(opened, chains, branch), done_bias, repeat)
     start = perf_counter()
     found = _retrieve(opened, queries, steps, k, hop_by_hop, pool, filters)
     seconds = perf_counter() - start
-    kind, score_mode, own = _described(opened)
+    kind, score_mode, own = described(opened)
     given = {"allow": allow, "where": where, "query_filters": query_filters or None}
     filtered = {option: value for option, value in given.items() if value is not None}
     info = RunInfo(
@@ -153,9 +153,14 @@ def _filters(queries: list[Query], allow: str | None, where: str | None, own: bo
     return [both(mine, everywhere, its) for mine, its in zip(listed, theirs, strict=True)]
 
 
-def _open(
+def opened_retriever(
     data: str, retriever: str | None, device: str, precision: str, options: SearchOptions
 ) -> AnyRetriever:
+    """A retriever folder, or BM25 over the corpus of a data set.
+
+    Raises:
+        ConfigError: BM25 is asked for, and ``data`` is no folder.
+    """
     if retriever is not None:
         return open_retriever(retriever, device, precision, options)
     if not Path(data).is_dir():
@@ -163,8 +168,12 @@ def _open(
     return BM25Retriever(Corpus.read(data))
 
 
-def _refuse_other_corpus(opened: AnyRetriever, data: str, split: str | None) -> None:
-    """A run is scored against the data set's own passages, so the retriever must be over the same."""
+def refuse_other_corpus(opened: AnyRetriever, data: str, split: str | None) -> None:
+    """A run is scored against the data set's own passages, so the retriever must be over the same.
+
+    Raises:
+        MismatchError: It is over others.
+    """
     if split is None or isinstance(opened, BM25Retriever) or not corpus_file(data).is_file():
         return
     if Corpus.read(data).fingerprint != opened.corpus.fingerprint:
@@ -202,7 +211,7 @@ def _multistep(
     return AppendingMultistep(opened, opened.corpus, dynamic=dynamic, **vars(options))
 
 
-def _described(opened: AnyRetriever) -> tuple[System, str, dict[str, Any]]:
+def described(opened: AnyRetriever) -> tuple[System, str, dict[str, Any]]:
     """System, score mode, and the options that are this kind's own."""
     if isinstance(opened, BM25Retriever):
         return "bm25", "bm25", {}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -13,14 +11,13 @@ from tqdm import tqdm
 
 from grls.commands.output import Outcome, write_outputs
 from grls.corpus import Corpus
-from grls.dataset import Qrels, read_split, relevant
+from grls.dataset import read_split
 from grls.decode.interleave import Beam, InterleaveOptions
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
+from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.evaluation.manifest import RunInfo, fingerprint_queries
-from grls.evaluation.metrics.answer_f1 import answer_f1
 from grls.files import atomic_file, refuse_unwritable
-from grls.jsonl import write_line
 from grls.logs import quiet
 from grls.models.language import load_language_model
 from grls.programs.keys import KeyKind, build_keys, keys_in
@@ -116,7 +113,8 @@ def riches(
     seconds = perf_counter() - start
     for query, written in list(zip(queries, outputs, strict=True))[:show]:
         print(terminal(query, written, markers, sys.stdout.isatty()) + "\n")
-    _write_answers(f"{output}.answers.jsonl", queries, outputs)
+    answers = f"{output}{ENDING}"
+    write_answers(answers, (_record(*pair) for pair in zip(queries, outputs, strict=True)))
     with atomic_file(f"{output}.html") as file:
         file.write(page(name or "RICHES", queries, outputs, corpus, markers))
     info = RunInfo(
@@ -137,51 +135,19 @@ def riches(
     )  # fmt: skip
     rankings = [written.ranking() for written in outputs]
     write_outputs(output, queries, corpus, Outcome(rankings), info)
-    print(_summary(queries, outputs, qrels, seconds))
-
-
-def _write_answers(file: str, queries: Sequence[Query], outputs: Sequence[Written]) -> None:
-    with atomic_file(file) as stream:
-        for query, written in zip(queries, outputs, strict=True):
-            record: dict[str, Any] = {
-                "query_id": query.id,
-                "text": query.text,
-                "answer": written.answer,
-                "score": written.score,
-                "ended": written.ended,
-                "pieces": [piece._asdict() for piece in written.pieces],
-                "quotes": [quote._asdict() for quote in written.quotes],
-            }
-            write_line(stream, record)
-
-
-def _summary(queries: Sequence[Query], outputs: Sequence[Written], qrels: Qrels, seconds: float) -> str:
-    """What came out, in a line or two."""
-    quotes = [quote for written in outputs for quote in written.quotes]
-    cut = sum(not quote.closed for quote in quotes)
-    lines = [
-        f"{len(queries):,} queries, {seconds / len(queries):.2f} s each; {len(quotes) / len(queries):.2f} "
-        f"quotes a query, {cut} not closed at the length limit"
-    ]
-    several = sum(quote.held > len(quote.keys) for quote in quotes)
+    print(summary(score_answers(read_answers(answers), queries, qrels, corpus), seconds))
+    several = sum(quote.held > len(quote.keys) for written in outputs for quote in written.quotes)
     if several:
-        lines.append(f"{several} quotes are held by more keys than --max_keys lets be named")
-    judged = [(q, w) for q, w in zip(queries, outputs, strict=True) if relevant(qrels.get(q.id, {}))]
-    if judged:
-        ranks = [_first_gold(written, relevant(qrels[query.id])) for query, written in judged]
-        shares = [f"hits@{k} {100 * sum(rank <= k for rank in ranks) / len(ranks):.1f}" for k in (1, 5)]
-        lines.append(f"passages: {', '.join(shares)} ({len(judged):,} queries)")
-    asked = [(query, written) for query, written in zip(queries, outputs, strict=True) if query.answers]
-    if asked:
-        scores = answer_f1([written.answer for _, written in asked], [q.answers for q, _ in asked])
-        lines.append(
-            f"answers: exact match {100 * scores['exact_match']:.1f}, F1 {100 * scores['f1']:.1f} "
-            f"({len(asked):,} queries)"
-        )
-    return "\n".join(lines)
+        print(f"{several} quotes are held by more keys than --max_keys lets be named")
 
 
-def _first_gold(written: Written, gold: Sequence[str]) -> float:
-    """The rank of the first gold passage among those quoted; infinite where none is."""
-    ranks = (rank for rank, hit in enumerate(written.ranking(), 1) if hit.id in gold)
-    return next(ranks, math.inf)
+def _record(query: Query, written: Written) -> dict[str, Any]:
+    return {
+        "query_id": query.id,
+        "text": query.text,
+        "answer": written.answer,
+        "score": written.score,
+        "ended": written.ended,
+        "pieces": [piece._asdict() for piece in written.pieces],
+        "quotes": [quote._asdict() for quote in written.quotes],
+    }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +24,9 @@ from grls.models.precision import move
 
 PACKAGED = "SmolLM2-135M-Instruct"
 
+_shared: dict[tuple[str, str], LanguageModel] | None = None
+"""What :func:`shared_models` keeps; None outside of it."""
+
 
 class LanguageModel(NamedTuple):
     """A model that writes, and its tokenizer."""
@@ -41,6 +46,14 @@ def load_language_model(name: str, device: str = "auto") -> LanguageModel:
     Raises:
         ConfigError: There is no such model, or a package for reading it is missing.
     """
+    if _shared is None:
+        return _load(name, device)
+    if (name, device) not in _shared:
+        _shared[name, device] = _load(name, device)
+    return _shared[name, device]
+
+
+def _load(name: str, device: str) -> LanguageModel:
     source, options = _source(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
@@ -57,6 +70,42 @@ def load_language_model(name: str, device: str = "auto") -> LanguageModel:
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     move(model, where, "float32")
     return LanguageModel(model.eval(), tokenizer)
+
+
+def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """The tokens that end an output: those of the tokenizer and of the model's own settings."""
+    named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    several = named if isinstance(named, list) else [named]
+    return {token for token in (tokenizer.eos_token_id, *several) if isinstance(token, int)}
+
+
+def check_vocabulary(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer with more tokens than the model has embeddings.
+
+    Raises:
+        ConfigError: It has.
+    """
+    rows = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > rows:
+        raise ConfigError(
+            f"the model has {rows:,} embeddings, the tokenizer {len(tokenizer):,} tokens: they do not belong "
+            "together."
+        )
+
+
+@contextmanager
+def shared_models() -> Iterator[None]:
+    """Within this block, a model that was loaded once is not loaded again: its name and device decide.
+
+    For many short runs of one model in one process. Whoever gets a model must leave it, and its tokenizer, as
+    they are.
+    """
+    global _shared
+    before, _shared = _shared, {}
+    try:
+        yield
+    finally:
+        _shared = before
 
 
 def _source(name: str) -> tuple[str, dict[str, str]]:

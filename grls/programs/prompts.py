@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from jinja2 import TemplateError
-
 from grls.errors import ConfigError
+from grls.readers.dialogue import Asked, few_shot
 
 PromptKind = Literal["single", "multi"]
 
@@ -118,43 +117,9 @@ class Prompt(NamedTuple):
             raise ConfigError(f"unknown prompt {self.kind!r}; expected one of {', '.join(_EXAMPLES)}.")
         task = _TASK.format(opening=self.markers[0], closing=self.markers[1])
         examples = _EXAMPLES[self.kind]
-        if not self.chat:
-            solved = [f"question: {e.question}\n{self.solution(e)}\n\n" for e in examples]
-            head = f"{task}\n\n{''.join(solved)}"
-            texts = [f"{head}question: {question}\n" for question in questions]
-            # What a question holds is text, even where it is spelled like a special token.
-            encoded = tokenizer(texts, split_special_tokens=True, verbose=False)
-            return [list(row) for row in encoded["input_ids"]]
-        turns = [{"role": "system", "content": task}]
-        for e in examples:
-            turns.append({"role": "user", "content": f"question: {e.question}"})
-            turns.append({"role": "assistant", "content": self.solution(e)})
-        found = []
-        for question in questions:
-            asked = [*turns, {"role": "user", "content": f"question: {plain(tokenizer, question)}"}]
-            found.append(in_turns(tokenizer, asked))
-        return found
-
-
-def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]]) -> list[int]:
-    """Token ids of a conversation, up to where the model writes.
-
-    Args:
-        tokenizer: That of a chat model.
-        turns: ``role`` and ``content`` of each turn.
-
-    Raises:
-        ConfigError: The tokenizer has no chat template, or one that refuses the turns.
-    """
-    if not getattr(tokenizer, "chat_template", None):
-        raise ConfigError("this model has no chat template: leave out --chat, or take a chat model.")
-    try:
-        text = tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=True)
-    except TemplateError as error:
-        raise ConfigError(
-            f"the model's chat template refuses the prompt ({error}): leave out --chat."
-        ) from None
-    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        solved = [((f"question: {e.question}", self.solution(e)),) for e in examples]
+        asked = [Asked(f"question: {question}") for question in questions]
+        return few_shot(tokenizer, task, solved, asked, self.chat)
 
 
 def common(rows: Sequence[Sequence[int]]) -> int:
@@ -162,13 +127,6 @@ def common(rows: Sequence[Sequence[int]]) -> int:
     shortest = min(len(row) for row in rows)
     same: Iterator[int] = (n for n in range(shortest - 1) if any(row[n] != rows[0][n] for row in rows))
     return next(same, shortest - 1)
-
-
-def plain(tokenizer: Any, text: str) -> str:
-    """A text without the spelling of special tokens, so that nobody forges a turn."""
-    for token in tokenizer.all_special_tokens:
-        text = text.replace(token, "")
-    return text
 
 
 def split_answer(text: str) -> tuple[str, str, str] | None:

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from grls.errors import ConfigError
 from grls.programs.keys import sentences
-from grls.programs.prompts import common, in_turns, plain
+from grls.programs.prompts import common
+from grls.readers.dialogue import in_turns, plain
 from grls.types import Passage
 
 _TASK = (

@@ -24,6 +24,7 @@ from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError
+from grls.models.language import end_tokens
 from grls.programs.keys import sentences
 from grls.programs.prompts import common
 from grls.programs.proposition_prompt import PropositionPrompt, parse
@@ -121,7 +122,7 @@ class Propositionizer:
         shared = 0 if cache is None else cache.get_seq_length()
         tokens, mask = self._padded(rows, shared)
         start = 0 if self.encoder_decoder else tokens.shape[1]
-        ends = self._ends()
+        ends = end_tokens(self.model, self.tokenizer)
         written = self.model.generate(
             input_ids=tokens,
             attention_mask=mask,
@@ -174,11 +175,6 @@ class Propositionizer:
     def _pad(self) -> int:
         pad = self.tokenizer.pad_token_id
         return int(self.tokenizer.eos_token_id if pad is None else pad)
-
-    def _ends(self) -> set[int]:
-        named = getattr(getattr(self.model, "generation_config", None), "eos_token_id", None)
-        several = named if isinstance(named, list) else [named]
-        return {self.tokenizer.eos_token_id, *(token for token in several if token is not None)}
 
     def _without_end(self, row: list[int]) -> list[int]:
         """A causal input without the end token that some tokenizers add."""

@@ -17,6 +17,7 @@ from grls.errors import ConfigError, MismatchError
 from grls.models.base import TreeGenerator
 from grls.models.causal import plant_causal
 from grls.models.generator import Seq2SeqGenerator
+from grls.models.language import check_vocabulary, end_tokens
 from grls.models.seq2seq import plant
 from grls.programs.keys import SHARED, Keys
 from grls.programs.prompts import ANSWER, Prompt, common, split_answer
@@ -145,25 +146,15 @@ class Riches:
             return []
         generator, inputs = self._planted(inputs)
         writer = Interleaver(
-            generator, self.keys.index, self.markers, self._ends(), self.options, self._stops
-        )
+            generator, self.keys.index, self.markers, end_tokens(self.model, self.tokenizer), self.options,
+            self._stops,
+        )  # fmt: skip
         outputs = writer.write(inputs, 1, decided)
         return [self._read(found[0], query.text) for found, query in zip(outputs, queries, strict=True)]
 
-    def _ends(self) -> set[int]:
-        """The tokens that end an output: those of the tokenizer and of the model's own settings."""
-        named = getattr(getattr(self.model, "generation_config", None), "eos_token_id", None)
-        several = named if isinstance(named, list) else [named]
-        return {self.tokenizer.eos_token_id, *(token for token in several if token is not None)}
-
     def _planted(self, inputs: list[list[int]]) -> tuple[TreeGenerator, list[list[int]]]:
         """The model as trees, and what of the inputs it has not read as the prompt of all."""
-        rows = self.model.get_input_embeddings().num_embeddings
-        if len(self.tokenizer) > rows:
-            raise ConfigError(
-                f"the model has {rows:,} embeddings, the tokenizer {len(self.tokenizer):,} tokens: they do "
-                "not belong together."
-            )
+        check_vocabulary(self.model, self.tokenizer)
         if self.model.config.is_encoder_decoder:
             trees = plant(Seq2SeqGenerator(self.model))
             if trees is None:

@@ -6,14 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nli_models
 import pytest
 
 import grls.evaluation.metrics as metrics_package
 from grls.errors import ConfigError, DataError
 from grls.evaluation.metrics.answer_recall import answer_recall, contains_answer, normalise
+from grls.evaluation.metrics.autoais import attributed, autoais, hypothesis, premise
 from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.evaluation.metrics.done_missing import done_missing
 from grls.evaluation.metrics.graph_success import graph_success, problem_from_texts
+from grls.evaluation.metrics.hits import hits
 from grls.evaluation.metrics.path_match import Accepted, path_match
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -176,7 +179,57 @@ def test_a_problem_needs_facts():
         problem_from_texts([], "anna is big .")
 
 
+def test_hits_wants_one_gold_passage_and_counts_every_query():
+    retrieved = [["x", "a", "b"], ["c", "y"], [], ["z", "z", "d"], ["e"]]
+    gold = [["a", "b"], ["c"], ["d"], ["d"], []]
+    assert hits(retrieved, gold, [2, 1, 3]) == {"hits@1": 0.2, "hits@2": 0.4, "hits@3": 0.6}
+
+
+class Contains:
+    """What follows is what has the word of its answer in the premise."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[str, str]] = []
+
+    def entails(self, premises, hypotheses):
+        self.pairs += zip(premises, hypotheses, strict=True)
+        return [h.split("'")[-2] in p for p, h in zip(premises, hypotheses, strict=True)]
+
+
+def test_autoais_asks_what_follows_from_the_evidence_joined():
+    judge = Contains()
+    questions, answers = ["who ", "what", "why", "when", "how"], [" Ann", "red", "", "then", "so"]
+    evidence = [["It was Ann.", "It was.", "It was Ann."], ["blue"], ["because"], [], [" "]]
+    assert attributed(questions, answers, evidence, judge) == [True, False, False, False, False]
+    assert judge.pairs == [
+        ("It was Ann.\nIt was.", "The answer to the question 'who' is 'Ann'"),
+        ("blue", "The answer to the question 'what' is 'red'"),
+    ]
+    assert autoais(questions, answers, evidence, judge) == {"autoais": 0.2}
+    assert premise([]) == ""
+    assert hypothesis("q?", "a") == "The answer to the question 'q?' is 'a'"
+
+
+NLI = "NLI"
+"""Stands for the folder of a model of entailment in the calls below."""
+
 CALLS = {
+    "hits": (
+        {"predictions": [["x", "a"], []], "references": [["a", "b"], ["c"]], "k": [1, 2]},
+        {"hits@1": 0.0, "hits@2": 0.5},
+    ),
+    "autoais": (
+        {
+            "predictions": ["the barn", "", "the barn", "so"],
+            "references": [
+                {"question": "what", "evidence": evidence}
+                for evidence in (["it is", "red"], ["red"], ["it is blue"], [])
+            ],
+            "nli": NLI,
+            "device": "cpu",
+        },
+        {"autoais": 0.25},
+    ),
     "sequence_recall": (
         {"predictions": [["a", "x"], []], "references": [["a", "b"], ["c"]], "k": [1, 2]},
         {"recall@1": 0.25, "recall@2": 0.25},
@@ -235,7 +288,11 @@ json.dump({path: evaluate.load(path).compute(**arguments) for path, arguments in
 
 def test_every_metric_file_loads_by_path_without_a_network(tmp_path):
     assert {file.stem for file in FOLDER.glob("*.py")} - {"__init__", "averages"} == CALLS.keys()
-    calls = {str(FOLDER / f"{name}.py"): arguments for name, (arguments, _) in CALLS.items()}
+    nli = str(nli_models.classifier(tmp_path / "nli"))
+    calls = {
+        str(FOLDER / f"{name}.py"): {k: nli if v == NLI else v for k, v in arguments.items()}
+        for name, (arguments, _) in CALLS.items()
+    }
     done = subprocess.run(
         [sys.executable, "-c", LOAD_ALL],
         input=json.dumps(calls),

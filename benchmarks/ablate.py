@@ -1,0 +1,301 @@
+"""RICHES and its rivals over one data set, option by option: the ablations of arXiv 2407.00361 in form.
+
+    python -m benchmarks.ablate --data data/nq --model SmolLM2-135M-Instruct --output runs/nq/ablations
+
+Questions: how wide a beam; keywords before each quote or not; free text greedily and quotes with the beam
+(adaptive) or both alike; which retrieval keys; and RICHES beside closed book, retrieve-then-read and
+iterative decomposition. Every run is a `grls` command, printed before it runs; its settings are written
+beside it when it is done (NAME.settings.json), so a killed ablation goes on, and a run whose settings, data
+or files differ is made again. The model is loaded once. OUTPUT/ablations.md holds a table a question,
+OUTPUT/ablations.json the figures.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import auto_cli
+
+from grls.cli import main as grls
+from grls.commands.answers import score_file, table
+from grls.corpus import Corpus
+from grls.dataset import read_split
+from grls.errors import ConfigError, GrlsError
+from grls.evaluation.answers import ENDING, Scores
+from grls.evaluation.manifest import fingerprint_queries
+from grls.files import atomic_file, read_json, sha256, write_json
+from grls.models.entailment import load_entailment
+from grls.models.language import shared_models
+
+Options = Mapping[str, str]
+
+REFERENCE: dict[str, str] = {"keys": "sentence", "beams": "10", "beam": "adaptive", "keywords": "true"}
+"""The settings from which each question departs by one."""
+
+BEAMS = ("1", "5", "10")
+KEYS = ("sentence", "paragraph", "titled", "title")
+READ = ("1", "3")
+"""Passages that retrieve-then-read shows."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run.
+
+    Args:
+        name: What it is called, and its files.
+        command: ``riches`` or ``read``.
+        options: Its own options, by name.
+    """
+
+    name: str
+    command: str
+    options: Options
+
+
+@dataclass(frozen=True)
+class Question:
+    """A table: what is asked, and runs by their label in it."""
+
+    title: str
+    column: str
+    runs: tuple[tuple[str, Run], ...]
+
+
+def questions(propositions: str | None = None, dense: str | None = None) -> list[Question]:
+    """What is asked, in the order of the tables.
+
+    Args:
+        propositions: A file of propositions, as a kind of key.
+        dense: A retriever folder to read from, beside BM25.
+    """
+    beams = tuple((b, _riches(beams=b)) for b in BEAMS)
+    keywords = tuple((what, _riches(keywords=on)) for what, on in (("with", "true"), ("without", "false")))
+    decoding = tuple((b, _riches(beam=b)) for b in ("adaptive", "full", "greedy"))
+    keys = [(kind, _riches(keys=kind)) for kind in KEYS]
+    if propositions is not None:
+        keys.append(("proposition", _riches(keys="proposition", propositions=propositions)))
+    return [
+        Question("Beam size", "beam", beams),
+        Question("Keywords before each quote", "keywords", keywords),
+        Question("Decoding of free text and quotes", "decoding", decoding),
+        Question("Retrieval keys", "keys", tuple(keys)),
+        Question("Beside the baselines", "system", (("RICHES", _riches()), *_baselines(dense))),
+    ]
+
+
+def _riches(**changed: str) -> Run:
+    """The reference with some settings changed; the same run wherever the settings are the same."""
+    options = {**REFERENCE, **changed}
+    shown = {"keywords": {"true": "keywords", "false": "nokeywords"}[options["keywords"]]}
+    parts = [shown.get(name, value) for name, value in options.items() if name in REFERENCE]
+    return Run(f"riches-{'-'.join(parts)}", "riches", options)
+
+
+def _baselines(dense: str | None) -> list[tuple[str, Run]]:
+    found = [("no retrieval", Run("closed-book", "read", {"method": "closed-book"}))]
+    sources = {"BM25": ("bm25", {"bm25": "true"})}
+    if dense is not None:
+        sources["dense"] = ("dense", {"retriever": dense})
+    for label, (name, source) in sources.items():
+        for k in READ:
+            run = Run(f"{name}-read-{k}", "read", {"method": "retrieve", "k": k, **source})
+            found.append((f"{label}, then read {k}", run))
+    for label, (name, source) in sources.items():
+        run = Run(f"{name}-iterative", "read", {"method": "iterative", **source})
+        found.append((f"iterative, {label}", run))
+    return found
+
+
+class Ablation:
+    """Makes what is not made yet, and tables.
+
+    Args:
+        data: Data set folder.
+        model: Folder or hub name of a language model.
+        output: Folder of everything that is written.
+        split: Which queries.
+        limit: Only so many queries, the first ones; None: all.
+        shared: Options of all runs, beside each one's own.
+        dry_run: Print the commands only.
+    """
+
+    def __init__(
+        self,
+        data: str,
+        model: str,
+        output: str,
+        split: str,
+        limit: int | None,
+        shared: Options,
+        dry_run: bool,
+    ):
+        self.folder = Path(output)
+        self.data = data
+        self.split = split
+        self.dry_run = dry_run
+        self.corpus = Corpus.read(data)
+        queries, self.qrels = read_split(data, split, self.corpus)
+        self.queries = queries[:limit]
+        asked = {} if limit is None else {"limit": str(limit)}
+        self.shared = {"data": data, "split": split, "model": model, **asked, "show": "0", **shared}
+
+    def make(self, run: Run) -> None:
+        """Run a command, unless its files are those of the same settings."""
+        stem = self.folder / run.name
+        settings = self.settings(run)
+        differs = _differs(stem, settings)
+        if not differs:
+            print(f"# done: {run.name}", flush=True)
+            return
+        if differs != "new":
+            print(f"# {run.name} is made again: {differs}", flush=True)
+        options = {**self.shared, **run.options, "name": run.name, "output": str(stem)}
+        command = [run.command, *(f"--{name}={value}" for name, value in options.items())]
+        print(f"grls {shlex.join(command)}", flush=True)
+        if self.dry_run:
+            return
+        _settings_file(stem).unlink(missing_ok=True)
+        if grls(command) != 0:
+            raise ConfigError(f"the command above failed; what is done stays in {self.folder}.")
+        write_json(_settings_file(stem), {**settings, "answers": sha256(f"{stem}{ENDING}")})
+
+    def settings(self, run: Run) -> dict[str, Any]:
+        """All that a run's result depends on."""
+        file = run.options.get("propositions")
+        return {
+            "command": run.command,
+            "options": {**self.shared, **run.options},
+            "corpus": self.corpus.fingerprint,
+            "queries": fingerprint_queries(self.queries),
+            "propositions": None if file is None else sha256(file),
+            "folders": {name: _state(self.shared[name]) for name in ("model",)}
+            | {name: _state(run.options[name]) for name in ("retriever",) if name in run.options},
+        }
+
+    def score(self, run: Run, judge: Any) -> Scores:
+        """The figures of a run."""
+        file = f"{self.folder / run.name}{ENDING}"
+        return score_file(file, self.queries, self.qrels, self.corpus, judge=judge)
+
+
+def _settings_file(stem: Path) -> Path:
+    return stem.with_name(f"{stem.name}.settings.json")
+
+
+def _state(name: str) -> list[list[Any]]:
+    """Names, sizes and times of a folder's files: a model trained anew under its old name is another one."""
+    files = sorted(file for file in Path(name).rglob("*") if file.is_file())
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+
+
+def _differs(stem: Path, settings: Mapping[str, Any]) -> str:
+    """Why a run must be made: ``new``, or what differs; empty where it is done."""
+    answers = Path(f"{stem}{ENDING}")
+    if not _settings_file(stem).is_file() or not answers.is_file():
+        return "new"
+    before = dict(read_json(_settings_file(stem)))
+    if before.pop("answers", None) != sha256(answers):
+        return "its answers have changed"
+    for name, value in settings.items():
+        if before.get(name) != value:
+            return f"{name} was {json.dumps(before.get(name))}"
+    return ""
+
+
+def markdown(
+    asked: list[Question], scores: Mapping[str, Scores], shared: Options, nli: str | None
+) -> list[str]:
+    """A table a question."""
+    given = ", ".join(f"{name} {value}" for name, value in shared.items() if name != "show")
+    reference = ", ".join(f"{name} {value}" for name, value in REFERENCE.items())
+    lines = [
+        "# Ablations of RICHES",
+        f"{given}. Unless a row says otherwise: {reference}. Values in percent but for quotes and seconds; "
+        f"every query counts, answered or not. AutoAIS: {nli or 'no model given'}.",
+    ]
+    for question in asked:
+        rows = [{**scores[run.name], "name": label} for label, run in question.runs]
+        lines += [f"## {question.title}", "\n".join(table(rows, question.column))]
+    return lines
+
+
+def main(
+    data: str,
+    model: str,
+    output: str,
+    split: str = "test",
+    limit: int | None = None,
+    propositions: str | None = None,
+    dense: str | None = None,
+    nli: str | None = None,
+    chat: bool = False,
+    prompt: str = "single",
+    max_new_tokens: int = 96,
+    batch_size: int = 8,
+    device: str = "auto",
+    only: tuple[str, ...] = (),
+    dry_run: bool = False,
+) -> None:
+    """Make all runs that are missing, and print the tables.
+
+    Args:
+        data: Data set folder.
+        model: Folder or hub name of a language model.
+        output: Folder for the runs and the tables.
+        split: Which queries.
+        limit: Only so many queries, the first ones; null: all.
+        propositions: JSONL of propositions, as one more kind of key.
+        dense: Folder of a dense (or any other) retriever, to read from beside BM25.
+        nli: Model of entailment, for AutoAIS.
+        chat: Tell the model in turns.
+        prompt: RICHES' examples: single or multi.
+        max_new_tokens: Length limit of RICHES' outputs.
+        batch_size: Questions answered together.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        only: Titles of the tables to make, as '["Beam size"]'; empty: all.
+        dry_run: Print the commands only.
+    """
+    every = questions(propositions, dense)
+    unknown = set(only) - {question.title for question in every}
+    if unknown:
+        raise SystemExit(f"error: no table {min(unknown)!r}; there are {[q.title for q in every]}.")
+    asked = [question for question in every if not only or question.title in only]
+    shared = {"chat": str(chat).lower(), "batch_size": str(batch_size), "device": device}
+    own = {"prompt": prompt, "max_new_tokens": str(max_new_tokens)}
+    asked = [_with(question, own) for question in asked]
+    try:
+        ablation = Ablation(data, model, output, split, limit, shared, dry_run)
+        runs = {run.name: run for question in asked for _, run in question.runs}
+        with shared_models():
+            for run in runs.values():
+                ablation.make(run)
+        if dry_run:
+            return
+        judge = None if nli is None else load_entailment(nli, device)
+        scores = {name: ablation.score(run, judge) for name, run in runs.items()}
+        text = "\n\n".join(markdown(asked, scores, ablation.shared, nli)) + "\n"
+        with atomic_file(Path(output) / "ablations.md") as file:
+            file.write(text)
+        write_json(Path(output) / "ablations.json", {"nli": nli, "shared": ablation.shared, "runs": scores})
+    except GrlsError as error:
+        raise SystemExit(f"error: {error}") from None
+    print(text)
+
+
+def _with(question: Question, own: Options) -> Question:
+    """A question whose runs of RICHES have these options, too."""
+    runs = tuple(
+        (label, Run(run.name, run.command, {**own, **run.options}) if run.command == "riches" else run)
+        for label, run in question.runs
+    )
+    return Question(question.title, question.column, runs)
+
+
+if __name__ == "__main__":
+    auto_cli(main)

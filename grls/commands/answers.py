@@ -1,0 +1,117 @@
+"""``grls answers``: how right answers are, and how well their evidence supports them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from grls.corpus import Corpus
+from grls.dataset import Qrels, read_split
+from grls.errors import ConfigError, DataError
+from grls.evaluation.answers import ENDING, KS, PremiseKind, Scores, read_answers, score_answers
+from grls.evaluation.manifest import RunInfo, read_info
+from grls.files import refuse_unwritable, write_json
+from grls.logs import quiet
+from grls.models.entailment import Entailment, load_entailment
+from grls.types import Query
+
+
+def answers(
+    files: list[str],
+    data: str,
+    split: str = "test",
+    ks: tuple[int, ...] | int | str = KS,
+    nli: str | None = None,
+    premise: PremiseKind = "quotes",
+    limit: int | None = None,
+    output: str | None = None,
+    batch_size: int = 16,
+    device: str = "auto",
+) -> None:
+    """Score answers and their evidence: exact match, F1, hits@k and, with a model of entailment, AutoAIS.
+
+    Args:
+        files: NAME.answers.jsonl of `grls riches` or `grls read`; NAME.info.json beside it says what made it.
+        data: Data set folder.
+        split: Which queries.
+        ks: Cut-offs of hits, as `[1,5]`.
+        nli: Folder or hub name of a model of entailment, for AutoAIS: a classifier with a label `entailment`,
+            or an encoder-decoder that writes 1 or 0.
+        premise: What AutoAIS takes for evidence: the quotes, or the passages that they stand in.
+        limit: Only so many queries were asked, the first ones (the `--limit` of those commands); null: all.
+            Those without an answer score 0.
+        output: Write the scores as JSON here, too.
+        batch_size: Pairs judged together.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+    """
+    quiet()
+    if isinstance(ks, int | str):
+        raise ConfigError(f"expected --ks to be a list of cut-offs: write --ks [{ks}], not --ks {ks}.")
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit must be at least 1, got {limit}.")
+    if output is not None:
+        refuse_unwritable(output)
+    corpus = Corpus.read(data)
+    queries, qrels = read_split(data, split, corpus)
+    judge = None if nli is None else load_entailment(nli, device, batch_size)
+    rows = [score_file(file, queries[:limit], qrels, corpus, ks, judge, premise) for file in files]
+    print("\n".join(table(rows)))
+    if output is not None:
+        write_json(output, {"split": split, "nli": nli, "premise": premise, "answers": rows})
+
+
+def score_file(
+    file: str,
+    queries: list[Query],
+    qrels: Qrels,
+    corpus: Corpus,
+    ks: tuple[int, ...] = KS,
+    judge: Entailment | None = None,
+    premise: PremiseKind = "quotes",
+) -> Scores:
+    """Scores of one file, with its name and what its manifest says of time.
+
+    Raises:
+        DataError: The file is no answers file, or of other queries or another corpus.
+    """
+    if not file.endswith(ENDING):
+        raise DataError(
+            f"expected a name that ends in {ENDING}, as `grls riches` and `grls read` write.", file
+        )
+    run = file.removesuffix(ENDING)
+    info = read_info(f"{run}.jsonl")
+    if info is not None and info.corpus not in ("", corpus.fingerprint):
+        raise DataError(f"these answers were retrieved from another corpus than {corpus.source}.", file)
+    answered = read_answers(file)
+    scores = score_answers(answered, queries, qrels, corpus, ks, judge, premise)
+    seconds = None if info is None else info.seconds / len(answered)
+    return {"file": file, "name": _name(run, info), **scores, "seconds": seconds}
+
+
+def table(rows: list[dict[str, Any]], first: str = "answers") -> list[str]:
+    """Lines of a Markdown table, a row a file; values in percent but for counts, quotes and seconds."""
+    shares = {"f1": "F1", "exact_match": "EM", "autoais": "AutoAIS"}
+    cutoffs = dict.fromkeys(name for row in rows for name in row if name.startswith("hits@"))
+    columns = {**{name: name.capitalize() for name in cutoffs}, **shares}
+    header = [first, *columns.values(), "quotes a query", "not closed", "no answer", "s a query"]
+    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
+    for row in rows:
+        lines.append([
+            row["name"].replace("|", "\\|"), *(_percent(row.get(name)) for name in columns),
+            f"{row['quotes']:.2f}", _percent(row["not_closed"]),
+            f"{row['unanswered']:,} of {row['queries']:,}",
+            "-" if row["seconds"] is None else f"{row['seconds']:.2f}",
+        ])  # fmt: skip
+    widths = [max(len(line[n]) for line in lines) for n in range(len(header))]
+    return [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    ]
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _name(run: str, info: RunInfo | None) -> str:
+    return Path(run).name if info is None else info.name

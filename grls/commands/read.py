@@ -1,0 +1,225 @@
+"""``grls read``: answers without retrieval, from retrieved passages, or by follow-up questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+from tqdm import tqdm
+
+from grls.commands.output import Outcome, write_outputs
+from grls.commands.retrieve import AnyRetriever, described, opened_retriever, refuse_other_corpus
+from grls.corpus import Corpus
+from grls.dataset import read_split
+from grls.errors import ConfigError
+from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
+from grls.evaluation.manifest import RunInfo, System, fingerprint_queries
+from grls.evaluation.results import find_passages
+from grls.files import refuse_unwritable
+from grls.logs import quiet
+from grls.models.language import load_language_model
+from grls.readers.direct import DirectReader, Reading
+from grls.readers.finished import FinishedRun
+from grls.readers.iterative import IterativeReader
+from grls.readers.prompts import shown
+from grls.readers.writer import TextWriter
+from grls.retrieve.base import check_counts
+from grls.retrieve.generative import SearchOptions
+from grls.types import Hit, Passage, Query
+
+Method = Literal["closed-book", "retrieve", "iterative"]
+Source = AnyRetriever | FinishedRun
+
+
+def read(
+    data: str,
+    model: str,
+    output: str,
+    method: Method = "retrieve",
+    retriever: str | None = None,
+    bm25: bool = False,
+    run: str | None = None,
+    split: str = "test",
+    k: int | None = None,
+    depth: int = 10,
+    hops: int = 4,
+    chat: bool = False,
+    max_new_tokens: int = 32,
+    batch_size: int = 8,
+    limit: int | None = None,
+    show: int = 3,
+    device: str = "auto",
+    name: str | None = None,
+) -> None:
+    """Answer questions with a language model that reads passages: the baselines of `grls riches`.
+
+    Writes OUTPUT.trec, OUTPUT.jsonl and OUTPUT.info.json as `grls retrieve` does, and OUTPUT.answers.jsonl as
+    `grls riches` does; `grls answers` scores it.
+
+    Args:
+        data: Data set folder.
+        model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
+        output: Path of the results without ending.
+        method: closed-book: no retrieval; retrieve: retrieve for the question, then read; iterative: the
+            model asks follow-up questions, each is retrieved for, until it answers.
+        retriever: Retriever folder that `grls index` wrote, generative or dense.
+        bm25: Retrieve with BM25 from the data set's corpus.
+        run: A finished run of these queries, .jsonl or .trec (retrieve); its time is not counted.
+        split: Which queries.
+        k: Passages to read, for a question (null: 3) or a follow-up question (null: 1).
+        depth: Length of the ranking, of which the first k are read (retrieve).
+        hops: Most follow-up questions (iterative).
+        chat: Tell the model in turns, by its chat template.
+        max_new_tokens: Length limit of an answer or a follow-up question.
+        batch_size: Questions answered together.
+        limit: Answer only so many questions, the first ones; null answers all.
+        show: Print so many answers.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        name: What reports call this run.
+    """
+    quiet()
+    _check(method, retriever, bm25, run)
+    k = (1 if method == "iterative" else 3) if k is None else k
+    check_counts(**{"--k": k, "--depth": depth, "--hops": hops, "--batch_size": batch_size})
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit must be at least 1, got {limit}.")
+    refuse_unwritable(output)
+    corpus = Corpus.read(data)
+    queries, qrels = read_split(data, split)
+    queries = queries[:limit]
+    source = _source(data, split, retriever, bm25, run, corpus, device, batch_size)
+    loaded, tokenizer = load_language_model(model, device)
+    writer = TextWriter(loaded, tokenizer, max_new_tokens, batch_size)
+    start = perf_counter()
+    readings = _read(writer, source, corpus, queries, method, k, depth, hops, chat)
+    seconds = perf_counter() - start
+    for query, reading in list(zip(queries, readings, strict=True))[:show]:
+        print(_shown(query, reading, corpus) + "\n")
+    answers = f"{output}{ENDING}"
+    write_answers(answers, (_record(*pair, corpus) for pair in zip(queries, readings, strict=True)))
+    system, score_mode, own = _origin(source, method)
+    reads = {} if method == "closed-book" else {"k": k, **own}
+    reads |= {"depth": depth} if method == "retrieve" else {"hops": hops} if method == "iterative" else {}
+    info = RunInfo(
+        system=system,
+        name=name or (method if source is None else f"{method}, {_label(source)}, k={k}"),
+        steps="single",
+        corpus=corpus.fingerprint,
+        queries=fingerprint_queries(queries),
+        data=data,
+        split=split,
+        score_mode=score_mode,
+        seconds=seconds,
+        options={
+            "model": Path(model).name, "method": method, **reads, "chat": chat,
+            "max_new_tokens": max_new_tokens, "cut": sum(reading.cut for reading in readings),
+            **asdict(writer.spent),
+        },
+    )  # fmt: skip
+    write_outputs(output, queries, corpus, Outcome([list(one.ranking) for one in readings]), info)
+    print(summary(score_answers(read_answers(answers), queries, qrels, corpus), seconds))
+
+
+def _check(method: Method, retriever: str | None, bm25: bool, run: str | None) -> None:
+    sources = sum((retriever is not None, bm25, run is not None))
+    if method == "closed-book" and sources:
+        raise ConfigError("--method closed-book retrieves nothing: leave out --retriever, --bm25 and --run.")
+    if method != "closed-book" and sources != 1:
+        raise ConfigError(
+            "give one of --retriever FOLDER, --bm25 true and --run FILE, or --method closed-book."
+        )
+    if method == "iterative" and run is not None:
+        raise ConfigError("a finished run knows no follow-up questions: give --retriever or --bm25 true.")
+
+
+def _source(
+    data: str, split: str, retriever: str | None, bm25: bool, run: str | None, corpus: Corpus, device: str,
+    batch_size: int,
+) -> Source | None:  # fmt: skip
+    """What retrieves; None for nothing."""
+    if run is not None:
+        return FinishedRun(run, corpus)
+    if retriever is None and not bm25:
+        return None
+    # A follow-up question is the model's: too long a one is cut, not refused.
+    options = SearchOptions(batch_size=batch_size, truncate_queries=True)
+    opened = opened_retriever(data, retriever, device, "float32", options)
+    refuse_other_corpus(opened, data, split)
+    return opened
+
+
+def _read(
+    writer: TextWriter, source: Source | None, corpus: Corpus, queries: Sequence[Query], method: Method,
+    k: int, depth: int, hops: int, chat: bool,
+) -> list[Reading]:  # fmt: skip
+    with tqdm(total=len(queries), desc="read", unit=" queries", leave=False, disable=None) as bar:
+        if method == "iterative" and source is not None:
+            return IterativeReader(writer, source, corpus, k, hops, chat).answer(queries, bar.update)
+        rankings: list[list[Hit]] = [[] for _ in queries]
+        if source is not None:
+            rankings = source.retrieve(queries, max(k, depth))
+        return DirectReader(writer, corpus, chat).answer(
+            queries, rankings, 0 if source is None else k, bar.update
+        )
+
+
+def _origin(source: Source | None, method: Method) -> tuple[System, str, dict[str, Any]]:
+    """System, score mode, and options of what retrieved."""
+    if source is None:
+        return "generator", "none", {}
+    if isinstance(source, FinishedRun):
+        info = source.info
+        return ("generator" if info is None else info.system), source.score_mode, {"run": _label(source)}
+    system, mode, own = described(source)
+    return system, ("rank" if method == "iterative" else mode), own
+
+
+def _label(source: Source) -> str:
+    """What a retriever is called."""
+    if isinstance(source, FinishedRun):
+        return "a finished run" if source.info is None else source.info.name
+    return described(source)[0]
+
+
+def _record(query: Query, reading: Reading, corpus: Corpus) -> dict[str, Any]:
+    """A line of the answers: a passage that was read stands where a quote of RICHES does."""
+    texts = find_passages(corpus, reading.read)
+    quotes = [
+        {"text": shown(texts[i]), "keys": [shown(texts[i])], "passages": [i], "closed": True}
+        for i in reading.read
+    ]
+    return {
+        "query_id": query.id,
+        "text": query.text,
+        "answer": reading.answer,
+        "ended": reading.ended,
+        "pieces": _pieces(reading, texts),
+        "quotes": quotes,
+        "retrieved": [hit.id for hit in reading.ranking],
+    }
+
+
+def _pieces(reading: Reading, texts: dict[str, Passage]) -> list[dict[str, Any]]:
+    """Follow-up questions, passages and answer, in order, as RICHES writes its pieces."""
+    place = {passage: number for number, passage in enumerate(reading.read)}
+    pieces: list[dict[str, Any]] = []
+    groups = [(step.question, step.passages) for step in reading.steps] or [("", reading.read)]
+    for question, passages in groups:
+        pieces += [{"kind": "thought", "text": question, "quote": -1}] if question else []
+        pieces += [{"kind": "quote", "text": shown(texts[i]), "quote": place[i]} for i in passages]
+    answer = {"kind": "answer", "text": reading.answer, "quote": -1}
+    return [*pieces, *([answer] if reading.answer else [])]
+
+
+def _shown(query: Query, reading: Reading, corpus: Corpus) -> str:
+    """One query and its answer, for the terminal."""
+    lines = [f"{query.id}: {query.text}"]
+    for piece in _pieces(reading, find_passages(corpus, reading.read)):
+        text = piece["text"]
+        if piece["kind"] == "quote":
+            text = f"  {text[:100]}{'…' * (len(text) > 100)} -> {reading.read[piece['quote']]}"
+        lines.append(f"  {text}")
+    return "\n".join(lines)

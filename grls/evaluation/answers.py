@@ -1,0 +1,222 @@
+"""Answers with their evidence, ``NAME.answers.jsonl``: written, read and scored.
+
+A line for every query that was asked, answered or not::
+
+    {"query_id", "text", "answer", "ended",
+     "quotes": [{"text", "keys", "passages", "closed", …}],
+     "retrieved": [passage ids, best first]}
+
+``quotes`` is the evidence that was written or read before the answer; ``retrieved`` is the ranking, and may
+be left out where it is the passages of the quotes, in their order. More keys (``pieces``, ``score``) are for
+people. The module knows neither models nor retrievers: a model of entailment is given to it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from grls.corpus import Corpus
+from grls.dataset import Qrels, gold_passages
+from grls.errors import DataError
+from grls.evaluation.metrics.answer_f1 import answer_f1
+from grls.evaluation.metrics.autoais import attributed
+from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.hits import hits
+from grls.evaluation.results import find_passages
+from grls.files import atomic_file
+from grls.jsonl import read_jsonl, string_of, write_line
+from grls.models.entailment import Entailment
+from grls.types import Query
+
+log = logging.getLogger(__name__)
+
+ENDING = ".answers.jsonl"
+KS = (1, 5)
+
+PremiseKind = Literal["quotes", "passages"]
+Scores = dict[str, Any]
+"""Metric -> value, ready for JSON; a metric that does not apply is None."""
+
+
+class Evidence(NamedTuple):
+    """A piece of evidence.
+
+    Attributes:
+        text: As it was quoted or read.
+        passages: Ids of the passages it stands in.
+        closed: False where a length limit cut the quote off: then it is no evidence.
+    """
+
+    text: str
+    passages: tuple[str, ...]
+    closed: bool
+
+
+class Answered(NamedTuple):
+    """What was written for a query.
+
+    Attributes:
+        answer: The answer; empty where none was written.
+        ended: False where a length limit ended it.
+        evidence: What was quoted or read for it, in order.
+        retrieved: Passage ids, best first.
+    """
+
+    answer: str = ""
+    ended: bool = True
+    evidence: tuple[Evidence, ...] = ()
+    retrieved: tuple[str, ...] = ()
+
+
+def write_answers(path: str | Path, records: Iterable[dict[str, Any]]) -> None:
+    """Write the lines of an answers file, atomically."""
+    with atomic_file(path) as stream:
+        for record in records:
+            write_line(stream, record)
+
+
+def read_answers(path: str | Path) -> dict[str, Answered]:
+    """Query id -> what was written for it.
+
+    Raises:
+        DataError: The file is missing or empty, or a line is malformed or repeats a query.
+    """
+    file = Path(path)
+    found: dict[str, Answered] = {}
+    for line, record in read_jsonl(file):
+        name = string_of(record, "query_id", file, line)
+        if name in found:
+            raise DataError(f"the query id {name!r} is used twice.", file, line)
+        try:
+            found[name] = _answered(record, string_of(record, "answer", file, line, empty=True))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"expected a line as `grls riches` and `grls read` write it ({error}).", file, line
+            ) from None
+    if not found:
+        raise DataError("the file holds no answer; expected one JSON object a line.", file)
+    return found
+
+
+def score_answers(
+    answered: dict[str, Answered],
+    queries: Sequence[Query],
+    qrels: Qrels,
+    corpus: Corpus,
+    ks: Sequence[int] = KS,
+    judge: Entailment | None = None,
+    premise: PremiseKind = "quotes",
+) -> Scores:
+    """Score answers against the queries that were asked.
+
+    Every query counts: one without a line scores 0 everywhere, and so does an empty answer.
+
+    Args:
+        answered: Query id -> what was written.
+        queries: All that were asked.
+        qrels: Their judgements.
+        corpus: The passages.
+        ks: Cut-offs of hits.
+        judge: A model of entailment, for AutoAIS; None leaves it out.
+        premise: What AutoAIS takes for the evidence: the quotes as they stand, or the whole passages, with
+            their titles, that they stand in.
+
+    Returns:
+        ``queries``, ``unanswered`` (without an answer), ``quotes`` (a query), ``not_closed`` (share of
+        quotes), ``not_ended`` (share of queries); ``hits@k`` over queries with gold passages, ``f1`` and
+        ``exact_match`` over queries with accepted answers, each with the number of these (``judged``,
+        ``asked``); ``autoais``.
+
+    Raises:
+        ConfigError: A cut-off is below 1.
+        DataError: There is no query, an answer belongs to none, or a passage is not in the corpus.
+    """
+    unknown = answered.keys() - {query.id for query in queries}
+    if unknown:
+        raise DataError(
+            f"the query id {min(unknown)!r} of the answers is none of those asked ({len(unknown)} such): "
+            "they belong to another split or data set, or --limit is too small."
+        )
+    missing = sum(query.id not in answered for query in queries)
+    if missing:
+        log.warning("%d of %d queries have no line among the answers; they score 0.", missing, len(queries))
+    given = [answered.get(query.id, Answered()) for query in queries]
+    quotes = [quote for one in given for quote in one.evidence]
+    scores: Scores = {
+        "queries": len(queries),
+        "unanswered": sum(not one.answer.strip() for one in given),
+        "quotes": mean(len(one.evidence) for one in given),
+        "not_closed": mean(not quote.closed for quote in quotes) if quotes else 0.0,
+        "not_ended": mean(not one.ended for one in given),
+        **_retrieval(given, queries, qrels, ks),
+        **_correctness(given, queries),
+        "autoais": None,
+    }
+    if judge is not None:
+        evidence = [_evidence(one, corpus, premise) for one in given]
+        follows = attributed([q.text for q in queries], [one.answer for one in given], evidence, judge)
+        scores["autoais"] = mean(follows)
+    return scores
+
+
+def summary(scores: Scores, seconds: float | None = None) -> str:
+    """Scores in a few lines."""
+    spent = "" if seconds is None else f", {seconds / scores['queries']:.2f} s each"
+    lines = [
+        f"{scores['queries']:,} queries{spent}, {scores['unanswered']:,} without an answer; "
+        f"{scores['quotes']:.2f} quotes a query, {100 * scores['not_closed']:.1f} % not closed at the length "
+        "limit"
+    ]
+    if scores["judged"]:
+        shares = [f"{name} {100 * scores[name]:.1f}" for name in scores if name.startswith("hits@")]
+        lines.append(f"passages: {', '.join(shares)} ({scores['judged']:,} queries)")
+    if scores["asked"]:
+        lines.append(
+            f"answers: exact match {100 * scores['exact_match']:.1f}, F1 {100 * scores['f1']:.1f} "
+            f"({scores['asked']:,} queries)"
+        )
+    if scores["autoais"] is not None:
+        lines.append(f"attributed: AutoAIS {100 * scores['autoais']:.1f}")
+    return "\n".join(lines)
+
+
+def _answered(record: dict[str, Any], answer: str) -> Answered:
+    quotes = tuple(
+        Evidence(_text(quote["text"]), tuple(map(_text, quote["passages"])), bool(quote["closed"]))
+        for quote in record["quotes"]
+    )
+    passages = (passage for quote in quotes if quote.closed for passage in quote.passages)
+    retrieved = tuple(map(_text, record.get("retrieved", passages)))
+    return Answered(answer, bool(record["ended"]), quotes, tuple(dict.fromkeys(retrieved)))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a string, got {value!r}")
+    return value
+
+
+def _retrieval(given: list[Answered], queries: Sequence[Query], qrels: Qrels, ks: Sequence[int]) -> Scores:
+    judged = [(one, gold) for one, query in zip(given, queries, strict=True)
+              if (gold := gold_passages(query, qrels))]  # fmt: skip
+    if not judged:
+        return {"judged": 0}
+    return {"judged": len(judged), **hits([one.retrieved for one, _ in judged], [g for _, g in judged], ks)}
+
+
+def _correctness(given: list[Answered], queries: Sequence[Query]) -> Scores:
+    asked = [(one, query) for one, query in zip(given, queries, strict=True) if query.answers]
+    if not asked:
+        return {"asked": 0, "exact_match": None, "f1": None}
+    return {"asked": len(asked), **answer_f1([one.answer for one, _ in asked], [q.answers for _, q in asked])}
+
+
+def _evidence(one: Answered, corpus: Corpus, premise: PremiseKind) -> list[str]:
+    closed = [quote for quote in one.evidence if quote.closed]
+    if premise == "quotes":
+        return [quote.text for quote in closed]
+    found = find_passages(corpus, (passage for quote in closed for passage in quote.passages))
+    return [f"{p.title}: {p.text}" if p.title else p.text for p in found.values()]

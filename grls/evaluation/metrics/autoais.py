@@ -1,0 +1,94 @@
+"""AutoAIS: the share of answers that follow from their evidence, as a model of entailment judges.
+
+AIS is "attributable to identified sources"; Auto- says that no person judged it (attributed question
+answering, arXiv 2212.08037). The premise is a query's evidence, joined; the hypothesis states question and
+answer in one sentence (:func:`hypothesis`).
+
+Convention: a query without an answer or without evidence scores 0 and is never skipped. Whether the answer is
+right does not matter here: a wrong one that its evidence supports scores 1. The figure depends on the model,
+so name it beside the figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import mean
+from grls.models.entailment import Entailment, load_entailment
+
+
+def hypothesis(question: str, answer: str) -> str:
+    """What must follow from the evidence."""
+    return f"The answer to the question '{question.strip()}' is '{answer.strip()}'"
+
+
+def premise(evidence: Sequence[str]) -> str:
+    """Pieces of evidence as one text, in their order, each once."""
+    return "\n".join(dict.fromkeys(text.strip() for text in evidence if text.strip()))
+
+
+def attributed(
+    questions: Sequence[str], answers: Sequence[str], evidence: Sequence[Sequence[str]], judge: Entailment
+) -> list[bool]:
+    """Whether each answer follows from its evidence; the judge is asked only where there are both.
+
+    Args:
+        questions: One a query.
+        answers: One a query; empty where none was given.
+        evidence: Texts, as many a query as it has.
+        judge: The model, see :func:`grls.models.entailment.load_entailment`.
+    """
+    asked = list(zip(questions, answers, map(premise, evidence), strict=True))
+    places = [n for n, (_, answer, text) in enumerate(asked) if answer.strip() and text]
+    found = judge.entails(
+        [asked[n][2] for n in places], [hypothesis(asked[n][0], asked[n][1]) for n in places]
+    )
+    follows = dict(zip(places, found, strict=True))
+    return [follows.get(n, False) for n in range(len(asked))]
+
+
+def autoais(
+    questions: Sequence[str], answers: Sequence[str], evidence: Sequence[Sequence[str]], judge: Entailment
+) -> dict[str, float]:
+    """Mean over queries of :func:`attributed`, whose arguments it takes.
+
+    Returns:
+        ``{"autoais": …}``, a value in [0, 1].
+
+    Raises:
+        DataError: There is no query.
+    """
+    return {"autoais": mean(attributed(questions, answers, evidence, judge))}
+
+
+class AutoAIS(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<answers>, references=[{"question", "evidence": […]}], nli=<model>)``.
+
+    ``nli`` is a folder or hub name of a model of entailment; ``device`` and ``batch_size`` are optional.
+    """
+
+    def _info(self) -> evaluate.MetricInfo:
+        text = datasets.Value("string")
+        asked = {"question": text, "evidence": datasets.List(text)}
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=attributed.__doc__,
+            features=datasets.Features({"predictions": text, "references": asked}),
+        )
+
+    def _compute(
+        self,
+        predictions: list[str],
+        references: list[dict[str, Any]],
+        nli: str,
+        device: str = "auto",
+        batch_size: int = 16,
+    ) -> dict[str, Any]:
+        questions = [reference["question"] for reference in references]
+        evidence = [reference["evidence"] for reference in references]
+        return autoais(questions, predictions, evidence, load_entailment(nli, device, batch_size))

@@ -1,0 +1,56 @@
+"""Hits@k: the share of queries with a gold passage among their first k.
+
+Convention: one gold passage is enough; a query without a hit, or without gold, scores 0 and is not skipped. A
+passage that is listed twice takes two ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import KS, cutoffs, mean
+
+
+def hits(
+    retrieved: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], ks: Sequence[int] = KS
+) -> dict[str, float]:
+    """Hits@k for each cut-off.
+
+    Args:
+        retrieved: Passage ids of each query, best first.
+        gold: Gold passage ids of each query, in the same order of queries.
+        ks: Cut-offs.
+
+    Returns:
+        ``{"hits@k": …}``, values in [0, 1].
+
+    Raises:
+        ConfigError: There is no cut-off, or one below 1.
+        DataError: There is no query.
+    """
+    pairs = [(list(ids), set(wanted)) for ids, wanted in zip(retrieved, gold, strict=True)]
+    return {
+        f"hits@{k}": mean(any(i in wanted for i in ids[:k]) for ids, wanted in pairs) for k in cutoffs(ks)
+    }
+
+
+class Hits(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<retrieved ids>, references=<gold ids>, k=[…])``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        ids = datasets.List(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=hits.__doc__,
+            features=datasets.Features({"predictions": ids, "references": ids}),
+        )
+
+    def _compute(
+        self, predictions: list[list[str]], references: list[list[str]], k: Sequence[int] = KS
+    ) -> dict[str, Any]:
+        return hits(predictions, references, k)

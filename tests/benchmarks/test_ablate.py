@@ -1,0 +1,135 @@
+"""The ablations: every run is made once, with the settings its row says, and made again where they differ."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quoting_model import quoting
+
+from benchmarks import ablate
+from benchmarks.ablate import REFERENCE, questions
+from grls.cli import main as grls
+from grls.models import language
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return quoting(tmp_path_factory.mktemp("ablate"))
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that are run."""
+    made: list[list[str]] = []
+
+    def record(command: list[str]) -> int:
+        made.append(list(command))
+        return grls(command)
+
+    monkeypatch.setattr(ablate, "grls", record)
+    return made
+
+
+def run(folder: Path, output: Path, **options: Any) -> None:
+    given = {"limit": 1, "max_new_tokens": 40, "device": "cpu", "batch_size": 2} | options
+    ablate.main(str(folder / "data"), str(folder / "model"), str(output), **given)
+
+
+def test_the_questions_depart_from_the_reference_by_one_setting() -> None:
+    asked = {q.title: q for q in questions("p.jsonl", "dense")}
+    for title, option, values in (
+        ("Beam size", "beams", ["1", "5", "10"]),
+        ("Keywords before each quote", "keywords", ["true", "false"]),
+        ("Decoding of free text and quotes", "beam", ["adaptive", "full", "greedy"]),
+        ("Retrieval keys", "keys", ["sentence", "paragraph", "titled", "title", "proposition"]),
+    ):
+        runs = [run for _, run in asked[title].runs]
+        assert [run.options[option] for run in runs] == values
+        for one in runs:
+            others = {
+                name: value for name, value in one.options.items() if name in REFERENCE and name != option
+            }
+            assert others == {name: value for name, value in REFERENCE.items() if name != option}
+    assert [label for label, _ in asked["Beside the baselines"].runs] == [
+        "RICHES", "no retrieval", "BM25, then read 1", "BM25, then read 3", "dense, then read 1",
+        "dense, then read 3", "iterative, BM25", "iterative, dense",
+    ]  # fmt: skip
+    names = {}
+    for question in asked.values():
+        for _, one in question.runs:
+            assert names.setdefault(one.name, one) == one  # a name is one run
+    assert len(names) == 17
+
+
+def test_all_runs_are_made_and_tabled_and_made_once(
+    folder: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    loaded = []
+    load = language._load
+    monkeypatch.setattr(language, "_load", lambda *a: loaded.append(a) or load(*a))
+    output = tmp_path / "ablations"
+    run(folder, output)
+    assert len(commands) == len({run.name for q in questions() for _, run in q.runs}) == 13
+    assert len(loaded) == 1
+    assert language._shared is None
+    text = (output / "ablations.md").read_text(encoding="utf-8")
+    assert text.count("\n## ") == 5
+    assert text in capsys.readouterr().out
+    assert "| beam | Hits@1 | Hits@5 | F1 " in " ".join(text.split())
+    figures = json.loads((output / "ablations.json").read_text())["runs"]
+    reference = figures["riches-sentence-10-adaptive-keywords"]
+    assert (reference["hits@1"], reference["exact_match"], reference["queries"]) == (1.0, 1.0, 1)
+    assert figures["closed-book"]["quotes"] == 0.0
+    assert figures["bm25-read-1"]["hits@1"] == 1.0
+
+    commands.clear()
+    run(folder, output)
+    assert commands == []
+    assert (output / "ablations.md").read_text(encoding="utf-8") == text
+
+
+def test_what_differs_is_made_again(
+    folder: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    only: Any = ("Keywords before each quote",)
+    with_, without = "riches-sentence-10-adaptive-keywords", "riches-sentence-10-adaptive-nokeywords"
+
+    def made(**options: Any) -> list[str]:
+        commands.clear()
+        run(folder, tmp_path, only=only, **options)
+        return [next(o[7:] for o in command if o.startswith("--name=")) for command in commands]
+
+    assert made() == [with_, without]
+    assert commands[1][0] == "riches"
+    assert {"--keywords=false", "--limit=1", "--max_new_tokens=40"} <= set(commands[1])
+    assert made(max_new_tokens=41) == [with_, without]
+    assert 'made again: options was {"' in capsys.readouterr().out
+    assert made(max_new_tokens=41, limit=None) == [with_, without]  # other options and other queries
+    (tmp_path / f"{without}.settings.json").unlink()  # killed before its end
+    assert made(max_new_tokens=41, limit=None) == [without]
+    answers = tmp_path / f"{with_}.answers.jsonl"
+    answers.write_text(answers.read_text() + "\n")
+    assert made(max_new_tokens=41, limit=None) == [with_]
+    assert "its answers have changed" in capsys.readouterr().out
+
+
+def test_a_dry_run_makes_nothing(
+    folder: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(folder, tmp_path / "out", dry_run=True)
+    assert commands == []
+    assert not (tmp_path / "out").exists()
+    assert capsys.readouterr().out.count("grls r") == 13
+
+
+def test_what_fails_ends_it(
+    folder: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="the command above failed"):
+        run(folder, tmp_path, max_new_tokens=9999)
+    assert len(commands) == 1
+    assert list(tmp_path.glob("*.settings.json")) == []
+    with pytest.raises(SystemExit, match="no table 'Beams'"):
+        run(folder, tmp_path, only=("Beams",))

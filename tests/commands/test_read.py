@@ -1,0 +1,120 @@
+"""Answers from what was retrieved, as a command."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quoting_model import QUERIES, quoting
+
+from grls.cli import main
+from grls.corpus import Corpus
+from grls.evaluation.manifest import RunInfo, read_info, write_info
+from grls.evaluation.results import read_results, write_results
+from grls.types import Hit
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return quoting(tmp_path_factory.mktemp("read"))
+
+
+def read(folder: Path, output: Path, *options: str) -> int:
+    base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--output", str(output)]
+    return main(["read", *base, "--device", "cpu", "--max_new_tokens", "4", *options])
+
+
+def lines(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(f"{output}.answers.jsonl").read_text().splitlines()]
+
+
+def test_from_bm25(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "runs" / "bm25"
+    assert read(folder, output, "--bm25", "true", "--k", "1") == 0
+    printed = capsys.readouterr().out
+    assert "Mill: The mill was built in 1820. Orla Finn owned it. -> a" in printed
+    assert "passages: hits@1 100.0" in printed
+    first = lines(output)[0]
+    assert [quote["passages"] for quote in first["quotes"]] == [["a"]]
+    assert first["quotes"][0]["text"].startswith("Mill: The mill")
+    assert first["pieces"][0]["kind"] == "quote"
+    assert first["retrieved"] == [hit.id for hit in read_results(f"{output}.jsonl").rankings["q1"]]
+    info = read_info(f"{output}.jsonl")
+    assert info is not None
+    assert (info.system, info.name, info.score_mode) == ("bm25", "retrieve, bm25, k=1", "bm25")
+    assert info.options["method"] == "retrieve"
+    assert (info.options["k"], info.options["prompts"], info.options["calls"]) == (1, 2, 1)
+    assert main(["answers", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0
+    assert "| retrieve, bm25, k=1" in capsys.readouterr().out
+
+
+def test_the_ranking_is_deeper_than_what_is_read(folder: Path, tmp_path: Path) -> None:
+    retrieved = {"q1": [Hit("c", 3.0), Hit("a", 2.0), Hit("b", 1.0)], "q2": [Hit("b", 1.0)]}
+    corpus = Corpus.read(folder / "data")
+    write_results(tmp_path / "r.jsonl", QUERIES, corpus, "bm25", retrieved)
+    info = RunInfo("bm25", "the run", "single", corpus.fingerprint, "", "", None, "bm25")
+    write_info(tmp_path / "r", info)
+    run = ("--run", str(tmp_path / "r.jsonl"))
+    assert read(folder, tmp_path / "x", *run, "--k", "1", "--depth", "2") == 0
+    assert read_results(tmp_path / "x.jsonl").rankings == {name: hits[:2] for name, hits in retrieved.items()}
+    first = lines(tmp_path / "x")[0]
+    assert first["retrieved"] == ["c", "a"]
+    assert [quote["passages"] for quote in first["quotes"]] == [["c"]]
+    assert read(folder, tmp_path / "y", *run, "--k", "3", "--depth", "2") == 0
+    assert len(lines(tmp_path / "y")[0]["quotes"]) == 3
+    found = read_info(tmp_path / "x.jsonl")
+    assert found is not None
+    assert (found.system, found.options["run"]) == ("bm25", "the run")
+
+
+def test_closed_book_reads_nothing(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert read(folder, tmp_path / "x", "--method", "closed-book", "--limit", "1") == 0
+    assert "hits@1 0.0" in capsys.readouterr().out
+    only = lines(tmp_path / "x")
+    assert [(line["query_id"], line["quotes"], line["retrieved"]) for line in only] == [("q1", [], [])]
+    info = read_info(tmp_path / "x.jsonl")
+    assert info is not None
+    assert "k" not in info.options
+
+
+def test_iterative(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from grls.readers.writer import Continuation, TextWriter
+
+    def write(self: TextWriter, prompts: Any, decided: Any = None) -> list[Continuation]:
+        shown = ["burned" in self.tokenizer.decode(row)[-200:] for row in prompts]
+        return [Continuation("answer: red" if s else "follow-up: which barn burned", 3, True) for s in shown]
+
+    monkeypatch.setattr(TextWriter, "write", write)
+    assert read(folder, tmp_path / "x", "--method", "iterative", "--bm25", "true", "--hops", "2") == 0
+    first = lines(tmp_path / "x")[0]
+    assert [(piece["kind"], piece["quote"]) for piece in first["pieces"]] == [
+        ("thought", -1), ("quote", 0), ("answer", -1)
+    ]  # fmt: skip
+    assert first["pieces"][0]["text"] == "which barn burned"
+    assert (first["retrieved"], first["answer"]) == (["b"], "red")
+    info = read_info(tmp_path / "x.jsonl")
+    assert info is not None
+    assert (info.name, info.score_mode, info.options["hops"]) == ("iterative, bm25, k=1", "rank", 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give one of --retriever"),
+        (["--bm25", "true", "--run", "x.jsonl"], "give one of --retriever"),
+        (["--method", "closed-book", "--bm25", "true"], "closed-book retrieves nothing"),
+        (["--method", "iterative", "--run", "x.jsonl"], "knows no follow-up questions"),
+        (["--bm25", "true", "--k", "0"], "--k must be at least 1, got 0"),
+        (["--bm25", "true", "--limit", "0"], "--limit must be at least 1"),
+        (["--bm25", "true", "--max_new_tokens", "1024"], "that the model has room for beside 1024"),
+        (["--bm25", "true", "--chat", "true"], "no chat template"),
+        (["--retriever", "./nowhere"], "no retriever here"),
+        (["--run", "./nowhere.jsonl"], "no such file"),
+    ],
+)
+def test_wrong_options_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert read(folder, tmp_path / "x", *options) == 1
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,203 @@
+"""Answers files: read, scored, tabled."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import nli_models
+import pytest
+from small_data import write_jsonl
+
+from grls.cli import main
+from grls.corpus import Corpus
+from grls.dataset import write_dataset
+from grls.errors import DataError
+from grls.evaluation.answers import Answered, Evidence, read_answers, score_answers, summary, write_answers
+from grls.evaluation.manifest import RunInfo, write_info
+from grls.evaluation.results import write_results
+from grls.types import Passage, Query
+
+PASSAGES = [
+    Passage("a", "it is blue .", "the barn"),
+    Passage("b", "the barn is red", ""),
+    Passage("c", "it is green", ""),
+]
+QUERIES = [
+    Query("q1", "what is so", ("b",), ("the barn",), '{"answers": ["the barn"]}'),
+    Query("q2", "what is it", ("c",), ("green",), '{"answers": ["green"]}'),
+    Query("q3", "what so", ("a",)),
+    Query("q4", "what", (), ("red", "blue barn"), '{"answers": ["red", "blue barn"]}'),
+]
+QRELS = {"q1": {"b": 1}, "q2": {"c": 1, "a": 0}, "q3": {"a": 1}, "q4": {"b": 0}}
+
+
+def quote(text: str, *passages: str, closed: bool = True) -> dict[str, Any]:
+    return {"text": text, "keys": [text], "passages": passages, "score": -1.0, "closed": closed}
+
+
+def line(query: str, answer: str, *quotes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"query_id": query, "text": "…", "answer": answer, "ended": True, "quotes": quotes, **more}
+
+
+LINES = [
+    line("q1", "Barn", quote("the barn is", "a"), quote("red", "b", "a"), quote("it", closed=False)),
+    line("q2", "grey", quote("it is green", "c"), retrieved=["a", "c"], ended=False),
+    line("q4", "the barn"),
+]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    write_dataset(tmp_path / "data", PASSAGES, QUERIES, {"test": QRELS})
+    return tmp_path / "data"
+
+
+def test_answers_are_read_as_they_are_written(tmp_path: Path) -> None:
+    write_answers(tmp_path / "x.answers.jsonl", LINES)
+    found = read_answers(tmp_path / "x.answers.jsonl")
+    assert found["q1"] == Answered(
+        "Barn", True, (Evidence("the barn is", ("a",), True), Evidence("red", ("b", "a"), True),
+                       Evidence("it", (), False)), ("a", "b"),
+    )  # fmt: skip
+    assert found["q2"].retrieved == ("a", "c")
+    assert not found["q2"].ended
+    assert found["q4"] == Answered("the barn")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "holds no answer"),
+        ([LINES[0], LINES[0]], "line 2: the query id 'q1' is used twice"),
+        ([line("q1", "x") | {"answer": None}], "expected 'answer' to be a string"),
+        ([{"query_id": "q1", "answer": ""}], "line 1: expected a line as `grls riches`"),
+        ([line("q1", "x", {"text": "y"})], r"expected a line as .* \('passages'\)"),
+        ([line("q1", "x", quote("y", 3))], "expected a string, got 3"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path: Path, lines: list[Any], message: str) -> None:
+    file = write_jsonl(tmp_path / "x.answers.jsonl", lines)
+    with pytest.raises(DataError, match=message):
+        read_answers(file)
+
+
+def scores_of(lines: list[Any], tmp_path: Path, **options: Any) -> dict[str, Any]:
+    write_answers(tmp_path / "x.answers.jsonl", lines)
+    corpus = Corpus.from_passages(PASSAGES)
+    return score_answers(read_answers(tmp_path / "x.answers.jsonl"), QUERIES, QRELS, corpus, **options)
+
+
+def test_every_query_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        scores = scores_of(LINES, tmp_path, ks=(1, 2))
+    assert scores == {
+        "queries": 4,
+        "unanswered": 1,
+        "quotes": 1.0,
+        "not_closed": 0.25,
+        "not_ended": 0.25,
+        "judged": 3,  # q4 has no gold passage
+        "hits@1": 0.0,
+        "hits@2": pytest.approx(2 / 3),
+        "asked": 3,  # q3 has no accepted answer
+        "exact_match": pytest.approx(1 / 3),
+        "f1": pytest.approx((1 + 0 + 2 / 3) / 3),
+        "autoais": None,
+    }
+    assert "1 of 4 queries have no line among the answers" in caplog.text
+    text = summary(scores, 2.0)
+    assert "4 queries, 0.50 s each, 1 without an answer; 1.00 quotes a query, 25.0 % not closed" in text
+    assert "passages: hits@1 0.0, hits@2 66.7 (3 queries)" in text
+    assert "exact match 33.3, F1 55.6 (3 queries)" in text
+    assert "AutoAIS" not in text
+
+
+class Judge:
+    def __init__(self) -> None:
+        self.premises: list[str] = []
+
+    def entails(self, premises: list[str], hypotheses: list[str]) -> list[bool]:
+        self.premises += premises
+        return ["red" in text for text in premises]
+
+
+def test_the_premise_is_what_was_quoted_or_its_passages(tmp_path: Path) -> None:
+    judge = Judge()
+    assert scores_of(LINES, tmp_path, judge=judge)["autoais"] == 0.25
+    assert judge.premises == ["the barn is\nred", "it is green"]
+    judge = Judge()
+    scores = scores_of(LINES, tmp_path, judge=judge, premise="passages")
+    assert judge.premises == ["the barn: it is blue .\nthe barn is red", "it is green"]
+    assert "AutoAIS 25.0" in summary(scores)
+
+
+def test_answers_of_other_queries_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'q9' of the answers is none of those asked"):
+        scores_of([*LINES, line("q9", "x")], tmp_path)
+
+
+def test_without_gold_there_is_nothing_to_average(tmp_path: Path) -> None:
+    scores = score_answers({"q": Answered("x")}, [Query("q", "why")], {}, Corpus.from_passages(PASSAGES))
+    assert (scores["judged"], scores["asked"], scores["f1"]) == (0, 0, None)
+    assert summary(scores).count("\n") == 0
+
+
+def test_the_command(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nli = nli_models.classifier(tmp_path / "nli")
+    corpus = Corpus.read(data)
+    for name, lines in (("one", LINES), ("two", [line("q1", "")])):
+        write_answers(tmp_path / f"{name}.answers.jsonl", lines)
+    write_results(tmp_path / "one.jsonl", QUERIES, corpus, "full")
+    info = RunInfo(
+        "generator", "The | first", "single", corpus.fingerprint, "", "", None, "full", seconds=6.0
+    )
+    write_info(tmp_path / "one", info)
+    output = tmp_path / "scores.json"
+    files = [str(tmp_path / f"{name}.answers.jsonl") for name in ("one", "two")]
+    code = main(
+        ["answers", *files, "--data", str(data), "--ks", "[1,2]", "--nli", str(nli), "--device", "cpu",
+         "--output", str(output)]
+    )  # fmt: skip
+    assert code == 0
+    rows = [[cell.strip(" |") for cell in row.split(" | ")] for row in capsys.readouterr().out.splitlines()]
+    assert rows[0][1:8] == ["Hits@1", "Hits@2", "F1", "EM", "AutoAIS", "quotes a query", "not closed"]
+    assert " ; ".join(rows[2]) == (
+        "The \\| first ; 0.0 ; 66.7 ; 55.6 ; 33.3 ; 25.0 ; 1.00 ; 25.0 ; 1 of 4 ; 2.00"
+    )
+    assert rows[3] == ["two", "0.0", "0.0", "0.0", "0.0", "0.0", "0.00", "0.0", "4 of 4", "-"]
+    written = json.loads(output.read_text())
+    assert [row["autoais"] for row in written["answers"]] == [0.25, 0.0]
+    assert written["nli"] == str(nli)
+    assert main(["answers", str(tmp_path / "two.answers.jsonl"), "--data", str(data), "--limit", "1"]) == 0
+    assert "1 of 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--ks", "5"], "write --ks [5], not --ks 5"),
+        (["--ks", "[0]"], "cut-offs k of at least 1"),
+        (["--limit", "0"], "--limit must be at least 1, got 0"),
+        (["--limit", "1"], "or --limit is too small"),
+        (["--nli", "./nowhere"], "no such folder"),
+        (["--output", "/proc/nowhere/x"], "cannot write"),
+    ],
+)
+def test_wrong_options_are_refused(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    write_answers(tmp_path / "x.answers.jsonl", LINES)
+    assert main(["answers", str(tmp_path / "x.answers.jsonl"), "--data", str(data), *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_other_files_are_refused(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = Corpus.read(data)
+    write_results(tmp_path / "x.jsonl", QUERIES, corpus, "full")
+    assert main(["answers", str(tmp_path / "x.jsonl"), "--data", str(data)]) == 1
+    assert "expected a name" in capsys.readouterr().err
+    write_answers(tmp_path / "x.answers.jsonl", LINES)
+    write_info(tmp_path / "x", RunInfo("generator", "n", "single", "other", "", "", None, "full"))
+    assert main(["answers", str(tmp_path / "x.answers.jsonl"), "--data", str(data)]) == 1
+    assert "another corpus" in capsys.readouterr().err

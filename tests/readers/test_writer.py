@@ -1,0 +1,175 @@
+"""A model goes on from prompts: stops, lengths, batches."""
+
+from typing import Any
+
+import pytest
+import torch
+from models_small import END, PAD, VOCABULARY, small_gpt2, small_llama, small_t5
+from reader_helpers import characters
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from grls.errors import ConfigError
+from grls.readers.dialogue import Asked, few_shot
+from grls.readers.writer import TextWriter
+
+PROMPTS = [[5, 6, 7, 8, 9], [3, 4], [9, 9, 4, 3], [7]]
+
+
+def words(**special: Any) -> PreTrainedTokenizerFast:
+    """A token a word, ``w3`` is 3; 10 is written as a line break."""
+    vocabulary = {"<pad>": PAD, "</s>": END, **{f"w{n}": n for n in range(2, VOCABULARY)}}
+    vocabulary["\n"] = vocabulary.pop("w10")
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="w2"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", pad_token="<pad>", **special)
+
+
+def alone(model: Any, prompt: list[int], length: int) -> list[int]:
+    """What a model writes greedily, one token at a time, without a cache or a batch."""
+    encoder = model.config.is_encoder_decoder
+    written = [model.config.decoder_start_token_id] if encoder else list(prompt)
+    start = len(written)
+    while len(written) - start < length and written[-1] != END:
+        tokens = torch.tensor([written])
+        given = {"input_ids": torch.tensor([prompt]), "decoder_input_ids": tokens} if encoder else {
+            "input_ids": tokens
+        }  # fmt: skip
+        written.append(int(model(**given).logits[0, -1].argmax()))
+    return written[start:]
+
+
+def lively_t5() -> Any:
+    """A T5 that writes more than pad tokens."""
+    model = small_t5(tie=False)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.dim() > 1:
+                weights.normal_(0, 0.5)
+    return model
+
+
+@pytest.mark.parametrize("make", [small_llama, small_gpt2, lively_t5])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_batch_writes_what_each_prompt_gets_alone(make: Any, batch: int) -> None:
+    model, tokenizer = make(), words()
+    writer = TextWriter(model, tokenizer, 7, batch, stops=())
+    found = writer.write(PROMPTS)
+    expected = [alone(model, prompt, 7) for prompt in PROMPTS]
+    assert [one.text for one in found] == [
+        tokenizer.decode(row, skip_special_tokens=True).strip() for row in expected
+    ]
+    assert [one.tokens for one in found] == [len(row) for row in expected]
+    assert [one.ended for one in found] == [row[-1] == END for row in expected]
+    assert len({one.text for one in found}) > 1
+    spent = writer.spent
+    assert (spent.prompts, spent.calls, spent.tokens_read) == (4, -(-4 // batch), 12)
+    assert spent.tokens_written == sum(map(len, expected))
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, rows: list[list[int]], **options: Any) -> TextWriter:
+    """A writer whose model writes these tokens, whatever it reads, and heeds the stopping criteria."""
+    writer = TextWriter(small_llama(), words(), **options)
+    step = [0]
+
+    def forward(self: Any, input_ids: torch.Tensor, **_: Any) -> Any:
+        logits = torch.full((len(rows), 1, VOCABULARY), -9.0)
+        for n, row in enumerate(rows):
+            logits[n, 0, row[step[0]] if step[0] < len(row) else 20] = 9.0
+        step[0] += 1
+        from transformers.modeling_outputs import CausalLMOutputWithPast
+
+        return CausalLMOutputWithPast(logits=logits)
+
+    monkeypatch.setattr(type(writer.model), "forward", forward)
+    return writer
+
+
+def test_a_continuation_ends_at_the_first_stop_behind_some_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [[10, 5, 6, 10, 7], [5, END, 8], [5, 6, 7, 8, 9, 11, 12], [10, 10, END]]
+    writer = scripted(monkeypatch, rows, max_new_tokens=6, batch_size=4)
+    found = writer.write([[5], [5], [5], [5]])
+    assert [one.text for one in found] == ["w5 w6", "w5", "w5 w6 w7 w8 w9 w11", ""]
+    assert [one.ended for one in found] == [True, True, False, True]
+    assert [one.tokens for one in found] == [4, 2, 6, 3]
+    assert writer.spent.tokens_written == 15
+
+
+def test_the_batch_ends_when_all_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = scripted(monkeypatch, [[5, 10], [6, 7, END]], max_new_tokens=50)
+    calls = []
+    before = type(writer.model).forward
+    monkeypatch.setattr(type(writer.model), "forward", lambda *a, **k: calls.append(1) or before(*a, **k))
+    writer.write([[5], [6, 7]])
+    assert len(calls) == 3
+
+
+def test_any_of_several_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = scripted(monkeypatch, [[5, 6, 7, 8]], max_new_tokens=4, stops=("w8", "w7"))
+    assert writer.write([[5]])[0] == ("w5 w6", 3, True)
+
+
+def test_an_end_token_behind_the_prompt_is_left_out() -> None:
+    writer = TextWriter(small_llama(), words(), 5)
+    first, second = writer.write([[5, 6, END], [5, 6]])
+    assert first == second
+    assert writer.spent.tokens_read == 4
+    assert writer.write([]) == []
+
+
+def test_progress_is_told_batch_by_batch() -> None:
+    done: list[int] = []
+    TextWriter(small_llama(), words(), 2, 3).write(PROMPTS, done.append)
+    assert done == [3, 1]
+
+
+def test_what_cannot_be_written_is_refused() -> None:
+    with pytest.raises(ConfigError, match="of at least 1, got 0 and 8"):
+        TextWriter(small_llama(), words(), 0)
+    with pytest.raises(ConfigError, match="empty stop string"):
+        TextWriter(small_llama(), words(), stops=("\n", ""))
+    with pytest.raises(ConfigError, match="do not belong together"):
+        TextWriter(small_llama(), words(additional_special_tokens=["<more>"]))
+    writer = TextWriter(small_llama(), words(), 6)
+    assert writer.room == 250
+    writer.write([[5] * 250])
+    with pytest.raises(ConfigError, match="takes 251 tokens, but the model has room for 250 beside 6"):
+        writer.write([[5] * 251])
+    with pytest.raises(ConfigError, match="no token"):
+        writer.write([[END]])
+    assert TextWriter(small_t5(), words()).room is None
+
+
+EXAMPLES = [(("q1", "f1"), ("e1", "a1")), (("q2", "a2"),)]
+ASKED = [Asked("e<eos>", (("q", "f<eos>"),), "a:"), Asked("p")]
+
+
+def read(tokenizer: Any, rows: list[list[int]]) -> list[str]:
+    return ["".join(tokenizer.convert_ids_to_tokens(row)) for row in rows]
+
+
+def test_plain_turns_are_lines() -> None:
+    tokenizer = characters()
+    rows = few_shot(tokenizer, "task", EXAMPLES, ASKED, chat=False)
+    head = "task\n\nq1\nf1\ne1\na1\n\nq2\na2\n\n"
+    assert read(tokenizer, rows) == [f"{head}q\nf<eos>\ne<eos>\na:", f"{head}p\n"]
+    assert tokenizer.eos_token_id not in rows[0]
+    assert few_shot(tokenizer, "task", EXAMPLES, [], chat=False) == []
+
+
+def test_turns_of_a_chat_model_cannot_be_forged() -> None:
+    tokenizer = characters()
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.role[0] }}>{{ m.content }}|{% endfor %}"
+        "{% if add_generation_prompt %}a>{% endif %}"
+    )
+    rows = few_shot(tokenizer, "task", EXAMPLES, ASKED, chat=True)
+    head = "s>task|u>q1|a>f1|u>e1|a>a1|u>q2|a>a2|"
+    assert read(tokenizer, rows) == [f"{head}u>q|a>f|u>e|a>a:", f"{head}u>p|a>"]
+    tokenizer.chat_template = "{{ raise_exception('no system role') }}"
+    with pytest.raises(ConfigError, match="refuses the prompt"):
+        few_shot(tokenizer, "task", EXAMPLES, ASKED, chat=True)
+    tokenizer.chat_template = None
+    with pytest.raises(ConfigError, match="no chat template"):
+        few_shot(tokenizer, "task", EXAMPLES, ASKED, chat=True)
