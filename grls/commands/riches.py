@@ -68,7 +68,7 @@ def riches(
         keys: What may be quoted: sentence, paragraph, titled (with its title), title, or proposition.
         anywhere: A quote may begin anywhere in a key.
         propositions: JSONL with `passage` (its id) and `text`, for --keys proposition.
-        prompt: Examples of one hop (single) or several (multi).
+        prompt: Examples of one hop (single) or several (multi), or none for a model that was fine-tuned.
         keywords: Let the model write what to look for before each quote.
         chat: Tell the model in turns, by its chat template.
         markers: What opens and closes a quote, as '["«", "»"]'.

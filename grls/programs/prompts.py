@@ -1,6 +1,7 @@
 """What a model is told before a question, and how its answer is read.
 
 The examples are our own; their quotes stand in no corpus, and a model that copied them could not close them.
+A model that has been fine-tuned needs neither task nor examples: it is told the question alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from jinja2 import TemplateError
 
 from grls.errors import ConfigError
 
-PromptKind = Literal["single", "multi"]
+PromptKind = Literal["single", "multi", "none"]
 
 ANSWER = "answer:"
 _TASK = (
@@ -80,14 +81,15 @@ _MULTI = (
         "no",
     ),
 )
-_EXAMPLES: dict[str, tuple[Example, ...]] = {"single": _SINGLE, "multi": _MULTI}
+_EXAMPLES: dict[str, tuple[Example, ...]] = {"single": _SINGLE, "multi": _MULTI, "none": ()}
 
 
 class Prompt(NamedTuple):
-    """A few-shot prompt.
+    """What stands before an answer.
 
     Attributes:
-        kind: ``single`` (one hop) or ``multi`` (several).
+        kind: Examples of one hop (``single``) or several (``multi``), or the question alone (``none``), which is
+            what a model is fine-tuned on.
         markers: What opens and closes a quote.
         keywords: Whether what to look for is written before each quote.
         chat: Whether the model is a chat model, told in turns.
@@ -120,14 +122,14 @@ class Prompt(NamedTuple):
         examples = _EXAMPLES[self.kind]
         if not self.chat:
             solved = [f"question: {e.question}\n{self.solution(e)}\n\n" for e in examples]
-            head = f"{task}\n\n{''.join(solved)}"
+            head = f"{task}\n\n{''.join(solved)}" if examples else ""
             texts = [f"{head}question: {question}\n" for question in questions]
             # What a question holds is text, even where it is spelled like a special token.
             encoded = tokenizer(texts, split_special_tokens=True, verbose=False)
             return [list(row) for row in encoded["input_ids"]]
         if not getattr(tokenizer, "chat_template", None):
             raise ConfigError("this model has no chat template: leave out --chat, or take a chat model.")
-        turns = [{"role": "system", "content": task}]
+        turns = [{"role": "system", "content": task}] if examples else []
         for e in examples:
             turns.append({"role": "user", "content": f"question: {e.question}"})
             turns.append({"role": "assistant", "content": self.solution(e)})
@@ -142,6 +144,12 @@ class Prompt(NamedTuple):
                 ) from None
             found.append(list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]))
         return found
+
+
+def open_ended(tokenizer: Any, inputs: Sequence[list[int]]) -> list[list[int]]:
+    """Inputs without the end token that some tokenizers add: a causal model that has read it writes no more."""
+    end = tokenizer.eos_token_id
+    return [tokens[:-1] if tokens[-1] == end else tokens for tokens in inputs]
 
 
 def _plain(tokenizer: Any, text: str) -> str:
