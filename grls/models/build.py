@@ -226,9 +226,7 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def train_tokenizer(
-    data: str | Path, vocabulary: int, texts: Sequence[str] = ()
-) -> PreTrainedTokenizerBase:
+def train_tokenizer(data: str | Path, vocabulary: int, texts: Sequence[str] = ()) -> PreTrainedTokenizerBase:
     """Train a BPE tokenizer on the corpus and queries of a data set.
 
     Args:

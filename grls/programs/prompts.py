@@ -88,8 +88,8 @@ class Prompt(NamedTuple):
     """What stands before an answer.
 
     Attributes:
-        kind: Examples of one hop (``single``) or several (``multi``), or the question alone (``none``), which is
-            what a model is fine-tuned on.
+        kind: Examples of one hop (``single``) or several (``multi``), or the question alone (``none``), on
+            which models are fine-tuned.
         markers: What opens and closes a quote.
         keywords: Whether what to look for is written before each quote.
         chat: Whether the model is a chat model, told in turns.
@@ -147,7 +147,7 @@ class Prompt(NamedTuple):
 
 
 def open_ended(tokenizer: Any, inputs: Sequence[list[int]]) -> list[list[int]]:
-    """Inputs without the end token that some tokenizers add: a causal model that has read it writes no more."""
+    """Inputs without the end token that some tokenizers add: a causal model that reads it writes no more."""
     end = tokenizer.eos_token_id
     return [tokens[:-1] if tokens[-1] == end else tokens for tokens in inputs]
 

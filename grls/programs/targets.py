@@ -58,9 +58,9 @@ class Targets:
         tokenizer: The model's.
         corpus: The passages.
         keys: What may be quoted, made with this tokenizer; their markers are written.
-        thoughts: What stands before a quote. ``shared``: the content words of its key that stand in the question
-            or in a key quoted before, which is what a model can know before it has found the passage;
-            ``title``: the passage's title; ``none``: nothing. A quote that has none begins its line.
+        thoughts: What stands before a quote. ``shared``: the content words of its key that stand in the
+            question or in a key quoted before, which is what a model can know before it has found the
+            passage; ``title``: the passage's title; ``none``: nothing. A quote that has none begins its line.
         answer: The last line's answer for queries that have none of their own; None leaves that line out.
 
     Raises:
@@ -95,12 +95,12 @@ class Targets:
     def write(self, query: Query, passages: Sequence[str]) -> Target:
         """The target of a query, quoting a key of each of its passages, in this order.
 
-        Of a passage's keys the one is quoted that shares most words with question and answers. A key is quoted
-        once, though several passages have it.
+        Of a passage's keys the one is quoted that shares most words with question and answers. A key is
+        quoted once, though several passages have it.
 
         Raises:
-            DataError: A passage is not in the corpus or has no key, or a thought or the answer cannot be written:
-                it holds a marker, or a character that the tokenizer does not know.
+            DataError: A passage is not in the corpus or has no key, or a thought or the answer cannot be
+                written: it holds a marker, or a character that the tokenizer does not know.
         """
         chosen = self._chosen(query, passages)
         free = self._free(query, self._texts(query, chosen))
@@ -129,8 +129,8 @@ class Targets:
             keys = self._of_passage.get(number)
             if keys is None:
                 raise DataError(
-                    f"gold passage {passage!r} of query {query.id!r} has no key of this kind (its text or title "
-                    "is empty): choose another kind of key, or take it out of the gold passages."
+                    f"gold passage {passage!r} of query {query.id!r} has no key of this kind (its text or "
+                    "title is empty): choose another kind of key, or take it out of the gold passages."
                 )
             best = max(keys, key=lambda key: len(asked & _words(self.keys.texts[key])))
             title = self.corpus.passages([number])[0].title if self.thoughts == "title" else ""

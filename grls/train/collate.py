@@ -49,8 +49,8 @@ class Batch(NamedTuple):
     Attributes:
         input_ids: ``[b, s]``.
         attention_mask: ``[b, s]``.
-        decoder_input_ids: ``[b, t]`` targets shifted right behind the start token; None for a causal model, which
-            reads them behind the input.
+        decoder_input_ids: ``[b, t]`` targets shifted right behind the start token; None for a causal model,
+            which reads them behind the input.
         labels: ``[b, t]`` targets, ``IGNORED`` where padded.
         choices: For the ``allowed`` loss, else None.
     """

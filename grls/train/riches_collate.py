@@ -1,14 +1,14 @@
 """From interlaced examples to tensors, for causal and encoder-decoder models.
 
-Legend: b examples of a batch, s longest input, t longest row of labels, P positions within keys with a choice, A
-allowed tokens of these positions together.
+Legend: b examples of a batch, s longest input, t longest row of labels, P positions within keys with a
+choice, A allowed tokens of these positions together.
 
-A causal model reads the target behind the prompt, and a label stands where it is predicted: one place before its
-token. Prompt and padding have no label.
+A causal model reads the target behind the prompt, and a label stands where it is predicted: one place before
+its token. Prompt and padding have no label.
 
-Under the ``allowed`` loss a position within a key, the one where it is closed among them, has for its choices what
-the decoder would let it write there, and its label is taken out of the loss over the vocabulary. Keys that have
-been quoted before in the same target count as allowed, though the decoder would bar them.
+Under the ``allowed`` loss a position within a key, the one where it is closed among them, has for its choices
+what the decoder would let it write there, and its label is taken out of the loss over the vocabulary. Keys
+that have been quoted before in the same target count as allowed, though the decoder would bar them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Constraint(NamedTuple):
     """What may be written within a key.
 
     Attributes:
-        index: The keys.
+        keys: What may be quoted.
         closing: The first token of the closing marker.
     """
 
-    index: KeyIndex
+    keys: KeyIndex
     closing: int
 
 
@@ -92,32 +92,41 @@ def walk(constraint: Constraint, quotes: Sequence[tuple[int, Sequence[int]]]) ->
     Raises:
         ValueError: A quote is none: it leaves the index, or ends where no key does.
     """
-    index = constraint.index
+    index, closing = constraint
     states = np.tile(index.start(), (len(quotes), 1))
+    starts = np.array([place for place, _ in quotes], dtype=np.int64)
+    # What is to be written, and -1 for closing: the closing token may occur within keys, too.
+    written = [[*key, -1] for _, key in quotes]
     live = np.arange(len(quotes))
     parts: list[tuple[Ints, Ints, Ints, Ints]] = []
     step = 0
     while len(live):
-        following = index.follow(states[live])
-        closes = np.flatnonzero(index.closes(states[live]))
-        ends = following.offsets[closes + 1]
-        tokens = np.insert(following.tokens, ends, constraint.closing)
-        after = np.insert(following.states, ends, -1, axis=0)
-        owner = np.insert(np.repeat(np.arange(len(live)), np.diff(following.offsets)), ends, closes)
-        shut = np.insert(np.zeros(len(following.tokens), dtype=bool), ends, True)
-        done = np.array([step == len(quotes[n][1]) for n in live])
-        wanted = np.array([constraint.closing if step == len(quotes[n][1]) else quotes[n][1][step] for n in live])
-        at = np.flatnonzero((tokens == wanted[owner]) & (shut == done[owner]))
+        tokens, after, owner = _allowed(index, states[live])
+        wanted = np.array([written[n][step] for n in live.tolist()])
+        at = np.flatnonzero(tokens == wanted[owner])
         if not np.array_equal(owner[at], np.arange(len(live))):
             raise ValueError("a quote in a target is no key of the index")
-        parts += _open(tokens, owner, at, np.array([quotes[n][0] + step for n in live]))
+        parts += _open(np.where(tokens < 0, closing, tokens), owner, at, starts[live] + step)
         states[live] = after[at]
-        live, step = live[~done], step + 1
+        live, step = live[wanted >= 0], step + 1
     return _joined(parts)
 
 
+def _allowed(index: KeyIndex, states: Ints) -> tuple[Ints, Ints, Ints]:
+    """What may follow each state: tokens (-1 closes a key), the states they lead to, and whose they are."""
+    following = index.follow(states)
+    owner = np.repeat(np.arange(len(states)), np.diff(following.offsets))
+    closes = np.flatnonzero(index.closes(states))
+    ends = following.offsets[closes + 1]
+    return (
+        np.insert(following.tokens, ends, -1),
+        np.insert(following.states, ends, -1, axis=0),
+        np.insert(owner, ends, closes),
+    )
+
+
 def _open(tokens: Ints, owner: Ints, at: Ints, places: Ints) -> list[tuple[Ints, Ints, Ints, Ints]]:
-    """Of the positions with a choice: tokens, how many each has, places, which of its tokens is the target."""
+    """Of the positions with a choice: tokens, how many each has, places, which of them is the target."""
     counts = np.bincount(owner, minlength=len(at))
     starts = np.cumsum(counts) - counts
     several = counts > 1

@@ -30,12 +30,12 @@ class InterlacedData(FitData):
         train_split: Split to train on.
         dev_split: Split to measure on.
         keys: What is quoted, as in ``grls riches``.
-        anywhere: Quote from anywhere in a key, as in ``grls riches``; it changes the ``allowed`` loss and the dev
-            measurement, while targets quote whole keys.
+        anywhere: Quote from anywhere in a key, as in ``grls riches``; it changes the ``allowed`` loss and the
+            dev measurement, while targets quote whole keys.
         propositions: JSONL with ``passage`` (its id) and ``text``, for that kind of key.
         markers: What opens and closes a quote.
-        thoughts: What stands before a quote: ``shared`` (the words of the key that are known from question and
-            earlier quotes), ``title`` (of the passage), or ``none``.
+        thoughts: What stands before a quote: ``shared`` (the words of the key that are known from question
+            and earlier quotes), ``title`` (of the passage), or ``none``.
         answer: Answer of queries that have none, as ``proved``; null leaves the last line out.
         chat: Tell the model the question by its chat template.
         shuffle: Draw the order of the evidence anew each epoch.
@@ -82,7 +82,9 @@ class InterlacedData(FitData):
             DataError: A split is empty, or a query cannot be learned from.
         """
         if min(self.lengths) < 1:
-            raise ConfigError(f"max_prompt_tokens and max_target_tokens must be at least 1, got {self.lengths}.")
+            raise ConfigError(
+                f"max_prompt_tokens and max_target_tokens must be at least 1, got {self.lengths}."
+            )
         tokenizer = module.tokenizer
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)

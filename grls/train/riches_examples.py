@@ -34,8 +34,8 @@ class Lengths(NamedTuple):
 class InterlacedExamples:
     """Prompt -> interlaced target.
 
-    What is too long is left out, counted and said; nothing is cut. A chain drawn in an order in which its target
-    would be too long is written in the order of the file.
+    What is too long is left out, counted and said; nothing is cut. A chain drawn in an order in which its
+    target would be too long is written in the order of the file.
 
     Args:
         queries: The training queries.
@@ -84,8 +84,8 @@ class InterlacedExamples:
         gone = count - len(self.items)
         what = (
             f"{gone:,} of {count:,} queries of {split}: {long_prompts:,} have a prompt of more than "
-            f"{lengths.prompt} tokens (max_prompt_tokens), the other {gone - long_prompts:,} a target of more than "
-            f"{lengths.target} (max_target_tokens)"
+            f"{lengths.prompt} tokens (max_prompt_tokens), the other {gone - long_prompts:,} a target of "
+            f"more than {lengths.target} (max_target_tokens)"
         )
         if not self.items:
             raise ConfigError(f"nothing is left to learn from. Too long are {what}.")

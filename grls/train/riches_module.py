@@ -24,8 +24,8 @@ from grls.train.module import GeneratorModule
 class Interlace(GeneratorModule):
     """Learns to answer with quotes (arXiv 2407.00361): thoughts, quoted keys, answer.
 
-    The loss is taken over the target alone. ``full``: over the vocabulary everywhere; ``allowed``: within keys over
-    what the decoder lets the model write there, which fits ``renormalized`` scores.
+    The loss is taken over the target alone. ``full``: over the vocabulary everywhere; ``allowed``: within
+    keys over what the decoder lets the model write there, which fits ``renormalized`` scores.
 
     Args:
         generator: The model to start from.
@@ -78,8 +78,8 @@ def interlaced_loss(
 ) -> Tensor:
     """Cross-entropy over the vocabulary where there is a label, and over the allowed tokens within keys.
 
-    The head is applied at these positions alone: at V = 49,152 that is most of a small model's work. The mean is
-    over all of them; a position within a key where one token is allowed has no loss, and does not count.
+    The head is applied at these positions alone: at V = 49,152 that is most of a small model's work. The mean
+    is over all of them; a position within a key where one token is allowed has no loss, and does not count.
 
     Args:
         head: The model's output head.

@@ -17,8 +17,8 @@ from grls.train.validation import log_means, refuse_unmeasured
 class QuoteRecall(L.Callback):
     """Answers dev queries at the end of validation epochs, as ``grls riches --prompt none`` does.
 
-    Logs ``dev_recall`` (share of a query's gold passages that were quoted), ``dev_hits`` (the first passage quoted
-    is gold) and ``dev_unclosed`` (share of answers whose last quote the length limit cut off).
+    Logs ``dev_recall`` (share of a query's gold passages that were quoted), ``dev_hits`` (the first passage
+    quoted is gold) and ``dev_unclosed`` (share of answers whose last quote the length limit cut off).
 
     Args:
         beams: Beam width.
@@ -68,7 +68,7 @@ class QuoteRecall(L.Callback):
 
 
 def _measured(written: Written, gold: list[str]) -> tuple[float, float, float]:
-    """Recall of the gold passages, whether the first passage is gold, whether the last quote is not closed."""
+    """Recall of gold passages, whether the first passage is gold, whether the last quote is not closed."""
     found = [hit.id for hit in written.ranking()]
     recall = len(set(gold) & set(found)) / len(gold)
     cut = bool(written.quotes) and not written.quotes[-1].closed
