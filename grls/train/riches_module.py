@@ -33,9 +33,6 @@ class Interlace(GeneratorModule):
         learning_rate: Peak learning rate.
         freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them.
         kwargs: The options of :class:`grls.train.module.GeneratorModule`.
-
-    Raises:
-        ConfigError: The model has no linear head, or no encoder to freeze.
     """
 
     def __init__(
@@ -50,13 +47,21 @@ class Interlace(GeneratorModule):
         if freeze_embeddings:
             for parameter in self.model.get_input_embeddings().parameters():
                 parameter.requires_grad = False
-        if not self._head.linear:
-            raise ConfigError(f"{type(self.model).__name__} has no linear head, which this stage needs.")
 
     def _freeze(self, encoder: bool) -> None:
-        if encoder and not self.model.config.is_encoder_decoder:
+        self._asked_to_freeze = encoder
+        super()._freeze(encoder and self.model.config.is_encoder_decoder)
+
+    def setup(self, stage: str) -> None:
+        """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
+
+        Raises:
+            ConfigError: The model has no linear head, or no encoder to freeze.
+        """
+        if self._asked_to_freeze and not self.model.config.is_encoder_decoder:
             raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
-        super()._freeze(encoder)
+        if not self._head.linear:
+            raise ConfigError(f"{type(self.model).__name__} has no linear head, which this stage needs.")
 
     def batch_loss(self, batch: Batch) -> Tensor:
         """The loss of a batch, a scalar in float32: the mean over labelled positions and choices within keys.
