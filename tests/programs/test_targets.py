@@ -25,6 +25,7 @@ PASSAGES = [
     Passage("empty", "", "Nothing"),
 ]
 QUERY = Query("q", "where was she born who built the mill", ("mill", "orla"), ("in Lund", "Lund"))
+MILL, ORLA = "« Orla Finn built the mill. »", "« Orla Finn was born in Lund. »"
 
 
 @pytest.fixture
@@ -54,7 +55,9 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return metaspace(tmp_path) if request.param == "metaspace" else byte_level()
 
 
-def made(corpus: Corpus, tokenizer: Any, kind: KeyKind = "sentence", anywhere: bool = False, **how: Any) -> Targets:
+def made(
+    corpus: Corpus, tokenizer: Any, kind: KeyKind = "sentence", anywhere: bool = False, **how: Any
+) -> Targets:
     return Targets(tokenizer, corpus, build_keys(corpus, tokenizer, kind, anywhere), **how)
 
 
@@ -67,7 +70,7 @@ def spelled(tokenizer: Any, tokens: Any) -> str:
 
 def test_a_target_by_hand(corpus: Corpus, tokenizer: Any) -> None:
     target = made(corpus, tokenizer).write(QUERY, QUERY.evidence)
-    text = "built mill: « Orla Finn built the mill. »\nOrla Finn born: « Orla Finn was born in Lund. »\nanswer: in Lund"
+    text = f"built mill: {MILL}\nOrla Finn born: {ORLA}\nanswer: in Lund"
     assert spelled(tokenizer, target.tokens) == text.replace(" ", "")
     assert target.tokens[-1] == tokenizer.eos_token_id
     assert tokenizer.eos_token_id not in target.tokens[:-1]
@@ -79,10 +82,10 @@ def test_a_target_by_hand(corpus: Corpus, tokenizer: Any) -> None:
 @pytest.mark.parametrize(
     ("how", "text"),
     [
-        ({"thoughts": "none"}, "« Orla Finn built the mill. »\n« Orla Finn was born in Lund. »\nanswer: in Lund"),
+        ({"thoughts": "none"}, f"{MILL}\n{ORLA}\nanswer: in Lund"),
         (
             {"thoughts": "title"},
-            "The mill: « Orla Finn built the mill. »\nOrla Finn: « Orla Finn was born in Lund. »\nanswer: in Lund",
+            f"The mill: {MILL}\nOrla Finn: {ORLA}\nanswer: in Lund",
         ),
     ],
 )  # fmt: skip

@@ -95,7 +95,9 @@ def test_the_losses_by_definition(constraint: Constraint, causal: bool) -> None:
     examples = [SHORT, LONG]
     logs = [log_probabilities(model, example, start) for example in examples]
 
-    full = -np.mean([row[n, t] for row, e in zip(logs, examples, strict=True) for n, t in enumerate(e.target)])
+    full = -np.mean(
+        [row[n, t] for row, e in zip(logs, examples, strict=True) for n, t in enumerate(e.target)]
+    )
     assert loss(model, InterlacedCollator(PAD, start)(examples)) == pytest.approx(full, abs=1e-5)
 
     short, long = logs

@@ -58,7 +58,9 @@ def options(data: Path, output: Path, *more: str, causal: Path | None = None) ->
         kind, how = "grls.models.language.PretrainedLM", {"name_or_path": str(causal)}
     generator = {"class_path": kind, "init_args": how}
     model = {"class_path": "grls.train.riches_module.Interlace", "init_args": {"generator": generator}}
-    config = data.parent / f"{kind}.yaml"  # a file: an option's line break would reach the model as two letters
+    config = (
+        data.parent / f"{kind}.yaml"
+    )  # a file: an option's line break would reach the model as two letters
     config.write_text(json.dumps({"model": model}), encoding="utf-8")
     return [
         f"--config={config}",
@@ -97,7 +99,7 @@ def test_a_model_learns_to_quote(
     assert set(logged(output, "dev_hits")) == set(logged(output, "dev_unclosed")) == set(recall)
     best = torch.load(output / "checkpoints" / "best.ckpt", weights_only=True)
     assert best["global_step"] == next(step for step in sorted(recall) if recall[step] == 1.0) + 1
-    model, tokenizer = load_language_model(str(output / "model"), "cpu")
+    model = load_language_model(str(output / "model"), "cpu").model
     for name, value in model.state_dict().items():
         assert torch.equal(value, best["state_dict"][f"model.{name}"]), name
     assert not [name for name in best["state_dict"] if not name.startswith("model.")]
@@ -188,7 +190,7 @@ def test_what_is_too_long_is_counted_and_left_out(
 
 
 def test_an_order_that_would_be_too_long_is_not_taken(causal: Path, tmp_path: Path) -> None:
-    """The thoughts depend on the order: fact first has one thought, of what the rule says; rule first has two."""
+    """The thoughts depend on the order: with the fact first there is one, with the rule first two."""
     folder = write_small(tmp_path / "data")
     lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
     lines[2]["text"] = "why is it kind ?"
@@ -227,14 +229,20 @@ def test_bad_data_is_refused(causal: Path, tmp_path: Path, capsys: pytest.Captur
     qrels = folder / "qrels" / "train.tsv"
     first = queries()[0]
     kept = qrels.read_text()
-    qrels.write_text(kept.replace(f"{first.id}\t{first.evidence[0]}\t1", f"{first.id}\t{first.evidence[0]}\t0"))
+    qrels.write_text(
+        kept.replace(f"{first.id}\t{first.evidence[0]}\t1", f"{first.id}\t{first.evidence[0]}\t0")
+    )
     run_options = options(folder, tmp_path / "run", causal=causal)
-    assert f"query '{first.id}' has neither evidence nor a qrel above zero" in fails(capsys, "train", *run_options)
+    assert f"query '{first.id}' has neither evidence nor a qrel above zero" in fails(
+        capsys, "train", *run_options
+    )
     qrels.write_text(kept + f"{first.id}\tgone\t1\n")
     assert "'gone' is not in" in fails(capsys, "train", *run_options)
 
 
-def test_quantized_weights_become_plain_ones(data: Path, causal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quantized_weights_become_plain_ones(
+    data: Path, causal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model from a GGUF file carries a quantization_config, with which it cannot be saved."""
     loaded = load_language_model(str(causal), "cpu")
     loaded.model.config.quantization_config = {"quant_method": "gguf"}
@@ -251,6 +259,8 @@ def test_targets_are_what_is_learned(data: Path, causal: Path) -> None:
     made = drawn(data, causal, thoughts="none", answer="proved")
     example = made.train_examples.draw(2, 0)
     query = made.train_examples.items[2][0]  # type: ignore[attr-defined]
-    again = Targets(made.targets.tokenizer, made.corpus, made.keys, "none", "proved").write(query, query.evidence)
+    again = Targets(made.targets.tokenizer, made.corpus, made.keys, "none", "proved").write(
+        query, query.evidence
+    )
     assert (example.target, example.spans) == (list(again.tokens), again.spans)
     assert example.source == made.prompt.inputs(made.targets.tokenizer, [query.text])[0][:-1]
