@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 COMMANDS = {
-    "train": "train a stage of a generator: memorise or retrieve",
+    "train": "train a stage of a generator: memorise, retrieve, or answer with quotes",
     "train-biencoder": "fine-tune a bi-encoder",
     "index": "put model, tokenizer, corpus and constraint index into one retriever folder",
     "update": "add passages to a retriever folder, remove some, merge both into its index",

@@ -20,6 +20,9 @@ from grls.models.build import train_tokenizer
 ROOT = Path(__file__).parents[1]
 STAGES = ("memorise", "retrieve")
 SETS = sorted(folder.name for folder in (ROOT / "configs").iterdir() if folder.name != "base")
+QUOTING = sorted(
+    file.parent.name for file in (ROOT / "configs").glob("*/riches.yaml") if file.parent.name != "base"
+)
 QUICK = (
     "--trainer.max_epochs=1",
     "--trainer.check_val_every_n_epoch=1",
@@ -76,6 +79,23 @@ def test_shipped_configs_train(name: str, workplace: Path) -> None:
         assert (workplace / "runs" / name / stage / "model" / "config.json").is_file()
 
 
+@pytest.mark.parametrize("name", QUOTING)
+def test_shipped_configs_learn_to_quote(name: str, workplace: Path) -> None:
+    """A model that is fine-tuned is a small one here; one from scratch is as shipped, but for its size."""
+    small(workplace / "data" / name)
+    layers = ["--config=configs/base/riches.yaml", f"--config=configs/{name}/riches.yaml"]
+    scratch = "ScratchT5" in (ROOT / "configs" / name / "riches.yaml").read_text()
+    swap = [f"--model.generator.{option}" for option in TINY]
+    if not scratch:
+        language_model(workplace, f"data/{name}")
+        swap = ["--model.generator.name_or_path=lm"]
+    short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0", "--quotes.limit=2"]
+    assert (
+        main(["train", *layers, *swap, *short, *QUICK, "--quotes.max_new_tokens=6", "--quotes.beams=2"]) == 0
+    )
+    assert (workplace / "runs" / name / "riches" / "model" / "config.json").is_file()
+
+
 def test_base_configs_are_the_papers(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for stage, rate, schedule in (("memorise", "1.0e-05", "constant"), ("retrieve", "0.0001", "linear")):
         with pytest.raises(SystemExit) as stop:
@@ -103,14 +123,14 @@ def files_of_readme(workplace: Path) -> None:
     )
 
 
-def language_model(workplace: Path) -> None:
+def language_model(workplace: Path, data: str = "data/mine") -> None:
     """A small causal model in the folder ``lm``, whose tokenizer can write the data set and the markers."""
     text = workplace / "text"
     text.mkdir()
     (text / "corpus.jsonl").write_text(
-        (workplace / "data" / "mine" / "corpus.jsonl").read_text() + '{"_id": "m", "text": "« »"}\n'
+        (workplace / data / "corpus.jsonl").read_text() + '{"_id": "m", "text": "question: « »\\nanswer:"}\n'
     )
-    (text / "queries.jsonl").write_text((workplace / "data" / "mine" / "queries.jsonl").read_text())
+    (text / "queries.jsonl").write_text((workplace / data / "queries.jsonl").read_text())
     tokenizer = train_tokenizer(text, 400)
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
@@ -129,16 +149,18 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     filtered = ["retrieve", "retrieve", "update", "update"]
     used = ["check", "train", "train", "index", "retrieve", "evaluate", *compared, *filtered]
     place = len(used) - len(filtered)
-    used[place:place] = ["riches", "propositions", "read", "read", "read", "answers"]
+    quoted = ["riches", "propositions", "read", "read", "read", "answers", "train", "riches"]
+    used[place:place] = quoted
     assert [c[0] for c in commands] == [*used, "explain", "explain"]
     asked = read_split("data/mine", "test")[0][0].id
     for command in commands:
         given = command[:2] if command[0] == "check" else [*command]  # its tokenizer is on the hub
         given = [asked if argument == "QUERY-ID" else argument for argument in given]
-        if command[0] in ("riches", "propositions", "read"):
+        if "PATH/OR/HUB/NAME" in " ".join(command):
             if not (workplace / "lm").is_dir():
                 language_model(workplace)
-            given = ["lm" if argument == "PATH/OR/HUB/NAME" else argument for argument in given]
+            given = [argument.replace("PATH/OR/HUB/NAME", "lm") for argument in given]
+        if command[0] in ("riches", "propositions", "read"):
             given += ["--limit=2", "--max_new_tokens=6", "--device=cpu"]
             given += ["--beams=2"] if command[0] == "riches" else []
         if command[0] == "train":

@@ -93,7 +93,7 @@ def test_the_lightning_module_knows_no_index_and_no_retrieval() -> None:
 
 def test_training_retrieves_only_in_its_validation() -> None:
     for file in (ROOT / "grls" / "train").glob("*.py"):
-        if file.stem != "validation":
+        if not file.stem.endswith("validation"):
             reached = [m for m, _ in own(file) if m.startswith(("grls.decode", "grls.retrieve"))]
             assert reached == [], file
 

@@ -71,7 +71,7 @@ def riches(
         propositions: JSONL with `passage` (its id) and `text`, for --keys proposition, as `grls propositions`
             writes it.
         index: Folder for the keys and their index: used where it holds them, else written.
-        prompt: Examples of one hop (single) or several (multi).
+        prompt: Examples of one hop (single) or several (multi), or none for a model that was fine-tuned.
         keywords: Let the model write what to look for before each quote.
         chat: Tell the model in turns, by its chat template.
         markers: What opens and closes a quote, as '["«", "»"]'.

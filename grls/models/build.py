@@ -9,9 +9,10 @@ tokens in it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,6 +103,7 @@ class ScratchT5(GeneratorSpec):
     Args:
         tokenizer: Folder or hub name of a tokenizer; None trains one on ``data``.
         data: Data set folder whose corpus and queries a tokenizer is trained on.
+        texts: Further texts that a trained tokenizer must be able to write, such as markers.
         vocabulary: Size of a trained vocabulary (fewer where the text has fewer pieces).
         d_model: Width of the model.
         d_ff: Width of the feed-forward layers.
@@ -114,6 +116,7 @@ class ScratchT5(GeneratorSpec):
 
     tokenizer: str | None = None
     data: str | None = None
+    texts: tuple[str, ...] = ()
     vocabulary: int = 8000
     d_model: int = 512
     d_ff: int = 2048
@@ -145,7 +148,7 @@ class ScratchT5(GeneratorSpec):
             return load_tokenizer(self.tokenizer)
         if self.data is None:
             raise ConfigError("a T5 from scratch needs `tokenizer` or `data` to train a tokenizer on.")
-        trained = train_tokenizer(self.data, self.vocabulary)
+        trained = train_tokenizer(self.data, self.vocabulary, self.texts)
         add_special_tokens(trained)
         return trained
 
@@ -223,12 +226,13 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def train_tokenizer(data: str | Path, vocabulary: int) -> PreTrainedTokenizerBase:
+def train_tokenizer(data: str | Path, vocabulary: int, texts: Sequence[str] = ()) -> PreTrainedTokenizerBase:
     """Train a BPE tokenizer on the corpus and queries of a data set.
 
     Args:
         data: Data set folder.
         vocabulary: Number of pieces, special tokens included; fewer where the text has fewer.
+        texts: Further texts that it must be able to write.
     """
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -238,7 +242,7 @@ def train_tokenizer(data: str | Path, vocabulary: int) -> PreTrainedTokenizerBas
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary, special_tokens=["<pad>", "</s>", "<unk>"], show_progress=False
     )
-    tokenizer.train_from_iterator(_texts(data), trainer)
+    tokenizer.train_from_iterator(chain(_texts(data), texts), trainer)
     end = tokenizer.token_to_id("</s>")
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
     return PreTrainedTokenizerFast(

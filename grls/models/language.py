@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,8 @@ from transformers import (
 )
 
 from grls.errors import ConfigError
-from grls.models.build import first_line, refuse_missing_folder
+from grls.files import read_json
+from grls.models.build import TRAINING, GeneratorSpec, Loaded, first_line, refuse_missing_folder
 from grls.models.precision import move
 
 PACKAGED = "SmolLM2-135M-Instruct"
@@ -106,6 +108,41 @@ def shared_models() -> Iterator[None]:
         yield
     finally:
         _shared = before
+
+
+@dataclass(frozen=True)
+class PretrainedLM(GeneratorSpec):
+    """A causal or encoder-decoder language model, to be fine-tuned.
+
+    Args:
+        name_or_path: As :func:`load_language_model` takes it; the quantized weights of a ``.gguf`` file are
+            trained and saved as plain ones.
+    """
+
+    name_or_path: str
+
+    def stages(self) -> tuple[str, ...]:  # noqa: D102
+        file = Path(self.name_or_path) / TRAINING
+        return tuple(read_json(file)["stages"]) if file.is_file() else ()
+
+    def load(self) -> Loaded:  # noqa: D102
+        model, tokenizer = load_language_model(self.name_or_path, "cpu")
+        if getattr(model.config, "quantization_config", None) is not None:
+            model = _plain(model)
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        return Loaded(model, tokenizer)
+
+
+def _plain(model: Any) -> Any:
+    """The same model as if it had never been quantized: one read from GGUF cannot be saved."""
+    config = type(model.config).from_dict(
+        {name: value for name, value in model.config.to_dict().items() if name != "quantization_config"}
+    )
+    plain = type(model)(config)
+    plain.load_state_dict(model.state_dict())
+    plain.generation_config = model.generation_config
+    return plain
 
 
 def _source(name: str) -> tuple[str, dict[str, str]]:

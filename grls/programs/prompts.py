@@ -1,6 +1,7 @@
 """What a model is told before a question, and how its answer is read.
 
 The examples are our own; their quotes stand in no corpus, and a model that copied them could not close them.
+A model that has been fine-tuned needs neither task nor examples: it is told the question alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from grls.errors import ConfigError
 from grls.readers.dialogue import Asked, few_shot
 
-PromptKind = Literal["single", "multi"]
+PromptKind = Literal["single", "multi", "none"]
 
 ANSWER = "answer:"
 _TASK = (
@@ -79,14 +80,15 @@ _MULTI = (
         "no",
     ),
 )
-_EXAMPLES: dict[str, tuple[Example, ...]] = {"single": _SINGLE, "multi": _MULTI}
+_EXAMPLES: dict[str, tuple[Example, ...]] = {"single": _SINGLE, "multi": _MULTI, "none": ()}
 
 
 class Prompt(NamedTuple):
-    """A few-shot prompt.
+    """What stands before an answer.
 
     Attributes:
-        kind: ``single`` (one hop) or ``multi`` (several).
+        kind: Examples of one hop (``single``) or several (``multi``), or the question alone (``none``), on
+            which models are fine-tuned.
         markers: What opens and closes a quote.
         keywords: Whether what to look for is written before each quote.
         chat: Whether the model is a chat model, told in turns.
@@ -119,7 +121,7 @@ class Prompt(NamedTuple):
         examples = _EXAMPLES[self.kind]
         solved = [((f"question: {e.question}", self.solution(e)),) for e in examples]
         asked = [Asked(f"question: {question}") for question in questions]
-        return few_shot(tokenizer, task, solved, asked, self.chat)
+        return few_shot(tokenizer, task if examples else "", solved, asked, self.chat)
 
 
 def common(rows: Sequence[Sequence[int]]) -> int:
@@ -127,6 +129,12 @@ def common(rows: Sequence[Sequence[int]]) -> int:
     shortest = min(len(row) for row in rows)
     same: Iterator[int] = (n for n in range(shortest - 1) if any(row[n] != rows[0][n] for row in rows))
     return next(same, shortest - 1)
+
+
+def open_ended(tokenizer: Any, inputs: Sequence[list[int]]) -> list[list[int]]:
+    """Inputs without the end token that some tokenizers add: a causal model that reads it writes no more."""
+    end = tokenizer.eos_token_id
+    return [tokens[:-1] if tokens[-1] == end else tokens for tokens in inputs]
 
 
 def split_answer(text: str) -> tuple[str, str, str] | None:

@@ -20,7 +20,7 @@ from grls.models.generator import Seq2SeqGenerator
 from grls.models.language import check_vocabulary, end_tokens
 from grls.models.seq2seq import plant
 from grls.programs.keys import SHARED, Keys
-from grls.programs.prompts import ANSWER, Prompt, common, split_answer
+from grls.programs.prompts import ANSWER, Prompt, common, open_ended, split_answer
 from grls.programs.within import by_similarity
 from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Query
@@ -162,8 +162,7 @@ class Riches:
                     f"{type(self.model).__name__} cannot be driven by trees of tokens, which RICHES needs."
                 )
             return trees, inputs
-        end = self.tokenizer.eos_token_id  # some tokenizers add it; a model that has read it writes no more
-        inputs = [tokens[:-1] if tokens[-1] == end else tokens for tokens in inputs]
+        inputs = open_ended(self.tokenizer, inputs)
         longest = max(len(tokens) for tokens in inputs) + self.options.max_new_tokens
         most = getattr(self.model.config, "max_position_embeddings", None)
         if most is not None and longest > most:

@@ -39,7 +39,7 @@ def few_shot(
 
     Args:
         tokenizer: The model's.
-        task: What to do.
+        task: What to do; empty: nothing is said.
         examples: Solved dialogues.
         asked: The dialogues to go on with.
         chat: By the tokenizer's chat template; else turns are lines, and a blank line ends an example.
@@ -49,10 +49,12 @@ def few_shot(
     """
     if not chat:
         solved = "".join("".join(f"{said}\n{reply}\n" for said, reply in turns) + "\n" for turns in examples)
-        texts = [f"{task}\n\n{solved}{_lines(one)}" for one in asked]
+        told = f"{task}\n\n" if task else ""
+        texts = [f"{told}{solved}{_lines(one)}" for one in asked]
         encoded = tokenizer(texts, split_special_tokens=True, verbose=False) if texts else {"input_ids": []}
         return [list(row) for row in encoded["input_ids"]]
-    head = [{"role": "system", "content": task}, *_messages([pair for turns in examples for pair in turns])]
+    head = [{"role": "system", "content": task}] if task else []
+    head += _messages([pair for turns in examples for pair in turns])
     return [_chat(tokenizer, head, one) for one in asked]
 
 

@@ -1,4 +1,4 @@
-"""Training: two stages over one module.
+"""Training: two stages over one module, and a third for quoting.
 
 ``examples`` says what a stage learns (memorise: front of a passage -> passage; retrieve: query and
 evidence so far -> next passage, then DONE); ``batching`` orders examples by length, shards them over
@@ -6,6 +6,10 @@ processes and lets a killed run go on where it was; ``collate`` makes tensors, w
 each target position where the loss wants them; ``data`` ties these into LightningDataModules; ``module``
 is the LightningModule with its losses and optimizers; ``validation`` measures constrained recall on dev
 and writes the best model; ``cli`` is the LightningCLI.
+
+``loading`` is what all data modules share. ``riches_data``, ``riches_examples``, ``riches_collate``,
+``riches_module`` and ``riches_validation`` are the same parts for a language model, causal or
+encoder-decoder, that learns to answer with quotes; what it is to write is said in ``grls.programs.targets``.
 
 The bi-encoder is trained by sentence-transformers: ``biencoder`` sets its trainer up, ``biencoder_examples``
 says what a hop teaches, ``biencoder_loss`` keeps gold passages out of the negatives, ``biencoder_trainer``

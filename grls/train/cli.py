@@ -21,12 +21,13 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
-import grls.models.build  # noqa: F401  registers the generator classes by name
+import grls.models.language  # noqa: F401  registers the generator classes by name, with those of build
 from grls.files import refuse_foreign
 from grls.logs import quiet
 from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint
-from grls.train.data import StageData
+from grls.train.loading import FitData
 from grls.train.module import GeneratorModule
+from grls.train.riches_validation import QuoteRecall
 from grls.train.validation import ConstrainedRecall, SaveModel
 
 
@@ -41,6 +42,7 @@ class TrainCLI(LightningCLI):
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.add_lightning_class_args(ModelCheckpoint, "last")
         parser.add_lightning_class_args(ConstrainedRecall, "recall")
+        parser.add_lightning_class_args(QuoteRecall, "quotes")
         parser.add_lightning_class_args(SaveModel, "save")
         parser.set_defaults(
             {
@@ -91,7 +93,7 @@ def train(arguments: Sequence[str] | None = None) -> None:
     given = None if arguments is None else ["fit", *arguments]
     TrainCLI(
         GeneratorModule,
-        StageData,
+        FitData,
         args=given,
         subclass_mode_model=True,
         subclass_mode_data=True,

@@ -49,14 +49,15 @@ class Batch(NamedTuple):
     Attributes:
         input_ids: ``[b, s]``.
         attention_mask: ``[b, s]``.
-        decoder_input_ids: ``[b, t]`` targets shifted right behind the start token.
+        decoder_input_ids: ``[b, t]`` targets shifted right behind the start token; None for a causal model,
+            which reads them behind the input.
         labels: ``[b, t]`` targets, ``IGNORED`` where padded.
         choices: For the ``allowed`` loss, else None.
     """
 
     input_ids: Tensor
     attention_mask: Tensor
-    decoder_input_ids: Tensor
+    decoder_input_ids: Tensor | None
     labels: Tensor
     choices: Choices | None
 
@@ -82,15 +83,16 @@ class Collator:
         if self.index is not None:
             choices, lengths = allowed_choices(self.index, targets)
             targets = [target[:length] for target, length in zip(targets, lengths, strict=True)]
-        inputs, mask = _pad([example.source for example in examples], self.pad_token)
-        labels, _ = _pad(targets, IGNORED)
-        shifted, _ = _pad([[self.start_token, *target[:-1]] for target in targets], self.pad_token)
+        inputs, mask = pad([example.source for example in examples], self.pad_token)
+        labels, _ = pad(targets, IGNORED)
+        shifted, _ = pad([[self.start_token, *target[:-1]] for target in targets], self.pad_token)
         if choices is not None:
             choices = _place(choices, labels.shape[1])
         return Batch(inputs, mask, shifted, labels, choices)
 
 
-def _pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
+def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
+    """Rows of one length and the mask of what is not padding, ``[b, width]`` each."""
     width = max(len(row) for row in rows)
     ids = torch.full((len(rows), width), value, dtype=torch.long)
     mask = torch.zeros((len(rows), width), dtype=torch.long)

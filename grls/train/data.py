@@ -11,18 +11,15 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-import lightning as L
-from torch.utils.data import DataLoader
-
 from grls.corpus import Corpus
 from grls.dataset import Qrels, gold_passages, read_split
 from grls.errors import ConfigError, DataError
 from grls.index import ConstraintIndex, build_index
 from grls.models.generator import start_token
-from grls.text import Codec, Limits
-from grls.train.batching import DrawnExamples, LengthBucketedSampler
+from grls.text import LIMITS, Codec, Limits
 from grls.train.collate import Collator
 from grls.train.examples import Example, Examples, MemoriseExamples, RetrieveExamples
+from grls.train.loading import FitData
 from grls.types import Query
 
 
@@ -38,62 +35,34 @@ class DevInput(NamedTuple):
     gold: frozenset[str]
 
 
-class StageData(L.LightningDataModule):
-    """What both stages share.
+class StageData(FitData):
+    """What both stages of a generator share.
 
     Args:
         data: Data set folder in BEIR's layout.
-        batch_size: Examples a batch and process.
-        dev_size: Most dev inputs (memorise: passages; retrieve: queries) that are retrieved.
         max_passage_tokens: Passages are cut to this length.
         max_query_tokens: Longer queries are refused, or cut with ``truncate_queries``.
         max_input_tokens: Length limit of a whole model input.
         truncate_queries: Cut queries that are too long.
-        length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch (more padding,
-            less alike examples).
-        workers: Processes that prepare batches; 0 prepares them in the training process.
-        seed: Of the order of examples and of what is drawn for each epoch.
+        kwargs: The options of :class:`grls.train.loading.FitData`; ``dev_size`` counts passages (memorise) or
+            queries (retrieve).
     """
 
     def __init__(
         self,
         data: str,
-        batch_size: int = 100,
-        dev_size: int = 200,
         max_passage_tokens: int = 512,
         max_query_tokens: int = 256,
         max_input_tokens: int = 512,
         truncate_queries: bool = False,
-        length_pool: int = 50,
-        workers: int = 0,
-        seed: int = 0,
+        **kwargs: Any,
     ):
-        super().__init__()
-        self.data = data
-        self.batch_size = batch_size
-        self.dev_size = dev_size
+        super().__init__(data, **kwargs)
         self.limits = Limits(max_passage_tokens, max_query_tokens, max_input_tokens)
         self.truncate_queries = truncate_queries
-        self.length_pool = length_pool
-        self.workers = workers
-        self.seed = seed
-        self._seen = (0, 0)
-        self._ready = False
 
-    @property
-    def _trainer(self) -> Any:
-        """The trainer, which Lightning sets before it calls anything here."""
-        return self.trainer
-
-    def setup(self, stage: str) -> None:
-        """Read the data set and make the examples of train and dev."""
-        if self._ready:
-            return
-        # Not in the constructor: jsonargparse would bury our error in one of its own.
-        for name in ("batch_size", "dev_size", "length_pool"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        module: Any = self._trainer.lightning_module
+    def read(self, module: Any) -> None:
+        """Read the data set, index the corpus and make the examples."""
         self.codec = Codec(module.tokenizer, self.limits)
         self.corpus = Corpus.read(self.data)
         self.index: ConstraintIndex = build_index(self.corpus, self.codec)
@@ -104,7 +73,10 @@ class StageData(L.LightningDataModule):
             start_token=start_token(module.model),
             index=self.index if module.loss == "allowed" else None,
         )
-        self._ready = True
+
+    def beside_model(self) -> dict[str, Any]:
+        """The length limits, which ``grls index`` reads."""
+        return {LIMITS: self.limits._asdict()}
 
     def check(self, loss: str) -> None:
         """Refuse options that do not fit the loss."""
@@ -124,52 +96,6 @@ class StageData(L.LightningDataModule):
             ConfigError: The stage has no queries.
         """
         raise ConfigError(f"{type(self).__name__} has no dev queries: measure single-step recall instead.")
-
-    def train_dataloader(self) -> DataLoader[Example]:
-        """Length-bucketed batches of this process, from where a resumed run stopped."""
-        self.sampler = self._sampler(self.train_examples, shuffle=True)
-        self.sampler.resume(*self._seen)
-        self._seen = (0, 0)
-        return self._loader(self.train_examples, self.sampler)
-
-    def val_dataloader(self) -> DataLoader[Example]:
-        """Dev examples in file order."""
-        return self._loader(self.dev_examples, self._sampler(self.dev_examples, shuffle=False))
-
-    def state_dict(self) -> dict[str, int]:
-        """How far the run has come: epoch, and batches of it that are done.
-
-        Counted from all batches of the run, since Lightning's count of epochs is one off between the hooks
-        that write checkpoints.
-        """
-        loop = self._trainer.fit_loop
-        epoch, batches = divmod(loop.epoch_loop.batch_progress.total.ready, loop.max_batches)
-        return {"epoch": epoch, "batches": batches}
-
-    def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Go on where a checkpoint was written."""
-        self._seen = (state_dict["epoch"], state_dict["batches"])
-
-    def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
-        trainer = self._trainer
-        return LengthBucketedSampler(
-            examples.lengths(),
-            self.batch_size,
-            self.seed,
-            shuffle,
-            trainer.global_rank,
-            trainer.world_size,
-            self.length_pool,
-        )
-
-    def _loader(self, examples: Examples, sampler: LengthBucketedSampler) -> DataLoader[Example]:
-        return DataLoader(
-            DrawnExamples(examples),
-            batch_sampler=sampler,
-            collate_fn=self.collator,
-            num_workers=self.workers,
-            persistent_workers=False,
-        )
 
 
 class MemoriseData(StageData):

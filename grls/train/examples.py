@@ -29,10 +29,12 @@ class Example(NamedTuple):
     Attributes:
         source: Model input, token ids.
         target: What to write, token ids with the end token.
+        spans: Of each quoted key in an interlaced target its first place, and the place after its last one.
     """
 
     source: list[int]
     target: list[int]
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 class Examples(Protocol):

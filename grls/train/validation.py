@@ -7,6 +7,7 @@ is chosen by.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +24,6 @@ from grls.files import atomic_folder, write_json
 from grls.models.build import TRAINING
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.multistep import MultistepRetriever
-from grls.text import LIMITS
 from grls.train.data import StageData
 
 log = logging.getLogger(__name__)
@@ -58,37 +58,30 @@ class ConstrainedRecall(L.Callback):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Refuse to monitor what will not be measured, before the work begins."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(data, StageData):
+            return
         measured = ["train_loss", "dev_loss"]
         if data.dev_inputs():
             measured += ["dev_recall", *(["dev_f1"] if self.hops else [])]
-        for callback in trainer.checkpoint_callbacks:
-            monitor = getattr(callback, "monitor", None)
-            if monitor is not None and monitor not in measured:
-                raise ConfigError(
-                    f"--checkpoint.monitor {monitor} is not measured in this run (measured: "
-                    f"{', '.join(measured)}). dev_recall needs whole passages as targets, dev_f1 needs "
-                    "--recall.hops above 0; a loss needs --checkpoint.mode min."
-                )
+        hint = (
+            "dev_recall needs whole passages as targets, dev_f1 needs --recall.hops above 0; a loss needs "
+            "--checkpoint.mode min."
+        )
+        refuse_unmeasured(trainer, measured, hint)
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure and log; every process takes its share of the inputs."""
-        if trainer.sanity_checking:
-            return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        assert isinstance(data, StageData)
+        if trainer.sanity_checking or not isinstance(data, StageData) or not data.dev_inputs():
+            return
         module: Any = pl_module
         training = module.model.training
-        if not data.dev_inputs():
-            return
         options = replace(self.options, truncate_queries=data.truncate_queries)
         retriever = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, options)
         scores = {"dev_recall": self._recalls(retriever, data, trainer)}
         if self.hops:
             scores["dev_f1"] = self._f1s(retriever, data, trainer)
-        for name, values in scores.items():
-            sums = torch.tensor([sum(values), len(values)], device=pl_module.device)
-            total, count = trainer.strategy.reduce(sums, reduce_op="sum")
-            pl_module.log(name, total / count, prog_bar=True, sync_dist=False, rank_zero_only=False)
+        log_means(trainer, pl_module, scores)
         module.model.train(training)
 
     def _recalls(self, retriever: GenerativeRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
@@ -107,6 +100,31 @@ class ConstrainedRecall(L.Callback):
             set_scores([h.id for h in some[0].hits] if some else [], gold_passages(query, qrels)).f1
             for some, query in zip(chains, mine, strict=True)
         ]
+
+
+def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) -> None:
+    """Refuse a checkpoint that monitors what this run does not measure.
+
+    Raises:
+        ConfigError: One does; ``hint`` says what would help.
+    """
+    for callback in trainer.checkpoint_callbacks:
+        monitor = getattr(callback, "monitor", None)
+        if monitor is not None and monitor not in measured:
+            raise ConfigError(
+                f"--checkpoint.monitor {monitor} is not measured in this run (measured: "
+                f"{', '.join(measured)}). {hint}"
+            )
+
+
+def log_means(
+    trainer: L.Trainer, pl_module: L.LightningModule, scores: Mapping[str, Sequence[float]]
+) -> None:
+    """Log the mean of each score over all processes."""
+    for name, values in scores.items():
+        sums = torch.tensor([sum(values), len(values)], device=pl_module.device)
+        total, count = trainer.strategy.reduce(sums, reduce_op="sum")
+        pl_module.log(name, total / count, prog_bar=True, sync_dist=False, rank_zero_only=False)
 
 
 class SaveModel(L.Callback):
@@ -134,5 +152,6 @@ class SaveModel(L.Callback):
                 module.model.save_pretrained(new)
                 module.tokenizer.save_pretrained(new)
                 data: Any = trainer.datamodule  # type: ignore[attr-defined]
-                write_json(new / LIMITS, data.limits._asdict())
+                for name, content in data.beside_model().items():
+                    write_json(new / name, content)
                 write_json(new / TRAINING, {"stages": list(module.stages)})

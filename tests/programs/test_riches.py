@@ -22,6 +22,7 @@ from grls.programs.keys import build_keys
 from grls.programs.prompts import _MULTI, Prompt, split_answer
 from grls.programs.riches import Riches
 from grls.programs.view import page, terminal
+from grls.types import Passage
 
 
 @pytest.fixture(scope="module")

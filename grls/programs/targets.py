@@ -1,0 +1,191 @@
+"""What a model that answers with quotes should have written: the targets of its fine-tuning.
+
+For each gold passage a line with what to look for and the quoted key, then the answer::
+
+    white: « if someone is cold then they are white . »
+    answer: proved
+
+Composed from token ids, never from a string: free text as the tokenizer writes it, then the very tokens that
+the index holds for the key, then the closing marker as the decoder writes it. So a target is an output that
+:mod:`grls.decode.interleave` could have written, which a tokenizer run over the whole line would not assure.
+It knows nothing of models, and draws nothing at random.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+from bm25s.stopwords import STOPWORDS_EN_PLUS
+
+from grls.corpus import Corpus
+from grls.decode.markers import TextMarkers
+from grls.errors import ConfigError, DataError
+from grls.programs.keys import Keys
+from grls.programs.prompts import ANSWER
+from grls.types import Query
+
+Thoughts = Literal["shared", "title", "none"]
+
+_WORD = re.compile(r"\w+")
+_STOP = frozenset(STOPWORDS_EN_PLUS)
+_MOST = 6
+"""Words of a thought, at most."""
+_REMEMBERED = 100_000
+"""Free texts whose tokens are remembered, at most."""
+
+
+class Target(NamedTuple):
+    """What to write for a query.
+
+    Attributes:
+        tokens: All of it, the end token included.
+        spans: Of each quote the place of its first token, and the place after its last one, where the closing
+            marker begins.
+        keys: Numbers of the quoted keys.
+    """
+
+    tokens: tuple[int, ...]
+    spans: tuple[tuple[int, int], ...]
+    keys: tuple[int, ...]
+
+
+class Targets:
+    """Writes targets.
+
+    Args:
+        tokenizer: The model's.
+        corpus: The passages.
+        keys: What may be quoted, made with this tokenizer; their markers are written.
+        thoughts: What stands before a quote. ``shared``: the content words of its key that stand in the
+            question or in a key quoted before, which is what a model can know before it has found the
+            passage; ``title``: the passage's title; ``none``: nothing. A quote that has none begins its line.
+        answer: The last line's answer for queries that have none of their own; None leaves that line out.
+
+    Raises:
+        ConfigError: The name of the thoughts is unknown, or the tokenizer cannot write the markers.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        corpus: Corpus,
+        keys: Keys,
+        thoughts: Thoughts = "shared",
+        answer: str | None = None,
+    ):
+        if thoughts not in get_args(Thoughts):
+            raise ConfigError(
+                f"unknown thoughts {thoughts!r}; expected one of {', '.join(get_args(Thoughts))}."
+            )
+        self.tokenizer = tokenizer
+        self.corpus = corpus
+        self.keys = keys
+        self.thoughts = thoughts
+        self.answer = answer
+        self.markers = TextMarkers(tokenizer, *keys.markers)
+        self._barred = frozenset(self.markers.barred.tolist())
+        self._written: dict[str, list[int]] = {}
+        self._of_passage: dict[int, list[int]] = {}
+        for key, numbers in enumerate(keys.passages):
+            for number in numbers:
+                self._of_passage.setdefault(number, []).append(key)
+
+    def write(self, query: Query, passages: Sequence[str]) -> Target:
+        """The target of a query, quoting a key of each of its passages, in this order.
+
+        Of a passage's keys the one is quoted that shares most words with question and answers. A key is
+        quoted once, though several passages have it.
+
+        Raises:
+            DataError: A passage is not in the corpus or has no key, or a thought or the answer cannot be
+                written: it holds a marker, or a character that the tokenizer does not know.
+        """
+        chosen = self._chosen(query, passages)
+        free = self._free(query, self._texts(query, chosen))
+        tokens: list[int] = []
+        spans = []
+        for key, before in zip(chosen, free, strict=False):
+            tokens += before
+            first = len(tokens)
+            tokens += self.keys.index.tokens(key).tolist()
+            spans.append((first, len(tokens)))
+            tokens += self.markers.closing
+        for last in free[len(chosen) :]:
+            tokens += last
+        return Target((*tokens, self.tokenizer.eos_token_id), tuple(spans), tuple(chosen))
+
+    def _chosen(self, query: Query, passages: Sequence[str]) -> dict[int, str]:
+        """The key of each passage, with its title."""
+        asked = _words(" ".join((query.text, *query.answers)))
+        chosen: dict[int, str] = {}
+        for passage, number in zip(passages, self.corpus.numbers(list(passages)), strict=True):
+            if number is None:
+                raise DataError(
+                    f"gold passage {passage!r} of query {query.id!r} is not in {self.corpus.source}; add the "
+                    "passage or remove the reference."
+                )
+            keys = self._of_passage.get(number)
+            if keys is None:
+                raise DataError(
+                    f"gold passage {passage!r} of query {query.id!r} has no key of this kind (its text or "
+                    "title is empty): choose another kind of key, or take it out of the gold passages."
+                )
+            best = max(keys, key=lambda key: len(asked & _words(self.keys.texts[key])))
+            title = self.corpus.passages([number])[0].title if self.thoughts == "title" else ""
+            chosen.setdefault(best, title)
+        return chosen
+
+    def _texts(self, query: Query, chosen: dict[int, str]) -> list[str]:
+        """The free texts before each quote, and behind the last one."""
+        known = _words(query.text)
+        texts = []
+        for key, title in chosen.items():
+            thought = title
+            if self.thoughts == "shared":
+                thought = " ".join(_shared(self.keys.texts[key], known))
+                known |= _words(self.keys.texts[key])
+            texts.append(f"{' '.join(thought.split())}: " * bool(thought.strip()) + self.keys.markers[0])
+        answer = query.answers[0] if query.answers else self.answer
+        if answer is not None:
+            texts.append(f"{ANSWER} {' '.join(answer.split())}")
+        return [texts[0], *(f"\n{text}" for text in texts[1:])]
+
+    def _free(self, query: Query, texts: list[str]) -> list[list[int]]:
+        """The tokens of free texts, checked."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._written]
+        if len(self._written) + len(new) > _REMEMBERED:
+            self._written.clear()
+            new = list(dict.fromkeys(texts))
+        if new:
+            encoded = self.tokenizer(new, add_special_tokens=False, split_special_tokens=True, verbose=False)
+            for text, tokens in zip(new, encoded["input_ids"], strict=True):
+                self._refuse_unwritable(query, text, tokens)
+                self._written[text] = list(tokens)
+        return [self._written[text] for text in texts]
+
+    def _refuse_unwritable(self, query: Query, text: str, tokens: list[int]) -> None:
+        """A free text before a quote ends with the opening marker, and holds it nowhere else."""
+        opened = [n + 1 for n in range(len(tokens)) if self.markers.opens(tokens[: n + 1])]
+        wanted = [len(tokens)] if text.endswith(self.keys.markers[0]) else []
+        if opened != wanted or self._barred.intersection(tokens):
+            raise DataError(
+                f"query {query.id!r}: {text.strip()!r} holds a marker of its own; choose others (markers)."
+            )
+        if self.tokenizer.unk_token_id is not None and self.tokenizer.unk_token_id in tokens:
+            raise DataError(
+                f"query {query.id!r}: the tokenizer cannot write {text!r}. Take its unknown characters out "
+                "(ScratchT5: name them in `texts`), or take another model."
+            )
+
+
+def _words(text: str) -> set[str]:
+    """The content words of a text."""
+    return {word for word in _WORD.findall(text.casefold()) if word not in _STOP}
+
+
+def _shared(text: str, known: set[str]) -> list[str]:
+    """The content words of a text that are known, as it writes them, each once."""
+    found = {word.casefold(): word for word in reversed(_WORD.findall(text)) if word.casefold() in known}
+    return list(reversed(found.values()))[:_MOST]

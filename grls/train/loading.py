@@ -1,0 +1,123 @@
+"""What every LightningDataModule here shares: batches of similar length, shards, and going on mid-epoch.
+
+It knows nothing of what is learned: a stage reads its data and gives its examples.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import lightning as L
+from torch.utils.data import DataLoader
+
+from grls.errors import ConfigError
+from grls.train.batching import DrawnExamples, LengthBucketedSampler
+from grls.train.examples import Example, Examples
+
+
+class FitData(L.LightningDataModule):
+    """Examples of train and dev, in batches.
+
+    Args:
+        data: Data set folder in BEIR's layout.
+        batch_size: Examples a batch and process.
+        dev_size: Most dev inputs that are retrieved for.
+        length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch (more padding,
+            less alike examples).
+        workers: Processes that prepare batches; 0 prepares them in the training process.
+        seed: Of the order of examples and of what is drawn for each epoch.
+    """
+
+    train_examples: Examples
+    dev_examples: Examples
+    collator: Any
+
+    def __init__(
+        self,
+        data: str,
+        batch_size: int = 100,
+        dev_size: int = 200,
+        length_pool: int = 50,
+        workers: int = 0,
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.data = data
+        self.batch_size = batch_size
+        self.dev_size = dev_size
+        self.length_pool = length_pool
+        self.workers = workers
+        self.seed = seed
+        self._seen = (0, 0)
+        self._ready = False
+
+    @property
+    def _trainer(self) -> Any:
+        """The trainer, which Lightning sets before it calls anything here."""
+        return self.trainer
+
+    def setup(self, stage: str) -> None:
+        """Read the data set and make the examples of train and dev."""
+        if self._ready:
+            return
+        # Not in the constructor: jsonargparse would bury our error in one of its own.
+        for name in ("batch_size", "dev_size", "length_pool"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        self.read(self._trainer.lightning_module)
+        self._ready = True
+
+    @abstractmethod
+    def read(self, module: Any) -> None:
+        """Set ``train_examples``, ``dev_examples`` and ``collator`` for the module that is trained."""
+
+    @abstractmethod
+    def beside_model(self) -> dict[str, Any]:
+        """What is written beside the trained model: file name -> JSON."""
+
+    def train_dataloader(self) -> DataLoader[Example]:
+        """Length-bucketed batches of this process, from where a resumed run stopped."""
+        self.sampler = self._sampler(self.train_examples, shuffle=True)
+        self.sampler.resume(*self._seen)
+        self._seen = (0, 0)
+        return self._loader(self.train_examples, self.sampler)
+
+    def val_dataloader(self) -> DataLoader[Example]:
+        """Dev examples in file order."""
+        return self._loader(self.dev_examples, self._sampler(self.dev_examples, shuffle=False))
+
+    def state_dict(self) -> dict[str, int]:
+        """How far the run has come: epoch, and batches of it that are done.
+
+        Counted from all batches of the run, since Lightning's count of epochs is one off between the hooks
+        that write checkpoints.
+        """
+        loop = self._trainer.fit_loop
+        epoch, batches = divmod(loop.epoch_loop.batch_progress.total.ready, loop.max_batches)
+        return {"epoch": epoch, "batches": batches}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Go on where a checkpoint was written."""
+        self._seen = (state_dict["epoch"], state_dict["batches"])
+
+    def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
+        trainer = self._trainer
+        return LengthBucketedSampler(
+            examples.lengths(),
+            self.batch_size,
+            self.seed,
+            shuffle,
+            trainer.global_rank,
+            trainer.world_size,
+            self.length_pool,
+        )
+
+    def _loader(self, examples: Examples, sampler: LengthBucketedSampler) -> DataLoader[Example]:
+        return DataLoader(
+            DrawnExamples(examples),
+            batch_sampler=sampler,
+            collate_fn=self.collator,
+            num_workers=self.workers,
+            persistent_workers=False,
+        )
