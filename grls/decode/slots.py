@@ -53,6 +53,10 @@ class SlotDecoder(BeamSearch, ABC):
             raise ConfigError(f"slots must be at least 1, got {self.slots}.")
         self.beginnings = Beginnings(self.index, self.stops_early)
 
+    def places(self, queries: int) -> int:
+        """Slots that a search for so many queries takes."""
+        return min(self.slots, queries)
+
     @abstractmethod
     def prepare(self, ask: Ask) -> SlotSearch:
         """One run of the search."""
@@ -110,7 +114,7 @@ class SlotSearch(ABC):
         lengths = [len(tokens) for tokens in ask.inputs]
         self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
         self.longest = max(lengths)
-        self.queries = np.full(min(options.slots, len(lengths)), -1)  # of each slot; -1: free
+        self.queries = np.full(options.places(len(lengths)), -1)  # of each slot; -1: free
 
     def run(self) -> list[list[Found]]:
         """Decode all queries."""
