@@ -39,6 +39,7 @@ class Board:
         fixed: For many searches and few shapes; otherwise for one search, as small as can be.
     """
 
+    @torch.inference_mode()  # all of them alike: a compiled step tells tensors of inference from others
     def __init__(
         self, generator: GridGenerator, slots: int, beams: int, results: int, longest: int, fixed: bool
     ):

@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +29,23 @@ from grls.models.slots import SlotMemory, SlotModel
 
 _STEPS = 8
 """Steps for which room is made at first; it doubles when it is full."""
+
+
+class _InUse(NamedTuple):
+    """The parts of a memory that a step looks at.
+
+    They are cut out by the host: their shapes and strides do not tell how large the memory is, so a compiled
+    step serves every memory.
+
+    Attributes:
+        visible: ``[used, S, K]`` which places each beam sees.
+        table: ``[steps + 1, H]`` the bias by distance, where the model has one.
+        rooms: Keys and values of each layer, ``[2, S, used, H c]``.
+    """
+
+    visible: Tensor
+    table: Tensor | None
+    rooms: list[Tensor]
 
 
 class GridMemory(SlotMemory):
@@ -54,9 +72,10 @@ class GridMemory(SlotMemory):
         """Rises when tensors of the memory have been replaced by others."""
         self._busy = torch.zeros_like(self.written)  # 1 where a slot has a query
         self._visible = torch.zeros((self._places, slots, beams), dtype=torch.bool, device=device)
-        self._base = torch.arange(slots, device=device)[:, None]
+        self._owner = torch.arange(slots, device=device).repeat_interleave(beams)  # the slot of each token
         self._beam = torch.arange(beams, device=device)[None, :]
         self._bias_table = self._distances(_STEPS)
+        self._now: _InUse  # what the next step looks at, set by room
 
     def begin(self) -> None:
         """Forget all queries, and read anew what was derived from the model's weights."""
@@ -99,7 +118,14 @@ class GridMemory(SlotMemory):
         fitting = _STEPS << max(0, -(-steps // _STEPS) - 1).bit_length()
         if 1 + fitting * self._beams > self._places:
             self._make_room(1 + fitting * self._beams)
-        return Room(fitting, self._longest) if self._fixed else Room(steps, self._reach)
+        room = Room(fitting, self._longest) if self._fixed else Room(steps, self._reach)
+        used = 1 + room.steps * self._beams
+        self._now = _InUse(
+            self._visible[:used],
+            None if self._bias_table is None else self._bias_table[: room.steps + 1],
+            [layer[:, :, :used] for layer in self._own],
+        )
+        return room
 
     def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
         """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``.
@@ -112,18 +138,16 @@ class GridMemory(SlotMemory):
         Returns:
             Logits of every token that may follow, ``[S, K, V]`` in float32.
         """
-        used = 1 + room.steps * self._beams
         self.written.add_(self._busy)
         clock = self.written.clamp(min=1)[:, None]
         place = 1 + (clock - 1) * self._beams + self._beam
-        before = self._visible[:used]
-        seen = before.gather(2, parents.expand(used, -1, -1)).scatter(0, place[None], True)
+        before = self._now.visible
+        seen = before.gather(2, parents.expand(len(before), -1, -1)).scatter(0, place[None], True)
         before.copy_(seen)
-        self._write = (place * self._slots + self._base).flatten()
-        self._own_bias = self._bias(clock, seen, room.steps)
-        self._in_use = used
+        self._write = place.flatten()
+        self._own_bias = self._bias(clock, seen)
         logits = self._logits(tokens.flatten(), clock.expand(-1, self._beams).flatten(), room.reach)
-        del self._own_bias, self._write, self._in_use  # nothing of a step outlives it
+        del self._own_bias, self._write  # nothing of a step outlives it
         found: Tensor = logits.unflatten(0, (self._slots, self._beams))
         return found
 
@@ -138,7 +162,11 @@ class GridMemory(SlotMemory):
 
     @property
     def _used(self) -> int:
-        return self._in_use
+        return len(self._now.visible)
+
+    @property
+    def _rooms(self) -> list[Tensor]:
+        return self._now.rooms
 
     def _lay(self, rows: Tensor) -> Tensor:
         return rows
@@ -147,11 +175,11 @@ class GridMemory(SlotMemory):
         return rows
 
     def _empty(self, like: Tensor, places: int, width: int) -> Tensor:
-        """Places stand first, so that the places in use have one layout, however many there are."""
-        return like.new_zeros((2, places, self._slots, width)).transpose(1, 2)
+        """Places stand first, so that those in use have one layout, however many there are beside."""
+        return like.new_zeros((places, 2, self._slots, width)).permute(1, 2, 0, 3)
 
     def _put(self, part: Tensor, new: Tensor) -> None:
-        part.transpose(0, 1).view(-1, new.shape[-1]).index_copy_(0, self._write, new)
+        part.index_put_((self._owner, self._write), new)
 
     def _make_room(self, places: int) -> None:
         grown = self._visible.new_zeros((places, *self._visible.shape[1:]))
@@ -171,12 +199,12 @@ class GridMemory(SlotMemory):
         else:
             self._bias_table = new
 
-    def _bias(self, clock: Tensor, seen: Tensor, steps: int) -> Tensor:
+    def _bias(self, clock: Tensor, seen: Tensor) -> Tensor:
         """Position bias where a beam may look, minus infinity elsewhere, ``[S, H or 1, K, used]``."""
-        visible = seen.permute(1, 2, 0)[:, None]
-        if self._bias_table is None:
+        visible, table = seen.permute(1, 2, 0)[:, None], self._now.table
+        if table is None:
             return torch.zeros_like(visible, dtype=torch.float32).masked_fill(~visible, -torch.inf)
         depth = (torch.arange(len(seen), device=clock.device) + self._beams - 1) // self._beams
-        bias = self._bias_table[: steps + 1][(clock - depth).clamp(min=0)].permute(0, 2, 1)[:, :, None]
+        bias = table[(clock - depth).clamp(min=0)].permute(0, 2, 1)[:, :, None]
         laid: Tensor = torch.where(visible, bias, -torch.inf)
         return laid

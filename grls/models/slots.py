@@ -186,6 +186,11 @@ class SlotMemory(ABC):
     def _unlay(self, rows: Tensor) -> Tensor:
         """The inverse of :meth:`_lay`."""
 
+    @property
+    def _rooms(self) -> list[Tensor]:
+        """Keys and values of each layer, of the places in use at least."""
+        return self._own
+
     def _make_room(self, places: int) -> None:
         """Let P be as large."""
         for layer, room in enumerate(self._own):
@@ -205,7 +210,7 @@ class SlotMemory(ABC):
         """Put keys and values of T new tokens in their places, and return all."""
         if layer == len(self._own):
             self._own.append(self._empty(key, self._places, key[0].numel()))
-        room = self._own[layer]
+        room = self._rooms[layer]
         for part, new in zip(room, (key, value), strict=True):
             self._put(part, new.reshape(len(new), -1))
         laid = room[:, :, : self._used].unflatten(-1, (key.shape[1], -1)).transpose(2, 3)
