@@ -38,10 +38,7 @@ class DeviceDecoder(SlotDecoder):
     Args:
         generator: The model, on its device.
         index: What may be written; it is copied to the device.
-        beams: Beam width K.
-        mode: Score mode, ``renormalized`` or ``full``.
-        early_stop: Stop a prefix when one passage is left under it. None means: where it is exact, that
-            is under ``renormalized``. Under ``full`` the score of a stopped passage lacks its last tokens.
+        beams, mode, early_stop: As of :class:`grls.decode.beam.Decoder`.
         slots: Queries in flight, S.
         compiled: Compile the whole step, the model's part as well, by ``torch.compile``, and on a GPU replay
             it as a CUDA graph: one launch instead of hundreds. It takes from seconds to minutes for each new

@@ -71,21 +71,17 @@ class SlotDecoder(BeamSearch, ABC):
     ) -> list[list[Found]]:
         """Decode any number of queries.
 
+        What is not explained here is as of :meth:`grls.decode.beam.Decoder.search`, errors too.
+
         Args:
             inputs: Model inputs as token ids.
-            k: Distinct passages a query, at most the beam width; None means the beam width. Passages
-                with equal tokens have equal scores and count one each.
-            exclude: For each query, numbers of passages it may not find.
-            allow: For each query, the passages it may find; None: all. What it finds has the probability it
-                has among those.
+            k: Distinct passages a query.
+            exclude: What each query may not find.
+            allow: What each query may find.
             decided: Called with the number of queries decided since the last call, for a progress bar.
 
         Returns:
-            For each query at most k passages, best first; fewer where the beam ran out of passages.
-
-        Raises:
-            ConfigError: k is not between 1 and the beam width.
-            ValueError: An input has no token, or a filter names what is not in the index.
+            For each query at most k passages, best first.
         """
         k = self.results_asked(k)
         if not inputs:

@@ -72,7 +72,7 @@ class GridMemory(SlotMemory):
         """Rises when tensors of the memory have been replaced by others."""
         self._busy = torch.zeros_like(self.written)  # 1 where a slot has a query
         self._visible = torch.zeros((self._places, slots, beams), dtype=torch.bool, device=device)
-        self._owner = torch.arange(slots, device=device).repeat_interleave(beams)  # the slot of each token
+        self._owner = torch.arange(slots * beams, device=device) // beams  # the slot of each token
         self._beam = torch.arange(beams, device=device)[None, :]
         self._bias_table = self._distances(_STEPS)
         self._now: _InUse  # what the next step looks at, set by room
@@ -119,13 +119,17 @@ class GridMemory(SlotMemory):
         if 1 + fitting * self._beams > self._places:
             self._make_room(1 + fitting * self._beams)
         room = Room(fitting, self._longest) if self._fixed else Room(steps, self._reach)
+        self.look(room)
+        return room
+
+    def look(self, room: Room) -> None:
+        """Cut out what the next step looks at."""
         used = 1 + room.steps * self._beams
         self._now = _InUse(
             self._visible[:used],
             None if self._bias_table is None else self._bias_table[: room.steps + 1],
             [layer[:, :, :used] for layer in self._own],
         )
-        return room
 
     def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
         """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``.
