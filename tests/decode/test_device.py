@@ -68,11 +68,15 @@ def inputs(count: int, seed: int = 2) -> list[list[int]]:
     return [[*rng.integers(3, VOCABULARY, 5).tolist(), END] for _ in range(count)]
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("mode", ["renormalized", "full"])
-def test_a_step_does_not_wait_for_the_device(monkeypatch: pytest.MonkeyPatch, mode: Any) -> None:
-    """Filters included; the stop test is the one exception, and asks once."""
+def test_a_step_does_not_wait_for_the_device(
+    monkeypatch: pytest.MonkeyPatch, mode: Any, compiled: bool
+) -> None:
+    """Filters included, as it is and as it is compiled; the stop test is the one exception, and asks once."""
+    monkeypatch.setattr(torch, "compile", lambda work, **how: work)
     index = index_sequences(passages(), END)
-    decoder = DeviceDecoder(trees(), index, beams=4, mode=mode, slots=4)
+    decoder = DeviceDecoder(trees(), index, beams=4, mode=mode, slots=4, compiled=compiled)
     recorder = Recorder()
     search = device_search._Search
     stop, enter, begin = search._stop, search.enter, search._begin

@@ -11,6 +11,7 @@ from models_small import END, PAD, VOCABULARY, small_bert2bert, small_t5
 from torch import Tensor
 from torch._dynamo.utils import counters
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 from transformers import T5Config, T5ForConditionalGeneration
 
 from grls.decode import Decoder, DeviceDecoder, step
@@ -68,7 +69,9 @@ class Tape(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
-        self._operations.append((func, args, kwargs or {}, found))
+        # What is kept lies where the tensor lies now, even if the tensor is given another place later.
+        here = tree_map_only(Tensor, Tensor.detach, (args, kwargs or {}))
+        self._operations.append((func, *here, found))
         return found
 
     def play(self) -> None:
