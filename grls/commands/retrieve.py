@@ -55,6 +55,7 @@ def retrieve(
     allow: str | None = None,
     where: str | None = None,
     query_filters: bool = False,
+    compile: bool = False,
 ) -> None:
     """Retrieve for queries.
 
@@ -89,6 +90,8 @@ def retrieve(
         allow: A file of the passages that may be found: a passage id a line, or `query-id <tab> passage-id`.
         where: Find only passages whose metadata meet this: `year>=2000`, or `lang=de|fr and year<1990`.
         query_filters: Heed each query's own metadata, too: `allow` (a list of passage ids) and `where`.
+        compile: Compile the whole step of the search (generative), on a GPU to be replayed as a CUDA graph:
+            it takes minutes at first and pays for thousands of queries.
     """
     quiet()
     if not math.isfinite(done_bias):
@@ -99,8 +102,12 @@ def retrieve(
         raise ConfigError(
             "pool ranks the passages of chains of a fixed number of hops: choose --steps fixed."
         )
+    if compile and bm25:
+        raise ConfigError("--compile true compiles the search of a generative retriever; BM25 has no such.")
     queries = read_queries(data) if split is None else read_split(data, split)[0]
-    options = SearchOptions(beams, mode, early_stop, batch_size, truncate_queries, progress=True)
+    options = SearchOptions(
+        beams, mode, early_stop, batch_size, truncate_queries, progress=True, compile=compile
+    )
     filters = _filters(queries, allow, where, query_filters)
     opened = opened_retriever(data, retriever, device, precision, options)
     refuse_other_corpus(opened, data, split)

@@ -1,10 +1,11 @@
 """How passages are written.
 
 ``beam`` is the constrained beam search, written plainly. ``fast`` is the same search at full speed,
-``device`` (what its steps decide is ``decision``) the same for a GPU; ``slots`` and ``beginnings`` (the first
-step) are what these two share, and both are held against the plain one. ``select`` picks the candidates of a
-step; ``stop`` decides when a prefix needs no further step; ``scores`` normalizes logits in the two score
-modes. ``exhaustive`` scores every passage of a small corpus and is the specification of what the search
+``device`` the same for a GPU: what its steps decide is ``decision``, ``step`` makes one piece of that and the
+model, to be compiled, and ``replay`` keeps CUDA graphs. ``slots`` and ``beginnings`` (the first step) are
+what these two share, and both are held against the plain one. ``select`` picks the candidates of a step;
+``stop`` decides when a prefix needs no further step; ``scores`` normalizes logits in the two score modes.
+``exhaustive`` scores every passage of a small corpus and is the specification of what the search
 approximates. ``trace`` tells what a search did with one passage. ``hf`` is the one adapter to transformers'
 own ``generate``.
 

@@ -3,8 +3,8 @@
 Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results a
 query.
 
-Nothing here depends on what only the device knows, so the function can be compiled whole: see ``compiled`` of
-:class:`grls.decode.device.DeviceDecoder`.
+Nothing here depends on what only the device knows, so the function can be compiled whole: see
+:mod:`grls.decode.step`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from torch import Tensor
 
 from grls.decode.scores import ScoreMode
 from grls.decode.stop import Scope
+from grls.index.rows import Ints
 from grls.index.tensors import TensorIndex
 
 NOTHING = -torch.inf
 """The score of a beam or a result that is none."""
+_BEYOND = torch.iinfo(torch.long).max
+_LEAST = 10
+"""Lists of fixed places have room for two to the power of so many at least."""
 
 
 class Rules(NamedTuple):
@@ -62,15 +66,43 @@ class Count:
     """What each query may find, counted by ranges of rows on the device.
 
     Args:
-        scope: What each query may find.
         device: Where.
+        fixed: Keep the lists of one scope where those of the last one were, in tensors that only grow: few
+            shapes.
     """
 
-    def __init__(self, scope: Scope, device: torch.device):
-        hidden, subsets, held, self._stride = scope.lists()
+    def __init__(self, device: torch.device, fixed: bool = False):
+        self._fixed = fixed
+        self.moved = 0
+        """Rises when tensors have been replaced by others."""
+        self._stride = 0
         self._hidden, self._subsets, self._held = (
-            torch.from_numpy(some).to(device) for some in (hidden, subsets, held)
+            torch.empty(0, dtype=torch.long, device=device) for _ in range(3)
         )
+
+    def read(self, scope: Scope) -> None:
+        """Take the lists of a scope."""
+        hidden, subsets, held, self._stride = scope.lists()
+        moved = self._hidden, self._subsets, self._held
+        # Padding of the sorted lists is beyond all rows, and of the other it is asked by nobody.
+        self._hidden = self._kept(self._hidden, hidden, _BEYOND)
+        self._subsets = self._kept(self._subsets, subsets, -1)
+        self._held = self._kept(self._held, held, _BEYOND)
+        now = self._hidden, self._subsets, self._held
+        self.moved += any(old is not new for old, new in zip(moved, now, strict=True))
+
+    def _kept(self, room: Tensor, values: Ints, padding: int) -> Tensor:
+        """The values as a tensor, in ``room`` where they fit."""
+        new = torch.from_numpy(values).to(room.device)
+        if not self._fixed:
+            return new
+        if len(new) > len(room):
+            room = torch.empty(
+                1 << max(_LEAST, (len(new) - 1).bit_length()), dtype=torch.long, device=room.device
+            )
+        room[: len(new)] = new
+        room[len(new) :] = padding
+        return room
 
     def remaining(self, queries: Tensor, low: Tensor, high: Tensor) -> Tensor:
         """Rows of ``low[s, c]:high[s, c]`` that query ``queries[s]`` may find, ``[S, C]``."""

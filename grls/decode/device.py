@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from grls.decode.beginnings import Best
-from grls.decode.decision import NOTHING, Count, Rules, Standing, decide, without_beaten
+from grls.decode.decision import Rules, without_beaten
 from grls.decode.scores import ScoreMode, refuse_nan
 from grls.decode.select import select
 from grls.decode.slots import Ask, SlotDecoder, SlotSearch
+from grls.decode.step import Board, Step, tell
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.array import ArrayIndex
@@ -38,13 +38,12 @@ class DeviceDecoder(SlotDecoder):
     Args:
         generator: The model, on its device.
         index: What may be written; it is copied to the device.
-        beams: Beam width K.
-        mode: Score mode, ``renormalized`` or ``full``.
-        early_stop: Stop a prefix when one passage is left under it. None means: where it is exact, that
-            is under ``renormalized``. Under ``full`` the score of a stopped passage lacks its last tokens.
+        beams, mode, early_stop: As of :class:`grls.decode.beam.Decoder`.
         slots: Queries in flight, S.
-        compiled: Compile what a step decides by ``torch.compile`` (on a GPU: to few Triton kernels instead of
-            some fifty launches). It takes seconds for each new shape, so it pays for many queries.
+        compiled: Compile the whole step, the model's part as well, by ``torch.compile``, and on a GPU replay
+            it as a CUDA graph: one launch instead of hundreds. It takes from seconds to minutes for each new
+            shape (see :mod:`grls.decode.step`), so it pays for thousands of queries. The memory of S queries
+            is kept for the next search, and every search takes all of it.
 
     Raises:
         ConfigError: The beam width or the number of slots is not positive, the score mode is unknown, or
@@ -66,18 +65,44 @@ class DeviceDecoder(SlotDecoder):
                 f"{type(self.generator).__name__} and {type(self.index).__name__}; take FastDecoder."
             )
         self.check()
-        self.decide = torch.compile(decide, fullgraph=True, dynamic=False) if self.compiled else decide
         self.tensors = TensorIndex(self.index, self.generator.device)
+        self._kept: tuple[tuple[int, int], Step] | None = None
 
     def prepare(self, ask: Ask) -> SlotSearch:  # noqa: D102
         if self.tensors.device != self.generator.device:  # the model has moved
             self.tensors = TensorIndex(self.index, self.generator.device)
+            self._kept = None
         return _Search(self, ask)
+
+    def places(self, queries: int) -> int:  # noqa: D102
+        return self.slots if self.compiled else super().places(queries)
+
+    def step(self, slots: int, results: int, longest: int) -> Step:
+        """The step of a search with so many results a query and inputs of so many tokens.
+
+        Where it is compiled it is kept, with its memory, for the next search.
+        """
+        if self.compiled:
+            longest = max(_LEAST_INPUT, 1 << (longest - 1).bit_length())
+            if self._kept is not None and self._kept[0][0] == results and self._kept[0][1] >= longest:
+                return self._kept[1]
+            self._kept = None  # before there is another: one memory at a time
+        board = Board(self.generator, slots, self.beams, results, longest, self.compiled)
+        step = Step(
+            board, self.tensors, Rules(self.index.rows.end, self.stops_early, self.mode), self.compiled
+        )
+        if self.compiled:
+            self._kept = (results, longest), step
+        return step
 
 
 def suits(device: torch.device, index: ConstraintIndex) -> bool:
     """Whether a search for a model on that device is better done there."""
     return device.type == "cuda" and isinstance(index, ArrayIndex)
+
+
+_LEAST_INPUT = 32
+"""Compiled for inputs of so many tokens at least; more when it doubles."""
 
 
 class _Search(SlotSearch):
@@ -89,32 +114,21 @@ class _Search(SlotSearch):
 
     def __init__(self, decoder: DeviceDecoder, ask: Ask):
         super().__init__(decoder, ask)
-        slots, beams = len(self.queries), decoder.beams
+        self.step = decoder.step(len(self.queries), ask.k, self.longest)
+        self.board = self.step.board
+        self.board.begin(ask.scope)
+        self.session = self.board.session
         self.device = decoder.generator.device
-        self.session = decoder.generator.open_grid(slots, beams, self.longest)
-        self.count = Count(ask.scope, self.device)
-        self.rules = Rules(self.index.rows.end, decoder.stops_early, decoder.mode)
-        self.written = np.zeros(slots, dtype=np.int64)  # tokens, as the host knows
-        self.owners = torch.zeros(slots, dtype=torch.long, device=self.device)  # the query of each slot
-        zeros = torch.zeros((slots, beams), dtype=torch.long, device=self.device)
-        self.standing = Standing(
-            nodes=zeros,
-            scores=self._nothing(slots, beams),
-            parents=zeros.clone(),
-            tokens=zeros.clone(),
-            result_scores=self._nothing(slots, ask.k),
-            result_nodes=torch.zeros((slots, ask.k), dtype=torch.long, device=self.device),
-            damaged=torch.zeros((), dtype=torch.bool, device=self.device),
-        )
+        self.written = np.zeros(len(self.queries), dtype=np.int64)  # tokens, as the host knows
 
     @torch.inference_mode()
     def enter(self, slots: Ints, nodes: Ints, best: Best) -> None:
         chosen = select(best.rows, best.scores, best.complete, self.options.beams)
         states = self.index.nodes(best.states)
         into = torch.from_numpy(slots).to(self.device)
-        self.owners[into] = torch.from_numpy(self.queries[slots]).to(self.device)
+        self.board.owners[into] = torch.from_numpy(self.queries[slots]).to(self.device)
         self.written[slots] = 1
-        now = self.standing
+        now = self.board.standing
         now.parents[into] = 0
         count = len(slots)
         done = _Table(best.rows[chosen.finished], count, self.ask.k)
@@ -126,28 +140,22 @@ class _Search(SlotSearch):
             scores[into] = torch.from_numpy(table.of(best.scores[some], -np.inf)).to(self.device)
             for kept, new in values:
                 kept[into] = torch.from_numpy(table.of(new[some], 0)).to(self.device)
-        self.standing = now._replace(scores=without_beaten(now.scores, now.result_scores))
+        now.scores.copy_(without_beaten(now.scores, now.result_scores))
+        tell(now, self.board.told)
         self._stop()
 
-    @torch.inference_mode()
     def advance(self) -> None:
         """Every beam writes one token."""
-        now, options = self.standing, self.options
-        self.session.feed(now.parents, now.tokens)
-        logits = self.session.every()
-        width = max(options.tensors.most(options.beams, t) for t in self.written[self.queries >= 0])
-        self.standing = options.decide(
-            now, logits, self.session.written, self.owners, options.tensors, self.count, self.rules,
-            _rounded(width) if options.compiled else width,
-        )  # fmt: skip
+        written = np.unique(self.written[self.queries >= 0]).tolist()
+        self.step(max(self.options.tensors.most(self.options.beams, t) for t in written))
         self.written += 1
         self._stop()
 
+    @torch.inference_mode()
     def _stop(self) -> None:
         """Release decided slots: where the host waits for the device, once a step and for what is decided."""
-        now = self.standing
-        alive = (now.scores > NOTHING).any(1)
-        told = torch.cat((alive, now.damaged[None])).cpu().numpy()
+        now = self.board.standing
+        told = self.board.told.cpu().numpy()
         if told[-1]:
             refuse_nan(np.array([np.nan]))
         ready = np.flatnonzero(~told[:-1] & (self.queries >= 0))
@@ -164,14 +172,6 @@ class _Search(SlotSearch):
             ],
         )
         self.session.release(ready)
-
-    def _nothing(self, *shape: int) -> Tensor:
-        return torch.full(shape, NOTHING, dtype=torch.float64, device=self.device)
-
-
-def _rounded(width: int) -> int:
-    """The next power of four: few shapes, so that little is compiled."""
-    return 1 << 2 * -(-(width - 1).bit_length() // 2)
 
 
 class _Table:

@@ -74,10 +74,7 @@ class FastDecoder(SlotDecoder):
     Args:
         generator: The model, as trees.
         index: What may be written.
-        beams: Beam width K.
-        mode: Score mode, ``renormalized`` or ``full``.
-        early_stop: Stop a prefix when one passage is left under it. None means: where it is exact, that
-            is under ``renormalized``. Under ``full`` the score of a stopped passage lacks its last tokens.
+        beams, mode, early_stop: As of :class:`grls.decode.beam.Decoder`.
         slots: Queries in flight, S.
 
     Raises:

@@ -53,6 +53,10 @@ class SlotDecoder(BeamSearch, ABC):
             raise ConfigError(f"slots must be at least 1, got {self.slots}.")
         self.beginnings = Beginnings(self.index, self.stops_early)
 
+    def places(self, queries: int) -> int:
+        """Slots that a search for so many queries takes."""
+        return min(self.slots, queries)
+
     @abstractmethod
     def prepare(self, ask: Ask) -> SlotSearch:
         """One run of the search."""
@@ -67,21 +71,17 @@ class SlotDecoder(BeamSearch, ABC):
     ) -> list[list[Found]]:
         """Decode any number of queries.
 
+        What is not explained here is as of :meth:`grls.decode.beam.Decoder.search`, errors too.
+
         Args:
             inputs: Model inputs as token ids.
-            k: Distinct passages a query, at most the beam width; None means the beam width. Passages
-                with equal tokens have equal scores and count one each.
-            exclude: For each query, numbers of passages it may not find.
-            allow: For each query, the passages it may find; None: all. What it finds has the probability it
-                has among those.
+            k: Distinct passages a query.
+            exclude: What each query may not find.
+            allow: What each query may find.
             decided: Called with the number of queries decided since the last call, for a progress bar.
 
         Returns:
-            For each query at most k passages, best first; fewer where the beam ran out of passages.
-
-        Raises:
-            ConfigError: k is not between 1 and the beam width.
-            ValueError: An input has no token, or a filter names what is not in the index.
+            For each query at most k passages, best first.
         """
         k = self.results_asked(k)
         if not inputs:
@@ -110,7 +110,7 @@ class SlotSearch(ABC):
         lengths = [len(tokens) for tokens in ask.inputs]
         self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
         self.longest = max(lengths)
-        self.queries = np.full(min(options.slots, len(lengths)), -1)  # of each slot; -1: free
+        self.queries = np.full(options.places(len(lengths)), -1)  # of each slot; -1: free
 
     def run(self) -> list[list[Found]]:
         """Decode all queries."""

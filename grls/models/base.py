@@ -11,7 +11,8 @@ on the model's device for a :class:`GridGenerator`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -91,20 +92,44 @@ class TreeGenerator(Protocol):
         """Room for S queries in flight, whose inputs have at most ``longest`` tokens."""
 
 
+class Room(NamedTuple):
+    """How much of its memory a step of a grid looks at.
+
+    Attributes:
+        steps: Steps that a slot has written at most, this one among them.
+        reach: Tokens of an input at most.
+    """
+
+    steps: int
+    reach: int
+
+
 class GridSession(SlotSession, Protocol):
     """The memory of S queries in flight with K beams each, on the model's device."""
 
     written: Tensor
     """``[S]`` tokens that every beam of a slot has written."""
+    moved: int
+    """Rises when tensors of the memory have been replaced by others."""
+
+    def begin(self) -> None:
+        """Forget all queries, and read anew what was derived from the model's weights."""
 
     def release(self, slots: Ints) -> None:
         """Forget the queries of some slots."""
 
-    def feed(self, parents: Tensor, tokens: Tensor) -> None:
-        """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``, both ``[S, K]``."""
+    def attending(self) -> AbstractContextManager[None]:
+        """Within the block :meth:`write` can be called."""
 
-    def every(self) -> Tensor:
-        """Logits of every token for every beam, ``[S, K, V]`` in float32."""
+    def room(self) -> Room:
+        """Count a step, and make room for it: the host's part."""
+
+    def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
+        """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``, both ``[S, K]``.
+
+        Returns the logits of every token that may follow, ``[S, K, V]`` in float32. Tensors alone, which stay
+        where they are while :attr:`moved` says the same: it can be compiled or captured.
+        """
 
 
 class GridGenerator(Protocol):
@@ -114,5 +139,11 @@ class GridGenerator(Protocol):
     def device(self) -> torch.device:
         """Where the model is."""
 
-    def open_grid(self, slots: int, beams: int, longest: int) -> GridSession:
-        """Room for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens."""
+    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> GridSession:
+        """Room for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens.
+
+        ``fixed``: a step looks at whole rooms, so that its shapes are few.
+        """
+
+    def addresses(self) -> tuple[int, ...]:
+        """Where the weights lie: a step that was captured is of use while they stay."""

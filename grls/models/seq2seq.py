@@ -10,7 +10,7 @@ a model takes neither (BART counts its cache), this cannot work: :func:`plant` t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,12 +44,12 @@ class _LoadCache(Cache):
     Args:
         rooms: Of each layer, ``[2, S, P, H c]``; made where they are missing.
         slots: ``[B]`` where each query goes.
-        shape: S and P.
+        make: Makes one, given a tensor like it and its width H c.
     """
 
-    def __init__(self, rooms: list[Tensor], slots: Tensor, shape: tuple[int, int]):
+    def __init__(self, rooms: list[Tensor], slots: Tensor, make: Callable[[Tensor, int], Tensor]):
         super().__init__(layers=[])
-        self._rooms, self._slots, self._shape = rooms, slots, shape
+        self._rooms, self._slots, self._make = rooms, slots, make
         self.heads = 0
 
     def update(
@@ -58,7 +58,7 @@ class _LoadCache(Cache):
         """Keep those of B queries, ``[B, H, L, c]``; returns the same."""
         _, self.heads, length, width = key_states.shape
         if layer_idx == len(self._rooms):
-            self._rooms.append(key_states.new_zeros((2, *self._shape, self.heads * width)))
+            self._rooms.append(self._make(key_states, self.heads * width))
         for room, new in zip(self._rooms[layer_idx], (key_states, value_states), strict=True):
             room[:, :length].index_copy_(0, self._slots, new.transpose(1, 2).flatten(2))
         return key_states, value_states
@@ -100,9 +100,9 @@ class Seq2SeqTrees(SlotModel):
         """Room for S queries in flight, whose inputs have at most ``longest`` tokens."""
         return Seq2SeqTreeSession(self, slots, longest)
 
-    def open_grid(self, slots: int, beams: int, longest: int) -> Seq2SeqGridSession:
+    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> Seq2SeqGridSession:
         """Room for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens."""
-        return Seq2SeqGridSession(self, slots, longest, beams)
+        return Seq2SeqGridSession(self, slots, longest, beams, fixed)
 
     def distances(self, length: int) -> Tensor | None:
         """T5's bias of attention scores by the distance to the attended token, ``[length, H]``."""
@@ -113,6 +113,16 @@ class Seq2SeqTrees(SlotModel):
 
     def forward(self, session: SlotMemory, tokens: Tensor, positions: Tensor, cache: Cache) -> Tensor:
         """What the head sees, ``[T, d]``, for T decoder inputs at their positions."""
+        with self.attention(session), self.generator.head.catch() as caught:
+            self._run(tokens, positions, cache)
+        return caught[0][:, 0]
+
+    def logits(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Tensor:
+        """The model's own logits, ``[T, V]`` in float32, within :meth:`attention`: what can be compiled."""
+        found: Tensor = self._run(tokens, positions, cache).logits[:, 0].float()
+        return found
+
+    def _run(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Any:
         arguments = {
             # The cache has the inputs; the model wants to see some.
             "encoder_outputs": BaseModelOutput(last_hidden_state=tokens.new_empty((len(tokens), 0, 1))),
@@ -122,9 +132,12 @@ class Seq2SeqTrees(SlotModel):
         }
         if self._biased is None:
             arguments["decoder_position_ids"] = positions[:, None]
-        with self.attention(session), self.generator.head.catch() as caught:
-            self.generator.model(**arguments)
-        return caught[0][:, 0]
+        return self.generator.model(**arguments)
+
+    def addresses(self) -> tuple[int, ...]:
+        """Where the weights lie: a step that was captured is of use while they stay."""
+        model = self.generator.model
+        return tuple(some.data_ptr() for kept in (model.parameters(), model.buffers()) for some in kept)
 
 
 class _Reading(SlotMemory):
@@ -148,8 +161,10 @@ class _Reading(SlotMemory):
         states, mask = generator.encode(inputs)
         start = torch.full((len(inputs), 1), generator.start_token, device=states.device)
         into = torch.from_numpy(slots).to(states.device)
-        own = _LoadCache(self._own, into, (self._slots, self._places))
-        crossed = _LoadCache(self._inputs, into, (self._slots, self._longest))
+        own = _LoadCache(self._own, into, lambda like, width: self._empty(like, self._places, width))
+        crossed = _LoadCache(
+            self._inputs, into, lambda like, width: like.new_zeros((2, self._slots, self._longest, width))
+        )
         first = not self._own
         self._hidden = generator.forward(states, mask, start, EncoderDecoderCache(own, crossed))[:, -1]
         if first:
@@ -161,11 +176,12 @@ class _Reading(SlotMemory):
         self._lengths[slots] = mask.shape[1]
         return np.zeros_like(slots)
 
-    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        reach = int(self._lengths.max())
+    def _cache(self, reach: int) -> _SlotCache:
         laid = [room[:, :, :reach].unflatten(-1, (self._heads, -1)).transpose(2, 3) for room in self._inputs]
-        cache = _SlotCache(self, [KeysValues(*both) for both in laid])
-        return self._model.forward(self, tokens, depths, cache)
+        return _SlotCache(self, [KeysValues(room[0], room[1]) for room in laid])
+
+    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
+        return self._model.forward(self, tokens, depths, self._cache(int(self._lengths.max())))
 
     def _distances(self, deepest: int) -> Tensor | None:
         if self._table is None or deepest >= len(self._table):
@@ -196,6 +212,16 @@ class Seq2SeqTreeSession(TreeMemory, _Reading):
 
 class Seq2SeqGridSession(GridMemory, _Reading):
     """The decoding of S queries at a time; see :class:`grls.models.base.GridSession`."""
+
+    @property
+    def _reach(self) -> int:
+        return int(self._lengths.max())
+
+    def _logits(self, tokens: Tensor, depths: Tensor, reach: int) -> Tensor:
+        return self._model.logits(tokens, depths, self._cache(reach))
+
+    def _distances(self, deepest: int) -> Tensor | None:
+        return self._model.distances(deepest + 1)
 
 
 def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:

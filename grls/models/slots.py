@@ -19,12 +19,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import AttentionInterface, Cache
 
 from grls.index.rows import Ints
@@ -32,7 +30,9 @@ from grls.models.base import Floats
 from grls.models.head import Cut, Head
 
 _NAME = "grls_slots"
-_session: ContextVar[SlotMemory] = ContextVar("grls_slot_session")
+_SESSION = "grls_slot_session"
+"""Where a config tells the attention function whose session it serves. (A context variable would do the same
+per thread, but torch.compile cannot read one, and a model serves one thread at a time anyway.)"""
 
 
 class KeysValues(NamedTuple):
@@ -93,15 +93,15 @@ class SlotModel:
     def attention(self, session: SlotMemory) -> Iterator[None]:
         """Within the block the model attends by slot."""
         before = [config._attn_implementation for config in self._configs]
-        token = _session.set(session)
         try:
             for config in self._configs:
                 config._attn_implementation = _NAME
+                setattr(config, _SESSION, session)
             yield
         finally:
-            _session.reset(token)
             for config, name in zip(self._configs, before, strict=True):
                 config._attn_implementation = name
+                delattr(config, _SESSION)
 
 
 _SAMPLE = 4096
@@ -129,7 +129,8 @@ def _attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
     """The attention function; ``query [T, H, 1, c]``, result ``[T, 1, H, c]``."""
-    return _session.get().attend(query, key, value, options.get("scaling")), None
+    session: SlotMemory = getattr(module.config, _SESSION)
+    return session.attend(query, key, value, options.get("scaling")), None
 
 
 AttentionInterface.register(_NAME, _attend)
@@ -153,7 +154,7 @@ class SlotMemory(ABC):
         self._own: list[Tensor] = []  # keys and values of each layer, [2, S, P, H c]
         # Set by whoever feeds:
         self._own_bias: Tensor  # [S, H or 1, m, used]
-        self._write: Tensor  # [T] places of the new tokens in the flattened cache
+        self._write: Tensor  # [T] where _put writes the new tokens, in the flattened cache
         self._hidden: Tensor  # [R, d] what the head sees
 
     @abstractmethod
@@ -185,19 +186,33 @@ class SlotMemory(ABC):
     def _unlay(self, rows: Tensor) -> Tensor:
         """The inverse of :meth:`_lay`."""
 
+    @property
+    def _rooms(self) -> list[Tensor]:
+        """Keys and values of each layer, of the places in use at least."""
+        return self._own
+
     def _make_room(self, places: int) -> None:
         """Let P be as large."""
-        missing = places - self._places
-        self._own = [functional.pad(room, (0, 0, 0, missing)) for room in self._own]
+        for layer, room in enumerate(self._own):
+            self._own[layer] = self._empty(room, places, room.shape[-1])
+            self._own[layer][:, :, : self._places] = room
         self._places = places
+
+    def _empty(self, like: Tensor, places: int, width: int) -> Tensor:
+        """Zeros for keys and values of a layer, ``[2, S, places, width]``."""
+        return like.new_zeros((2, self._slots, places, width))
+
+    def _put(self, part: Tensor, new: Tensor) -> None:
+        """Write T rows ``new [T, H c]`` to their places in ``part [S, P, H c]``."""
+        part.view(-1, part.shape[-1]).index_copy_(0, self._write, new)
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
         """Put keys and values of T new tokens in their places, and return all."""
         if layer == len(self._own):
-            self._own.append(key.new_zeros((2, self._slots, self._places, key[0].numel())))
-        room = self._own[layer]
+            self._own.append(self._empty(key, self._places, key[0].numel()))
+        room = self._rooms[layer]
         for part, new in zip(room, (key, value), strict=True):
-            part.view(-1, part.shape[-1]).index_copy_(0, self._write, new.reshape(len(new), -1))
+            self._put(part, new.reshape(len(new), -1))
         laid = room[:, :, : self._used].unflatten(-1, (key.shape[1], -1)).transpose(2, 3)
         return KeysValues(laid[0], laid[1])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grls.errors import DataError
+from grls.errors import ConfigError, DataError
 from grls.files import read_json
 from grls.retrieve.dense import KIND, DenseRetriever
 from grls.retrieve.generative import MANIFEST, GenerativeRetriever, SearchOptions
@@ -26,6 +26,7 @@ def open_retriever(
         options: How to search; a dense retriever heeds batch size, ``truncate_queries`` and ``progress``.
 
     Raises:
+        ConfigError: The option ``compile`` is set for a dense retriever.
         DataError: The folder is no retriever, or of an unknown kind.
         MismatchError: Its parts do not belong together.
     """
@@ -39,6 +40,8 @@ def open_retriever(
     if kind != KIND:
         raise DataError(f"unknown kind of retriever {kind!r}; make it again with `grls index`.", file)
     given = options or SearchOptions()
+    if given.compile:
+        raise ConfigError(f"{folder} is a dense retriever, which has no step to compile: leave compile out.")
     return DenseRetriever.from_pretrained(
         folder,
         device,

@@ -142,6 +142,8 @@ def test_what_cannot_work_is_refused(
 ) -> None:
     asked = ("retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu")
     assert "pool ranks" in fails(capsys, *asked, f"--retriever={dense}", "--pool=true")
+    assert "BM25 has no such" in fails(capsys, *asked, "--bm25=true", "--compile=true")
+    assert "no step to compile" in fails(capsys, *asked, f"--retriever={dense}", "--compile=true")
     assert "BM25 never writes DONE" in fails(capsys, *asked, "--bm25=true", "--steps=dynamic")
     for name in ("chains", "branch"):
         message = fails(capsys, *asked, f"--retriever={dense}", "--steps=fixed", f"--{name}=0")

@@ -1,6 +1,5 @@
 """What the search on the device promises beside its results (those are compared in test_fast)."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,11 +68,15 @@ def inputs(count: int, seed: int = 2) -> list[list[int]]:
     return [[*rng.integers(3, VOCABULARY, 5).tolist(), END] for _ in range(count)]
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("mode", ["renormalized", "full"])
-def test_a_step_does_not_wait_for_the_device(monkeypatch: pytest.MonkeyPatch, mode: Any) -> None:
-    """Filters included; the stop test is the one exception, and asks once."""
+def test_a_step_does_not_wait_for_the_device(
+    monkeypatch: pytest.MonkeyPatch, mode: Any, compiled: bool
+) -> None:
+    """Filters included, as it is and as it is compiled; the stop test is the one exception, and asks once."""
+    monkeypatch.setattr(torch, "compile", lambda work, **how: work)
     index = index_sequences(passages(), END)
-    decoder = DeviceDecoder(trees(), index, beams=4, mode=mode, slots=4)
+    decoder = DeviceDecoder(trees(), index, beams=4, mode=mode, slots=4, compiled=compiled)
     recorder = Recorder()
     search = device_search._Search
     stop, enter, begin = search._stop, search.enter, search._begin
@@ -96,20 +99,6 @@ def test_a_step_does_not_wait_for_the_device(monkeypatch: pytest.MonkeyPatch, mo
         decoder.search(inputs(6), exclude=[[1]] * 6, allow=allow)
     assert recorder.operations > 100
     assert recorder.waits == []
-
-
-@pytest.mark.parametrize("mode", ["renormalized", "full"])
-def test_a_step_can_be_compiled_whole(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one graph, or compiling fails; and the results stay the same. (Kernels are left out for time.)"""
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    index = index_sequences(passages(), END)
-    how: Any = {"beams": 4, "mode": mode, "slots": 4}
-    asked: Any = {"exclude": [[1]] * 6, "allow": [Subset(index.rows, np.arange(0, 300, 2)), *[None] * 5]}
-    plain = DeviceDecoder(trees(), index, **how).search(inputs(6), **asked)
-    compiled = DeviceDecoder(trees(), index, **how, compiled=True).search(inputs(6), **asked)
-    for expected, found in zip(plain, compiled, strict=True):
-        assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-4)
-        assert [f.passage for f in found] == [f.passage for f in expected]
 
 
 def test_room_is_made_for_the_most_candidates() -> None:

@@ -4,8 +4,10 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from small_data import passages, scratch, small_retriever, small_tokenizer, write_small
 
 from grls.corpus import Corpus
@@ -13,7 +15,7 @@ from grls.errors import ConfigError, DataError, GrlsError, IndexFormatError, Mis
 from grls.models.precision import packed, packs
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.text import Limits
-from grls.types import Query
+from grls.types import Passage, Query
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 
@@ -71,6 +73,51 @@ def test_every_precision_opens_and_finds(
         with pytest.raises(ConfigError, match="open it in float32 to save it"):
             opened.save_pretrained(tmp_path / "again")
         assert not (tmp_path / "again").exists()
+
+
+def test_compile_takes_the_search_for_gpus(
+    retriever: GenerativeRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the model is; the compiler itself is tested in tests/decode/test_step.py."""
+    compiled: list[str] = []
+
+    def compile_nothing(work: Any, **how: Any) -> Any:
+        compiled.append(work.__name__)
+        return work
+
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    other = GenerativeRetriever(
+        retriever.model, retriever.codec, retriever.corpus, retriever.index, SearchOptions(compile=True)
+    )
+    for _ in range(2):
+        for found, expected in zip(other.retrieve(QUERIES, 5), retriever.retrieve(QUERIES, 5), strict=True):
+            assert [hit.id for hit in found] == [hit.id for hit in expected]
+            assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=1e-4)
+    assert compiled == ["write", "settle"]
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("flat", "another backend than 'array'"),
+        ("added", "grls update --merge true"),
+        ("model", "a T5ForConditionalGeneration's decoder cannot be driven by slots"),
+    ],
+)
+def test_compile_is_refused_where_it_cannot_be_heeded(
+    retriever: GenerativeRetriever, case: str, message: str
+) -> None:
+    backend = "flat" if case == "flat" else "array"
+    other = GenerativeRetriever.assemble(
+        retriever.model, retriever.codec.tokenizer, retriever.corpus, Limits(), backend,
+        SearchOptions(compile=True),
+    )  # fmt: skip
+    if case == "added":
+        other.add([Passage("new", "the otter is proud .")])
+    if case == "model":
+        other.__dict__["_trees"] = None  # what is found for BART
+    with pytest.raises(ConfigError, match=message):
+        other.retrieve(QUERIES, 5)
 
 
 def test_limits_are_kept(retriever: GenerativeRetriever, tmp_path: Path) -> None:
