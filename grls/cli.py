@@ -23,6 +23,8 @@ COMMANDS = {
     "evaluate": "score a run",
     "report": "compare runs on one page: tables, curves, proof graphs, significance",
     "riches": "answer questions with evidence that is retrieved while they are answered",
+    "ralm": "let a frozen language model read or write with retrieved documents",
+    "train-reranker": "train a judge of the documents that such a model gets",
     "explain": "say why a gold passage was not found, with the beam tree",
     "check": "report what is peculiar about a corpus",
 }

@@ -10,13 +10,14 @@ FILES = sorted((ROOT / "grls").rglob("*.py"))
 
 ORDER = (
     ("grls.errors", "grls.types", "grls.logs"),
-    ("grls.files", "grls.jsonl", "grls.text", "grls.webpage"),
+    ("grls.files", "grls.growing", "grls.jsonl", "grls.text", "grls.webpage"),
     ("grls.corpus",),
     ("grls.dataset", "grls.filters"),
     ("grls.index",),
     ("grls.models",),
     ("grls.decode",),
     ("grls.retrieve", "grls.evaluation"),
+    ("grls.readers",),
     ("grls.explain", "grls.programs"),
     ("grls.train",),
     ("grls.report",),
