@@ -10,8 +10,8 @@ FILES = sorted((ROOT / "grls").rglob("*.py"))
 
 ORDER = (
     ("grls.errors", "grls.types", "grls.logs"),
-    ("grls.files", "grls.growing", "grls.jsonl", "grls.text", "grls.webpage"),
-    ("grls.corpus",),
+    ("grls.files", "grls.jsonl", "grls.text", "grls.webpage"),
+    ("grls.corpus", "grls.growing"),
     ("grls.dataset", "grls.filters"),
     ("grls.index",),
     ("grls.models",),

@@ -155,7 +155,8 @@ def _perplexity(
     write_json(f"{output}.json", result)
     print(
         f"perplexity {found.token:.3f} a token, {found.word:.2f} a word ({found.tokens:,} tokens, "
-        f"{found.words:,} words, {found.strides:,} strides, {found.without:,} without a document; {seconds:.0f} s)"
+        f"{found.words:,} words, {found.strides:,} strides, {found.without:,} without a document; "
+        f"{seconds:.0f} s)"
     )
 
 
@@ -183,14 +184,14 @@ def _generate(
     reader: InContextRalm, texts: Sequence[_Text], settings: dict[str, Any], output: str, tokens: int
 ) -> None:
     file = GrowingFile(f"{output}.texts.jsonl", settings)
-    done = {record["text"] for record in file.records}
+    done = {record["name"] for record in file.records}
     waiting: Iterator[_Text] = (some for some in texts if some.name not in done)
     while batch := list(islice(waiting, 8)):
         prompts = [reader.tokenizer.decode(some.tokens) for some in batch]
         written = continue_texts(reader, prompts, tokens)
-        file.add([{"text": a.name, **b._asdict()} for a, b in zip(batch, written, strict=True)])
+        file.add([{"name": a.name, **b._asdict()} for a, b in zip(batch, written, strict=True)])
     for record in file.records[:3]:
-        print(f"{record['text']}: {record['continuation']}\n")
+        print(f"{record['name']}: … {record['text']}\n")
 
 
 def _retriever(data: str | None, retriever: str | None, bm25: bool, device: str) -> Any:

@@ -108,11 +108,22 @@ class Reranker:
     def logits(self, prefixes: Sequence[str], documents: Sequence[str]) -> Tensor:
         """``f(x, d)`` of pairs, ``[R]``, with gradient where the model trains."""
         encoded = self.tokenizer(
-            list(prefixes), list(documents), truncation="only_second", max_length=self.max_tokens,
+            self._ends(prefixes), list(documents), truncation="only_second", max_length=self.max_tokens,
             padding=True, return_tensors="pt",
         ).to(self.model.device)  # fmt: skip
         found: Tensor = self.model(**encoded).logits[:, 0].float()
         return found
+
+    def _ends(self, prefixes: Sequence[str]) -> list[str]:
+        """Prefixes cut at their start to half the room, so that a document always has the other half."""
+        encoded = self.tokenizer(
+            list(prefixes), add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        most = self.max_tokens // 2
+        return [
+            prefix if len(places) <= most else prefix[places[-most][0] :]
+            for prefix, places in zip(prefixes, encoded["offset_mapping"], strict=True)
+        ]
 
     @torch.inference_mode()
     def scores(self, prefixes: Sequence[str], documents: Sequence[str]) -> np.ndarray:
@@ -183,6 +194,8 @@ def read_examples(file: str | Path) -> list[RerankExample]:
     """
     found = []
     for line, record in read_jsonl(file):
+        if "settings" in record or record.get("passages") == []:  # the head, or a stride without candidates
+            continue
         passages, scores = record.get("passages"), record.get("scores")
         fits = isinstance(passages, list) and isinstance(scores, list) and len(passages) == len(scores) > 0
         if not fits or not isinstance(record.get("prefix"), str):

@@ -151,7 +151,7 @@ def train_reranker(
     latest = ModelCheckpoint(folder / "checkpoints", "last", enable_version_counter=False)
     trainer = L.Trainer(
         max_epochs=epochs, accelerator=reranker.model.device.type, devices=1, callbacks=[best, latest],
-        plugins=[AtomicCheckpointIO()], logger=CSVLogger(folder, name="logs", version=""),
+        plugins=[AtomicCheckpointIO()], logger=CSVLogger(folder, name="logs"),
         enable_model_summary=False, log_every_n_steps=10,
     )  # fmt: skip
     module = RerankerModule(reranker, corpus, learning_rate, seed)
