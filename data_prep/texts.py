@@ -1,8 +1,8 @@
 """A folder of plain texts: most of them cut into passages to retrieve from, some kept whole to be read.
 
-For in-context retrieval-augmented language modelling (``grls ralm``): a text that is read is in no passage, yet
-of one kind with those that are. Files are dealt out by a hash of their path and the seed, so the same file
-always goes the same way. There are no queries: the end of what has been read is the query.
+For in-context retrieval-augmented language modelling (``grls ralm``): a text that is read is in no passage,
+yet of one kind with those that are. Files are dealt out by a hash of their path and the seed, so the same
+file always goes the same way. There are no queries: the end of what has been read is the query.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def prepare(
         out: Folder to write; an earlier one is replaced.
         pattern: Which files, as a glob; ``**`` stands for any folders.
         words: Words of a passage at most; a passage ends with a line.
-        shares: Of the files: to learn reranking from, to choose by (dev), and to report on (test). The rest are
-            the corpus.
+        shares: Of the files: to learn reranking from, to choose by (dev), and to report on (test). The rest
+            are the corpus.
         least_words: Files with fewer words are left out.
         seed: Decides which file goes where.
 
