@@ -24,9 +24,9 @@ from benchmarks.common import machine, print_table, seconds
 from grls.corpus import Corpus
 from grls.logs import quiet
 from grls.models.language import load_language_model
-from grls.readers.ralm import InContextRalm
-from grls.readers.scoring import Wanted
-from grls.readers.strides import Stride, WindowOptions, strides
+from grls.readers.ralm.reader import InContextRalm
+from grls.readers.ralm.scoring import Wanted
+from grls.readers.ralm.strides import Stride, WindowOptions, strides
 from grls.retrieve.sparse import BM25Retriever
 
 

@@ -20,13 +20,13 @@ from grls.filters import Numbered
 from grls.growing import GrowingFile
 from grls.logs import quiet
 from grls.models.language import LanguageModel, load_language_model
-from grls.readers.choose import AsRetrieved, Chooser, Oracle, ZeroShot
-from grls.readers.collect import collect
-from grls.readers.generate import continue_texts
-from grls.readers.ralm import InContextRalm, ScoredStride, perplexity, words_of
-from grls.readers.reranker import Reranker, Trained
-from grls.readers.scoring import TextScorer
-from grls.readers.strides import WindowOptions, strides
+from grls.readers.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
+from grls.readers.ralm.collect import collect
+from grls.readers.ralm.generate import continue_texts
+from grls.readers.ralm.reader import InContextRalm, ScoredStride, perplexity, words_of
+from grls.readers.ralm.reranker import Reranker, Trained
+from grls.readers.ralm.scoring import TextScorer
+from grls.readers.ralm.strides import WindowOptions, strides
 from grls.retrieve.open import open_retriever
 from grls.retrieve.sparse import BM25Retriever
 from grls.text import tokenizer_fingerprint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grls.corpus import Corpus
 from grls.files import refuse_foreign
 from grls.logs import quiet
-from grls.readers.reranker import Reranker, read_examples
+from grls.readers.ralm.reranker import Reranker, read_examples
 from grls.train.reranker import train_reranker as fit
 
 

@@ -27,7 +27,7 @@ from transformers import get_linear_schedule_with_warmup
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.files import atomic_folder
-from grls.readers.reranker import Reranker, RerankExample, document_texts
+from grls.readers.ralm.reranker import Reranker, RerankExample, document_texts
 from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint
 
 

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from reader_helpers import PASSAGES, TEXT, Scripted, byte_tokenizer, causal_model
+from ralm_helpers import PASSAGES, TEXT, Scripted, byte_tokenizer, causal_model
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.filters import Numbered
-from grls.readers.choose import Oracle, ZeroShot
-from grls.readers.collect import collect
-from grls.readers.generate import continue_texts
-from grls.readers.ralm import InContextRalm, ScoredStride, perplexity, words_of
-from grls.readers.scoring import TextScorer, Wanted
-from grls.readers.strides import Stride, WindowOptions, strides
+from grls.readers.ralm.choose import Oracle, ZeroShot
+from grls.readers.ralm.collect import collect
+from grls.readers.ralm.generate import continue_texts
+from grls.readers.ralm.reader import InContextRalm, ScoredStride, perplexity, words_of
+from grls.readers.ralm.scoring import TextScorer, Wanted
+from grls.readers.ralm.strides import Stride, WindowOptions, strides
 
 CORPUS = Corpus.from_passages(PASSAGES)
 TOKENIZER = byte_tokenizer()

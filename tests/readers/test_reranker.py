@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from reader_helpers import PASSAGES, TEXT, byte_tokenizer, write_model
+from ralm_helpers import PASSAGES, TEXT, byte_tokenizer, write_model
 from small_data import tiny_bert
 
 from grls.cli import main
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
-from grls.readers.reranker import Reranker, RerankExample, Trained, read_examples
-from grls.readers.strides import Stride
+from grls.readers.ralm.reranker import Reranker, RerankExample, Trained, read_examples
+from grls.readers.ralm.strides import Stride
 from grls.train.reranker import rerank_loss, train_reranker
 from grls.types import Passage
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from grls.errors import ConfigError
-from grls.readers.choose import likelihoods
-from grls.readers.ralm import InContextRalm
-from grls.readers.reranker import RerankExample, prefixes_of
-from grls.readers.strides import strides
+from grls.readers.ralm.choose import likelihoods
+from grls.readers.ralm.reader import InContextRalm
+from grls.readers.ralm.reranker import RerankExample, prefixes_of
+from grls.readers.ralm.strides import strides
 
 _BLOCK = 64
 

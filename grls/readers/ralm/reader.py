@@ -10,7 +10,7 @@ found for the end of what came before. Perplexity is that of the whole text:
 of a text has nothing before it and is not scored, as is usual.
 
 Any :class:`grls.retrieve.base.Retriever` will do; how documents are ordered is the chooser's affair
-(:mod:`grls.readers.choose`), how the computation is shared :mod:`grls.readers.scoring`'s.
+(:mod:`grls.readers.ralm.choose`), how the computation is shared :mod:`grls.readers.ralm.scoring`'s.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import numpy as np
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.filters import Allow
-from grls.readers.choose import AsRetrieved, Chooser
-from grls.readers.scoring import TextScorer, Wanted
-from grls.readers.strides import Stride, WindowOptions, strides
+from grls.readers.ralm.choose import AsRetrieved, Chooser
+from grls.readers.ralm.scoring import TextScorer, Wanted
+from grls.readers.ralm.strides import Stride, WindowOptions, strides
 from grls.retrieve.base import Retriever
 from grls.types import Query
 

@@ -21,8 +21,8 @@ from grls.errors import ConfigError, DataError
 from grls.jsonl import read_jsonl
 from grls.models.build import first_line, packaged_encoder, refuse_missing_folder
 from grls.models.precision import move
-from grls.readers.choose import Candidates
-from grls.readers.strides import Stride
+from grls.readers.ralm.choose import Candidates
+from grls.readers.ralm.strides import Stride
 
 _BATCH = 64
 
@@ -139,7 +139,7 @@ class Reranker:
 
 
 class Trained:
-    """The order of a trained reranker; a :class:`grls.readers.choose.Chooser`.
+    """The order of a trained reranker; a :class:`grls.readers.ralm.choose.Chooser`.
 
     Args:
         reranker: The judge.

@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 
 from grls.errors import ConfigError
-from grls.readers.scoring import TextScorer, Wanted
-from grls.readers.strides import Stride
+from grls.readers.ralm.scoring import TextScorer, Wanted
+from grls.readers.ralm.strides import Stride
 
 Candidates = Sequence[Sequence[int]]
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import torch
 
 from grls.errors import ConfigError
-from grls.readers.choose import Oracle
-from grls.readers.ralm import InContextRalm
-from grls.readers.strides import Stride
+from grls.readers.ralm.choose import Oracle
+from grls.readers.ralm.reader import InContextRalm
+from grls.readers.ralm.strides import Stride
 
 
 class Continuation(NamedTuple):
