@@ -26,6 +26,8 @@ COMMANDS = {
     "propositions": "let a language model write propositions of every passage, as keys for riches",
     "read": "answer questions without retrieval, from retrieved passages, or from one follow-up to the next",
     "answers": "score answers and how well their evidence supports them",
+    "ralm": "let a frozen language model read or write with retrieved documents",
+    "train-reranker": "train a judge of the documents that such a model gets",
     "explain": "say why a gold passage was not found, with the beam tree",
     "check": "report what is peculiar about a corpus",
 }

@@ -11,7 +11,7 @@ FILES = sorted((ROOT / "grls").rglob("*.py"))
 ORDER = (
     ("grls.errors", "grls.types", "grls.logs"),
     ("grls.files", "grls.jsonl", "grls.text", "grls.webpage"),
-    ("grls.corpus",),
+    ("grls.corpus", "grls.growing"),
     ("grls.dataset", "grls.filters"),
     ("grls.index",),
     ("grls.models",),

@@ -1,0 +1,121 @@
+"""In-context RALM: what sharing the computation of strides brings, against the plain loop.
+
+    python -m benchmarks.ralm --data data/vimdoc --text data/vimdoc/texts/test/starting.txt
+
+The rival is the loop of the paper's method: for every stride the whole window (document, text, stride) goes
+through the model, transformers' own logits and all. Both read the same windows with the same documents, which
+are retrieved beforehand. Beside it stands what cutting the text in steps costs in perplexity: that of
+``cut`` 1.
+Target: at least 3 times at stride 4, the same perplexity to 1e-3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from jsonargparse import auto_cli
+
+from benchmarks.common import machine, print_table, seconds
+from grls.corpus import Corpus
+from grls.logs import quiet
+from grls.models.language import load_language_model
+from grls.readers.ralm.reader import InContextRalm
+from grls.readers.ralm.scoring import Wanted
+from grls.readers.ralm.strides import Stride, WindowOptions, strides
+from grls.retrieve.sparse import BM25Retriever
+
+
+def main(
+    data: str,
+    text: str,
+    model: str = "SmolLM2-135M-Instruct",
+    stride: Sequence[int] = (4, 16),
+    cut: Sequence[int] = (1, 64, 256),
+    begin: int = 1536,
+    tokens: int = 256,
+    repeats: int = 5,
+) -> None:
+    """Time both.
+
+    Args:
+        data: Data set folder with the corpus to retrieve from.
+        text: The text that is read.
+        model: A causal language model.
+        stride: Strides s.
+        cut: Steps in which the text is cut; 1 slides the window.
+        begin: The first token that is scored; from 1,024 on the window is full.
+        tokens: Tokens that are scored.
+        repeats: Runs of each; the median counts.
+    """
+    quiet()
+    loaded = load_language_model(model)
+    corpus = Corpus.read(data)
+    retriever = BM25Retriever(corpus)
+    rows = []
+    print(machine())
+    for s in stride:
+        exact = float("nan")
+        for step in cut:
+            options = WindowOptions(stride=s, cut=step)
+            reader = InContextRalm(*loaded, options, retriever, corpus)
+            ids = reader.tokens(Path(text).read_text(encoding="utf-8"))[: begin + tokens]
+            some = [found for found in strides(len(ids), options) if found.first >= begin]
+            begun = perf_counter()
+            documents = reader.documents_for(ids, some)
+            looking = perf_counter() - begun
+            row, value = _compare(reader, ids, some, documents, repeats)
+            exact = value if step == 1 else exact
+            rows.append([str(s), str(step), *row, f"{value - exact:+.3f}", f"{looking:.2f}"])
+    print_table(
+        f"{tokens} tokens of a text behind token {begin:,}, window 1,024, one document of at most 256 tokens"
+        f"; median of {repeats}",
+        ["stride", "cut", "plain loop (s)", "grls (s)", "times", "perplexity", "difference", "against cut 1",
+         "retrieval (s)"],
+        rows,
+    )  # fmt: skip
+
+
+def _compare(
+    reader: InContextRalm,
+    text: Sequence[int],
+    some: Sequence[Stride],
+    documents: Sequence[tuple[int, ...]],
+    repeats: int,
+) -> tuple[list[str], float]:
+    """A row of the table, and the perplexity."""
+    wanted = [Wanted(names, s.start, s.first, s.last) for s, names in zip(some, documents, strict=True)]
+    plain, ours = [], []
+    for _ in range(repeats):
+        spent, expected = seconds(lambda: _plain(reader, text, wanted))
+        plain.append(spent)
+        spent, found = seconds(lambda: np.concatenate(reader.scorer.log_probabilities(text, wanted)))
+        ours.append(spent)
+    first, second = (float(np.exp(-values.mean())) for values in (expected, found))
+    times = float(np.median(np.array(plain) / np.array(ours)))
+    return [
+        f"{np.median(plain):.1f}", f"{np.median(ours):.1f}", f"{times:.1f}", f"{second:.3f}",
+        f"{abs(first - second):.0e}",
+    ], second  # fmt: skip
+
+
+@torch.inference_mode()
+def _plain(reader: InContextRalm, text: Sequence[int], wanted: Sequence[Wanted]) -> Any:
+    """Log-probabilities, a window at a time."""
+    found = []
+    for some in wanted:
+        before = [token for name in some.documents for token in reader.documents.tokens(name)]
+        tokens = torch.tensor([[*before, *text[some.start : some.last]]], device=reader.model.device)
+        scores = reader.model(input_ids=tokens, use_cache=False).logits[0, :-1].float().log_softmax(-1)
+        targets = tokens[0, 1:]
+        values = scores.gather(1, targets[:, None])[:, 0][-(some.last - some.first) :]
+        found.append(values.double().cpu().numpy())
+    return np.concatenate(found)
+
+
+if __name__ == "__main__":
+    auto_cli(main, as_positional=False)

@@ -1,0 +1,132 @@
+"""In-context RALM on a corpus and texts of yours: the comparisons of arXiv 2302.00083, in form.
+
+    python -m benchmarks.ralm_study --data data/vimdoc --text data/vimdoc/texts/test --output runs/vimdoc/ralm
+
+One table a question: no retrieval, retrievers and rerankers (its table 1, with the oracle of its figure on
+the gain that is left), the stride, the length of the query. Each configuration is one call of ``grls ralm``
+whose files stay, so an interrupted study goes on where it stopped. The last two are drawn as OUTPUT.svg.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+from jsonargparse import auto_cli
+from matplotlib.figure import Figure
+
+from benchmarks.common import machine, print_table
+from grls.commands.ralm import ralm
+
+
+class _Run(NamedTuple):
+    """A configuration: its name in tables, the end of its files' names, its options."""
+
+    name: str
+    file: str
+    options: dict[str, Any]
+
+
+def main(
+    data: str,
+    text: str,
+    output: str,
+    model: str = "SmolLM2-135M-Instruct",
+    limit: int | None = None,
+    dense: str | None = None,
+    reranker: str | None = None,
+    strides: Sequence[int] = (1, 4, 16, 64),
+    query_tokens: Sequence[int] = (16, 32, 64),
+    candidates: int = 16,
+    exclude: str | None = None,
+) -> None:
+    """Run all configurations, print and write the tables.
+
+    Args:
+        data: Data set folder with the corpus to retrieve from.
+        text: A text, or a folder of texts.
+        output: Path of the results without ending.
+        model: A causal language model.
+        limit: Only the first so many tokens of each text.
+        dense: A dense retriever over the same corpus, to compare with BM25.
+        reranker: What ``grls train-reranker`` wrote for it.
+        strides: Strides to compare; the other tables have stride 4.
+        query_tokens: Query lengths to compare; the other tables have 32.
+        candidates: Documents to rerank.
+        exclude: Titles or passage ids that must not be found.
+    """
+    common = {"model": model, "text": text, "limit": limit, "exclude": None}
+    found = {"data": data, "bm25": True, "exclude": exclude}
+    ranked = {**found, "candidates": candidates}
+    retrieval = [
+        _Run("no retrieval", "none", {}),
+        _Run("BM25", "s4-l32", found),
+        *([_Run("dense", "dense", {"retriever": dense, "exclude": exclude})] if dense else []),
+        _Run("BM25, zero-shot reranking", "zero-shot", {**ranked, "rerank": "zero-shot"}),
+        *(
+            [
+                _Run(
+                    "BM25, trained reranking",
+                    "trained",
+                    {**ranked, "rerank": "trained", "reranker": reranker},
+                )
+            ]
+            if reranker
+            else []
+        ),
+        _Run("BM25, oracle", "oracle", {**ranked, "rerank": "oracle"}),
+    ]
+    by_stride = [_Run(f"{s}", f"s{s}-l32", {**found, "stride": s}) for s in strides]
+    by_length = [_Run(f"{n}", f"s4-l{n}", {**found, "query_tokens": n}) for n in query_tokens]
+    parts = (("Retrieval and reranking", "run", retrieval), ("Stride", "stride", by_stride),
+             ("Query length", "tokens", by_length))  # fmt: skip
+    for _, _, runs in parts:
+        for run in runs:
+            if not Path(f"{output}-{run.file}.json").exists():
+                ralm(output=f"{output}-{run.file}", **{**common, **run.options})
+    results = {
+        run.file: json.loads(Path(f"{output}-{run.file}.json").read_text(encoding="utf-8"))
+        for _, _, runs in parts
+        for run in runs
+    }
+    print(machine())
+    base = results["none"]["token"]
+    for title, what, runs in parts:
+        print_table(
+            title,
+            [what, "perplexity a token", "a word", "against none", "without a document", "seconds"],
+            [[run.name, *_cells(results[run.file], base)] for run in runs],
+        )
+    _draw(Path(f"{output}.svg"), base, results, by_stride, by_length)
+
+
+def _cells(result: dict[str, Any], base: float) -> list[str]:
+    return [
+        f"{result['token']:.2f}", f"{result['word']:.2f}", f"{100 * (result['token'] / base - 1):+.1f} %",
+        f"{result['without']:,} of {result['strides']:,}", f"{result['seconds']:.0f}",
+    ]  # fmt: skip
+
+
+def _draw(
+    file: Path, base: float, results: dict[str, Any], by_stride: Sequence[_Run], by_length: Sequence[_Run]
+) -> None:
+    """Perplexity over the stride and over the length of the query, no retrieval as a line."""
+    with mpl.rc_context({"svg.hashsalt": "grls", "font.size": 9}):
+        figure = Figure(figsize=(7, 2.6), layout="constrained")
+        axes = figure.subplots(1, 2, sharey=True)
+        for place, runs, label in zip(
+            axes, (by_stride, by_length), ("stride s", "query length l"), strict=True
+        ):
+            place.plot([r.name for r in runs], [results[r.file]["token"] for r in runs], "o-", label="BM25")
+            place.axhline(base, color="gray", linestyle="--", label="no retrieval")
+            place.set_xlabel(f"{label} (tokens)")
+        axes[0].set_ylabel("perplexity a token")
+        axes[0].legend(frameon=False)
+        figure.savefig(file, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    auto_cli(main, as_positional=False)

@@ -1,0 +1,107 @@
+"""A folder of plain texts: most of them cut into passages to retrieve from, some kept whole to be read.
+
+For in-context retrieval-augmented language modelling (``grls ralm``): a text that is read is in no passage,
+yet of one kind with those that are. Files are dealt out by a hash of their path and the seed, so the same
+file always goes the same way. There are no queries: the end of what has been read is the query.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from data_prep import common
+from grls.corpus import Corpus
+from grls.errors import ConfigError, DataError
+from grls.files import atomic_file, atomic_folder
+from grls.types import Passage
+
+PARTS = ("rerank", "dev", "test")
+
+
+def prepare(
+    raw: Path,
+    out: Path,
+    pattern: str = "**/*.txt",
+    words: int = 100,
+    shares: Sequence[float] = (0.1, 0.03, 0.07),
+    least_words: int = 200,
+    seed: int = 0,
+) -> None:
+    """Write corpus.jsonl and texts/{rerank,dev,test}.
+
+    Args:
+        raw: The folder of texts, UTF-8.
+        out: Folder to write; an earlier one is replaced.
+        pattern: Which files, as a glob; ``**`` stands for any folders.
+        words: Words of a passage at most; a passage ends with a line.
+        shares: Of the files: to learn reranking from, to choose by (dev), and to report on (test). The rest
+            are the corpus.
+        least_words: Files with fewer words are left out.
+        seed: Decides which file goes where.
+
+    Raises:
+        ConfigError: A number is out of range.
+        DataError: There is no such file, a part stays empty, or a file is not UTF-8.
+    """
+    if words < 1 or len(shares) != len(PARTS) or min(shares) < 0 or sum(shares) >= 1:
+        raise ConfigError(
+            f"expected words >= 1 and three shares that leave something, got {words} and {list(shares)}."
+        )
+    files = sorted(file for file in raw.glob(pattern) if file.is_file())
+    dealt: dict[str, list[tuple[str, str]]] = {part: [] for part in ("corpus", *PARTS)}
+    for file in files:
+        name, text = file.relative_to(raw).as_posix(), _read(file)
+        if len(text.split()) >= least_words:
+            dealt[_part(name, shares, seed)].append((name, text))
+    for part, texts in dealt.items():
+        if not texts and (part == "corpus" or shares[PARTS.index(part)]):
+            raise DataError(f"no text for {part} among {len(files)} files; change --seed or --shares.", raw)
+    passages = [passage for name, text in dealt["corpus"] for passage in _passages(name, text, words)]
+    with atomic_folder(out, "corpus.jsonl") as new:
+        Corpus.from_passages(passages).write(new / "corpus.jsonl")
+        for part in PARTS:
+            for name, text in dealt[part]:
+                target = new / "texts" / part / f"{name.replace('/', '__').removesuffix('.txt')}.txt"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with atomic_file(target) as stream:
+                    stream.write(text)
+    counts = ", ".join(f"{part} {len(texts)}" for part, texts in dealt.items())
+    print(f"{len(passages):,} passages; files: {counts}")
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"expected UTF-8 text ({error}); leave it out by --pattern.", file) from None
+
+
+def _part(name: str, shares: Sequence[float], seed: int) -> str:
+    place = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8], "big") / 2**64
+    for part, share in zip(PARTS, shares, strict=True):
+        if place < share:
+            return part
+        place -= share
+    return "corpus"
+
+
+def _passages(name: str, text: str, words: int) -> Iterator[Passage]:
+    """Lines, gathered until they have so many words; a longer line is a passage by itself."""
+    held: list[str] = []
+    count = number = 0
+    for line in text.splitlines():
+        own = len(line.split())
+        if held and count + own > words:
+            yield Passage(f"{name}:{number}", "\n".join(held).strip("\n"), name)
+            held, count, number = [], 0, number + 1
+        if own or held:
+            held.append(line)
+            count += own
+    if count:
+        yield Passage(f"{name}:{number}", "\n".join(held).strip("\n"), name)
+
+
+if __name__ == "__main__":
+    common.run(prepare)

@@ -1,0 +1,282 @@
+"""``grls ralm``: a frozen language model that reads, or writes, with retrieved documents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal, NamedTuple
+
+from tqdm import tqdm
+
+from grls.corpus import Corpus
+from grls.errors import ConfigError, DataError
+from grls.files import refuse_unwritable, write_json
+from grls.filters import Numbered
+from grls.growing import GrowingFile
+from grls.logs import quiet
+from grls.models.language import LanguageModel, load_language_model
+from grls.readers.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
+from grls.readers.ralm.collect import collect
+from grls.readers.ralm.generate import continue_texts
+from grls.readers.ralm.reader import InContextRalm, ScoredStride, perplexity, words_of
+from grls.readers.ralm.reranker import Reranker, Trained
+from grls.readers.ralm.scoring import TextScorer
+from grls.readers.ralm.strides import WindowOptions, strides
+from grls.retrieve.open import open_retriever
+from grls.retrieve.sparse import BM25Retriever
+from grls.text import tokenizer_fingerprint
+
+Rerank = Literal["none", "zero-shot", "trained", "oracle"]
+
+
+class _Text(NamedTuple):
+    name: str
+    words: int
+    tokens: list[int]
+
+
+def ralm(
+    model: str,
+    text: str,
+    output: str,
+    job: Literal["perplexity", "examples", "generate"] = "perplexity",
+    data: str | None = None,
+    retriever: str | None = None,
+    bm25: bool = False,
+    stride: int = 4,
+    query_tokens: int = 32,
+    documents: int = 1,
+    document_tokens: int = 256,
+    window: int = 1024,
+    cut: int = 64,
+    rerank: Rerank = "none",
+    candidates: int = 16,
+    judge: str | None = None,
+    judge_tokens: int = 16,
+    reranker: str | None = None,
+    exclude: str | None = None,
+    limit: int | None = None,
+    every: int = 1,
+    prefix_tokens: int = 64,
+    max_new_tokens: int = 64,
+    device: str = "auto",
+) -> None:
+    """Read or write with retrieved documents (In-Context RALM, arXiv 2302.00083).
+
+    ``perplexity`` writes OUTPUT.strides.jsonl (a line a stride) and OUTPUT.json; ``examples`` writes
+    OUTPUT.examples.jsonl, what `grls train-reranker` learns from; ``generate`` writes on from each text, to
+    OUTPUT.texts.jsonl. A killed run goes on where it stopped when it is called again with the same options.
+
+    Args:
+        model: Folder or hub name of a causal language model; a .gguf file is read, too.
+        text: A text file, or a folder whose .txt files are the texts.
+        output: Path of the results without ending.
+        job: What to do.
+        data: Corpus, or data set folder with one, for --bm25.
+        retriever: Retriever folder that `grls index` wrote. Without it and --bm25 nothing is retrieved.
+        bm25: Retrieve with BM25 from --data.
+        stride: Tokens predicted before it is retrieved anew.
+        query_tokens: Tokens before a stride that are the query.
+        documents: Documents put before the text.
+        document_tokens: Tokens of a document at most.
+        window: Tokens that the model sees at most.
+        cut: Where the window is full, the text is cut from its start at multiples of so many tokens; 1 is the
+            paper's way, more is several times faster.
+        rerank: none: the retriever's order; zero-shot: a language model judges; trained: a reranker does;
+            oracle: by the text to come, the most that reranking could gain.
+        candidates: Documents to choose from.
+        judge: The language model that judges (zero-shot); null: the model itself.
+        judge_tokens: Last tokens of the prefix that it predicts.
+        reranker: What `grls train-reranker` wrote (trained).
+        exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
+        limit: Only the first so many tokens of each text; null takes all.
+        every: Take every so many strides (examples).
+        prefix_tokens: Tokens before a stride that the reranker will read (examples).
+        max_new_tokens: Tokens to write (generate).
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+    """
+    quiet()
+    refuse_unwritable(output)
+    retrieves = bm25 or retriever is not None
+    if not retrieves and rerank != "none":
+        raise ConfigError("there is nothing to rerank without --retriever or --bm25 true.")
+    options = WindowOptions(stride, query_tokens, documents if retrieves else 0, document_tokens, window, cut)
+    source = _retriever(data, retriever, bm25, device)
+    loaded = load_language_model(model, device)
+    corpus = None if source is None else source.corpus
+    hidden = None if corpus is None or exclude is None else _without(corpus, Path(exclude))
+    reader = InContextRalm(loaded.model, loaded.tokenizer, options, source, corpus, None, hidden)
+    wanted = "oracle" if job == "examples" else rerank
+    reader.chooser = _chooser(wanted, reader, candidates, judge, judge_tokens, reranker, device)
+    texts = _texts(Path(text), loaded, limit)
+    settings: dict[str, Any] = {
+        "model": Path(model).name, "tokenizer": tokenizer_fingerprint(loaded.tokenizer), **asdict(options),
+        "retriever": "bm25" if bm25 else retriever, "corpus": None if corpus is None else corpus.fingerprint,
+        "rerank": rerank, "candidates": reader.chooser.candidates, "judge": judge,
+        "judge_tokens": judge_tokens if rerank == "zero-shot" else None, "reranker": reranker,
+        "exclude": None if exclude is None else _digest(Path(exclude).read_text(encoding="utf-8")),
+        "texts": [_digest(json.dumps(some.tokens)) for some in texts],
+    }  # fmt: skip
+    begun = perf_counter()
+    if job == "perplexity":
+        _perplexity(reader, texts, settings, output, begun)
+    elif job == "examples":
+        settings |= {"every": every, "prefix_tokens": prefix_tokens}
+        _examples(reader, texts, settings, output, every, prefix_tokens)
+    else:
+        settings |= {"max_new_tokens": max_new_tokens}
+        _generate(reader, texts, settings, output, max_new_tokens)
+
+
+def _perplexity(
+    reader: InContextRalm, texts: Sequence[_Text], settings: dict[str, Any], output: str, begun: float
+) -> None:
+    file = GrowingFile(f"{output}.strides.jsonl", settings)
+    total = sum(len(strides(len(some.tokens), reader.options)) for some in texts)
+    with tqdm(total=total, desc="ralm", unit=" strides", leave=False, disable=None) as bar:
+        for some in texts:
+            done = sum(record["text"] == some.name for record in file.records)
+            bar.update(done)
+            for block in reader.score(some.tokens, done):
+                file.add([{"text": some.name, **row._asdict()} for row in block])
+                bar.update(len(block))
+    rows = [
+        ScoredStride(r["first"], r["last"], tuple(r["passages"]), r["log_probability"], r["tokens"])
+        for r in file.records
+    ]
+    found = perplexity(rows, sum(some.words for some in texts))
+    seconds = perf_counter() - begun
+    result = {**found._asdict(), "seconds": seconds, "computed": reader.scorer.computed, "settings": settings}
+    write_json(f"{output}.json", result)
+    print(
+        f"perplexity {found.token:.3f} a token, {found.word:.2f} a word ({found.tokens:,} tokens, "
+        f"{found.words:,} words, {found.strides:,} strides, {found.without:,} without a document; "
+        f"{seconds:.0f} s)"
+    )
+
+
+def _examples(
+    reader: InContextRalm,
+    texts: Sequence[_Text],
+    settings: dict[str, Any],
+    output: str,
+    every: int,
+    prefix_tokens: int,
+) -> None:
+    file = GrowingFile(f"{output}.examples.jsonl", settings)
+    for some in texts:
+        done = sum(record["text"] == some.name for record in file.records)
+        for block in tqdm(
+            collect(reader, some.tokens, prefix_tokens, every, done), leave=False, disable=None
+        ):
+            empty: dict[str, Any] = {"prefix": "", "passages": [], "scores": []}
+            file.add([{"text": some.name, **(row._asdict() if row else empty)} for row in block])
+    usable = sum(bool(record["passages"]) for record in file.records)
+    print(f"{usable:,} examples in {output}.examples.jsonl")
+
+
+def _generate(
+    reader: InContextRalm, texts: Sequence[_Text], settings: dict[str, Any], output: str, tokens: int
+) -> None:
+    file = GrowingFile(f"{output}.texts.jsonl", settings)
+    done = {record["name"] for record in file.records}
+    waiting: Iterator[_Text] = (some for some in texts if some.name not in done)
+    while batch := list(islice(waiting, 8)):
+        prompts = [reader.tokenizer.decode(some.tokens) for some in batch]
+        written = continue_texts(reader, prompts, tokens)
+        file.add([{"name": a.name, **b._asdict()} for a, b in zip(batch, written, strict=True)])
+    for record in file.records[:3]:
+        print(f"{record['name']}: … {record['text']}\n")
+
+
+def _retriever(data: str | None, retriever: str | None, bm25: bool, device: str) -> Any:
+    if bm25 and retriever is not None:
+        raise ConfigError("give either --retriever FOLDER or --bm25 true.")
+    if bm25 and data is None:
+        raise ConfigError("--bm25 needs --data, the corpus to retrieve from.")
+    if bm25:
+        return BM25Retriever(Corpus.read(str(data)))
+    return None if retriever is None else open_retriever(retriever, device)
+
+
+def _chooser(
+    rerank: str,
+    reader: InContextRalm,
+    candidates: int,
+    judge: str | None,
+    judge_tokens: int,
+    reranker: str | None,
+    device: str,
+) -> Chooser:
+    """The rule that orders documents."""
+    if (reranker is not None) != (rerank == "trained"):
+        raise ConfigError("--rerank trained and --reranker FOLDER go together.")
+    if judge is not None and rerank != "zero-shot":
+        raise ConfigError("--judge goes with --rerank zero-shot.")
+    if rerank != "none" and candidates < reader.options.documents:
+        raise ConfigError(f"{candidates} candidates for {reader.options.documents} documents; give more.")
+    if rerank == "oracle":
+        return Oracle(reader.scorer, candidates)
+    if rerank == "zero-shot":
+        return ZeroShot(_judge(reader, judge, device), judge_tokens, candidates)
+    if rerank == "trained" and reader.corpus is not None:
+        loaded = Reranker.load(str(reranker), device=device)
+        return Trained(loaded, reader.tokenizer, reader.corpus, candidates)
+    return AsRetrieved()
+
+
+def _judge(reader: InContextRalm, name: str | None, device: str) -> TextScorer:
+    if name is None:
+        return reader.scorer
+    model, tokenizer = load_language_model(name, device)
+    if tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(reader.tokenizer):
+        raise ConfigError(f"the judge {name!r} has another tokenizer than the model; take one of its family.")
+    return TextScorer(model, reader.documents.tokens)
+
+
+def _without(corpus: Corpus, file: Path) -> Numbered:
+    """All passages but those whose title or id stands in a file."""
+    import numpy as np
+
+    if not file.is_file():
+        raise DataError("no such file; expected a title or a passage id a line.", file)
+    named = {line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()}
+    kept = [n for n, p in enumerate(corpus) if p.id not in named and p.title not in named]
+    if len(kept) == len(corpus):
+        raise DataError(f"no passage of {corpus.source} has a title or id that stands in it.", file)
+    return Numbered(np.array(kept, dtype=np.int64))
+
+
+def _texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[_Text]:
+    """The texts, as tokens; cut where a limit says so, and their words counted up to there."""
+    if limit is not None and limit < 2:
+        raise ConfigError(f"--limit must be at least 2 tokens, got {limit}.")
+    files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+    if not files or not all(file.is_file() for file in files):
+        raise DataError("no such text; expected a file, or a folder with .txt files.", path)
+    found = []
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(f"expected UTF-8 text ({error}).", file) from None
+        encoded = loaded.tokenizer(
+            text,
+            add_special_tokens=False,
+            split_special_tokens=True,
+            verbose=False,
+            return_offsets_mapping=True,
+        )
+        tokens = [int(token) for token in encoded["input_ids"]][:limit]
+        end = encoded["offset_mapping"][len(tokens) - 1][1] if tokens else 0
+        found.append(_Text(file.name, words_of(text[:end]), tokens))
+    return found
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

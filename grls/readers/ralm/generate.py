@@ -1,0 +1,108 @@
+"""Text written with retrieval: documents are looked for anew every s tokens (arXiv 2302.00083, generation).
+
+Within a stride the model writes on from its cache; with the next one the documents before the text may be
+others, and then everything behind them is computed anew. transformers' ``generate`` does the writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from grls.errors import ConfigError
+from grls.readers.ralm.choose import Oracle
+from grls.readers.ralm.reader import InContextRalm
+from grls.readers.ralm.strides import Stride
+
+
+class Continuation(NamedTuple):
+    """What was written behind a prompt.
+
+    Attributes:
+        text: The text.
+        passages: For each stride the ids of the documents before it.
+        ended: False where the length limit ended it.
+    """
+
+    text: str
+    passages: tuple[tuple[str, ...], ...]
+    ended: bool
+
+
+def continue_texts(
+    ralm: InContextRalm, prompts: Sequence[str], max_new_tokens: int, **sampling: Any
+) -> list[Continuation]:
+    """Write on from some prompts, all together.
+
+    Args:
+        ralm: Model, retriever and options.
+        prompts: The texts.
+        max_new_tokens: Tokens to write at most.
+        **sampling: For transformers' ``generate`` (``do_sample``, ``temperature``, …); greedy by default.
+
+    Raises:
+        ConfigError: A prompt is empty, ``max_new_tokens`` is not positive, or documents are chosen by what is
+            still to be written.
+    """
+    if max_new_tokens < 1:
+        raise ConfigError(f"max_new_tokens must be at least 1, got {max_new_tokens}.")
+    if isinstance(ralm.chooser, Oracle):
+        raise ConfigError("the oracle looks at the text that is to be written; choose another reranking.")
+    written = [ralm.tokens(prompt) for prompt in prompts]
+    if not all(written):
+        raise ConfigError("a prompt is empty; there is nothing to retrieve for, or to write on from.")
+    begins = [len(tokens) for tokens in written]
+    found: list[list[tuple[str, ...]]] = [[] for _ in prompts]
+    ended = [False] * len(prompts)
+    ends = _ends(ralm)
+    for done in range(0, max_new_tokens, ralm.options.stride):
+        live = [n for n, over in enumerate(ended) if not over]
+        if not live:
+            break
+        count = min(ralm.options.stride, max_new_tokens - done)
+        inputs = []
+        for n in live:
+            names, start = _seen(ralm, written[n], count)
+            found[n].append(tuple(ralm.corpus.ids(list(names))) if ralm.corpus is not None else ())
+            before = [token for name in names for token in ralm.documents.tokens(name)]
+            inputs.append([*before, *written[n][start:]])
+        for n, tokens in zip(live, _write(ralm, inputs, count, ends, sampling), strict=True):
+            stop = next((place for place, token in enumerate(tokens) if token in ends), None)
+            written[n] += tokens if stop is None else tokens[:stop]
+            ended[n] = stop is not None
+    return [
+        Continuation(ralm.tokenizer.decode(tokens[begin:]), tuple(passages), over)
+        for tokens, begin, passages, over in zip(written, begins, found, ended, strict=True)
+    ]
+
+
+def _seen(ralm: InContextRalm, tokens: Sequence[int], count: int) -> tuple[tuple[int, ...], int]:
+    """The documents before the next stride, and the first token of the text behind them."""
+    options = ralm.options
+    over = max(0, len(tokens) + count - (options.window - options.reserved))
+    stride = Stride(len(tokens), len(tokens) + count, -(-over // options.cut) * options.cut)
+    return ralm.documents_for(tokens, [stride])[0], stride.start
+
+
+@torch.inference_mode()
+def _write(
+    ralm: InContextRalm, inputs: Sequence[Sequence[int]], count: int, ends: set[int], sampling: dict[str, Any]
+) -> list[list[int]]:
+    """Up to ``count`` tokens behind each input, padded on the left."""
+    device = ralm.model.device
+    width = max(len(tokens) for tokens in inputs)
+    filling = next(iter(ends), 0)
+    ids = torch.tensor([[filling] * (width - len(tokens)) + list(tokens) for tokens in inputs], device=device)
+    mask = torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in inputs], device=device)
+    options = {"do_sample": False, "pad_token_id": filling, **sampling}
+    output = ralm.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=count, **options)
+    rows: list[list[int]] = output[:, width:].tolist()
+    return rows
+
+
+def _ends(ralm: InContextRalm) -> set[int]:
+    named = getattr(getattr(ralm.model, "generation_config", None), "eos_token_id", None)
+    several = named if isinstance(named, list) else [named]
+    return {token for token in (*several, ralm.tokenizer.eos_token_id) if token is not None}

@@ -1,0 +1,59 @@
+"""A folder of texts: passages of most, the rest whole."""
+
+from pathlib import Path
+
+import pytest
+
+from data_prep.texts import prepare
+from grls.corpus import Corpus
+from grls.errors import ConfigError, DataError
+
+
+def write(folder: Path, count: int = 30) -> Path:
+    for n in range(count):
+        file = folder / f"part{n % 3}" / f"t{n}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(f"line {line} of text {n}" for line in range(12)) + "\n")
+    (folder / "short.txt").write_text("too short\n")
+    return folder
+
+
+def test_a_text_is_read_or_retrieved_from_and_never_both(tmp_path: Path) -> None:
+    raw = write(tmp_path / "raw")
+    prepare(raw, tmp_path / "out", words=20, shares=(0.2, 0.2, 0.2), least_words=10)
+    corpus = Corpus.read(tmp_path / "out")
+    read = {
+        part: {file.stem for file in (tmp_path / "out" / "texts" / part).glob("*.txt")}
+        for part in ("rerank", "dev", "test")
+    }
+    titles = {passage.title.replace("/", "__").removesuffix(".txt") for passage in corpus}
+    parts = [titles, *read.values()]
+    assert all(parts)
+    assert sum(map(len, parts)) == len(set().union(*parts)) == 30
+    for passage in corpus:
+        assert 0 < len(passage.text.split()) <= 20
+    joined = "\n".join(p.text for p in corpus if p.title == corpus[0].title)
+    assert joined + "\n" == (raw / corpus[0].title).read_text()
+    test = next((tmp_path / "out" / "texts" / "test").glob("*.txt"))
+    assert test.read_text() == (raw / test.name.replace("__", "/")).read_text()
+
+
+def test_a_file_always_goes_the_same_way(tmp_path: Path) -> None:
+    raw = write(tmp_path / "raw")
+    prepare(raw, tmp_path / "a", shares=(0.2, 0.2, 0.2), least_words=10)
+    (raw / "part0" / "t0.txt").unlink()
+    prepare(raw, tmp_path / "b", shares=(0.2, 0.2, 0.2), least_words=10)
+    left = {f.name for f in (tmp_path / "a" / "texts" / "test").iterdir()} - {"part0__t0.txt"}
+    assert {f.name for f in (tmp_path / "b" / "texts" / "test").iterdir()} == left
+
+
+def test_bad_input_is_refused(tmp_path: Path) -> None:
+    raw = write(tmp_path / "raw", 3)
+    with pytest.raises(ConfigError, match="three shares"):
+        prepare(raw, tmp_path / "out", shares=(0.5, 0.5, 0.1))
+    with pytest.raises(DataError, match="no text for"):
+        prepare(raw, tmp_path / "out", shares=(0.001, 0.001, 0.001), least_words=10)
+    (raw / "bad.txt").write_bytes(b"\xff\xfe\xff" * 500)
+    with pytest.raises(DataError, match=r"bad\.txt.*UTF-8"):
+        prepare(raw, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

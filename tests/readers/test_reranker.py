@@ -1,0 +1,202 @@
+"""The trained reranker: its loss, its training, its order, and the commands."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from ralm_helpers import PASSAGES, TEXT, byte_tokenizer, write_model
+from small_data import tiny_bert
+
+from grls.cli import main
+from grls.corpus import Corpus
+from grls.errors import ConfigError, DataError
+from grls.readers.ralm.reranker import Reranker, RerankExample, Trained, read_examples
+from grls.readers.ralm.strides import Stride
+from grls.train.reranker import rerank_loss, train_reranker
+from grls.types import Passage
+
+ANIMALS = Corpus.from_passages(
+    [Passage(a, f"the {a} is calm .") for a in ("otter", "heron", "badger", "lynx")]
+)
+
+
+def examples(count: int = 12) -> list[RerankExample]:
+    """The heron, in changing places, makes the stride likely."""
+    names = ["otter", "heron", "badger", "lynx"]
+    found = []
+    for n in range(count):
+        order = tuple(names[n % 4 :] + names[: n % 4])
+        scores = tuple(-1.0 if name == "heron" else -9.0 for name in order)
+        found.append(RerankExample(f"is the {names[n % 4]} calm", order, scores))
+    return found
+
+
+def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
+    values, scores = torch.tensor([0.0, math.log(3.0)]), torch.tensor([-1.0, -2.0])
+    expected = -math.log(0.25 * math.exp(-1) + 0.75 * math.exp(-2))
+    assert float(rerank_loss(values, scores)) == pytest.approx(expected)
+
+
+def test_training_learns_which_document_helps(tmp_path: Path) -> None:
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+    best = train_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", 10, 4, 3e-3)
+    assert best < 1.2  # 1 is the best that can be had, by chance it is about 2.4
+    again = Reranker.load(str(tmp_path / "out" / "model"), device="cpu")
+    assert (again.prefix_tokens, again.max_tokens) == (8, 32)
+    prefixes = ["is the lynx calm"] * 4
+    texts = [p.text for p in ANIMALS]
+    assert int(again.scores(prefixes, texts).argmax()) == 1
+    assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
+
+
+def test_a_resumed_run_repeats_an_uninterrupted_one(tmp_path: Path) -> None:
+    def run(folder: str, epochs: int, resume: bool = False) -> list[float]:
+        torch.manual_seed(0)
+        encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+        train_reranker(
+            encoder, ANIMALS, examples(), examples(4), tmp_path / folder, epochs, 4, 1e-3, 0, resume
+        )
+        return [float(p.detach().sum()) for p in encoder.model.parameters()]
+
+    torch.manual_seed(1)
+    tiny_bert(tmp_path / "bert")
+    whole = run("whole", 2)
+    with pytest.raises(ConfigError, match="no such checkpoint"):
+        run("cut", 2, resume=True)
+    again = run("whole", 2, resume=True)  # nothing is left to do
+    assert again == pytest.approx(whole, abs=1e-5)
+
+
+def test_a_long_prefix_leaves_half_the_room_to_the_document(tmp_path: Path) -> None:
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 12, "cpu")
+    prefix = "the otter is calm " * 9
+    one, other = encoder.scores([prefix] * 2, ["lynx is quick", "heron is quick"])
+    assert one != other
+    assert encoder.scores([f"quick quick {prefix}"], ["lynx is quick"])[0] == pytest.approx(one, abs=1e-6)
+
+
+def test_the_order_is_that_of_its_scores(tmp_path: Path) -> None:
+    corpus = Corpus.from_passages(PASSAGES)
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 4, 32, "cpu")
+    tokenizer = byte_tokenizer()
+    text = tokenizer(TEXT)["input_ids"]
+    some = [Stride(8, 12, 0), Stride(20, 24, 0)]
+    found = Trained(encoder, tokenizer, corpus, 3).order(text, some, [[0, 2, 3], [1, 0]])
+    for stride, own, order in zip(some, [[0, 2, 3], [1, 0]], found, strict=True):
+        prefix = tokenizer.decode(text[stride.first - 4 : stride.first])
+        texts = [f"{corpus[n].title} {corpus[n].text}".strip() for n in own]
+        values = encoder.scores([prefix] * len(own), texts)
+        assert order == [n for _, n in sorted(zip(-values, own, strict=True))]
+
+
+def test_bad_examples_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "e.jsonl"
+    file.write_text('{"settings": {}}\n{"prefix": "a", "passages": ["x"], "scores": []}\n')
+    with pytest.raises(DataError, match=r"e\.jsonl, line 2"):
+        read_examples(file)
+    file.write_text('{"settings": {}}\n')
+    with pytest.raises(DataError, match="no examples"):
+        read_examples(file)
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 4, 32, "cpu")
+    unknown = [RerankExample("a", ("wolf",), (0.0,))]
+    with pytest.raises(DataError, match="'wolf'"):
+        train_reranker(encoder, ANIMALS, unknown, unknown, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ralm")
+    write_model(path / "model")
+    Corpus.from_passages(PASSAGES).write(path / "data" / "corpus.jsonl")
+    (path / "text.txt").write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def options(folder: Path, output: str, *more: str) -> list[str]:
+    return [
+        "ralm", "--model", str(folder / "model"), "--text", str(folder / "text.txt"), "--output",
+        str(folder / output), "--data", str(folder / "data"), "--window", "64", "--document_tokens", "12",
+        "--cut", "8", "--device", "cpu", *more,
+    ]  # fmt: skip
+
+
+def test_the_commands_from_examples_to_a_lower_perplexity(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(options(folder, "plain", "--bm25", "true")) == 0
+    plain = json.loads((folder / "plain.json").read_text())
+    assert "perplexity" in capsys.readouterr().out
+    assert plain["words"] == len(TEXT.split())
+    assert plain["token"] == pytest.approx(plain["word"] ** (plain["words"] / plain["tokens"]))
+    assert main(options(folder, "best", "--bm25", "true", "--rerank", "oracle")) == 0
+    assert json.loads((folder / "best.json").read_text())["token"] < plain["token"]
+    assert (
+        main(options(folder, "judged", "--bm25", "true", "--rerank", "zero-shot", "--candidates", "3")) == 0
+    )
+    assert main(options(folder, "e", "--bm25", "true", "--job", "examples", "--candidates", "3")) == 0
+    made = str(folder / "e.examples.jsonl")
+    assert main([
+        "train-reranker", "--train", made, "--dev", made, "--data", str(folder / "data"), "--output",
+        str(folder / "judge"), "--encoder", str(tiny_bert(folder / "bert")), "--max_tokens", "32", "--epochs",
+        "1", "--device", "cpu",
+    ]) == 0  # fmt: skip
+    trained = ("--rerank", "trained", "--reranker", str(folder / "judge" / "model"), "--candidates", "3")
+    assert main(options(folder, "trained", "--bm25", "true", *trained)) == 0
+    assert main(options(folder, "w", "--bm25", "true", "--job", "generate", "--limit", "20")) == 0
+    written = [json.loads(line) for line in (folder / "w.texts.jsonl").read_text().splitlines()][1:]
+    assert [record["name"] for record in written] == ["text.txt"]
+    assert written[0]["text"]
+    assert len(written[0]["passages"]) == 16
+
+
+def test_a_killed_run_goes_on(folder: Path) -> None:
+    assert main(options(folder, "whole", "--bm25", "true", "--stride", "2")) == 0
+    lines = (folder / "whole.strides.jsonl").read_text().splitlines(keepends=True)
+    (folder / "cut.strides.jsonl").write_text("".join(lines[:20]) + lines[20][:9])
+    assert main(options(folder, "cut", "--bm25", "true", "--stride", "2")) == 0
+    whole, cut = (json.loads((folder / f"{name}.json").read_text()) for name in ("whole", "cut"))
+    assert cut["token"] == pytest.approx(whole["token"], rel=1e-4)
+    assert cut["strides"] == whole["strides"]
+    assert cut["computed"] < whole["computed"]
+
+
+def test_the_texts_own_passages_are_left_out(folder: Path) -> None:
+    (folder / "exclude.txt").write_text("mill\nb\n")
+    assert main(options(folder, "guarded", "--bm25", "true", "--exclude", str(folder / "exclude.txt"))) == 0
+    rows = [json.loads(line) for line in (folder / "guarded.strides.jsonl").read_text().splitlines()][1:]
+    assert {name for row in rows for name in row["passages"]} == {"c", "d"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--rerank", "oracle"], "nothing to rerank"),
+        (["--bm25", "true", "--rerank", "trained"], "go together"),
+        (["--bm25", "true", "--judge", "x"], "--rerank zero-shot"),
+        (["--bm25", "true", "--retriever", "x"], "either"),
+        (["--limit", "1"], "at least 2"),
+        (["--text", "nowhere.txt"], "no such text"),
+        (["--bm25", "true", "--window", "20"], "too small"),
+        (["--bm25", "true", "--exclude", "nowhere"], "no such file"),
+        (["--bm25", "true", "--rerank", "oracle", "--candidates", "1", "--documents", "2"], "give more"),
+    ],
+)
+def test_bad_options_are_refused(
+    folder: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = options(folder, "refused", *more)
+    if "--documents" in more:
+        given += ["--document_tokens", "4"]
+    assert main(given) == 1
+    assert message in capsys.readouterr().err
+    assert not (folder / "refused.json").exists()
+
+
+def test_other_options_do_not_go_on_in_the_same_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(options(folder, "same", "--bm25", "true")) == 0
+    assert main(options(folder, "same", "--bm25", "true", "--stride", "8")) == 1
+    assert "other settings (stride)" in capsys.readouterr().err
