@@ -4,5 +4,5 @@
 a model go on from prompts, greedily and many at once; ``prompts`` holds what readers are told. ``direct``
 answers from what was retrieved for the question, or from nothing; ``iterative`` asks follow-up questions and
 retrieves for each. ``finished`` is a Retriever that looks up a finished run. ``ralm/`` is in-context RALM: text
-read, or written, with documents.
+that is read, or written, with documents.
 """
