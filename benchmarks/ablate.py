@@ -298,4 +298,4 @@ def _with(question: Question, own: Options) -> Question:
 
 
 if __name__ == "__main__":
-    auto_cli(main)
+    auto_cli(main, as_positional=False)

@@ -1,6 +1,7 @@
 """The ablations: every run is made once, with the settings its row says, and made again where they differ."""
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,16 @@ def test_what_differs_is_made_again(
     answers.write_text(answers.read_text() + "\n")
     assert made(max_new_tokens=41, limit=None) == [with_]
     assert "its answers have changed" in capsys.readouterr().out
+
+
+def test_its_command_line(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["--data", str(folder / "data"), "--model", "m", "--output", str(tmp_path / "out")]
+    only = '["Beam size"]'
+    monkeypatch.setattr("sys.argv", ["ablate", *given, "--limit", "1", "--only", only, "--dry_run", "true"])
+    runpy.run_path(ablate.__file__, run_name="__main__")
+    assert capsys.readouterr().out.count("grls riches --data=") == 3
 
 
 def test_a_dry_run_makes_nothing(

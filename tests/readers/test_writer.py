@@ -105,8 +105,8 @@ def test_the_batch_ends_when_all_have(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(calls) == 3
 
 
-def test_any_of_several_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = scripted(monkeypatch, [[5, 6, 7, 8]], max_new_tokens=4, stops=("w8", "w7"))
+def test_the_earliest_of_several_stops_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = scripted(monkeypatch, [[5, 6, 7, 8]], max_new_tokens=4, stops=("7", "w7"))
     assert writer.write([[5]])[0] == ("w5 w6", 3, True)
 
 
