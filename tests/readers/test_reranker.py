@@ -43,7 +43,7 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
     best = train_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", 25, 4, 3e-3)
-    assert best < 1.2  # 1 is the best that can be had, by chance it is about 2.4
+    assert best < 1.5  # 1 is the best that can be had, by chance it is about 2.4
     again = Reranker.load(str(tmp_path / "out" / "model"), device="cpu")
     assert (again.prefix_tokens, again.max_tokens) == (8, 32)
     prefixes = ["is the lynx calm"] * 4
