@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from grls.models.language import shared_models
 Options = Mapping[str, str]
 
 REFERENCE: dict[str, str] = {"keys": "sentence", "beams": "10", "beam": "adaptive", "keywords": "true"}
-"""The settings from which each question departs by one."""
+"""The settings from which each question departs by one; ``--keys`` may name other keys."""
 
 BEAMS = ("1", "5", "10")
 KEYS = ("sentence", "paragraph", "titled", "title")
@@ -67,25 +67,33 @@ class Question:
     runs: tuple[tuple[str, Run], ...]
 
 
-def questions(propositions: str | None = None, dense: str | None = None) -> list[Question]:
+def questions(
+    propositions: str | None = None,
+    dense: str | None = None,
+    keys: str = REFERENCE["keys"],
+    kinds: Sequence[str] = KEYS,
+) -> list[Question]:
     """What is asked, in the order of the tables.
 
     Args:
         propositions: A file of propositions, as a kind of key.
         dense: A retriever folder to read from, beside BM25.
+        keys: The kind of key of the reference.
+        kinds: The kinds of key to compare.
     """
-    beams = tuple((b, _riches(beams=b)) for b in BEAMS)
-    keywords = tuple((what, _riches(keywords=on)) for what, on in (("with", "true"), ("without", "false")))
-    decoding = tuple((b, _riches(beam=b)) for b in ("adaptive", "full", "greedy"))
-    keys = [(kind, _riches(keys=kind)) for kind in KEYS]
+    beams = tuple((b, _riches(keys=keys, beams=b)) for b in BEAMS)
+    spelled = (("with", "true"), ("without", "false"))
+    keywords = tuple((what, _riches(keys=keys, keywords=on)) for what, on in spelled)
+    decoding = tuple((b, _riches(keys=keys, beam=b)) for b in ("adaptive", "full", "greedy"))
+    compared = [(kind, _riches(keys=kind)) for kind in dict.fromkeys((keys, *kinds))]
     if propositions is not None:
-        keys.append(("proposition", _riches(keys="proposition", propositions=propositions)))
+        compared.append(("proposition", _riches(keys="proposition", propositions=propositions)))
     return [
         Question("Beam size", "beam", beams),
         Question("Keywords before each quote", "keywords", keywords),
         Question("Decoding of free text and quotes", "decoding", decoding),
-        Question("Retrieval keys", "keys", tuple(keys)),
-        Question("Beside the baselines", "system", (("RICHES", _riches()), *_baselines(dense))),
+        Question("Retrieval keys", "keys", tuple(compared)),
+        Question("Beside the baselines", "system", (("RICHES", _riches(keys=keys)), *_baselines(dense))),
     ]
 
 
@@ -209,11 +217,11 @@ def _differs(stem: Path, settings: Mapping[str, Any]) -> str:
 
 
 def markdown(
-    asked: list[Question], scores: Mapping[str, Scores], shared: Options, nli: str | None
+    asked: list[Question], scores: Mapping[str, Scores], shared: Options, nli: str | None, keys: str
 ) -> list[str]:
     """A table a question."""
     given = ", ".join(f"{name} {value}" for name, value in shared.items() if name != "show")
-    reference = ", ".join(f"{name} {value}" for name, value in REFERENCE.items())
+    reference = ", ".join(f"{name} {value}" for name, value in {**REFERENCE, "keys": keys}.items())
     lines = [
         "# Ablations of RICHES",
         f"{given}. Unless a row says otherwise: {reference}. Values in percent but for quotes and seconds; "
@@ -236,6 +244,9 @@ def main(
     nli: str | None = None,
     chat: bool = False,
     prompt: str = "single",
+    keys: str = "sentence",
+    kinds: tuple[str, ...] = KEYS,
+    mode: str = "full",
     max_new_tokens: int = 96,
     batch_size: int = 8,
     device: str = "auto",
@@ -254,20 +265,23 @@ def main(
         dense: Folder of a dense (or any other) retriever, to read from beside BM25.
         nli: Model of entailment, for AutoAIS.
         chat: Tell the model in turns.
-        prompt: RICHES' examples: single or multi.
+        prompt: RICHES' examples: single or multi; none for a model that was fine-tuned.
+        keys: What is quoted where a table does not compare kinds of key.
+        kinds: The kinds of key to compare.
+        mode: RICHES' score mode within quotes; renormalized for a model trained with the loss `allowed`.
         max_new_tokens: Length limit of RICHES' outputs.
         batch_size: Questions answered together.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         only: Titles of the tables to make, as '["Beam size"]'; empty: all.
         dry_run: Print the commands only.
     """
-    every = questions(propositions, dense)
+    every = questions(propositions, dense, keys, kinds)
     unknown = set(only) - {question.title for question in every}
     if unknown:
         raise SystemExit(f"error: no table {min(unknown)!r}; there are {[q.title for q in every]}.")
     asked = [question for question in every if not only or question.title in only]
     shared = {"chat": str(chat).lower(), "batch_size": str(batch_size), "device": device}
-    own = {"prompt": prompt, "max_new_tokens": str(max_new_tokens)}
+    own = {"prompt": prompt, "mode": mode, "max_new_tokens": str(max_new_tokens)}
     asked = [_with(question, own) for question in asked]
     try:
         ablation = Ablation(data, model, output, split, limit, shared, dry_run)
@@ -279,7 +293,7 @@ def main(
             return
         judge = None if nli is None else load_entailment(nli, device)
         scores = {name: ablation.score(run, judge) for name, run in runs.items()}
-        text = "\n\n".join(markdown(asked, scores, ablation.shared, nli)) + "\n"
+        text = "\n\n".join(markdown(asked, scores, ablation.shared, nli, keys)) + "\n"
         with atomic_file(Path(output) / "ablations.md") as file:
             file.write(text)
         write_json(Path(output) / "ablations.json", {"nli": nli, "shared": ablation.shared, "runs": scores})
