@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from grls.errors import ConfigError
+from grls.models.language import end_tokens
 from grls.readers.ralm.choose import Oracle
 from grls.readers.ralm.reader import InContextRalm
 from grls.readers.ralm.strides import Stride
@@ -56,7 +57,7 @@ def continue_texts(
     begins = [len(tokens) for tokens in written]
     found: list[list[tuple[str, ...]]] = [[] for _ in prompts]
     ended = [False] * len(prompts)
-    ends = _ends(ralm)
+    ends = end_tokens(ralm.model, ralm.tokenizer)
     for done in range(0, max_new_tokens, ralm.options.stride):
         live = [n for n, over in enumerate(ended) if not over]
         if not live:
@@ -100,9 +101,3 @@ def _write(
     output = ralm.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=count, **options)
     rows: list[list[int]] = output[:, width:].tolist()
     return rows
-
-
-def _ends(ralm: InContextRalm) -> set[int]:
-    named = getattr(getattr(ralm.model, "generation_config", None), "eos_token_id", None)
-    several = named if isinstance(named, list) else [named]
-    return {token for token in (*several, ralm.tokenizer.eos_token_id) if token is not None}
