@@ -83,6 +83,7 @@ class GridMemory(SlotMemory):
         self._open[:] = False
         for some in (self.written, self._busy, self._visible):
             some.zero_()
+        self._cut = None
         self._learn()
 
     def attending(self) -> AbstractContextManager[None]:

@@ -152,6 +152,7 @@ class SlotMemory(ABC):
         self._longest = longest
         self._places = places
         self._own: list[Tensor] = []  # keys and values of each layer, [2, S, P, H c]
+        self._cut: tuple[Ints, Cut] | None = None  # asked of the model once: it looks whether weights changed
         # Set by whoever feeds:
         self._own_bias: Tensor  # [S, H or 1, m, used]
         self._write: Tensor  # [T] where _put writes the new tokens, in the flattened cache
@@ -237,8 +238,9 @@ class SlotMemory(ABC):
     def shared(self, tokens: Ints) -> Tensor:
         """Logits of the same tokens for every row, ``[R, N]``."""
         with torch.inference_mode():
-            logits: Tensor = self._model.cut(tokens)(self._hidden)
-            return logits
+            if self._cut is None or self._cut[0] is not tokens:
+                self._cut = tokens, self._model.cut(tokens)
+            return self._cut[1](self._hidden)
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self._model.device)
