@@ -135,6 +135,19 @@ def test_a_dry_run_makes_nothing(
     assert capsys.readouterr().out.count("grls r") == 13
 
 
+def test_a_model_of_ones_own_has_its_prompt_keys_and_score_mode(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {"prompt": "none", "mode": "renormalized", "keys": "paragraph", "kinds": ("sentence",)}
+    run(folder, tmp_path / "out", dry_run=True, **own)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("grls riches")]
+    assert all("--prompt=none --mode=renormalized" in line for line in lines)
+    assert [line for line in lines if "--keys=paragraph" not in line] == [
+        line for line in lines if "riches-sentence-10-adaptive-keywords" in line
+    ]
+    assert len(lines) == 7  # three beams, of which one is the reference, one without keywords, two, one kind
+
+
 def test_what_fails_ends_it(
     folder: Path, tmp_path: Path, commands: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

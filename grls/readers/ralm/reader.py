@@ -172,6 +172,9 @@ class InContextRalm:
         if self.retriever is None or self.corpus is None:
             return [[] for _ in some]
         asked = [n for n, stride in enumerate(some) if stride.first > 0]
+        candidates: list[list[int]] = [[] for _ in some]
+        if not asked:
+            return candidates
         texts = self.tokenizer.batch_decode([text[some[n].asks(self.options.query_tokens)] for n in asked])
         queries = [Query(str(some[n].first), words) for n, words in zip(asked, texts, strict=True)]
         k = max(self.options.documents, self.chooser.candidates)
@@ -182,7 +185,6 @@ class InContextRalm:
         ]
         numbers = self.corpus.numbers([hit.id for found in hits for hit in found])
         known = iter(numbers)
-        candidates: list[list[int]] = [[] for _ in some]
         for n, found in zip(asked, hits, strict=True):
             own = [next(known) for _ in found]
             candidates[n] = [number for number in own if number is not None]

@@ -46,9 +46,9 @@ def causal_model(tokenizer: PreTrainedTokenizerFast, positions: int = 128) -> Ll
     return LlamaForCausalLM(config).eval()
 
 
-def write_model(folder: Path) -> Path:
+def write_model(folder: Path, positions: int = 128) -> Path:
     tokenizer = byte_tokenizer()
-    causal_model(tokenizer).save_pretrained(folder)
+    causal_model(tokenizer, positions).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
