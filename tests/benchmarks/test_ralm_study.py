@@ -33,10 +33,9 @@ def test_every_configuration_is_run_once_and_tabled(folder: Path, capsys: pytest
     scores = {name: json.loads((folder / name).read_text())["token"] for name in made}
     assert scores["out-oracle.json"] <= scores["out-s4-l32.json"]
     rows = [line for line in first.splitlines() if line.startswith("| ") and "---" not in line]
-    assert [row.split("|")[1].strip() for row in rows] == [
-        "run", "no retrieval", "BM25", "BM25, zero-shot reranking", "BM25, oracle", "stride", "4", "16", "tokens",
-        "16", "32",
-    ]  # fmt: skip
+    named = [row.split("|")[1].strip() for row in rows]
+    assert named[:5] == ["run", "no retrieval", "BM25", "BM25, zero-shot reranking", "BM25, oracle"]
+    assert named[5:] == ["stride", "4", "16", "tokens", "16", "32"]
     assert f"{scores['out-none.json']:.2f}" in rows[1]
     assert (folder / "out.svg").read_text().startswith("<?xml")
     times = {name: (folder / name).stat().st_mtime_ns for name in made}
