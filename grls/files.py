@@ -95,9 +95,11 @@ def refuse_foreign(path: str | Path, marker: str) -> None:
     """Refuse to replace a folder that holds something and is not of the kind that ``marker`` shows.
 
     Raises:
-        ConfigError: It is not ours to replace.
+        ConfigError: It is not ours to replace, or a file.
     """
     folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{path} is a file, so no folder takes its place; choose another place.")
     if folder.is_dir() and not (folder / marker).exists() and any(folder.iterdir()):
         raise ConfigError(
             f"{path} exists and holds no {marker}, so it is not replaced; choose another folder or empty it."

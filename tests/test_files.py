@@ -177,3 +177,11 @@ def test_a_folder_of_another_kind_is_never_replaced(tmp_path: Path) -> None:
     with atomic_folder(tmp_path / "new", "grls.json") as new:
         (new / "grls.json").write_text("2")
     assert (tmp_path / "new" / "grls.json").read_text() == "2"
+
+
+def test_a_folder_never_takes_the_place_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("dear")
+    with pytest.raises(ConfigError, match="is a file"), atomic_folder(file, "marker"):
+        pass
+    assert file.read_text() == "dear"

@@ -7,10 +7,15 @@ A model writes what it likes until it writes the opening marker. From there to t
 only a key of the index; then it is free again, as often as it likes. So it retrieves while it answers: a
 quoted key is a retrieved one, and there is no second model and no second pass.
 
-**Adaptive beam** ("adaptive beam size" there): thoughts are written greedily, keys with the whole beam, for
-it is in the keys that a first token decides what can still be found. A beam in free text therefore has one
-continuation, a beam in a key has all that the index allows; all compete for K places. ``full`` gives free
-text K continuations too, ``greedy`` gives a key one: the ablations.
+**Adaptive beam** (the paper's section on it is headed "Adaptive Beam Size"): thoughts are written greedily,
+keys with the whole beam, for it is in the keys that a first token decides what can still be found. With Q(y)
+the keys in an output y, the search looks for the y of the highest
+
+    P(y | x) = prod over keys q in Q(y) of P(q | x, before) * prod over free tokens t of P(t | x, before),
+
+every q in the corpus. A beam in free text has one continuation, its best token; a beam in a key has all that
+the index allows. Here all compete for the same K places by their whole score, which is not divided by a
+length. ``full`` gives free text K continuations too, ``greedy`` gives a key one: the ablations.
 
 A score is a sum of log-probabilities (nats): over the vocabulary in free text, and in keys as the score mode
 says (see :mod:`grls.decode.scores`).
@@ -37,6 +42,8 @@ from grls.models.forest import Branches
 
 Beam = Literal["adaptive", "full", "greedy"]
 _FREE, _KEY, _CLOSING = range(3)
+_REMEMBERED = 1000
+"""Sets of used keys whose tokens are kept at a time."""
 
 
 class Span(NamedTuple):
@@ -89,7 +96,8 @@ class InterleaveOptions:
         max_new_tokens: Length limit of an output.
         max_key_tokens: Tokens after which a key that may close must.
         slots: Queries in flight.
-        keys: Keys that are named for a span, at most; a span says how many hold it in all.
+        keys: Keys that are named for a span, at most; a span says how many hold it in all. Those not named
+            are not quoted by it: another quote may name them.
 
     Raises:
         ConfigError: A count is not positive, or a name is unknown.
@@ -214,6 +222,7 @@ class _Run:
         self.session: TreeSession = writer.generator.open_trees(slots, longest)
         self.queries = [-1] * slots
         self.beams: list[list[_Beam]] = [[] for _ in range(slots)]
+        self._known: dict[frozenset[int], Ints] = {}
 
     def run(self) -> list[list[Interlaced]]:
         while True:
@@ -345,18 +354,31 @@ class _Run:
         return _Candidates(parents, tokens, steps, close, after)
 
     def _unused(self, rows: Ints, live: list[_Beam], following: Following) -> Following:
-        """What follows beams within keys, less what leads only to keys that they have quoted already."""
+        """What follows beams within keys, less what leads only to keys that they have quoted already.
+
+        Such a token stands in one of those keys, so few are looked at.
+        """
         gone = np.zeros(len(following.tokens), dtype=bool)
         for n, row in enumerate(rows.tolist()):
             used = _quoted(live[row])
             if not used:
                 continue
             part = slice(int(following.offsets[n]), int(following.offsets[n + 1]))
-            states = following.states[part]
-            longest = sum(len(self.index.tokens(key)) for key in used)
-            for c in np.flatnonzero(self.index.count(states) <= longest).tolist():
-                gone[part.start + c] = used.issuperset(self.index.keys(states[c], whole=False).tolist())
+            theirs = self._tokens(used)
+            known = np.flatnonzero(np.isin(following.tokens[part], theirs))
+            states = following.states[part][known]
+            few = self.index.count(states) <= len(theirs)
+            for c, state in zip(known[few].tolist(), states[few], strict=True):
+                gone[part.start + c] = used.issuperset(self.index.keys(state, whole=False).tolist())
         return _without(following, gone) if gone.any() else following
+
+    def _tokens(self, keys: frozenset[int]) -> Ints:
+        """The tokens of some keys, one after the other."""
+        if keys not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[keys] = np.concatenate([self.index.tokens(key) for key in sorted(keys)])
+        return self._known[keys]
 
     def _may_close(self, rows: Ints, live: list[_Beam], states: Ints) -> np.ndarray:
         """Whether each beam within a key may close it."""
@@ -365,7 +387,7 @@ class _Run:
         if not self.options.repeat:
             for n in np.flatnonzero(closes):
                 before = _quoted(live[rows[n]])
-                if before and before.issuperset(self._keys(states[n])):
+                if before and not len(self._keys(states[n], before)):
                     closes[n] = False
         return closes
 
@@ -389,7 +411,8 @@ class _Run:
         if mode == _KEY and candidates.closes[c]:
             last = len(beam.tokens)
             held = self.index.held(state, self.options.whole)
-            span = Span(beam.first, last, self._keys(state), score - beam.before, True, held)
+            used = frozenset() if self.options.repeat else _quoted(beam)
+            span = Span(beam.first, last, self._keys(state, used), score - beam.before, True, held)
             spans, mode = (*spans, span), _CLOSING
         elif mode == _CLOSING:
             grown = spans[-1]._replace(score=spans[-1].score + score - beam.score)
@@ -406,8 +429,13 @@ class _Run:
             return False
         return len({key for span in spans for key in span.keys}) == len(self.index)
 
-    def _keys(self, state: Ints) -> tuple[int, ...]:
-        return tuple(self.index.keys(state, self.options.whole, self.options.keys).tolist())
+    def _keys(self, state: Ints, used: frozenset[int]) -> tuple[int, ...]:
+        """The keys that a span is taken for: some of those that hold it, none that is used."""
+        most = self.options.keys
+        # A key may hold a span several times, and the used ones may come first.
+        looked = most + (len(self._tokens(used)) if used else 0)
+        found = self.index.keys(state, self.options.whole, looked).tolist()
+        return tuple([key for key in found if key not in used][:most])
 
     def _finish(self, slot: int, beam: _Beam, score: float, ended: bool) -> None:
         """Enter an output into the results of a slot's input."""
@@ -433,9 +461,9 @@ def _normalizer(logits: Tensor) -> Floats:
     return found
 
 
-def _quoted(beam: _Beam) -> set[int]:
+def _quoted(beam: _Beam) -> frozenset[int]:
     """The keys that a beam has quoted."""
-    return {key for span in beam.spans for key in span.keys}
+    return frozenset(key for span in beam.spans for key in span.keys)
 
 
 def _without(following: Following, gone: np.ndarray) -> Following:

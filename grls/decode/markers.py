@@ -56,11 +56,7 @@ class TextMarkers(Markers):
     """
 
     def __init__(self, tokenizer: Any, opening: str = OPENING, closing: str = CLOSING):
-        for marker in (opening, closing):
-            if not marker or marker != marker.strip():
-                raise ConfigError(f"a marker is a text without white space around it, got {marker!r}.")
-        if opening == closing:
-            raise ConfigError(f"the markers must be two different texts, got {opening!r} twice.")
+        check_markers(opening, closing)
         way = _written(tokenizer, opening)
         super().__init__((way,), _written(tokenizer, closing), _barred(tokenizer, opening, closing))
         object.__setattr__(self, "_tokenizer", tokenizer)
@@ -78,6 +74,19 @@ class TextMarkers(Markers):
             return False
         text: str = self._tokenizer.decode(tokens[-_TAIL:])
         return text.endswith(self._text)
+
+
+def check_markers(opening: str, closing: str) -> None:
+    """Refuse markers that no tokenizer could tell apart.
+
+    Raises:
+        ConfigError: One is empty or has white space around it, or both are equal.
+    """
+    for marker in (opening, closing):
+        if not marker or marker != marker.strip():
+            raise ConfigError(f"a marker is a text without white space around it, got {marker!r}.")
+    if opening == closing:
+        raise ConfigError(f"the markers must be two different texts, got {opening!r} twice.")
 
 
 def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:

@@ -185,17 +185,29 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
 
 def _answered(record: dict[str, Any], answer: str) -> Answered:
     quotes = tuple(
-        Evidence(_text(quote["text"]), tuple(map(_text, quote["passages"])), bool(quote["closed"]))
+        Evidence(_text(quote["text"]), _texts(quote["passages"]), _truth(quote["closed"]))
         for quote in record["quotes"]
     )
     passages = (passage for quote in quotes if quote.closed for passage in quote.passages)
-    retrieved = tuple(map(_text, record.get("retrieved", passages)))
+    retrieved = _texts(record["retrieved"]) if "retrieved" in record else tuple(passages)
     return Answered(answer, bool(record["ended"]), quotes, tuple(dict.fromkeys(retrieved)))
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"expected a string, got {value!r}")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"expected a list of strings, got {value!r}")
+    return tuple(map(_text, value))
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"expected true or false, got {value!r}")
     return value
 
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from grls.corpus import Corpus
+from grls.decode.markers import check_markers
 from grls.errors import ConfigError, DataError
 from grls.files import refuse_foreign, refuse_unwritable, sha256
 from grls.index.keys import KeyIndex, PrefixKeys
@@ -36,7 +37,7 @@ KeyKind = Literal["sentence", "paragraph", "titled", "title", "header", "proposi
 SHARED = ("title", "header")
 """Kinds whose keys stand for many passages each; which are meant, :mod:`grls.programs.within` decides."""
 
-_END = re.compile(r"[.!?][\"')\]”’]*\s+(?=[\"'(\[“‘]?[A-Z0-9])")
+_END = re.compile(r"[.!?][\"')\]”’]*\s+(?=[\"'(\[“‘]?(\w))")
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|No|vs|etc|e\.g|i\.e|c|ca)\.\s*$")
 _BATCH = 1000
 _LINES = 10_000
@@ -63,10 +64,12 @@ def build_keys(
         markers: What opens and closes a key: no key may hold them.
 
     Raises:
-        ConfigError: The kind is unknown, or goes with ``propositions`` and has none (or the other way round).
+        ConfigError: The kind is unknown, or goes with ``propositions`` and has none (or the other way round);
+            or a marker cannot be used.
         DataError: The corpus is empty, a key holds a marker, or the tokenizer cannot write one.
     """
     origin = _origin(corpus, tokenizer, kind, anywhere, propositions, markers)
+    source = corpus.source if propositions is None else str(propositions)
     pairs = _pieces(corpus, kind) if propositions is None else _propositions(corpus, Path(propositions))
     places: dict[str, list[int]] = {}
     for text, number in pairs:
@@ -74,9 +77,8 @@ def build_keys(
         if number not in held[-1:]:  # the rest below: a file of propositions may come back to a passage
             held.append(number)
     if not places:
-        raise DataError(f"there is no {kind} to quote: every one is empty.", corpus.source)
+        raise DataError(f"there is no {kind} to quote: every one is empty.", source)
     texts = tuple(places)
-    source = corpus.source if propositions is None else str(propositions)
     _refuse_markers(corpus, places, markers, source)
     rows = list(_tokenized(tokenizer, texts))
     _refuse_unwritable(corpus, tokenizer, places, rows, source)
@@ -127,7 +129,11 @@ def keys_in(
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text, as they stand in it."""
-    ends = [match.end() for match in _END.finditer(text) if not _ABBREVIATION.search(text[: match.end()])]
+    ends = [
+        match.end()
+        for match in _END.finditer(text)
+        if not match[1].islower() and not _ABBREVIATION.search(text[: match.end()])
+    ]
     parts = [text[a:b].strip() for a, b in pairwise([0, *ends, len(text)])]
     return [part for part in parts if part]
 
@@ -150,6 +156,7 @@ def _origin(
         raise ConfigError(f"unknown kind of key {kind!r}; expected one of {', '.join(get_args(KeyKind))}.")
     if (kind == "proposition") != (propositions is not None):
         raise ConfigError("--keys proposition and --propositions FILE go together.")
+    check_markers(*markers)  # before the work begins
     source = ""
     if propositions is not None:
         if not Path(propositions).is_file():
@@ -251,7 +258,7 @@ def _refuse_unwritable(
     decoded = tokenizer.batch_decode(rows)
     for (text, numbers), row, written in zip(places.items(), rows, decoded, strict=True):
         unknown = tokenizer.unk_token_id is not None and tokenizer.unk_token_id in row
-        if not len(row) or unknown or _letters(text) - _letters(written):
+        if not len(row) or unknown or set(letters(text)) - set(letters(written)):
             raise DataError(
                 f"the tokenizer cannot write a key of the passage {corpus.ids(numbers[:1])[0]!r}: "
                 f"{text[:60]!r}. Take its unknown characters out of the corpus, or another model.",
@@ -259,7 +266,7 @@ def _refuse_unwritable(
             )
 
 
-def _letters(text: str) -> set[str]:
+def letters(text: str) -> str:
     """The characters of a text, whatever their case and form, white space and punctuation left out."""
     plain = unicodedata.normalize("NFKD", text.casefold())
-    return {character for character in plain if unicodedata.category(character)[0] in "LNS"}
+    return "".join(character for character in plain if unicodedata.category(character)[0] in "LNS")

@@ -19,11 +19,14 @@ from grls.models.causal import plant_causal
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.language import check_vocabulary, end_tokens
 from grls.models.seq2seq import plant
-from grls.programs.keys import SHARED, Keys
+from grls.programs.keys import SHARED, Keys, letters
 from grls.programs.prompts import ANSWER, Prompt, common, open_ended, split_answer
 from grls.programs.within import by_similarity
 from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Query
+
+_CHECKED = 10
+"""Passages of a quoted key that are looked at: a title may stand for thousands."""
 
 
 class Quote(NamedTuple):
@@ -209,7 +212,7 @@ class Riches:
                 pieces += _thought(text)
             else:
                 before, answer, rest = parts
-                if not answer and not rest and n < len(quotes):  # "answer: « … »": the quote is the answer
+                if not answer and not rest and n < len(quotes) and quotes[n].closed:  # "answer: « … »"
                     answer = quotes[n].text
                 pieces += [*_thought(before), *([Piece("answer", answer)] if answer else []), *_thought(rest)]
             if n < len(quotes):
@@ -242,17 +245,28 @@ class Riches:
         )
 
     def _refuse_invented(self, output: Interlaced) -> None:
-        """Check of every output that its quotes stand in the keys they name.
+        """Check of every output that its quotes stand in the keys they name, as tokens and as text.
 
         Raises:
-            RuntimeError: One does not, which would be a fault of the decoder.
+            RuntimeError: One does not, which would be a fault of the decoder or of a stored index.
         """
         for span in output.spans:
             quoted = list(output.tokens[span.first : span.last])
+            written = letters(self.tokenizer.decode(quoted))
             for key in span.keys:
-                tokens = self.keys.index.tokens(key).tolist()
-                if not any(tokens[a : a + len(quoted)] == quoted for a in range(len(tokens))):
-                    raise RuntimeError(f"a quote is not in the key it names: {self.keys.texts[key]!r}")
+                tokens, text = self.keys.index.tokens(key).tolist(), self.keys.texts[key]
+                stands = any(tokens[a : a + len(quoted)] == quoted for a in range(len(tokens)))
+                if not stands or written not in letters(text):  # tokenizers may lose case, accents, signs
+                    raise RuntimeError(f"a quote is not in the key it names: {text!r}")
+                self._refuse_strange(key, text)
+
+    def _refuse_strange(self, key: int, text: str) -> None:
+        """Check that a key made of passages stands in each of them, white space aside."""
+        if self.keys.origin.kind not in ("sentence", "paragraph", "titled", "title"):
+            return
+        for passage in self.corpus.passages(self.keys.passages[key][:_CHECKED]):
+            if text not in " ".join(f"{passage.title}: {passage.text}".split()):
+                raise RuntimeError(f"the key {text!r} is not in its passage {passage.id!r}")
 
 
 def _thought(text: str) -> list[Piece]:

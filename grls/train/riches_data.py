@@ -44,6 +44,8 @@ class InterlacedData(FitData):
         kwargs: The options of :class:`grls.train.loading.FitData`.
     """
 
+    dev_examples: InterlacedExamples
+
     def __init__(
         self,
         data: str,

@@ -71,10 +71,12 @@ class InterlacedExamples:
         long_prompts = 0
         for query, prompt in zip(queries, prompts, strict=True):
             chains = gold_chains(query, qrels)
+            if len(prompt) > lengths.prompt:
+                long_prompts += 1
+                continue
             sizes = [len(targets.write(query, chain).tokens) for chain in chains]
             kept = [chain for chain, size in zip(chains, sizes, strict=True) if size <= lengths.target]
-            long_prompts += len(prompt) > lengths.prompt
-            if kept and len(prompt) <= lengths.prompt:
+            if kept:
                 self.items.append((query, prompt, kept, shuffle or free_order(query)))
                 self._lengths.append(len(prompt) + min(sizes))
         self._say(split, len(queries), long_prompts, lengths)

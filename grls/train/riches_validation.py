@@ -9,6 +9,7 @@ import lightning as L
 from grls.dataset import gold_passages
 from grls.decode.interleave import Beam, InterleaveOptions
 from grls.decode.scores import ScoreMode
+from grls.errors import ConfigError
 from grls.programs.riches import Riches, Written
 from grls.train.riches_data import InterlacedData
 from grls.train.validation import log_means, refuse_unmeasured
@@ -44,8 +45,17 @@ class QuoteRecall(L.Callback):
         self.limit = limit
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Refuse to monitor what will not be measured, before the work begins."""
-        if isinstance(trainer.datamodule, InterlacedData):  # type: ignore[attr-defined]
+        """Refuse to monitor what will not be measured, before the work begins.
+
+        Raises:
+            ConfigError: ``--checkpoint.monitor`` names something else, ``limit`` is not positive, or the
+                model has too few positions for an answer.
+        """
+        if self.limit < 1:
+            raise ConfigError(f"--quotes.limit must be at least 1, got {self.limit}.")
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        if isinstance(data, InterlacedData):
+            self._refuse_too_long(data, pl_module)
             measured = ("train_loss", "dev_loss", "dev_recall", "dev_hits", "dev_unclosed")
             refuse_unmeasured(trainer, measured, "A loss and dev_unclosed need --checkpoint.mode min.")
 
@@ -58,13 +68,25 @@ class QuoteRecall(L.Callback):
         training = module.model.training
         module.model.eval()
         program = Riches(module.model, module.tokenizer, data.corpus, data.keys, data.prompt, self.options)
-        queries = data.dev[0][: self.limit][trainer.global_rank :: trainer.world_size]
+        kept = [query for query, *_ in data.dev_examples.items]  # what is too long is left out there, too
+        queries = kept[: self.limit][trainer.global_rank :: trainer.world_size]
         written = program.answer(queries)
         golds = [gold_passages(query, data.dev[1]) for query in queries]
         scores = [_measured(*pair) for pair in zip(written, golds, strict=True)]
         names = ("dev_recall", "dev_hits", "dev_unclosed")
         log_means(trainer, pl_module, {name: [s[n] for s in scores] for n, name in enumerate(names)})
         module.model.train(training)
+
+    def _refuse_too_long(self, data: InterlacedData, module: Any) -> None:
+        config = module.model.config
+        most = getattr(config, "max_position_embeddings", None)
+        longest = max(len(prompt) for _, prompt, *_ in data.dev_examples.items)
+        needed = longest + self.options.max_new_tokens
+        if most is not None and not config.is_encoder_decoder and needed > most:
+            raise ConfigError(
+                f"a dev question and its answer take {needed} tokens, but the model has {most} positions; "
+                "lower --quotes.max_new_tokens or --data.max_prompt_tokens."
+            )
 
 
 def _measured(written: Written, gold: list[str]) -> tuple[float, float, float]:

@@ -284,3 +284,22 @@ def test_wrong_k_is_refused() -> None:
     with pytest.raises(ConfigError, match="k must be between 1 and the beam width 2, got 3"):
         writer.write([(3,)], 3)
     assert writer.write([]) == []
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+@pytest.mark.parametrize("anywhere", [True, False])
+def test_a_span_held_by_more_keys_than_are_named_is_no_dead_end(most: int, anywhere: bool) -> None:
+    class Quoting(Hashed):
+        def every(self) -> torch.Tensor:
+            logits = torch.full((len(self.now), SIZE), -5.0)
+            logits[:, OPEN], logits[:, 3], logits[:, CLOSE] = 3.0, 2.0, 2.5
+            return logits
+
+    keys = [(4, 3), (5, 3), (6, 3), (7, 3)] if anywhere else [(3, 4), (3, 5), (3, 6), (3, 7)]
+    options = InterleaveOptions(1, keys=most, whole=anywhere, max_new_tokens=30)
+    writer = Interleaver(Quoting(), key_index(keys, anywhere), ONE, (END,), options)  # type: ignore[arg-type]
+    (found,) = writer.write([(7,)])[0]
+    named = [span.keys for span in found.spans]
+    assert sorted(key for some in named for key in some) == [0, 1, 2, 3]  # each once
+    assert {len(some) for some in named} <= {most, 4 % most or most, 4}
+    assert len(found.tokens) == 30

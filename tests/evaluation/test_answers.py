@@ -13,8 +13,17 @@ from grls.cli import main
 from grls.corpus import Corpus
 from grls.dataset import write_dataset
 from grls.errors import DataError
-from grls.evaluation.answers import Answered, Evidence, read_answers, score_answers, summary, write_answers
+from grls.evaluation.answers import (
+    ENDING,
+    Answered,
+    Evidence,
+    read_answers,
+    score_answers,
+    summary,
+    write_answers,
+)
 from grls.evaluation.manifest import RunInfo, write_info
+from grls.evaluation.metrics.answer_f1 import answer_scores
 from grls.evaluation.results import write_results
 from grls.types import Passage, Query
 
@@ -201,3 +210,18 @@ def test_other_files_are_refused(data: Path, tmp_path: Path, capsys: pytest.Capt
     write_info(tmp_path / "x", RunInfo("generator", "n", "single", "other", "", "", None, "full"))
     assert main(["answers", str(tmp_path / "x.answers.jsonl"), "--data", str(data)]) == 1
     assert "another corpus" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [{"passages": "zz"}, {"closed": "no"}])
+def test_a_quote_of_another_form_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    quote = {"text": "a", "passages": ["a"], "closed": True, **wrong}
+    record = {"query_id": "q", "text": "q", "answer": "", "score": 0.0, "ended": True, "quotes": [quote]}
+    file = tmp_path / f"x{ENDING}"
+    file.write_text(json.dumps(record) + "\n")
+    with pytest.raises(DataError, match="expected"):
+        read_answers(file)
+
+
+def test_no_answer_is_never_right() -> None:
+    assert answer_scores(" ", ["The"]) == (0.0, 0.0)
+    assert answer_scores("the", ["The"]) == (1.0, 1.0)

@@ -48,6 +48,7 @@ def test_sentences_stand_in_their_text() -> None:
         "It was!",
     ]
     assert sentences("") == []
+    assert sentences("Он ушёл. Étienne vint. and so on") == ["Он ушёл.", "Étienne vint. and so on"]
     assert sentences("no end") == ["no end"]
 
 
@@ -170,3 +171,11 @@ def test_a_bad_proposition_is_told_of_its_own_file(data: Path, tokenizer: Any) -
     file.write_text('{"passage": "a", "text": "the « mill"}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"propositions\.jsonl.*'a' holds the marker '«'"):
         build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
+
+
+@pytest.mark.parametrize("markers", [("", "x"), ("«", "«"), ("«", " »")])
+def test_markers_that_cannot_be_used_are_refused_before_the_work(
+    data: Path, markers: tuple[str, str]
+) -> None:
+    with pytest.raises(ConfigError, match="marker"):
+        build_keys(Corpus.read(data), train_tokenizer(data, 400), markers=markers)

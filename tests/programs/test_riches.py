@@ -1,6 +1,7 @@
 """Interlaced retrieval as a program and as a command."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,9 +334,32 @@ def test_an_answer_is_the_rest_of_its_line() -> None:
 def test_answer_scores_follow_squad() -> None:
     assert answer_scores("The barn!", ["a Barn"]) == (1.0, 1.0)
     assert answer_scores("red barn", ["the barn", "x"]) == (0.0, pytest.approx(2 / 3))
-    assert answer_scores("", ["the"]) == (1.0, 1.0)
+    assert answer_scores("", ["the"]) == (0.0, 0.0)
     assert answer_scores("", ["barn"]) == (0.0, 0.0)
     assert answer_f1(["barn", "cow"], [["barn"], ["a b"]]) == {"exact_match": 0.5, "f1": 0.5}
     with pytest.raises(ValueError, match="without accepted answers"):
         answer_scores("x", [])
     assert np.isclose(answer_scores("a b b", ["b b c"])[1], 2 * 2 / 5)
+
+
+def test_a_key_that_was_cut_off_is_no_answer(folder: Path) -> None:
+    some = program(folder)
+    tokens = some.tokenizer("answer: «", add_special_tokens=False)["input_ids"]
+    first = len(tokens)
+    tokens += some.keys.index.tokens(0).tolist()[:3]
+    for closed, expected in ((False, ""), (True, some.tokenizer.decode(tokens[first:]).strip())):
+        span = Span(first, len(tokens), (0,) if closed else (), -1.0, closed, 1)
+        rest = some.markers.closing if closed else ()
+        written = some._read(Interlaced((*tokens, *rest), (span,), -1.0, False))
+        assert written.answer == expected
+
+
+def test_texts_and_index_out_of_step_are_a_fault(folder: Path) -> None:
+    some = program(folder)
+    tokens = tuple(some.keys.index.tokens(0).tolist())
+    quoted = Interlaced(tokens, (Span(0, len(tokens), (0,), -1.0, True, 1),), -1.0, True)
+    some._read(quoted)
+    texts = some.keys.texts
+    some.keys = replace(some.keys, texts=(texts[1], texts[0], *texts[2:]))
+    with pytest.raises(RuntimeError, match="not in the key"):
+        some._read(quoted)

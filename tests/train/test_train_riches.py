@@ -264,3 +264,27 @@ def test_targets_are_what_is_learned(data: Path, causal: Path) -> None:
     )
     assert (example.target, example.spans) == (list(again.tokens), again.spans)
     assert example.source == made.prompt.inputs(made.targets.tokenizer, [query.text])[0][:-1]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--quotes.limit=0"], "at least 1"),
+        (["--quotes.max_new_tokens=250"], "lower --quotes.max_new_tokens"),
+    ],
+)
+def test_what_dev_cannot_measure_is_refused_at_once(
+    data: Path, causal: Path, tmp_path: Path, more: list[str], message: str, capsys: Any
+) -> None:
+    assert message in fails(capsys, "train", *options(data, tmp_path / "out", *more, causal=causal))
+
+
+def test_a_dev_question_that_is_too_long_is_left_out_of_the_measurement(
+    data: Path, causal: Path, tmp_path: Path
+) -> None:
+    changed = write_small(tmp_path / "data")
+    lines = [json.loads(line) for line in (changed / "queries.jsonl").read_text().splitlines()]
+    lines[12]["text"] += " why" * 300
+    write_jsonl(changed / "queries.jsonl", lines)
+    assert main(["train", *options(changed, tmp_path / "out", "--trainer.max_epochs=1", causal=causal)]) == 0
+    assert len(logged(tmp_path / "out", "dev_recall")) == 1

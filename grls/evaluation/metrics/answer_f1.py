@@ -2,8 +2,8 @@
 
 Convention: an answer is lower-cased, its ASCII punctuation and the articles a, an, the taken out, and its
 white space made single. Exact match is equality then; F1 is that of the bags of words (1 where both are
-empty, 0 where one is). Of several accepted answers the best counts; each is averaged over queries. A query
-without accepted answers is refused, for nothing could be right.
+empty, 0 where one is). An answer of white space alone scores 0. Of several accepted answers the best counts;
+each is averaged over queries. A query without accepted answers is refused, for nothing could be right.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ def answer_scores(answer: str, accepted: Sequence[str]) -> tuple[float, float]:
     """
     if not accepted:
         raise ValueError("a query without accepted answers cannot be scored")
+    if not answer.strip():  # also where an accepted answer is but an article
+        return 0.0, 0.0
     given = normalise(answer)
     pairs = [(float(given == other), _f1(given, other)) for other in map(normalise, accepted)]
     return max(exact for exact, _ in pairs), max(f1 for _, f1 in pairs)
