@@ -178,7 +178,7 @@ class TextWriter:
             do_sample=False, num_beams=1, temperature=None, top_p=None, top_k=None,
             eos_token_id=sorted(self._ends), pad_token_id=self._pad,
             stopping_criteria=StoppingCriteriaList([_Stopped(self._text, start)]),
-            logits_processor=LogitsProcessorList([_Drawn(draws)] if any(draws) else []),
+            logits_processor=LogitsProcessorList([Drawn(draws)] if any(draws) else []),
         )  # fmt: skip
         found = [self._read(row) for row in output[:, start:].tolist()]  # [B, T]
         self.spent.prompts += len(rows)
@@ -216,7 +216,7 @@ class _Stopped(StoppingCriteria):
         return torch.tensor(found, device=input_ids.device)
 
 
-class _Drawn(LogitsProcessor):
+class Drawn(LogitsProcessor):
     """Noise that makes the best token of a row a draw from its distribution (the Gumbel-max trick).
 
     The greatest of l_v / T + g_v, where l are the logits and the g_v are independent draws from the standard

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import dspy
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from grls.corpus import Corpus
 from grls.programs.dsp.lines import LinesAdapter
@@ -74,3 +76,11 @@ def retrieval(script: dict[str, list[tuple[str, float]]], k: int = 2, scale: Any
 
 def patient(attempts: int = 1) -> Patience:
     return Patience(LinesAdapter(), attempts, 0.0)
+
+
+def characters() -> PreTrainedTokenizerFast:
+    """A tokenizer of fifty characters, a token each."""
+    letters = {letter: n + 2 for n, letter in enumerate("abcdefghijklmnopqrstuvwxyz \n:;?.QARF[]0123456789")}
+    tokenizer = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1, **letters}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>")

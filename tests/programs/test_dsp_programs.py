@@ -70,7 +70,9 @@ def test_hops_stop_at_na(said: str) -> None:
     search = retrieval({"first": [("a", -1.0)], said: [("f", -1.0)]})
     found, steps = ran(MultiHop(search, hops=5), lm, question="who")
     assert ids(found.found) == ["a"]
-    assert [step for step in steps if step["kind"] == "stop"] == [{"kind": "stop", "hop": 2, "queries": [said]}]
+    assert [step for step in steps if step["kind"] == "stop"] == [
+        {"kind": "stop", "hop": 2, "queries": [said]}
+    ]
     assert steps[-1]["inputs"]["context"] == ["known", "A: text a"]
     assert [stops(text) for text in ("N/A", "", "NASA", "n/a please")] == [True, True, False, False]
 

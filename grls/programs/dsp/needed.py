@@ -1,8 +1,16 @@
-"""DSPy, which is an extra: imported from here, so that one place says how to install it."""
+"""DSPy, which is an extra: imported from here, so that one place says how to install it.
+
+And keeps it from the network: at the first call of an endpoint DSPy would fetch a list of prices; the one that
+comes with it does. ``LITELLM_LOCAL_MODEL_COST_MAP=false`` lets it.
+"""
 
 from __future__ import annotations
 
+import os
+
 from grls.errors import ConfigError
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
 try:
     import dspy
