@@ -228,6 +228,7 @@ class Drawn(LogitsProcessor):
         self.generators = [torch.Generator().manual_seed(draw.seed) if draw else None for draw in draws]
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Logits with noise, ``[B, V]``; rows that are not drawn stay as they are."""
         drawn = scores.clone()
         for row, (draw, generator) in enumerate(zip(self.draws, self.generators, strict=True)):
             if draw is not None:

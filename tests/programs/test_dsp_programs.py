@@ -1,4 +1,4 @@
-"""Demonstrate-search-predict: what the programs ask, find, fuse and keep, with a model that follows a script."""
+"""Demonstrate-search-predict: what the programs ask, find, fuse and keep, with a scripted model."""
 
 import math
 from typing import Any
@@ -242,7 +242,7 @@ def test_what_a_program_is_given() -> None:
     assert inputs_of(talk, history=True) == {"question": "and she", "history": "who\nAda\nso"}
     assert inputs_of(Query("1", "who"), history=True)["history"] == ""
     for wrong in ('{"history": "who"}', '{"history": [1]}', '{"history": [[1]]}'):
-        with pytest.raises(DataError, match="metadata.history of the query '1'"):
+        with pytest.raises(DataError, match=r"metadata\.history of the query '1'"):
             inputs_of(Query("1", "who", metadata=wrong), history=True)
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import sleep
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -231,7 +231,7 @@ def test_a_refused_key_ends_the_run_and_keeps_what_was_answered(tmp_path: Path) 
     said: dict[str, Any] = {"q1": "one", "q2": dspy.lm15.AuthError("bad key"), "q3": "three"}
     lm, _ = scripted(lambda asked, config: said[asked.splitlines()[-2].removeprefix("Question: ")])
     file = GrowingFile(tmp_path / "x.jsonl", {})
-    with pytest.raises(ConfigError, match="cannot be asked at all .*bad key"):
+    with pytest.raises(ConfigError, match=r"cannot be asked at all .*bad key"):
         answer_all(Vanilla(), ASKED, lm, patient(), file, 1)
     assert "q1" in [record["query_id"] for record in GrowingFile(tmp_path / "x.jsonl", {}).records]
     assert "q2" not in [record["query_id"] for record in file.records]
@@ -329,8 +329,8 @@ def test_a_local_model_in_a_program(engine: LocalEngine) -> None:
 
 
 class Endpoint(BaseHTTPRequestHandler):
-    replies: Iterator[Any] = iter(())
-    bodies: list[dict[str, Any]] = []
+    replies: ClassVar[Iterator[Any]] = iter(())
+    bodies: ClassVar[list[dict[str, Any]]] = []
 
     def do_POST(self) -> None:
         self.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))

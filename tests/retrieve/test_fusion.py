@@ -241,7 +241,7 @@ def test_weights_and_k_that_do_not_fit_are_refused():
 
 
 def test_comb_sum_adds_scores_as_they_are():
-    """What a ranking does not hold adds nothing, however low its lowest score is; ties go to the better rank."""
+    """What a ranking does not hold adds nothing; ties go to the better rank."""
     first, second = [Hit("a", 0.5), Hit("b", 0.25)], [Hit("b", 0.5), Hit("c", 0.5)]
     assert comb_sum([first, second]) == [Hit("b", 0.75), Hit("a", 0.5), Hit("c", 0.5)]
     assert comb_sum([second, second, []]) == [Hit("b", 1.0), Hit("c", 1.0)]

@@ -1,4 +1,4 @@
-"""DSPy, which is an extra: imported from here, so that one place says how to install it.
+"""DSPy, which is an extra: imported here, so that one place says how to install it.
 
 And keeps it from the network: at the first call of an endpoint DSPy would fetch a list of prices; the one that
 comes with it does. ``LITELLM_LOCAL_MODEL_COST_MAP=false`` lets it.
