@@ -98,7 +98,7 @@ def program(
             the best of several bootstrapped sets on held-out examples.
         train: Split that demonstrations come from.
         demos: Demonstrations.
-        examples: Queries of that split to try, the first ones with an answer.
+        examples: Queries of that split to try, the first ones with an answer or evidence.
         endpoint: Address of an OpenAI-compatible endpoint, such as vLLM's http://localhost:8000/v1; its key,
             if it wants one, in VLLM_API_KEY.
         template: How the model is asked: lines: a line a field, for any model; chat: DSPy's own format, for
@@ -129,7 +129,7 @@ def program(
     asked, qrels = read_split(data, split)
     talk = program == "conversational"
     taught = [] if demonstrations == "none" else read_split(data, train)[0]
-    taught = [query for query in taught if query.answers][:examples]
+    taught = [query for query in taught if query.answers or query.evidence][:examples]
     shown = shown_examples(taught, talk) if demonstrations != "none" else []
     remote = endpoint is not None or lm.startswith(API)
     template = template or ("chat" if remote else "lines")

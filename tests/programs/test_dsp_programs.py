@@ -209,6 +209,17 @@ def test_only_a_rightly_answered_example_becomes_a_demonstration() -> None:
     assert "Question: what was red\nReasoning: as it says\nAnswer: The Barn!\n\n" in script.prompts[1]
 
 
+def test_an_example_without_an_answer_is_right_where_its_evidence_is_found() -> None:
+    lm, _ = scripted(lambda asked, config: "whatever")
+    search = retrieval({"one": [("a", -1.0), ("b", -2.0)], "two": [("a", -1.0), ("c", -2.0)]})
+    train = examples([Query("1", "one", ("a", "c")), Query("2", "two", ("a", "c")), Query("3", "three")])
+    with settings(lm, patient()):
+        taught = demonstrate(RetrieveThenRead(search), "bootstrap", train, demos=2)
+    assert [demo.question for demo in taught.answer.demos] == ["two"]
+    with pytest.raises(ConfigError, match="no example has an answer"):
+        demonstrate(RetrieveThenRead(search), "labeled", train)
+
+
 def test_demonstrations_of_the_nearest_examples() -> None:
     answers = {query.text: query.answers[0] for query in QUERIES} | {"who owned the mill now": "Eve"}
     lm, script = scripted(lambda asked, config: answers[asked.splitlines()[0][10:]])

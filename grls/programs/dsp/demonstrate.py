@@ -1,7 +1,8 @@
 """Demonstrations for a program: DSPy's optimizers, given our queries and our measure.
 
-What the answer of an example must equal is exact match, as ``grls answers`` counts it. DSPy prints what it
-does, which is kept away. The module does not know the programs.
+An example is answered rightly where its answer is an accepted one (exact match, as ``grls answers`` counts
+it); one that has only gold passages, where all of them are found. DSPy prints what it does, which is kept
+away. The module does not know the programs.
 """
 
 from __future__ import annotations
@@ -27,19 +28,20 @@ bootstrapped sets, and that which answers most of the held-out examples."""
 
 
 def examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
-    """DSPy examples of queries with accepted answers; the first one is the answer shown.
+    """DSPy examples of queries with accepted answers, of which the first is shown, or with ``evidence``.
 
     Raises:
-        DataError: No query has an answer.
+        DataError: No query has either.
     """
-    found = [
-        dspy.Example(**inputs, answer=query.answers[0], answers=list(query.answers)).with_inputs(*inputs)
-        for query in queries
-        if query.answers
-        for inputs in [inputs_of(query, history)]
-    ]
+    found = []
+    for query in queries:
+        inputs = inputs_of(query, history)
+        shown = {"answer": query.answers[0]} if query.answers else {}
+        known = {"answers": list(query.answers), "evidence": list(query.evidence)}
+        if query.answers or query.evidence:
+            found.append(dspy.Example(**inputs, **shown, **known).with_inputs(*inputs))
     if not found:
-        raise DataError("no query of the split for demonstrations has an answer; expected some.")
+        raise DataError("no query of the split for demonstrations has an answer or evidence; expected some.")
     return found
 
 
@@ -68,8 +70,10 @@ def inputs_of(query: Query, history: bool = False) -> dict[str, str]:
 
 
 def right(example: Any, prediction: Any, trace: Any = None) -> bool:
-    """Whether a prediction's answer is an accepted one."""
-    return answer_scores(str(prediction.answer), example.answers)[0] == 1
+    """Whether an example is answered rightly; see the module."""
+    if example.answers:
+        return answer_scores(str(prediction.answer), example.answers)[0] == 1
+    return set(example.evidence) <= {one.id for one in prediction.found}
 
 
 def demonstrate(
@@ -101,7 +105,10 @@ def demonstrate(
         "max_errors": len(train) + 1,  # an example that fails is no demonstration, and no more than that
     }  # fmt: skip
     if how == "labeled":
-        return dspy.LabeledFewShot(k=demos).compile(program, trainset=list(train), sample=False)
+        labeled = [example for example in train if example.answers]
+        if not labeled:
+            raise ConfigError("no example has an answer to show; choose bootstrapped demonstrations.")
+        return dspy.LabeledFewShot(k=demos).compile(program, trainset=labeled, sample=False)
     if how == "nearest":
         near = dspy.KNNFewShot(min(4 * demos, len(train)), list(train), vectors(train), **settings)
         return near.compile(program)
