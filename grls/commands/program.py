@@ -139,14 +139,14 @@ def program(
         "branches": branches, "temperature": temperature, "demonstrations": demonstrations, "demos": demos,
         "template": template, "chat": chat, "max_new_tokens": max_new_tokens,
     }  # fmt: skip
-    prints = {"corpus": corpus.fingerprint, "queries": fingerprint_queries(asked)}
-    prints |= {"examples": fingerprint_queries(taught)}
-    file = GrowingFile(f"{output}.trace.jsonl", {**options, **prints})
     source = None if program == "vanilla" else _retriever(data, split, retriever, device, batch_size)
     retrieval = None if source is None else _retrieval(source, corpus, k)
     model = build.lm_named(lm, endpoint, max_new_tokens, batch_size, chat, timeout, device)
     adapter = build.adapter_named(template, attempts, wait)
     built = build.program_named(program, retrieval, hops, queries, temperature)
+    prints = {"corpus": corpus.fingerprint, "queries": fingerprint_queries(asked)}
+    prints |= {"examples": fingerprint_queries(taught)}
+    file = GrowingFile(f"{output}.trace.jsonl", {**options, **prints})
     with run.settings(model, adapter):
         built = build.demonstrated(built, demonstrations, shown, demos, threads, f"{output}.program.json")
     built = Branch(built, branches, temperature)

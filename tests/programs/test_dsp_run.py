@@ -267,6 +267,25 @@ def test_demonstrations_are_kept_in_a_file(tmp_path: Path) -> None:
             demonstrated(dspy.Predict("a -> b"), "bootstrap", train, 1, 1, file)
 
 
+@pytest.mark.parametrize("how", ["bootstrap", "search"])
+def test_a_model_that_fails_for_all_examples_makes_no_demonstrations(how: Any, tmp_path: Path) -> None:
+    lm, _ = scripted(lambda asked, config: dspy.lm15.AuthError("bad key"))
+    train = examples([Query(name, f"who {name}", answers=("Ada",)) for name in "abcd"])
+    with settings(lm, patient()), pytest.raises(ConfigError, match="no example could be answered"):
+        demonstrated(Vanilla(), how, train, 1, 1, tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_is_never_right_has_no_demonstrations(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lm, _ = scripted(lambda asked, config: "Eve")
+    train = examples([Query(name, f"who {name}", answers=("Ada",)) for name in "ab"])
+    with settings(lm, patient()):
+        assert demonstrated(Vanilla(), "bootstrap", train, 1, 1, tmp_path / "x").answer.demos == []
+    assert "no demonstration could be made of 2 examples" in caplog.text
+
+
 @pytest.fixture(scope="module")
 def engine() -> LocalEngine:
     return LocalEngine(*tiny(), max_new_tokens=6, batch_size=4)

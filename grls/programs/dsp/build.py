@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from grls.programs.dsp.needed import dspy
 from grls.programs.dsp.patience import Patience
 from grls.programs.dsp.programs import Conversational, MultiHop, OpenQA
 from grls.programs.dsp.retrieval import Retrieval
+
+log = logging.getLogger(__name__)
 
 API = "api:"
 
@@ -92,5 +95,7 @@ def demonstrated(
             ) from None
         return program
     taught = demonstrate(program, how, train, demos, threads=threads)
+    if not any(predictor.demos for predictor in taught.predictors()):
+        log.warning("no demonstration could be made of %d examples: none is answered rightly.", len(train))
     write_json(path, taught.dump_state())
     return taught

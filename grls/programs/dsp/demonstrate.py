@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, GrlsError
 from grls.evaluation.metrics.answer_f1 import answer_scores
 from grls.programs.dsp.needed import dspy
 from grls.types import Query
@@ -91,7 +91,8 @@ def demonstrate(
         threads: Held-out examples answered at the same time (``search``).
 
     Raises:
-        ConfigError: ``demos`` is below 1, or there are too few examples to hold some out.
+        ConfigError: ``demos`` is below 1, there are too few examples to hold some out, none has an answer to
+            show, or the model failed for all of them.
     """
     if how == "none":
         return program
@@ -100,26 +101,39 @@ def demonstrate(
             "expected at least 1 demonstration and, to search, 1 candidate and 2 examples; got "
             f"{demos}, {candidates} and {len(train)}."
         )
-    settings = {
-        "metric": right, "max_bootstrapped_demos": demos, "max_labeled_demos": 0,
-        "max_errors": len(train) + 1,  # an example that fails is no demonstration, and no more than that
-    }  # fmt: skip
     if how == "labeled":
         labeled = [example for example in train if example.answers]
         if not labeled:
             raise ConfigError("no example has an answer to show; choose bootstrapped demonstrations.")
         return dspy.LabeledFewShot(k=demos).compile(program, trainset=labeled, sample=False)
+    settings = {"metric": right, "max_bootstrapped_demos": demos, "max_labeled_demos": 0}
     if how == "nearest":
-        near = dspy.KNNFewShot(min(4 * demos, len(train)), list(train), vectors(train), **settings)
-        return near.compile(program)
-    with hushed():
-        if how == "bootstrap":
-            return dspy.BootstrapFewShot(**settings).compile(program, trainset=list(train))
-        settings["max_labeled_demos"] = demos  # of the candidate that has labeled ones alone
-        search = dspy.BootstrapFewShotWithRandomSearch(
-            **settings, num_candidate_programs=candidates, num_threads=threads
+        near = min(4 * demos, len(train))
+        return dspy.KNNFewShot(near, list(train), vectors(train), **settings, max_errors=near + 1).compile(
+            program
         )
-        return search.compile(program, trainset=list(train[::2]), valset=list(train[1::2]))
+    try:
+        with hushed():
+            return _compiled(program, how, list(train), settings, candidates, threads)
+    except GrlsError:
+        raise
+    except Exception as error:  # DSPy goes on where an example fails, and raises where all do
+        raise ConfigError(f"no example could be answered: {' '.join(str(error).split())}") from error
+
+
+def _compiled(
+    program: Any, how: How, train: list[Any], settings: dict[str, Any], candidates: int, threads: int
+) -> Any:
+    if how == "bootstrap":
+        return dspy.BootstrapFewShot(**settings, max_errors=len(train)).compile(program, trainset=train)
+    settings |= {"max_labeled_demos": settings["max_bootstrapped_demos"]}  # of labeled ones alone
+    search = dspy.BootstrapFewShotWithRandomSearch(
+        **settings,
+        num_candidate_programs=candidates,
+        num_threads=threads,
+        max_errors=len(train) // 2,
+    )
+    return search.compile(program, trainset=train[::2], valset=train[1::2])
 
 
 def vectors(train: Sequence[Any]) -> Any:
