@@ -104,6 +104,20 @@ def test_several_queries_of_a_hop_are_drawn_and_fused_and_half_of_them_stop() ->
     assert steps[-1]["inputs"]["context"][0] == "s1"  # the first draw's summary
 
 
+@pytest.mark.parametrize(("drawn", "hops"), [(["N/A", "z"], 1), (["N/A", "z", "z"], 2)])
+def test_a_hop_is_taken_where_more_than_half_of_the_drawn_queries_are(drawn: list[str], hops: int) -> None:
+    def reply(asked: str, config: Any) -> str:
+        if asked.endswith("Query:"):
+            return "x"
+        return f"s\nQuery: {drawn[config.seed - 1]}" if asked.endswith("Summary:") else "r\nAnswer: Ada"
+
+    lm, _ = scripted(reply)
+    search = retrieval({"x": [("a", -1.0)], "z": [("b", -1.0)]})
+    found, steps = ran(MultiHop(search, hops=2, queries=len(drawn)), lm, question="who")
+    assert ids(found.found) == ["a", "b"][:hops]
+    assert [step["queries"] for step in steps if step["kind"] == "retrieval"][1:] == [["z", "z"]][: hops - 1]
+
+
 def test_open_questions_fuse_the_question_and_the_model_s_query() -> None:
     lm, _ = scripted(by_beginning({"who -> Query": "q", "who -> Reasoning": "r\nAnswer: Ada"}))
     search = retrieval({"who": [("a", P[0.4]), ("b", P[0.3])], "q": [("b", P[0.2]), ("c", P[0.1])]})
