@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import get_type_hints
 
 COMMANDS = {
     "train": "train a stage of a generator: memorise, retrieve, or answer with quotes",
@@ -25,6 +26,7 @@ COMMANDS = {
     "riches": "answer questions with evidence that is retrieved while they are answered",
     "propositions": "let a language model write propositions of every passage, as keys for riches",
     "read": "answer questions without retrieval, from retrieved passages, or from one follow-up to the next",
+    "program": "answer questions with a program of demonstrate-search-predict, on DSPy",
     "answers": "score answers and how well their evidence supports them",
     "ralm": "let a frozen language model read or write with retrieved documents",
     "train-reranker": "train a judge of the documents that such a model gets",
@@ -32,6 +34,14 @@ COMMANDS = {
     "check": "report what is peculiar about a corpus",
 }
 """Command -> what it does. ``grls.commands.NAME.NAME`` is its function (a hyphen is an underscore there)."""
+
+FIRST = {
+    "program": {
+        "action": "run",
+        "program": "openqa, multihop, conversational, vanilla, retrieve-then-read or self-ask",
+    }
+}
+"""Commands whose first arguments, and only these, are given without option names: what they are."""
 
 POSITIONAL = ("check", "explain")
 """Commands whose required arguments are given without option names."""
@@ -93,12 +103,18 @@ def _run(command: str, arguments: list[str]) -> None:
 
     name = command.replace("-", "_")
     function = getattr(import_module(f"grls.commands.{name}"), name)
-    if command in SEVERAL:
-        several, what = SEVERAL[command]
+    if command in SEVERAL or command in FIRST:
         parser = ArgumentParser(prog=f"grls {command}")
         parser.add_argument("--config", action="config", help="YAML with options; later ones override it.")
-        parser.add_argument(several, nargs="+", help=what)
-        parser.add_function_arguments(function, skip={several})
+        first = FIRST.get(command, {})
+        types = get_type_hints(function)
+        for argument, what in first.items():
+            parser.add_argument(argument, type=types[argument], help=what)
+        if command in SEVERAL:
+            several, what = SEVERAL[command]
+            parser.add_argument(several, nargs="+", help=what)
+            first = {several: what}
+        parser.add_function_arguments(function, skip=set(first))
         options = parser.parse_args(_gathered(arguments, LISTS.get(command, ()))).as_dict()
         function(**{option: value for option, value in options.items() if option != "config"})
         return

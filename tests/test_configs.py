@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,18 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     filtered = ["retrieve", "retrieve", "update", "update"]
     used = ["check", "train", "train", "index", "retrieve", "evaluate", *compared, *filtered]
     place = len(used) - len(filtered)
-    quoted = ["riches", "propositions", "read", "read", "read", "answers", "train", "riches", "ralm"]
+    quoted = [
+        "riches",
+        "propositions",
+        "read",
+        "read",
+        "read",
+        "answers",
+        "train",
+        "riches",
+        "program",
+        "ralm",
+    ]
     used[place:place] = quoted
     assert [c[0] for c in commands] == [*used, "explain", "explain"]
     asked = read_split("data/mine", "test")[0][0].id
@@ -163,6 +175,10 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
         if command[0] in ("riches", "propositions", "read"):
             given += ["--limit=2", "--max_new_tokens=6", "--device=cpu"]
             given += ["--beams=2"] if command[0] == "riches" else []
+        if command[0] == "program":
+            if find_spec("dspy") is None:
+                continue  # an extra
+            given += ["--limit=2", "--max_new_tokens=6", "--device=cpu", "--attempts=1"]
         if command[0] == "ralm":
             Path("test.txt").write_text("anna is quiet . bob is kind . " * 4)
             given += ["--device=cpu"]

@@ -97,9 +97,9 @@ def read(
     readings = _read(writer, source, corpus, queries, method, k, depth, hops, chat)
     seconds = perf_counter() - start
     for query, reading in list(zip(queries, readings, strict=True))[:show]:
-        print(_shown(query, reading, corpus) + "\n")
+        print(shown_reading(query, reading, corpus) + "\n")
     answers = f"{output}{ENDING}"
-    write_answers(answers, (_record(*pair, corpus) for pair in zip(queries, readings, strict=True)))
+    write_answers(answers, (answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)))
     system, score_mode, own = _origin(source, method)
     reads = {} if method == "closed-book" else {"k": k, **own}
     reads |= {"depth": depth} if method == "retrieve" else {"hops": hops} if method == "iterative" else {}
@@ -184,7 +184,7 @@ def _label(source: Source) -> str:
     return described(source)[0]
 
 
-def _record(query: Query, reading: Reading, corpus: Corpus) -> dict[str, Any]:
+def answer_record(query: Query, reading: Reading, corpus: Corpus) -> dict[str, Any]:
     """A line of the answers: a passage that was read stands where a quote of RICHES does."""
     texts = find_passages(corpus, reading.read)
     quotes = [
@@ -214,7 +214,7 @@ def _pieces(reading: Reading, texts: dict[str, Passage]) -> list[dict[str, Any]]
     return [*pieces, *([answer] if reading.answer else [])]
 
 
-def _shown(query: Query, reading: Reading, corpus: Corpus) -> str:
+def shown_reading(query: Query, reading: Reading, corpus: Corpus) -> str:
     """One query and its answer, for the terminal."""
     lines = [f"{query.id}: {query.text}"]
     for piece in _pieces(reading, find_passages(corpus, reading.read)):

@@ -4,4 +4,5 @@
 a corpus, ``keyset`` keeps it in a folder, ``within`` tells the passages of one key apart, ``prompts`` makes
 what the model is told, ``targets`` what it should have written, ``view`` something to look at.
 ``propositions`` (with ``proposition_prompt`` and ``proposition_file``) has a model write one kind of key.
+``dsp/`` is demonstrate-search-predict, on DSPy.
 """

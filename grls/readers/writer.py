@@ -1,4 +1,7 @@
-"""A language model goes on from prompts: greedily, many at once, to a stop string or an end token.
+"""A language model goes on from prompts: many at once, to a stop string or an end token.
+
+Greedily, or by draws: each prompt has a seed of its own, so what is drawn for it does not depend on the batch
+(but for the rounding of padded batches).
 
 transformers' ``generate`` does the work. The module does not know what a prompt says. B prompts of a batch, L
 tokens of the longest, T tokens written.
@@ -11,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from transformers import StoppingCriteria, StoppingCriteriaList
+from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
 from grls.errors import ConfigError
 from grls.models.language import check_vocabulary, end_tokens
@@ -29,6 +32,18 @@ class Continuation(NamedTuple):
     text: str
     tokens: int
     ended: bool
+
+
+class Draw(NamedTuple):
+    """How a continuation is drawn instead of written greedily.
+
+    Attributes:
+        temperature: Above 0.
+        seed: Of the draws; the same prompt and seed give the same text.
+    """
+
+    temperature: float
+    seed: int
 
 
 @dataclass
@@ -100,7 +115,10 @@ class TextWriter:
         return int(most) if self.model.config.is_encoder_decoder else int(most) - self.max_new_tokens
 
     def write(
-        self, prompts: Sequence[Sequence[int]], decided: Callable[[int], object] | None = None
+        self,
+        prompts: Sequence[Sequence[int]],
+        decided: Callable[[int], object] | None = None,
+        draws: Sequence[Draw | None] | None = None,
     ) -> list[Continuation]:
         """Go on from prompts; the result is in their order.
 
@@ -108,16 +126,23 @@ class TextWriter:
             prompts: Token ids of each. An end token that a tokenizer put behind a prompt is left out for a
                 causal model, which would write no more.
             decided: Called with the number of prompts that a batch has finished.
+            draws: How each is drawn; None: greedily.
 
         Raises:
-            ConfigError: A prompt has no token, or more than the model has positions for.
+            ConfigError: A prompt has no token, or more than the model has positions for; or a temperature is
+                not above 0.
         """
+        how = [None] * len(prompts) if draws is None else list(draws)
+        if any(draw is not None and not draw.temperature > 0 for draw in how):
+            raise ConfigError("expected temperatures above 0; leave the draw out to write greedily.")
         rows = [self._prompt(tokens) for tokens in prompts]
         found: dict[int, Continuation] = {}
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # like lengths together: less padding
         for first in range(0, len(order), self.batch_size):
             places = order[first : first + self.batch_size]
-            found |= zip(places, self._batch([rows[n] for n in places]), strict=True)
+            found |= zip(
+                places, self._batch([rows[n] for n in places], [how[n] for n in places]), strict=True
+            )
             if decided is not None:
                 decided(len(places))
         return [found[n] for n in range(len(rows))]
@@ -136,7 +161,7 @@ class TextWriter:
         return row
 
     @torch.inference_mode()
-    def _batch(self, rows: list[list[int]]) -> list[Continuation]:
+    def _batch(self, rows: list[list[int]], draws: list[Draw | None]) -> list[Continuation]:
         """Go on from the prompts of one batch, padded on the left (on the right for an encoder)."""
         encoder = self.model.config.is_encoder_decoder
         longest = max(map(len, rows))
@@ -153,6 +178,7 @@ class TextWriter:
             do_sample=False, num_beams=1, temperature=None, top_p=None, top_k=None,
             eos_token_id=sorted(self._ends), pad_token_id=self._pad,
             stopping_criteria=StoppingCriteriaList([_Stopped(self._text, start)]),
+            logits_processor=LogitsProcessorList([Drawn(draws)] if any(draws) else []),
         )  # fmt: skip
         found = [self._read(row) for row in output[:, start:].tolist()]  # [B, T]
         self.spent.prompts += len(rows)
@@ -188,3 +214,24 @@ class _Stopped(StoppingCriteria):
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **_: Any) -> torch.Tensor:
         found = [self.text(row)[1] for row in input_ids[:, self.start :].tolist()]
         return torch.tensor(found, device=input_ids.device)
+
+
+class Drawn(LogitsProcessor):
+    """Noise that makes the best token of a row a draw from its distribution (the Gumbel-max trick).
+
+    The greatest of l_v / T + g_v, where l are the logits and the g_v are independent draws from the standard
+    Gumbel distribution, is token v with probability softmax(l / T)_v.
+    """
+
+    def __init__(self, draws: Sequence[Draw | None]):
+        self.draws = draws
+        self.generators = [torch.Generator().manual_seed(draw.seed) if draw else None for draw in draws]
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Logits with noise, ``[B, V]``; rows that are not drawn stay as they are."""
+        drawn = scores.clone()
+        for row, (draw, generator) in enumerate(zip(self.draws, self.generators, strict=True)):
+            if draw is not None:
+                noise = torch.empty(scores.shape[1]).exponential_(generator=generator).log_().neg_()  # [V]
+                drawn[row] = scores[row] / draw.temperature + noise.to(scores.device)
+        return drawn

@@ -134,6 +134,18 @@ def rrf(rankings: Sequence[Sequence[Hit]], weights: Sequence[float], k: float = 
     return _ranked(terms, rankings)
 
 
+def comb_sum(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """CombSUM (Fox and Shaw, TREC-2): the sum of the scores as they are; a missing passage adds 0.
+
+    For scores that are 0 or more on one scale, such as probabilities.
+    """
+    terms: dict[str, list[float]] = {}
+    for hits in rankings:
+        for hit in hits:
+            terms.setdefault(hit.id, []).append(hit.score)
+    return _ranked(terms, rankings)
+
+
 def weighted_sum(
     rankings: Sequence[Sequence[Hit]], weights: Sequence[float], normalization: Normalization = "min-max"
 ) -> list[Hit]:

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from grls.errors import ConfigError
 from grls.readers.dialogue import Asked, few_shot
-from grls.readers.writer import TextWriter
+from grls.readers.writer import Draw, Drawn, TextWriter
 
 PROMPTS = [[5, 6, 7, 8, 9], [3, 4], [9, 9, 4, 3], [7]]
 
@@ -173,3 +173,26 @@ def test_turns_of_a_chat_model_cannot_be_forged() -> None:
     tokenizer.chat_template = None
     with pytest.raises(ConfigError, match="no chat template"):
         few_shot(tokenizer, "task", EXAMPLES, ASKED, chat=True)
+
+
+@pytest.mark.parametrize("make", [small_llama, lively_t5])
+def test_draws_are_those_of_their_seeds_in_any_batch(make: Any) -> None:
+    draws = [Draw(1.5, 1), None, Draw(1.5, 2), Draw(0.7, 1)]
+    model, tokenizer = make(), words()
+    together = TextWriter(model, tokenizer, 6, 4, stops=()).write(PROMPTS, draws=draws)
+    one = TextWriter(model, tokenizer, 6, 1, stops=())
+    assert together == one.write(PROMPTS, draws=draws)
+    greedy = one.write(PROMPTS)
+    assert together[1] == greedy[1]
+    assert together[0] != greedy[0]
+    assert one.write(PROMPTS[:1], draws=[Draw(1.5, 3)]) != together[:1]
+    with pytest.raises(ConfigError, match="temperatures above 0"):
+        one.write(PROMPTS[:1], draws=[Draw(0.0, 3)])
+
+
+def test_draws_follow_the_distribution_at_their_temperature() -> None:
+    """Of 4000 draws from probabilities 9 : 1 at temperature 2, three in four are the first token."""
+    logits = torch.tensor([[0.9, 0.1]]).log()
+    processor = Drawn([Draw(2.0, 0)])
+    drawn = sum(int(processor(torch.zeros(1, 1), logits).argmax()) == 0 for _ in range(4000))
+    assert drawn / 4000 == pytest.approx(0.75, abs=0.025)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from grls.errors import ConfigError, MismatchError
 from grls.retrieve.fusion import (
     Fusion,
+    comb_sum,
     fuse_rankings,
     interleave,
     normalise,
@@ -237,3 +238,11 @@ def test_weights_and_k_that_do_not_fit_are_refused():
         Fusion("rrf", weights=(1.0, 1.0, 1.0)).fuse([A, B])
     with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
         Fusion().fuse([A, B], 0)
+
+
+def test_comb_sum_adds_scores_as_they_are():
+    """What a ranking does not hold adds nothing; ties go to the better rank."""
+    first, second = [Hit("a", 0.5), Hit("b", 0.25)], [Hit("b", 0.5), Hit("c", 0.5)]
+    assert comb_sum([first, second]) == [Hit("b", 0.75), Hit("a", 0.5), Hit("c", 0.5)]
+    assert comb_sum([second, second, []]) == [Hit("b", 1.0), Hit("c", 1.0)]
+    assert comb_sum([]) == []

@@ -1,0 +1,262 @@
+"""``grls program``: the programs of demonstrate-search-predict, and their baselines."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
+
+from tqdm import tqdm
+
+from grls.commands.output import Outcome, write_outputs
+from grls.commands.read import answer_record, shown_reading
+from grls.commands.retrieve import AnyRetriever, described, opened_retriever, refuse_other_corpus
+from grls.corpus import Corpus
+from grls.dataset import read_split
+from grls.errors import ConfigError
+from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
+from grls.evaluation.manifest import RunInfo, System, fingerprint_queries
+from grls.files import refuse_unwritable
+from grls.growing import GrowingFile
+from grls.logs import quiet
+from grls.readers.direct import Reading
+from grls.retrieve.base import check_counts
+from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.types import Hit, Query
+
+if TYPE_CHECKING:
+    from grls.programs.dsp.retrieval import Retrieval
+
+log = logging.getLogger(__name__)
+
+API = "api:"
+
+Program = Literal["openqa", "multihop", "conversational", "vanilla", "retrieve-then-read", "self-ask"]
+Demonstrations = Literal["none", "labeled", "bootstrap", "nearest", "search"]
+
+
+def program(
+    action: Literal["run"],
+    program: Program,
+    data: str,
+    lm: str,
+    output: str,
+    retriever: str | None = None,
+    bm25: bool = False,
+    split: str = "test",
+    k: int = 3,
+    hops: int = 2,
+    queries: int = 1,
+    branches: int = 1,
+    temperature: float = 0.7,
+    demonstrations: Demonstrations = "none",
+    train: str = "train",
+    demos: int = 3,
+    examples: int = 50,
+    endpoint: str | None = None,
+    template: Literal["lines", "chat"] | None = None,
+    chat: bool = False,
+    max_new_tokens: int = 64,
+    batch_size: int = 8,
+    threads: int = 8,
+    attempts: int = 3,
+    wait: float = 1.0,
+    timeout: float = 60.0,
+    limit: int | None = None,
+    show: int = 3,
+    device: str = "auto",
+    name: str | None = None,
+) -> None:
+    """Answer questions with a program of demonstrate-search-predict (arXiv 2212.14024), on DSPy.
+
+    Writes a line a query to OUTPUT.trace.jsonl as soon as it is answered: the answer, every call of the model
+    and every retrieval, and what it cost. A run that was ended goes on where it stopped when it is called
+    again; a query whose model failed for good is recorded as failed, and tried anew then. At the end it
+    writes OUTPUT.answers.jsonl for `grls answers`, and OUTPUT.trec, OUTPUT.jsonl and OUTPUT.info.json.
+
+    Args:
+        action: run.
+        program: openqa, multihop or conversational; or a baseline: vanilla, retrieve-then-read or self-ask.
+        data: Data set folder.
+        lm: Folder, hub name or .gguf file of a language model; with --endpoint the name it has there; or
+            api:PROVIDER/MODEL as DSPy names them (api:openai/gpt-4o-mini), with its key in the environment.
+        output: Path of the results without ending.
+        retriever: Retriever folder that `grls index` wrote, generative or dense.
+        bm25: Retrieve with BM25 from the data set's corpus.
+        split: Which queries.
+        k: Passages read, of a hop where there are several.
+        hops: Most hops (multihop) or follow-up questions (self-ask).
+        queries: Queries the model writes for a retrieval (openqa: beside the question); several are drawn at
+            a temperature, and what they find is fused.
+        branches: Run the program so many times at a temperature and take the majority's answer.
+        temperature: Of several queries, and of branches.
+        demonstrations: none; labeled: questions and answers; bootstrap: the steps of examples that the
+            program answers rightly; nearest: the same for each query from the examples most like it; search:
+            the best of several bootstrapped sets on held-out examples.
+        train: Split that demonstrations come from.
+        demos: Demonstrations.
+        examples: Queries of that split to try, the first ones with an answer or evidence.
+        endpoint: Address of an OpenAI-compatible endpoint, such as vLLM's http://localhost:8000/v1; its key,
+            if it wants one, in VLLM_API_KEY.
+        template: How the model is asked: lines: a line a field, for any model; chat: DSPy's own format, for
+            models that keep to one. null: lines, but chat for an endpoint.
+        chat: Tell a local model in turns, by its chat template.
+        max_new_tokens: Length limit of what is written at once.
+        batch_size: Prompts that a local model goes on from together.
+        threads: Queries answered at the same time.
+        attempts: Most calls for one output, where the model fails or writes nonsense.
+        wait: Seconds before the second call; twice as long before each later one.
+        timeout: Seconds to wait for an endpoint.
+        limit: Only so many queries, the first ones; null takes all.
+        show: Print so many answers.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        name: What reports call this run.
+    """
+    quiet()
+    _check(program, retriever, bm25, endpoint, lm, limit)
+    check_counts(**{"--k": k, "--branches": branches, "--examples": examples, "--threads": threads})
+    refuse_unwritable(output)
+    from grls.programs.dsp import build, run  # imported late: DSPy is an extra
+    from grls.programs.dsp.branch import Branch
+    from grls.programs.dsp.demonstrate import examples as shown_examples
+    from grls.programs.dsp.demonstrate import hushed, inputs_of
+
+    logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures stand in the trace
+    corpus = Corpus.read(data)
+    asked, qrels = read_split(data, split)
+    talk = program == "conversational"
+    taught = [] if demonstrations == "none" else read_split(data, train)[0]
+    taught = [query for query in taught if query.answers or query.evidence][:examples]
+    shown = shown_examples(taught, talk) if demonstrations != "none" else []
+    remote = endpoint is not None or lm.startswith(API)
+    template = template or ("chat" if remote else "lines")
+    options = {
+        "program": program, "lm": lm if remote else Path(lm).name, "endpoint": endpoint,
+        "retriever": "bm25" if bm25 else retriever, "k": k, "hops": hops, "queries": queries,
+        "branches": branches, "temperature": temperature, "demonstrations": demonstrations, "demos": demos,
+        "template": template, "chat": chat, "max_new_tokens": max_new_tokens,
+    }  # fmt: skip
+    source = None if program == "vanilla" else _retriever(data, split, retriever, device, batch_size)
+    retrieval = None if source is None else _retrieval(source, corpus, k)
+    model = build.lm_named(lm, endpoint, max_new_tokens, batch_size, chat, timeout, device)
+    adapter = build.adapter_named(template, attempts, wait)
+    built = build.program_named(program, retrieval, hops, queries, temperature)
+    prints = {"corpus": corpus.fingerprint, "queries": fingerprint_queries(asked)}
+    prints |= {"examples": fingerprint_queries(taught)}
+    file = GrowingFile(f"{output}.trace.jsonl", {**options, **prints})
+    with run.settings(model, adapter):
+        built = build.demonstrated(built, demonstrations, shown, demos, threads, f"{output}.program.json")
+    built = Branch(built, branches, temperature)
+    asked = asked[:limit]
+    given = {query.id: inputs_of(query, talk) for query in asked}
+    start = perf_counter()
+    with (
+        tqdm(total=len(asked), desc=program, unit=" queries", leave=False, disable=None) as bar,
+        hushed() if demonstrations == "nearest" else nullcontext(),
+    ):
+        records = run.answer_all(built, given, model, adapter, file, threads, bar.update)
+    seconds = perf_counter() - start
+    readings = [_reading(record) for record in records]
+    for query, reading in list(zip(asked, readings, strict=True))[:show]:
+        print(shown_reading(query, reading, corpus) + "\n")
+    _write_answers(f"{output}{ENDING}", asked, readings, records, corpus)
+    system: System = "generator"
+    mode = "none"
+    if source is not None:
+        system, mode, _ = described(source)
+    info = RunInfo(
+        system=system,
+        name=name or (program if source is None else f"{program}, {system}, k={k}"),
+        steps="single",
+        corpus=corpus.fingerprint,
+        queries=fingerprint_queries(asked),
+        data=data,
+        split=split,
+        score_mode=_score_mode(program, queries, mode),
+        seconds=seconds,
+        options={**options, "cost": _total(records)},
+    )
+    write_outputs(output, asked, corpus, Outcome([list(one.ranking) for one in readings]), info)
+    print(summary(score_answers(read_answers(f"{output}{ENDING}"), asked, qrels, corpus), seconds))
+    _tell(records)
+
+
+def _check(
+    program: Program, retriever: str | None, bm25: bool, endpoint: str | None, lm: str, limit: int | None
+) -> None:
+    sources = (retriever is not None) + bm25
+    if program == "vanilla" and sources:
+        raise ConfigError("the program vanilla retrieves nothing: leave out --retriever and --bm25.")
+    if program != "vanilla" and sources != 1:
+        raise ConfigError("give either --retriever FOLDER or --bm25 true.")
+    if endpoint is not None and lm.startswith(API):
+        raise ConfigError("--endpoint has models of its own: give the name it has there, without `api:`.")
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit must be at least 1, got {limit}.")
+
+
+def _retriever(data: str, split: str, retriever: str | None, device: str, batch_size: int) -> AnyRetriever:
+    # A query is the model's: too long a one is cut, not refused.
+    options = SearchOptions(batch_size=batch_size, truncate_queries=True)
+    opened = opened_retriever(data, retriever, device, "float32", options)
+    refuse_other_corpus(opened, data, split)
+    return opened
+
+
+def _retrieval(source: AnyRetriever, corpus: Corpus, k: int) -> Retrieval:
+    from grls.programs.dsp.retrieval import Retrieval
+
+    return Retrieval(source, corpus, k, "log" if isinstance(source, GenerativeRetriever) else "softmax")
+
+
+def _score_mode(program: Program, queries: int, mode: str) -> str:
+    """What the scores of the ranking are."""
+    if program in ("multihop", "self-ask"):
+        return "interleave"
+    fused = (program == "openqa" and queries > 0) or (program == "conversational" and queries > 1)
+    return "comb_sum" if fused else mode
+
+
+def _reading(record: dict[str, Any]) -> Reading:
+    ranking = tuple(Hit(passage, score) for passage, score in record["found"])
+    return Reading(record["answer"], True, tuple(passage for passage, _ in record["read"]), ranking)
+
+
+def _write_answers(
+    path: str, asked: Sequence[Query], readings: Sequence[Reading], records: Sequence[dict[str, Any]],
+    corpus: Corpus,
+) -> None:  # fmt: skip
+    """The answers as `grls read` writes them, with what each cost and why it failed."""
+    more = ("failed", "cost")
+    write_answers(
+        path,
+        (
+            answer_record(query, reading, corpus) | {key: record[key] for key in more if key in record}
+            for query, reading, record in zip(asked, readings, records, strict=True)
+        ),
+    )
+
+
+def _total(records: Sequence[dict[str, Any]]) -> dict[str, int]:
+    costs = [record["cost"] for record in records]
+    return {key: sum(cost[key] for cost in costs) for key in costs[0]} if costs else {}
+
+
+def _tell(records: Sequence[dict[str, Any]]) -> None:
+    """What the queries cost, which failed, and where nothing was found."""
+    spent = _total(records).items()
+    shares = (f"{total / len(records):,.1f} {what.replace('_', ' ')}" for what, total in spent)
+    print(f"a query cost {', '.join(shares)}")
+    failed = [record for record in records if "failed" in record]
+    if failed:
+        log.warning(
+            "%d of %d queries failed, such as %r (%s); call again with the same options to try them anew.",
+            len(failed), len(records), failed[0]["query_id"], failed[0]["failed"],
+        )  # fmt: skip
+    steps = [step for record in records for step in record["trace"] if step["kind"] == "retrieval"]
+    empty = sum(not step["found"] for step in steps)
+    if empty:
+        log.warning("nothing was found in %d of %d retrievals.", empty, len(steps))

@@ -1,0 +1,101 @@
+"""Programs, models and demonstrations by the names that the command line gives them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from grls.errors import ConfigError, DataError
+from grls.files import read_json, write_json
+from grls.models.language import load_language_model
+from grls.programs.dsp.baselines import RetrieveThenRead, SelfAsk, Vanilla
+from grls.programs.dsp.demonstrate import How, demonstrate
+from grls.programs.dsp.lines import LinesAdapter
+from grls.programs.dsp.lm import LocalEngine, endpoint_lm, local_lm
+from grls.programs.dsp.needed import dspy
+from grls.programs.dsp.patience import Patience
+from grls.programs.dsp.programs import Conversational, MultiHop, OpenQA
+from grls.programs.dsp.retrieval import Retrieval
+
+log = logging.getLogger(__name__)
+
+API = "api:"
+
+
+def program_named(name: str, retrieval: Retrieval | None, hops: int, queries: int, temperature: float) -> Any:
+    """A program or a baseline.
+
+    Raises:
+        ConfigError: It needs a retriever, or none is of that name.
+    """
+    if name == "vanilla":
+        return Vanilla()
+    if retrieval is None:
+        raise ConfigError(f"the program {name} retrieves: give a retriever.")
+    if name == "retrieve-then-read":
+        return RetrieveThenRead(retrieval)
+    if name == "self-ask":
+        return SelfAsk(retrieval, hops)
+    if name == "openqa":
+        return OpenQA(retrieval, queries, temperature)
+    if name == "multihop":
+        return MultiHop(retrieval, hops, queries, temperature)
+    if name == "conversational":
+        return Conversational(retrieval, queries, temperature)
+    raise ConfigError(f"unknown program {name!r}.")
+
+
+def lm_named(
+    name: str,
+    endpoint: str | None = None,
+    max_new_tokens: int = 64,
+    batch_size: int = 8,
+    chat: bool = False,
+    timeout: float = 60.0,
+    device: str = "auto",
+) -> Any:
+    """A ``dspy.LM`` of an endpoint, a provider (``api:openai/gpt-4o-mini``), or a model in this process.
+
+    Raises:
+        ConfigError: It cannot be had.
+    """
+    if endpoint is not None or name.startswith(API):
+        return endpoint_lm(name.removeprefix(API), endpoint, max_new_tokens, timeout)
+    model, tokenizer = load_language_model(name, device)
+    return local_lm(LocalEngine(model, tokenizer, max_new_tokens, batch_size, chat), Path(name).name)
+
+
+def adapter_named(template: str, attempts: int, wait: float) -> Patience:
+    """How a model is asked: ``lines``, the paper's plain template, or ``chat``, DSPy's own format."""
+    inner = LinesAdapter() if template == "lines" else dspy.ChatAdapter(use_json_adapter_fallback=False)
+    return Patience(inner, attempts, wait)
+
+
+def demonstrated(
+    program: Any, how: How, train: Sequence[Any], demos: int, threads: int, file: str | Path
+) -> Any:
+    """A program with demonstrations: those of a file, which is written where there is none.
+
+    Demonstrations that depend on the query (``nearest``) have no file.
+
+    Raises:
+        DataError: The file is of another program.
+    """
+    path = Path(file)
+    if how in ("none", "nearest"):
+        return demonstrate(program, how, train, demos)
+    if path.is_file():
+        try:
+            program.load_state(read_json(path))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"these are no demonstrations of this program ({error!r}); remove it.", path
+            ) from None
+        return program
+    taught = demonstrate(program, how, train, demos, threads=threads)
+    if not any(predictor.demos for predictor in taught.predictors()):
+        log.warning("no demonstration could be made of %d examples: none is answered rightly.", len(train))
+    write_json(path, taught.dump_state())
+    return taught

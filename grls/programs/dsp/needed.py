@@ -1,0 +1,23 @@
+"""DSPy, which is an extra: imported here, so that one place says how to install it.
+
+And keeps it from the network: at the first call of an endpoint DSPy would fetch a list of prices, while the
+one that comes with it does. ``LITELLM_LOCAL_MODEL_COST_MAP=false`` lets it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from grls.errors import ConfigError
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
+
+try:
+    import dspy
+except ImportError as error:
+    raise ConfigError(
+        f"the programs of demonstrate-search-predict need DSPy, which cannot be imported ({error}); run "
+        "`pip install 'grls[dsp]'`, or `pip install -e '.[dsp]'` in a checkout."
+    ) from None
+
+__all__ = ["dspy"]

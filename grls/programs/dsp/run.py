@@ -1,0 +1,109 @@
+"""Queries answered by a program, many at once; each is on disk as soon as it is answered.
+
+A query whose model failed for good is recorded as failed, with what was done until then, and the others go
+on; when the run is called again it is tried anew. A failure that every query would meet (a refused key, an
+unpaid account, a provider that is not known) ends the run instead: nothing that was answered is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+from grls.errors import ConfigError
+from grls.growing import GrowingFile
+from grls.programs.dsp.needed import dspy
+from grls.programs.dsp.patience import described
+from grls.programs.dsp.retrieval import Found
+from grls.programs.dsp.trace import recorded
+from grls.retrieve.base import check_counts
+
+
+def settings(lm: Any, adapter: Any) -> Any:
+    """DSPy's settings within a run: this model, this adapter, and nothing kept beside our own trace."""
+    return dspy.context(lm=lm, adapter=adapter, trace=None, disable_history=True, callbacks=[])
+
+
+def answer_all(
+    program: Any,
+    asked: Mapping[str, Mapping[str, str]],
+    lm: Any,
+    adapter: Any,
+    file: GrowingFile,
+    threads: int = 8,
+    decided: Callable[[int], object] | None = None,
+) -> list[dict[str, Any]]:
+    """Answer what the file does not hold yet.
+
+    Args:
+        program: The program, called from several threads.
+        asked: Query id -> what the program is given.
+        lm: The model.
+        adapter: How it is asked; see :class:`~grls.programs.dsp.patience.Patience`.
+        file: Where records are kept; a query that failed before is answered anew.
+        threads: Queries at the same time.
+        decided: Called with the number of queries done since the last call.
+
+    Returns:
+        The record of each query, in the order asked: ``query_id``, ``answer``, ``found`` and ``read`` (pairs
+        of passage id and score), ``trace``, ``cost``; ``failed`` says why a query has no answer.
+
+    Raises:
+        ConfigError: ``threads`` is below 1, or the endpoint refuses every query.
+    """
+    check_counts(threads=threads)
+    waiting = {name: given for name, given in asked.items() if name not in answered_ids(file)}
+    if decided is not None:
+        decided(len(asked) - len(waiting))
+    kept: set[str] = set()
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(_answer, program, name, given, lm, adapter) for name, given in waiting.items()]
+        try:
+            for future in as_completed(futures):
+                record = future.result()
+                file.add([record])
+                kept.add(record["query_id"])
+                if decided is not None:
+                    decided(1)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            _keep(file, futures, kept)
+            raise
+    last = {record["query_id"]: record for record in file.records}
+    return [last[name] for name in asked]
+
+
+def answered_ids(file: GrowingFile) -> set[str]:
+    """The queries that a file holds an answer of."""
+    return {record["query_id"] for record in file.records if "failed" not in record}
+
+
+def _answer(program: Any, name: str, given: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
+    """The record of one query; in a thread of the pool."""
+    with settings(lm, adapter), recorded() as trace:
+        record: dict[str, Any] = {"query_id": name, "answer": "", "found": [], "read": []}
+        try:
+            prediction = program(**given)
+        except (dspy.LMAuthError, dspy.LMBillingError, dspy.LMConfigurationError, dspy.LMNotConfiguredError,
+                dspy.LMUnsupportedModelError) as error:  # fmt: skip
+            raise ConfigError(
+                f"the language model cannot be asked at all ({described(error)}); mend that and call again."
+            ) from None
+        except dspy.DSPyError as error:
+            record["failed"] = described(error)
+        else:
+            record |= {"answer": str(prediction.answer).strip()}
+            record |= {"found": _pairs(prediction.found), "read": _pairs(prediction.read)}
+        return record | {"trace": trace.steps, "cost": trace.cost()}
+
+
+def _pairs(found: Sequence[Found]) -> list[list[Any]]:
+    return [[one.id, one.score] for one in found]
+
+
+def _keep(file: GrowingFile, futures: Sequence[Any], kept: set[str]) -> None:
+    """Keep what was answered while the run ended."""
+    done = [future for future in futures if future.done() and not future.cancelled()]
+    found = [future.result() for future in done if future.exception() is None]
+    file.add([record for record in found if record["query_id"] not in kept])

@@ -1,0 +1,127 @@
+"""The programs of demonstrate-search-predict, as a command."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quoting_model import quoting
+
+from grls.cli import main
+from grls.evaluation.manifest import read_info
+from grls.evaluation.results import read_results
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_without_dspy_the_command_says_how_to_install_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['dspy'] = None\n"
+        "import grls.commands.program\n"  # works without
+        "from grls.cli import main\n"
+        f"sys.exit(main(['program', 'run', 'vanilla', '--data=x', '--lm=y', '--output={tmp_path}/z']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "pip install 'grls[dsp]'" in ended.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("dspy", reason="the extra dsp is not installed")
+    return quoting(tmp_path_factory.mktemp("program"))
+
+
+def run(folder: Path, program: str, output: Path, *options: str) -> int:
+    base = ["--data", str(folder / "data"), "--lm", str(folder / "model"), "--output", str(output)]
+    few = ["--device=cpu", "--max_new_tokens=4", "--wait=0", "--attempts=2"]
+    return main(["program", "run", program, *base, *few, *options])
+
+
+def lines(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_a_program_writes_answers_traces_and_a_run(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    output = tmp_path / "runs" / "r"
+    assert run(folder, "retrieve-then-read", output, "--bm25=true", "--k=1") == 0
+    printed = capsys.readouterr().out
+    assert "Mill: The mill was built in 1820. Orla Finn owned it. -> a" in printed
+    assert "a query cost " in printed
+    head, *records = lines(f"{output}.trace.jsonl")
+    assert head["settings"]["program"] == "retrieve-then-read"
+    assert {record["query_id"] for record in records} == {"q1", "q2"}
+    first = next(record for record in records if record["query_id"] == "q1")
+    assert [step["kind"] for step in first["trace"]][:2] == ["retrieval", "lm"]
+    assert first["found"][0][0] == "a"
+    assert first["cost"]["calls"] >= 1
+    assert first["cost"]["tokens_read"] > 10
+    answers = lines(f"{output}.answers.jsonl")
+    assert [line["query_id"] for line in answers] == ["q1", "q2"]
+    assert answers[0]["retrieved"] == ["a"]
+    assert answers[0]["cost"] == first["cost"]
+    info = read_info(f"{output}.jsonl")
+    assert info is not None
+    assert (info.system, info.name, info.score_mode) == ("bm25", "retrieve-then-read, bm25, k=1", "bm25")
+    assert read_results(f"{output}.jsonl").rankings["q1"][0].id == "a"
+    assert main(["answers", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0
+    assert not (tmp_path / "home").exists()  # no cache
+
+
+def test_it_goes_on_where_it_stopped(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "x"
+    assert run(folder, "vanilla", output, "--limit=1") == 0
+    (_, first) = lines(f"{output}.trace.jsonl")
+    assert run(folder, "vanilla", output) == 0
+    _, *records = lines(f"{output}.trace.jsonl")
+    assert records[0] == first
+    done = [record["query_id"] for record in records if "failed" not in record]
+    assert len(done) == len(set(done))
+    capsys.readouterr()
+    assert run(folder, "vanilla", output, "--temperature=0.5") == 1
+    assert "was begun with other settings (temperature)" in capsys.readouterr().err
+
+
+def test_a_query_that_fails_has_no_answer_and_says_why(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = ("--endpoint=http://127.0.0.1:9/v1", "--timeout=0.5", "--bm25=true")
+    assert run(folder, "openqa", tmp_path / "x", *options) == 0
+    answers = lines(f"{tmp_path}/x.answers.jsonl")
+    assert [line["answer"] for line in answers] == ["", ""]
+    assert all(line["failed"].startswith("LMTransportError") for line in answers)
+    assert "2 of 2 queries failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "said"),
+    [
+        ("vanilla", ["--bm25=true"], "retrieves nothing"),
+        ("multihop", [], "give either --retriever"),
+        ("multihop", ["--bm25=true", "--retriever=x"], "give either --retriever"),
+        ("vanilla", ["--limit=0"], "--limit"),
+        ("vanilla", ["--lm=api:openai/x", "--endpoint=http://x"], "without `api:`"),
+        ("vanilla", ["--branches=0"], "--branches"),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    program: str,
+    options: list[str],
+    said: str,
+) -> None:
+    assert run(folder, program, tmp_path / "x", *options) == 1
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(SystemExit) as stop:
+        run(folder, "unheard-of", tmp_path / "x")
+    assert stop.value.code == 2
