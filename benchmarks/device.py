@@ -30,7 +30,7 @@ from benchmarks.common import END, machine, median_seconds, print_table, seconds
 from benchmarks.decode import generate, random_inputs, t5_small
 from benchmarks.index import nested_dict_trie
 from grls.decode import DeviceDecoder, FastDecoder
-from grls.decode.replay import Replays, cuda_graph
+from grls.decode.replay import CudaGraphs, Replays
 from grls.decode.step import Step
 from grls.index.array import ArrayIndex
 from grls.index.store import index_sequences
@@ -46,7 +46,7 @@ TARGETS = {(64, 10): (20, 2.0)}
 def wait(device: str) -> None:
     """Until the device has done all it was told."""
     if device.startswith("cuda"):
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(device)
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def model_seconds(step: Step, rooms: list[Room], device: str) -> float:
     The search is over, so no slot has a query, and the same kernels run over tensors of the same shapes.
     """
     session: Any = step.board.session
-    replays = None if step.replays is None else Replays(cuda_graph)
+    replays = None if step.replays is None else Replays(CudaGraphs(step.board.told.device))
 
     def write(room: Room) -> None:
         with session.attending():

@@ -66,7 +66,7 @@ class DeviceDecoder(SlotDecoder):
             )
         self.check()
         self.tensors = TensorIndex(self.index, self.generator.device)
-        self._kept: tuple[tuple[int, int], Step] | None = None
+        self._kept: tuple[tuple[int, int], tuple[int, ...], Step] | None = None
 
     def prepare(self, ask: Ask) -> SlotSearch:  # noqa: D102
         if self.tensors.device != self.generator.device:  # the model has moved
@@ -84,15 +84,18 @@ class DeviceDecoder(SlotDecoder):
         """
         if self.compiled:
             longest = max(_LEAST_INPUT, 1 << (longest - 1).bit_length())
-            if self._kept is not None and self._kept[0][0] == results and self._kept[0][1] >= longest:
-                return self._kept[1]
+            if self._kept is not None:
+                (kept, reach), weights, step = self._kept
+                # Weights that lie elsewhere may be of another type, and the memory with them.
+                if kept == results and reach >= longest and weights == self.generator.addresses():
+                    return step
             self._kept = None  # before there is another: one memory at a time
         board = Board(self.generator, slots, self.beams, results, longest, self.compiled)
         step = Step(
             board, self.tensors, Rules(self.index.rows.end, self.stops_early, self.mode), self.compiled
         )
         if self.compiled:
-            self._kept = (results, longest), step
+            self._kept = (results, longest), self.generator.addresses(), step
         return step
 
 

@@ -9,8 +9,9 @@ The same passages with the same scores, by less work:
 * Beams are nodes of a tree of tokens (:mod:`grls.models.forest`): choosing them moves no memory.
 * All queries begin alike, so the first step is one dense product with a part of the head that is cut out
   once, and only the best of it become candidates (:mod:`grls.decode.beginnings`).
-* The slots of decided queries are given to those that wait, so no query holds up its batch; several at once,
-  for an encoder reads eight in little more time than two (:mod:`grls.decode.slots`).
+* The slots of decided queries are given to those that wait, eight at once or a quarter of them, for an
+  encoder reads eight in little more time than two; so with up to eight slots a batch is decided before the
+  next one is read, and with more no query holds up its batch (:mod:`grls.decode.slots`).
 """
 
 from __future__ import annotations

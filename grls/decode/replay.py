@@ -8,8 +8,14 @@ nothing in it depended on a number that the host has changed since.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
+from functools import partial
+from threading import Lock
+from typing import Any
 
 import torch
+
+from grls.errors import ConfigError
 
 Work = Callable[[], None]
 Capture = Callable[[Work], Work]
@@ -55,9 +61,47 @@ class Replays:
         again()
 
 
-def cuda_graph(work: Work) -> Work:
-    """Capture work on the current GPU as a CUDA graph (torch's notes on CUDA semantics, "CUDA Graphs")."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
+_capturing = Lock()
+"""One capture at a time in a process: what another thread launches meanwhile might end in it."""
+
+
+class CudaGraphs:
+    """Captures work on one GPU as CUDA graphs (torch's notes on CUDA semantics, "CUDA Graphs").
+
+    Its graphs share one pool of memory, for they are replayed one after the other, and nothing of one is read
+    once the next has begun.
+
+    Args:
+        device: The GPU, which need not be the current one.
+    """
+
+    def __init__(self, device: torch.device):
+        self._device = device
+        with torch.cuda.device(device):
+            self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, work: Work) -> Work:
+        """Capture work; see :data:`Capture`.
+
+        Raises:
+            ConfigError: It cannot be captured.
+        """
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with _capturing, torch.cuda.device(self._device), self._captured(graph):
+                work()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"a step of the search cannot be captured as a CUDA graph ({str(error).splitlines()[0]}); "
+                "search without --compile."
+            ) from error
+        return partial(self._replay, graph)
+
+    def _captured(self, graph: torch.cuda.CUDAGraph) -> AbstractContextManager[None]:
+        # thread_local: allocations of other threads must not end the capture
+        return torch.cuda.graph(graph, self._pool, self._stream, "thread_local")
+
+    def _replay(self, graph: torch.cuda.CUDAGraph) -> None:
+        with torch.cuda.device(self._device):
+            graph.replay()

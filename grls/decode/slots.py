@@ -145,7 +145,7 @@ class SlotSearch(ABC):
         while self.waiting:
             free = np.flatnonzero(self.queries < 0)
             slots = len(self.queries)
-            if len(free) < min(slots, max(_GROUP, slots // _SHARE)):
+            if len(free) < min(slots, len(self.waiting), max(_GROUP, slots // _SHARE)):
                 return
             taken = [self.waiting.pop() for _ in range(min(len(free), len(self.waiting)))]
             self._begin(np.array(taken), free[: len(taken)])

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from grls.decode.decision import NOTHING, Count, Rules, Standing, decide
-from grls.decode.replay import Replays, cuda_graph
+from grls.decode.replay import CudaGraphs, Replays
 from grls.decode.stop import Scope
 from grls.index.tensors import TensorIndex
 from grls.models.base import GridGenerator, GridSession, Room
@@ -130,7 +130,7 @@ class Step:
         )
         self.write, self.settle = how(write), how(settle)
         graphs = compiled and board.told.device.type == "cuda"
-        self.replays = Replays(cuda_graph) if graphs else None
+        self.replays = Replays(CudaGraphs(board.told.device)) if graphs else None
 
     @torch.inference_mode()
     def __call__(self, width: int) -> None:

@@ -224,7 +224,7 @@ def test_a_compiled_step_finds_what_the_plain_search_finds(mode: Any, longest: i
     same(decoder.search(inputs(6), **asked), plain.search(inputs(6), **asked))
     graphs = counters["stats"]["unique_graphs"]
     assert decoder._kept is not None
-    assert decoder._kept[1].board.session._places == 1 + 4 * 8 * rooms  # it has grown, or not
+    assert decoder._kept[-1].board.session._places == 1 + 4 * 8 * rooms  # it has grown, or not
     assert rooms + 1 <= graphs - before <= rooms + 2  # candidates: 4 or 16
     for count, what in ((9, {}), (2, {"exclude": [[3], [4]]})):
         same(decoder.search(inputs(count, 7), **what), plain.search(inputs(count, 7), **what))
@@ -266,6 +266,17 @@ def test_a_gpu_replays_what_the_cpu_finds(mode: Any) -> None:
         for some, others in zip(found, expected, strict=True):
             assert [f.score for f in some] == pytest.approx([f.score for f in others], abs=1e-3)
     assert decoder._kept is not None
-    replays = decoder._kept[1].replays
+    replays = decoder._kept[-1].replays
     assert replays is not None
     assert replays.captured > 0
+
+
+def test_a_model_that_is_cast_gets_another_memory() -> None:
+    model = one_layer()
+    decoder = DeviceDecoder(trees(model), index_of(5), beams=2, slots=2, compiled=True)
+    first = decoder.step(2, 1, 5)
+    assert decoder.step(2, 1, 5) is first
+    model.bfloat16()
+    again = decoder.step(2, 1, 5)
+    assert again is not first
+    assert decoder.step(2, 1, 5) is again
