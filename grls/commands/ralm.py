@@ -86,7 +86,7 @@ def ralm(
         document_tokens: Tokens of a document at most.
         window: Tokens that the model sees at most.
         cut: Where the window is full, the text is cut from its start at multiples of so many tokens; 1 is the
-            paper's way, more is several times faster.
+            paper's way, with more strides share what they compute.
         rerank: none: the retriever's order; zero-shot: a language model judges; trained: a reranker does;
             oracle: by the text to come, the most that reranking could gain.
         candidates: Documents to choose from.

@@ -28,7 +28,7 @@ class WindowOptions:
         window: Tokens that the model sees at most, w: documents, text, and the stride itself.
         cut: The text before a stride is cut from its start, where the window is full, at multiples of so many
             tokens. 1 is the paper's: as much text as fits. With c > 1 a stride sees up to c - 1 tokens
-            less, and strides with the same document share its computation (several times faster).
+            less, and strides with the same document share its computation.
 
     Raises:
         ConfigError: A number is out of range, or the window cannot hold documents, cut and stride.
