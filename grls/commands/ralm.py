@@ -11,6 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from tqdm import tqdm
 
 from grls.corpus import Corpus
@@ -241,8 +242,6 @@ def _judge(reader: InContextRalm, name: str | None, device: str) -> TextScorer:
 
 def _without(corpus: Corpus, file: Path) -> Numbered:
     """All passages but those whose title or id stands in a file."""
-    import numpy as np
-
     if not file.is_file():
         raise DataError("no such file; expected a title or a passage id a line.", file)
     named = {line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()}

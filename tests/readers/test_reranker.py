@@ -52,7 +52,7 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
 
 
-def test_a_resumed_run_repeats_an_uninterrupted_one(tmp_path: Path) -> None:
+def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path: Path) -> None:
     def run(folder: str, epochs: int, resume: bool = False) -> list[float]:
         torch.manual_seed(0)
         encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
