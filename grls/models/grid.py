@@ -25,7 +25,7 @@ from torch import Tensor
 
 from grls.index.rows import Ints
 from grls.models.base import Room
-from grls.models.slots import SlotMemory, SlotModel
+from grls.models.slots import KeysValues, SlotMemory, SlotModel
 
 _STEPS = 8
 """Steps for which room is made at first; it doubles when it is full."""
@@ -40,12 +40,12 @@ class _InUse(NamedTuple):
     Attributes:
         visible: ``[used, S, K]`` which places each beam sees.
         table: ``[steps + 1, H]`` the bias by distance, where the model has one.
-        rooms: Keys and values of each layer, ``[2, S, used, H c]``.
+        rooms: Of each layer, ``[S, used, H c]``.
     """
 
     visible: Tensor
     table: Tensor | None
-    rooms: list[Tensor]
+    rooms: list[KeysValues]
 
 
 class GridMemory(SlotMemory):
@@ -129,7 +129,7 @@ class GridMemory(SlotMemory):
         self._now = _InUse(
             self._visible[:used],
             None if self._bias_table is None else self._bias_table[: room.steps + 1],
-            [layer[:, :, :used] for layer in self._own],
+            [KeysValues(*(part[:, :used] for part in room)) for room in self._own],
         )
 
     def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
@@ -170,7 +170,7 @@ class GridMemory(SlotMemory):
         return len(self._now.visible)
 
     @property
-    def _rooms(self) -> list[Tensor]:
+    def _rooms(self) -> list[KeysValues]:
         return self._now.rooms
 
     def _lay(self, rows: Tensor) -> Tensor:
@@ -181,7 +181,7 @@ class GridMemory(SlotMemory):
 
     def _empty(self, like: Tensor, places: int, width: int) -> Tensor:
         """Places stand first, so that those in use have one layout, however many there are beside."""
-        return like.new_zeros((places, 2, self._slots, width)).permute(1, 2, 0, 3)
+        return like.new_zeros((places, self._slots, width)).transpose(0, 1)
 
     def _put(self, part: Tensor, new: Tensor) -> None:
         part.index_put_((self._owner, self._write), new)

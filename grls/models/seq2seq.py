@@ -24,7 +24,7 @@ from grls.index.rows import Ints
 from grls.models.forest import Branches
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.grid import GridMemory
-from grls.models.slots import KeysValues, OwnCache, SlotMemory, SlotModel, agree
+from grls.models.slots import KeysValues, OwnCache, SlotMemory, SlotModel, agree, by_head
 from grls.models.trees import TreeMemory
 
 _LEAST_DISTANCES = 64
@@ -42,12 +42,12 @@ class _LoadCache(Cache):
     """Takes keys and values of new queries straight to their slots.
 
     Args:
-        rooms: Of each layer, ``[2, S, P, H c]``; made where they are missing.
+        rooms: Of each layer, ``[S, P, H c]``; made where they are missing.
         slots: ``[B]`` where each query goes.
         make: Makes one, given a tensor like it and its width H c.
     """
 
-    def __init__(self, rooms: list[Tensor], slots: Tensor, make: Callable[[Tensor, int], Tensor]):
+    def __init__(self, rooms: list[KeysValues], slots: Tensor, make: Callable[[Tensor, int], KeysValues]):
         super().__init__(layers=[])
         self._rooms, self._slots, self._make = rooms, slots, make
         self.heads = 0
@@ -149,7 +149,7 @@ class _Reading(SlotMemory):
         super().__init__(model, slots, longest, places)
         self._lengths = np.zeros(slots, dtype=np.int64)
         self._table: Tensor | None = None  # T5's bias by distance
-        self._inputs: list[Tensor] = []  # keys and values of the inputs by layer, [2, S, L, H c]
+        self._inputs: list[KeysValues] = []  # of the inputs by layer, [S, L, H c]
         self._heads: int  # H of the cross-attention
         self._input_bias: Tensor  # [S, 1, 1, L]
         self._own_keys: Tensor
@@ -161,10 +161,8 @@ class _Reading(SlotMemory):
         states, mask = generator.encode(inputs)
         start = torch.full((len(inputs), 1), generator.start_token, device=states.device)
         into = torch.from_numpy(slots).to(states.device)
-        own = _LoadCache(self._own, into, lambda like, width: self._empty(like, self._places, width))
-        crossed = _LoadCache(
-            self._inputs, into, lambda like, width: like.new_zeros((2, self._slots, self._longest, width))
-        )
+        own = _LoadCache(self._own, into, self._new_room)
+        crossed = _LoadCache(self._inputs, into, self._new_input)
         first = not self._own
         self._hidden = generator.forward(states, mask, start, EncoderDecoderCache(own, crossed))[:, -1]
         if first:
@@ -176,9 +174,11 @@ class _Reading(SlotMemory):
         self._lengths[slots] = mask.shape[1]
         return np.zeros_like(slots)
 
+    def _new_input(self, like: Tensor, width: int) -> KeysValues:
+        return KeysValues(*(like.new_zeros((self._slots, self._longest, width)) for _ in range(2)))
+
     def _cache(self, reach: int) -> _SlotCache:
-        laid = [room[:, :, :reach].unflatten(-1, (self._heads, -1)).transpose(2, 3) for room in self._inputs]
-        return _SlotCache(self, [KeysValues(room[0], room[1]) for room in laid])
+        return _SlotCache(self, [by_head(room, reach, self._heads) for room in self._inputs])
 
     def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
         return self._model.forward(self, tokens, depths, self._cache(int(self._lengths.max())))

@@ -36,10 +36,19 @@ per thread, but torch.compile cannot read one, and a model serves one thread at 
 
 
 class KeysValues(NamedTuple):
-    """Keys and values of a layer by slot, ``[S, H, P, c]`` each."""
+    """Keys and values of a layer by slot, ``[S, H, P, c]`` each.
+
+    As a session keeps them (its rooms) they are ``[S, P, H c]``, and tensors apart: of two views of one
+    tensor a compiled step would write neither in its place, but copy the whole.
+    """
 
     keys: Tensor
     values: Tensor
+
+
+def by_head(room: KeysValues, places: int, heads: int) -> KeysValues:
+    """The first places of a room ``[S, P, H c]`` as attention wants them, ``[S, H, places, c]``; no copy."""
+    return KeysValues(*(part[:, :places].unflatten(-1, (heads, -1)).transpose(1, 2) for part in room))
 
 
 class OwnCache(Cache):
@@ -151,7 +160,7 @@ class SlotMemory(ABC):
         self._slots = slots
         self._longest = longest
         self._places = places
-        self._own: list[Tensor] = []  # keys and values of each layer, [2, S, P, H c]
+        self._own: list[KeysValues] = []  # of each layer, [S, P, H c]
         self._cut: tuple[Ints, Cut] | None = None  # asked of the model once: it looks whether weights changed
         # Set by whoever feeds:
         self._own_bias: Tensor  # [S, H or 1, m, used]
@@ -188,20 +197,27 @@ class SlotMemory(ABC):
         """The inverse of :meth:`_lay`."""
 
     @property
-    def _rooms(self) -> list[Tensor]:
+    def _rooms(self) -> list[KeysValues]:
         """Keys and values of each layer, of the places in use at least."""
         return self._own
 
     def _make_room(self, places: int) -> None:
         """Let P be as large."""
-        for layer, room in enumerate(self._own):
-            self._own[layer] = self._empty(room, places, room.shape[-1])
-            self._own[layer][:, :, : self._places] = room
+        self._own = [KeysValues(*(self._grown(part, places) for part in room)) for room in self._own]
         self._places = places
 
+    def _grown(self, part: Tensor, places: int) -> Tensor:
+        grown = self._empty(part, places, part.shape[-1])
+        grown[:, : self._places] = part
+        return grown
+
     def _empty(self, like: Tensor, places: int, width: int) -> Tensor:
-        """Zeros for keys and values of a layer, ``[2, S, places, width]``."""
-        return like.new_zeros((2, self._slots, places, width))
+        """Zeros for keys, or values, of a layer, ``[S, places, width]``."""
+        return like.new_zeros((self._slots, places, width))
+
+    def _new_room(self, like: Tensor, width: int) -> KeysValues:
+        """What a layer keeps of the tokens, empty."""
+        return KeysValues(*(self._empty(like, self._places, width) for _ in range(2)))
 
     def _put(self, part: Tensor, new: Tensor) -> None:
         """Write T rows ``new [T, H c]`` to their places in ``part [S, P, H c]``."""
@@ -210,12 +226,11 @@ class SlotMemory(ABC):
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
         """Put keys and values of T new tokens in their places, and return all."""
         if layer == len(self._own):
-            self._own.append(self._empty(key, self._places, key[0].numel()))
+            self._own.append(self._new_room(key, key[0].numel()))
         room = self._rooms[layer]
         for part, new in zip(room, (key, value), strict=True):
             self._put(part, new.reshape(len(new), -1))
-        laid = room[:, :, : self._used].unflatten(-1, (key.shape[1], -1)).transpose(2, 3)
-        return KeysValues(laid[0], laid[1])
+        return by_head(room, self._used, key.shape[1])
 
     def logits(self, rows: Ints, tokens: Ints) -> Floats:
         """Logits of (row, token) pairs, ``[A]``."""

@@ -1,7 +1,9 @@
 """The whole step of the search on the device as one piece: compiled, and captured and replayed."""
 
+import re
 from collections.abc import Callable
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 from models_small import END, PAD, VOCABULARY, small_bert2bert, small_t5
 from torch import Tensor
 from torch._dynamo.utils import counters
+from torch._inductor.utils import run_and_get_code
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 from transformers import T5Config, T5ForConditionalGeneration
@@ -92,7 +95,8 @@ def taping(board: step.Board) -> Callable[[Callable[[], None]], Callable[[], Non
 
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         session: Any = board.session
-        touched = [*board.standing, board.told, session.written, session._visible, *session._own]
+        rooms = [part for room in session._own for part in room]
+        touched = [*board.standing, board.told, session.written, session._visible, *rooms]
         with torch.inference_mode():
             before = [some.clone() for some in touched]
             with Tape() as tape:
@@ -244,12 +248,20 @@ def test_more_sizes_may_be_compiled_than_torch_allows() -> None:
 
 
 def test_a_step_can_be_made_into_kernels() -> None:
-    """By torch's own compiler, for this machine's processor."""
+    """By torch's own compiler, for this machine's processor: keys and values are written where they lie."""
     torch._dynamo.reset()
     index = index_of(longest=6)
     decoder = DeviceDecoder(trees(one_layer()), index, beams=3, slots=4, compiled=True)
     expected = Decoder(Seq2SeqGenerator(one_layer()), index, beams=3).search(inputs(5))
-    same(decoder.search(inputs(5)), expected)
+    found, codes = run_and_get_code(lambda: decoder.search(inputs(5)))
+    same(found, expected)
+    [model] = [code for code in codes if "scaled_dot_product" in code]
+    shapes = re.findall(r"empty_strided_\w+\(\(([\d, ]+)\)", model)
+    made = [prod(int(size) for size in shape.split(",") if size.strip()) for shape in shapes]
+    assert decoder._kept is not None
+    session: Any = decoder._kept[-1].board.session
+    assert made
+    assert max(made) < session._own[0].keys.numel()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
