@@ -196,7 +196,7 @@ def main(
     short: int = 10_000,
     long: int = 100_000,
     batches: int = 6,
-    rival_batches: int = 3,
+    rival_batches: int = 5,
     repeats: int = 5,
     input_length: int = 24,
     precisions: tuple[Literal["float32", "bfloat16"], ...] = ("float32",),

@@ -57,7 +57,7 @@ def rate(
     return len(inputs) / median_seconds(lambda: decoder.search(inputs, allow=allow), repeats)
 
 
-def main(passages: int = 100_000, tokens: int = 40, queries: int = 32, repeats: int = 3) -> None:
+def main(passages: int = 100_000, tokens: int = 40, queries: int = 32, repeats: int = 5) -> None:
     """Measure and print a table.
 
     Args:

@@ -72,14 +72,14 @@ class ArrayIndex(Segment):
         depths, lows, highs, fanouts, tokens, below = (
             np.concatenate(some) for some in zip(*parts, strict=True)
         )
-        wide = edge_type(len(rows))
+        numbers, places = edge_types(len(rows))
         return cls(
             rows,
             depths=depths.astype(np.uint16),
             spans=np.stack((lows, highs), axis=1).astype(rows.members.dtype),
-            first_edges=np.concatenate(([0], np.cumsum(fanouts))).astype(wide),
+            first_edges=np.concatenate(([0], np.cumsum(fanouts))).astype(places),
             edge_tokens=tokens,
-            edge_nodes=below.astype(wide),
+            edge_nodes=below.astype(numbers),
         )
 
     def start(self) -> int:  # noqa: D102
@@ -238,9 +238,10 @@ def number_children(part: Branches, nodes: int) -> Ints:
     return numbers
 
 
-def edge_type(rows: int) -> type[np.signedinteger[Any]]:
-    """The type that numbers nodes and rows (there are no more nodes than rows)."""
-    return np.int32 if rows < 2**31 else np.int64
+def edge_types(rows: int) -> tuple[type[np.signedinteger[Any]], type[np.unsignedinteger[Any]]]:
+    """The types that number nodes and leaves, and edges: no more nodes than rows, and two edges a row."""
+    kinds: list[type[np.signedinteger[Any]]] = [np.int16, np.int32, np.int64]
+    return next(kind for kind in kinds if rows <= np.iinfo(kind).max), unsigned(2 * rows)
 
 
 def _branch_wide(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Ints]:

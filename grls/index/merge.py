@@ -57,7 +57,7 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
         lengths = kept_lengths(lengths, shared, 0, "prefixes")
         starts, offsets = offsets[:-1], np.concatenate(([0], np.cumsum(lengths)))
         tokens = gather(tokens, starts, offsets)
-    kind = unsigned(len(members), np.uint32)
+    kind = unsigned(len(members))
     rows = Rows(
         tokens=narrow(tokens),
         offsets=Offsets.pack(offsets),
@@ -65,7 +65,7 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
         member_offsets=(
             np.concatenate(([0], np.cumsum(sizes[left]))).astype(kind)
             if len(left) < len(members)
-            else np.empty(0, dtype=np.uint32)
+            else np.empty(0, dtype=kind)
         ),
         end=index.rows.end,
         longest=int(lengths.max(initial=0)),

@@ -237,14 +237,15 @@ def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> 
     shared = shared[starts]
     lengths = kept_lengths(np.diff(offsets)[first], shared, 0, form)
     sorted_offsets = np.concatenate(([0], np.cumsum(lengths)))
+    kind = unsigned(len(order))
     rows = Rows(
         tokens=gather(small, offsets[first], sorted_offsets),
         offsets=Offsets.pack(sorted_offsets),
-        members=order.astype(unsigned(len(order), np.uint32)),
+        members=order.astype(kind),
         member_offsets=(
-            np.append(starts, len(order)).astype(unsigned(len(order), np.uint32))
+            np.append(starts, len(order)).astype(kind)
             if len(starts) < len(order)
-            else np.empty(0, dtype=np.uint32)
+            else np.empty(0, dtype=kind)
         ),
         end=int(end),
         longest=int(lengths.max(initial=0)),

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from grls.index.array import branches, edge_type, number_children
+from grls.index.array import branches, edge_types, number_children
 from grls.index.npy import GrowingArray
 from grls.index.rows import (
     Array,
@@ -70,7 +70,7 @@ def write_stream(
         (run.folder / "tokens.npy").unlink()
     _write_offsets(folder, scratch, sorted_files.tokens, sorted_files.longest)
     _write_member_offsets(folder, scratch, sorted_files.rows, spill.passages)
-    _write_nodes(folder, scratch, sorted_files.rows, kind, unsigned(spill.passages, np.uint32))
+    _write_nodes(folder, scratch, sorted_files.rows, kind, unsigned(spill.passages))
     return {
         "passages": spill.passages,
         "rows": sorted_files.rows,
@@ -137,7 +137,7 @@ class _SortedFiles:
         self.tokens = 0
         self.longest = 0
         self._form = form
-        self._members_kind = unsigned(passages, np.uint32)
+        self._members_kind = unsigned(passages)
         self._last: Array = np.empty(0, dtype=kind)
         self._last_shared = 0
         self._last_size = 0
@@ -239,8 +239,7 @@ def _write_offsets(folder: Path, scratch: Path, tokens: int, longest: int) -> No
 
 
 def _write_member_offsets(folder: Path, scratch: Path, rows: int, passages: int) -> None:
-    kind = unsigned(passages, np.uint32)
-    with GrowingArray(folder / "member_offsets.npy", kind if rows < passages else np.uint32) as file:
+    with GrowingArray(folder / "member_offsets.npy", unsigned(passages)) as file:
         if rows == passages:
             return
         total = 0
@@ -253,16 +252,16 @@ def _write_member_offsets(folder: Path, scratch: Path, rows: int, passages: int)
 def _write_nodes(folder: Path, scratch: Path, rows: int, kind: Any, row_kind: Any) -> None:
     """The branching nodes, as :meth:`grls.index.array.ArrayIndex.build` makes them."""
     shared, own, above = (read_part(scratch / f"{name}.npy", 0, rows) for name in ("shared", "own", "above"))
-    wide = edge_type(rows)
+    numbers, places = edge_types(rows)
     nodes, edges = 1, 0
     with (
         GrowingArray(folder / "depths.npy", np.uint16) as depths,
         GrowingArray(folder / "spans.npy", row_kind, columns=2) as spans,
-        GrowingArray(folder / "first_edges.npy", wide) as first_edges,
+        GrowingArray(folder / "first_edges.npy", places) as first_edges,
         GrowingArray(folder / "edge_tokens.npy", kind) as edge_tokens,
-        GrowingArray(folder / "edge_nodes.npy", wide) as edge_nodes,
+        GrowingArray(folder / "edge_nodes.npy", numbers) as edge_nodes,
     ):
-        first_edges.append(np.zeros(1, dtype=wide))
+        first_edges.append(np.zeros(1, dtype=places))
         for part in branches(rows, shared):
             depths.append(part.depths)
             spans.append(np.stack((part.lows, part.highs), axis=1))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from grls.index import index_sequences, load_index, save_index, save_stream
+from grls.index import index_sequences, index_tokens, load_index, save_index, save_stream
 from grls.index.array import ArrayIndex, branches
 from grls.index.rows import sort_rows
 from grls.index.runs import ROW_BYTES
@@ -143,7 +143,7 @@ def test_a_bad_sequence_is_refused(sequence: list[int], problem: str, tmp_path: 
 def test_an_index_is_at_most_16_bytes_a_passage_beside_the_tokens() -> None:
     from benchmarks.scale import passages
 
-    some = list(passages(30_000, 80))
+    some = list(passages(70_000, 80))  # so many that row numbers need four bytes
     index = index_sequences([t[o[n] : o[n + 1]] for t, o in some for n in range(len(o) - 1)], END)
     assert isinstance(index, ArrayIndex)
     rows = index.rows
@@ -155,3 +155,29 @@ def test_an_index_is_at_most_16_bytes_a_passage_beside_the_tokens() -> None:
         rows.member_offsets,
     ]
     assert sum(array.nbytes for array in arrays) <= 16 * len(index)
+
+
+@pytest.mark.parametrize("rows", [2**15 - 1, 2**15, 2**16 - 1, 2**16])
+def test_numbers_of_every_width_lead_to_the_same_passages(rows: int, tmp_path: Path) -> None:
+    """The last row's number, and those of nodes and edges, just fit their type or just need a wider one."""
+    digits = np.arange(rows)[:, None] // 41 ** np.arange(3)[::-1] % 41 + END + 1
+    sequences = np.concatenate((digits, np.full((rows, 1), END)), axis=1)[::-1]  # passage 0 has the last row
+    tokens, offsets = sequences.ravel().astype(np.uint16), np.arange(rows + 1) * 4
+    index = index_tokens(tokens, offsets, END)
+    assert isinstance(index, ArrayIndex)
+    found = [p for p in (0, 1, rows // 2, rows - 2, rows - 1) if _written(index, sequences[p]) == (p,)]
+    assert found == [0, 1, rows // 2, rows - 2, rows - 1]
+    assert index.arrays()["edge_nodes"].itemsize == (2 if rows < 2**15 else 4)
+    assert index.rows.members.itemsize == (2 if rows < 2**16 else 4)
+    save_index(index, tmp_path / "memory")
+    save_stream(iter([(tokens, offsets)]), tmp_path / "stream", END, memory=1 << 22)
+    assert contents(tmp_path / "memory") == contents(tmp_path / "stream")
+
+
+def _written(index: ArrayIndex, sequence: np.ndarray) -> tuple[int, ...]:
+    """The passages that are these tokens, and on the way there whether each may follow."""
+    state = index.start()
+    for token in sequence:
+        allowed = index.allowed(np.array([state]))
+        state = int(allowed.states[list(allowed.tokens).index(token)])
+    return tuple(index.passages(state).tolist())
