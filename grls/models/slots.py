@@ -48,7 +48,12 @@ class KeysValues(NamedTuple):
 
 def by_head(room: KeysValues, places: int, heads: int) -> KeysValues:
     """The first places of a room ``[S, P, H c]`` as attention wants them, ``[S, H, places, c]``; no copy."""
-    return KeysValues(*(part[:, :places].unflatten(-1, (heads, -1)).transpose(1, 2) for part in room))
+    keys, values = room
+    return KeysValues(_by_head(keys, places, heads), _by_head(values, places, heads))
+
+
+def _by_head(part: Tensor, places: int, heads: int) -> Tensor:
+    return part[:, :places].unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 class OwnCache(Cache):
@@ -157,6 +162,9 @@ class SlotMemory(ABC):
 
     def __init__(self, model: Any, slots: int, longest: int, places: int):
         self._model = model
+        self._device: torch.device = (
+            model.device
+        )  # asked once: a transformers model looks for it anew each time
         self._slots = slots
         self._longest = longest
         self._places = places
@@ -258,4 +266,4 @@ class SlotMemory(ABC):
             return self._cut[1](self._hidden)
 
     def _tensor(self, array: Any) -> Tensor:
-        return torch.from_numpy(array).to(self._model.device)
+        return torch.from_numpy(array).to(self._device)

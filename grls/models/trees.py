@@ -34,6 +34,7 @@ class TreeMemory(SlotMemory):
     def __init__(self, model: SlotModel, slots: int, longest: int):
         self._forest = Forest(slots)
         super().__init__(model, slots, longest, self._forest.places)
+        self._most: int  # places of the fullest slot
         self._gather: Tensor  # [S m], see Placed.by_slot
         self._scatter: Tensor  # [T]
 
@@ -46,6 +47,7 @@ class TreeMemory(SlotMemory):
     def feed(self, branches: Branches) -> Ints:
         """Feed the tokens of R branches; returns the node of the last token of each."""
         placed = self._forest.grow(branches)
+        self._most = int(self._forest.counts.max())
         if self._forest.places > self._places:
             self._make_room(self._forest.places)
         gather, scatter = placed.by_slot(self._slots)
@@ -58,7 +60,7 @@ class TreeMemory(SlotMemory):
 
     @property
     def _used(self) -> int:
-        return int(self._forest.counts.max())
+        return self._most
 
     def _lay(self, rows: Tensor) -> Tensor:
         return rows.index_select(0, self._gather)
