@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.common import machine, print_table, seconds
 from grls.decode import interleave
-from grls.decode.interleave import InterleaveOptions, Interleaver
+from grls.decode.interleave import Interlaced, InterleaveOptions, Interleaver
 from grls.decode.markers import Markers
 from grls.index.rows import Ints
 from grls.index.substring import SubstringIndex
@@ -133,6 +133,33 @@ def model_clock() -> Iterator[dict[str, float]]:
             setattr(owner, name, work)
 
 
+class Written(NamedTuple):
+    """What ours wrote.
+
+    Attributes:
+        outputs: Of each question, best first.
+        rate: Tokens a second.
+        share: Of all but the model, in percent of the model's time.
+    """
+
+    outputs: list[list[Interlaced]]
+    rate: float
+    share: float
+
+
+def written(writer: Interleaver, questions: list[list[int]], repeats: int) -> Written:
+    """Medians over some runs, after a warm-up."""
+    outputs = writer.write(questions)
+    times, shares = [], []
+    for _ in range(repeats):
+        with model_clock() as clock:
+            total, _ = seconds(lambda: writer.write(questions))
+        times.append(total)
+        shares.append(100 * (total - clock["model"]) / clock["model"])
+    tokens = len(questions) * writer.options.max_new_tokens
+    return Written(outputs, tokens / float(np.median(times)), float(np.median(shares)))
+
+
 def main(
     tokens: int = 10_000_000,
     layers: int = 30,
@@ -166,32 +193,28 @@ def main(
     shared = rng.integers(RESERVED, VOCABULARY, prompt).tolist()
     questions = [rng.integers(RESERVED, VOCABULARY, question).tolist() for _ in range(queries)]
     barred = np.array([token for token in range(VOCABULARY) if token != OPEN])
-    options = InterleaveOptions(
-        beams, "full", "full", repeat=True, max_new_tokens=length, max_key_tokens=10**6, slots=queries
-    )
     trees = plant_causal(model, shared)
-    writer = Interleaver(trees, index, Markers(((OPEN,),), (CLOSE,), barred), (END,), options)
-    outputs = writer.write(questions)
-    times, shares = [], []
-    for _ in range(repeats):
-        with model_clock() as clock:
-            total, _ = seconds(lambda: writer.write(questions))
-        times.append(total)
-        shares.append(100 * (total - clock["model"]) / clock["model"])
+    made: list[Written] = []
+    for repeat in (True, False):  # the rival lets a key be quoted again; ours does only on request
+        options = InterleaveOptions(
+            beams, "full", "full", repeat=repeat, max_new_tokens=length, max_key_tokens=10**6, slots=queries
+        )
+        writer = Interleaver(trees, index, Markers(((OPEN,),), (CLOSE,), barred), (END,), options)
+        made.append(written(writer, questions, repeats))
+    outputs, rate, _ = made[0]
     inputs = [[*shared, *some] for some in questions]
     generate(model, index, inputs[:1], beams, 2)
     rival = [seconds(lambda: generate(model, index, inputs, beams, length)) for _ in range(repeats)]
     best = rival[0][1]
     equal = sum(list(found[0].tokens) == other for found, other in zip(outputs, best, strict=True))
-    rate = queries * length / float(np.median(times))
     other = queries * length / float(np.median([spent for spent, _ in rival]))
     print_table(
         f"SmolLM2-135M's shape, {layers} layers, random weights, beam {beams}, {queries} x {length} tokens",
-        ["tokens/s, generate", "tokens/s, ours", "ratio", "target", "constraint, % of the model", "target",
-         "equal outputs"],
+        ["tokens/s, generate", "tokens/s, ours", "ratio", "target", "equal outputs",
+         "constraint, % of the model", "no key twice (default)", "target"],
         [
             [f"{other:.2f}", f"{rate:.2f}", f"{rate / other:.1f}", f">= {TARGETS[0]:g}",
-             f"{float(np.median(shares)):.1f}", f"<= {TARGETS[1]:g}", f"{equal} of {queries}"]
+             f"{equal} of {queries}", *(f"{one.share:.1f}" for one in made), f"<= {TARGETS[1]:g}"]
         ],
     )  # fmt: skip
 

@@ -53,7 +53,8 @@ def by_head(room: KeysValues, places: int, heads: int) -> KeysValues:
 
 
 def _by_head(part: Tensor, places: int, heads: int) -> Tensor:
-    return part[:, :places].unflatten(-1, (heads, -1)).transpose(1, 2)
+    laid: Tensor = part[:, :places].unflatten(-1, (heads, -1)).transpose(1, 2)
+    return laid
 
 
 class OwnCache(Cache):
