@@ -23,8 +23,9 @@ from jsonargparse import auto_cli
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.common import machine, print_table, seconds
-from grls.decode import interleave
-from grls.decode.interleave import Interlaced, InterleaveOptions, Interleaver
+from grls.decode import continuations
+from grls.decode.continuations import InterleaveOptions
+from grls.decode.interleave import Interlaced, Interleaver
 from grls.decode.markers import Markers
 from grls.index.rows import Ints
 from grls.index.substring import SubstringIndex
@@ -121,7 +122,7 @@ def model_clock() -> Iterator[dict[str, float]]:
 
     watched: tuple[tuple[Any, str], ...] = (
         (CausalTrees, "forward"), (CausalTrees, "read_prompt"), (CausalTreeSession, "every"),
-        (interleave, "_normalizer"),
+        (continuations, "_normalizer"),
     )  # fmt: skip
     before = [getattr(owner, name) for owner, name in watched]
     for (owner, name), work in zip(watched, before, strict=True):

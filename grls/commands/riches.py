@@ -12,7 +12,7 @@ from tqdm import tqdm
 from grls.commands.output import Outcome, write_outputs
 from grls.corpus import Corpus
 from grls.dataset import read_split
-from grls.decode.interleave import Beam, InterleaveOptions
+from grls.decode.continuations import Beam, InterleaveOptions
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from grls.corpus import Corpus
-from grls.decode.interleave import Interlaced, InterleaveOptions, Interleaver, Span
+from grls.decode.continuations import InterleaveOptions, Span
+from grls.decode.interleave import Interlaced, Interleaver
 from grls.decode.markers import TextMarkers
 from grls.errors import ConfigError, MismatchError
 from grls.models.base import TreeGenerator

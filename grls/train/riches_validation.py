@@ -7,7 +7,7 @@ from typing import Any
 import lightning as L
 
 from grls.dataset import gold_passages
-from grls.decode.interleave import Beam, InterleaveOptions
+from grls.decode.continuations import Beam, InterleaveOptions
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
 from grls.programs.riches import Riches, Written

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_llama, small_t5
 
-from grls.decode.interleave import Interlaced, InterleaveOptions, Interleaver
+from grls.decode.continuations import InterleaveOptions
+from grls.decode.interleave import Interlaced, Interleaver
 from grls.decode.markers import Markers
 from grls.errors import ConfigError
 from grls.index import index_sequences

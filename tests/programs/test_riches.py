@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from grls.cli import main
 from grls.corpus import Corpus
-from grls.decode.interleave import Interlaced, InterleaveOptions, Span
+from grls.decode.continuations import InterleaveOptions, Span
+from grls.decode.interleave import Interlaced
 from grls.decode.markers import TextMarkers
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.metrics.answer_f1 import answer_f1, answer_scores
