@@ -26,8 +26,9 @@ import numpy as np
 from jsonargparse import auto_cli
 
 from benchmarks.common import END, RESERVED, machine, print_table, seconds
+from benchmarks.decode import tokenized
 from grls.files import read_json
-from grls.index import index_tokens, load_index, save_index, save_stream
+from grls.index import index_sequences, index_tokens, load_index, save_index, save_stream
 from grls.index.rows import Array, Form
 
 DESIGN_PASSAGES, DESIGN_TOKENS = 20_000_000, 100
@@ -129,6 +130,16 @@ def one_build(how: How, count: int, tokens: int, memory: int, form: Form) -> Bui
         return Build(took, saving, peak, (whole - sizes["tokens"]) / count, whole / count, 1e3 * load)
 
 
+def of_corpus(corpus: str, tokenizer: str) -> str:
+    """What the index of a corpus takes, in a line."""
+    index = index_sequences(tokenized(corpus, tokenizer), END)
+    with tempfile.TemporaryDirectory() as folder:
+        save_index(index, Path(folder) / "index")
+        files = read_json(Path(folder) / "index" / "index.json")["files"]
+    beside = sum(entry["bytes"] for name, entry in files.items() if name != "tokens") / len(index)
+    return f"{corpus}: {len(index):,} passages, {beside:.2f} bytes a passage beside the tokens"
+
+
 def _child(pipe: Any, arguments: tuple[Any, ...]) -> None:
     pipe.send(one_build(*arguments))
 
@@ -161,6 +172,8 @@ def main(
     memory: int = 256,
     rival_passages: int = 1_000_000,
     marisa_passages: int = 10_000,
+    corpus: str | None = None,
+    tokenizer: str | None = None,
 ) -> None:
     """Measure and print a table and the extrapolation.
 
@@ -170,8 +183,15 @@ def main(
         memory: What sorting may take, in MiB.
         rival_passages: Largest corpus that is built in memory, too.
         marisa_passages: Size of the corpus for marisa-trie.
+        corpus: Data set folder; only what the index of its passages takes is printed.
+        tokenizer: T5's tokenizer, for ``corpus``.
     """
+    if (corpus is None) != (tokenizer is None):
+        raise SystemExit("error: --corpus needs --tokenizer, and the other way round.")
     print(machine())
+    if corpus is not None and tokenizer is not None:
+        print(of_corpus(corpus, tokenizer))
+        return
     limit = memory * 2**20
     rows = []
     for count in passages:

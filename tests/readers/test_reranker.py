@@ -14,7 +14,7 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.readers.ralm.reranker import Reranker, RerankExample, Trained, read_examples
 from grls.readers.ralm.strides import Stride
-from grls.train.reranker import rerank_loss, train_reranker
+from grls.train.reranker import RerankerModule, rerank_loss, train_reranker
 from grls.types import Passage
 
 ANIMALS = Corpus.from_passages(
@@ -68,6 +68,32 @@ def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path: Path) -> None:
         run("cut", 2, resume=True)
     again = run("whole", 2, resume=True)  # nothing is left to do
     assert again == pytest.approx(whole, abs=1e-5)
+
+
+def test_a_killed_training_goes_on_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(folder: str, resume: bool = False) -> list[float]:
+        torch.manual_seed(9 if resume else 0)  # the head is drawn anew, and then read from the checkpoint
+        encoder = Reranker.load(str(tmp_path / "bert"), 8, 32, "cpu")
+        train_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / folder, 3, 4, 1e-2, 0, resume)
+        return [float(p.detach().abs().sum()) for p in encoder.model.parameters()]
+
+    def step(self: RerankerModule, batch: list[RerankExample], batch_idx: int) -> torch.Tensor:
+        if self.current_epoch == 2 and batch_idx == 1:
+            raise RuntimeError("killed")
+        return whole_step(self, batch, batch_idx)
+
+    torch.manual_seed(1)
+    tiny_bert(tmp_path / "bert")
+    whole_step = RerankerModule.training_step
+    whole = run("whole")
+    monkeypatch.setattr(RerankerModule, "training_step", step)
+    with pytest.raises(RuntimeError, match="killed"):
+        run("cut")
+    assert not (tmp_path / "cut" / "model").exists()
+    monkeypatch.undo()
+    assert run("cut", resume=True) == pytest.approx(whole, abs=1e-5)
 
 
 def test_a_long_prefix_leaves_half_the_room_to_the_document(tmp_path: Path) -> None:
