@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from grls.corpus import Corpus
 from grls.files import refuse_foreign
 from grls.logs import quiet
@@ -40,7 +42,7 @@ def train_reranker(
         epochs: Epochs.
         batch_size: Prefixes a step, each with all its candidates.
         learning_rate: Peak rate.
-        seed: Of order and dropout.
+        seed: Of order, dropout, and the weights that the encoder lacks.
         resume: Go on from the last checkpoint in OUTPUT, with the same options and data.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
@@ -48,6 +50,7 @@ def train_reranker(
     refuse_foreign(f"{output}/model", "config.json")
     corpus = Corpus.read(data)
     examples = read_examples(train), read_examples(dev)
+    torch.manual_seed(seed)  # an encoder that has no head yet gets one
     reranker = Reranker.load(encoder, prefix_tokens, max_tokens, device)
     best = fit(reranker, corpus, *examples, output, epochs, batch_size, learning_rate, seed, resume)
     print(f"best dev loss {best:.4f} nats a stride; the reranker is in {output}/model")
