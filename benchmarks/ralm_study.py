@@ -53,32 +53,23 @@ def main(
         limit: Only the first so many tokens of each text.
         dense: A dense retriever over the same corpus, to compare with BM25.
         reranker: What ``grls train-reranker`` wrote for it.
-        strides: Strides to compare; the other tables have stride 4.
-        query_tokens: Query lengths to compare; the other tables have 32.
-        candidates: Documents to rerank.
+        strides: Strides to compare; the other tables have stride 4. Empty: no such table.
+        query_tokens: Query lengths to compare; the other tables have 32. Empty: no such table.
+        candidates: Documents to rerank, which takes as many times longer; 0 leaves it out.
         exclude: Titles or passage ids that must not be found.
     """
     common = {"model": model, "text": text, "limit": limit, "exclude": None}
     found = {"data": data, "bm25": True, "exclude": exclude}
     ranked = {**found, "candidates": candidates}
-    retrieval = [
-        _Run("no retrieval", "none", {}),
-        _Run("BM25", "s4-l32", found),
-        *([_Run("dense", "dense", {"retriever": dense, "exclude": exclude})] if dense else []),
-        _Run("BM25, zero-shot reranking", "zero-shot", {**ranked, "rerank": "zero-shot"}),
-        *(
-            [
-                _Run(
-                    "BM25, trained reranking",
-                    "trained",
-                    {**ranked, "rerank": "trained", "reranker": reranker},
-                )
-            ]
-            if reranker
-            else []
-        ),
-        _Run("BM25, oracle", "oracle", {**ranked, "rerank": "oracle"}),
-    ]
+    retrieval = [_Run("no retrieval", "none", {}), _Run("BM25", "s4-l32", found)]
+    if dense:
+        retrieval.append(_Run("dense", "dense", {"retriever": dense, "exclude": exclude}))
+    if candidates:
+        retrieval.append(_Run("BM25, zero-shot reranking", "zero-shot", {**ranked, "rerank": "zero-shot"}))
+        if reranker:
+            judged = {**ranked, "rerank": "trained", "reranker": reranker}
+            retrieval.append(_Run("BM25, trained reranking", "trained", judged))
+        retrieval.append(_Run("BM25, oracle", "oracle", {**ranked, "rerank": "oracle"}))
     by_stride = [_Run(f"{s}", f"s{s}-l32", {**found, "stride": s}) for s in strides]
     by_length = [_Run(f"{n}", f"s4-l{n}", {**found, "query_tokens": n}) for n in query_tokens]
     parts = (("Retrieval and reranking", "run", retrieval), ("Stride", "stride", by_stride),
@@ -95,12 +86,15 @@ def main(
     print(machine())
     base = results["none"]["token"]
     for title, what, runs in parts:
+        if not runs:
+            continue
         print_table(
             title,
             [what, "perplexity a token", "a word", "against none", "without a document", "seconds"],
             [[run.name, *_cells(results[run.file], base)] for run in runs],
         )
-    _draw(Path(f"{output}.svg"), base, results, by_stride, by_length)
+    if by_stride and by_length:
+        _draw(Path(f"{output}.svg"), base, results, by_stride, by_length)
 
 
 def _cells(result: dict[str, Any], base: float) -> list[str]:
