@@ -9,6 +9,7 @@ Nothing here depends on what only the device knows, so the function can be compi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from grls.decode.scores import ScoreMode
 from grls.decode.stop import Scope
 from grls.index.rows import Ints
+from grls.index.subset import Subset
 from grls.index.tensors import TensorIndex
 
 NOTHING = -torch.inf
@@ -76,18 +78,21 @@ class Count:
         self.moved = 0
         """Rises when tensors have been replaced by others."""
         self._stride = 0
+        self._given: tuple[Subset, ...] = ()  # whose rows are in _held
         self._hidden, self._subsets, self._held = (
             torch.empty(0, dtype=torch.long, device=device) for _ in range(3)
         )
 
     def read(self, scope: Scope) -> None:
         """Take the lists of a scope."""
-        hidden, subsets, held, self._stride = scope.lists()
+        hidden, subsets, self._stride = scope.lists()
         moved = self._hidden, self._subsets, self._held
         # Padding of the sorted lists is beyond all rows, and of the other it is asked by nobody.
         self._hidden = self._kept(self._hidden, hidden, _BEYOND)
         self._subsets = self._kept(self._subsets, subsets, -1)
-        self._held = self._kept(self._held, held, _BEYOND)
+        if not _same(scope.subsets, self._given):  # those of one filter can be as many as passages
+            self._held = self._kept(self._held, scope.held(), _BEYOND)
+            self._given = scope.subsets
         now = self._hidden, self._subsets, self._held
         self.moved += any(old is not new for old, new in zip(moved, now, strict=True))
 
@@ -118,6 +123,10 @@ class Count:
     def _between(self, keys: Tensor, owners: Tensor, low: Tensor, high: Tensor) -> Tensor:
         base = owners * self._stride
         return torch.searchsorted(keys, base + high) - torch.searchsorted(keys, base + low)
+
+
+def _same(some: Sequence[Subset], others: Sequence[Subset]) -> bool:
+    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
 
 
 def decide(

@@ -101,16 +101,26 @@ class Scope:
             np.subtract.at(table[n], np.searchsorted(low, hidden, side="right") - 1, 1)
         return table
 
-    def lists(self) -> tuple[Ints, Ints, Ints, int]:
-        """All of it as two sorted lists, for a search that counts elsewhere.
+    @property
+    def subsets(self) -> tuple[Subset, ...]:
+        """What queries may find, each subset once."""
+        return tuple(self._subsets)
+
+    def lists(self) -> tuple[Ints, Ints, int]:
+        """What varies from query to query, for a search that counts elsewhere.
 
         Returns:
-            The hidden rows, row r of query q as ``q * stride + r``; which subset each query has (-1: none),
-            ``[queries]``; the rows of the subsets, row r of subset g as ``g * stride + r``; and the stride.
+            The hidden rows, row r of query q as ``q * stride + r``, ascending; which subset each query has
+            (-1: none), ``[queries]``; and the stride.
+        """
+        return self._keys, self._subset, self._stride
+
+    def held(self) -> Ints:
+        """The rows of the subsets, row r of subset g as ``g * stride + r``, ascending; the stride is that of
+        :meth:`lists`.
         """
         rows = [g * self._stride + s.rows.between(0, s.rows.limit) for g, s in enumerate(self._subsets)]
-        held = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
-        return self._keys, self._subset, held, self._stride
+        return np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
 
     def concerns(self, queries: Ints) -> bool:
         """Whether any of some queries may not find something."""

@@ -19,6 +19,7 @@ from transformers import T5Config, T5ForConditionalGeneration
 
 from grls.decode import Decoder, DeviceDecoder, step
 from grls.decode.replay import Replays
+from grls.decode.stop import Scope
 from grls.index import Subset, index_sequences
 from grls.index.array import ArrayIndex
 from grls.models.generator import Seq2SeqGenerator
@@ -162,6 +163,23 @@ def test_a_search_like_the_last_one_captures_nothing(replaying: list[step.Step])
     assert len(replaying) == 1
     assert captured[0] > 0
     assert captured[-1] == captured[-2]
+
+
+def test_the_rows_of_a_filter_are_sent_once(
+    replaying: list[step.Step], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = []
+    held = Scope.held
+    monkeypatch.setattr(Scope, "held", lambda scope: sent.append(held(scope)) or sent[-1])
+    index = index_of(longest=20, tokens=5)
+    half, third = (Subset(index.rows, np.arange(0, 200, step)) for step in (2, 3))
+    decoder = DeviceDecoder(trees(one_layer()), index, beams=3, slots=4, compiled=True)
+    plain = Decoder(Seq2SeqGenerator(one_layer()), index, beams=3)
+    for seed, allow in enumerate(([half] * 5, [half] * 5, [half, *[None] * 4], [third] * 5, [], [half] * 5)):
+        asked: Any = {"allow": allow}
+        same(decoder.search(inputs(5, seed), **asked), plain.search(inputs(5, seed), **asked))
+    halves, thirds = (len(some.rows.between(0, len(index.rows))) for some in (half, third))
+    assert [len(rows) for rows in sent] == [halves, thirds, 0, halves]
 
 
 def test_what_is_captured_is_dropped_when_weights_move(replaying: list[step.Step]) -> None:
