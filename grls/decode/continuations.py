@@ -206,9 +206,9 @@ class Continuations:
         shut = np.flatnonzero(closes)
         shutting = _at(logits, rows[shut], np.full(len(shut), closing))
         if self.options.mode == "renormalized":
+            every = np.insert(steps, following.offsets[shut + 1], shutting)
             normalizer = normalizer.copy()
-            normalizer[rows] = ragged_logsumexp(steps, following.offsets)
-            normalizer[rows[shut]] = np.logaddexp(normalizer[rows[shut]], shutting)
+            normalizer[rows] = ragged_logsumexp(every, following.offsets + np.append(0, np.cumsum(closes)))
         following, steps = _best(following, steps, self.options.beams)
         # Closing stands after all that continues a key.
         places = following.offsets[shut + 1]

@@ -67,12 +67,18 @@ def refuse_nan(logits: Floats) -> None:
 
 
 def ragged_logsumexp(values: Floats, offsets: Ints) -> Floats:
-    """Log of the sum of exponentials of each segment, ``[R]``; minus infinity for an empty one."""
+    """Log of the sum of exponentials of each segment, ``[R]``.
+
+    It is minus infinity for an empty segment, and for one of minus infinities alone.
+    """
     result = np.full(len(offsets) - 1, -np.inf)
     filled = np.flatnonzero(np.diff(offsets))
     if len(filled):
         starts = offsets[filled]
         top = np.maximum.reduceat(values, starts)
         sizes = np.diff(offsets)[filled]
-        result[filled] = top + np.log(np.add.reduceat(np.exp(values - np.repeat(top, sizes)), starts))
+        some = top > -np.inf
+        shift = np.repeat(np.where(some, top, 0.0), sizes)
+        sums = np.add.reduceat(np.exp(values - shift), starts)
+        result[filled[some]] = top[some] + np.log(sums[some])
     return result

@@ -95,7 +95,7 @@ class ArrayIndex(Segment):
         if self.rows.form == "prefixes" and (self.rows.tokens[position[ended] - 1] != self.rows.end).any():
             self.rows.refuse_prefixes("decoding beyond the unique prefix")
         first = self._first_edges[inner].astype(np.int64)
-        fanout = np.where(branching, self._first_edges[inner + 1] - first, 1)
+        fanout = np.where(branching, self._first_edges[inner + 1].astype(np.int64) - first, 1)
         fanout[ended] = 0
         offsets = np.zeros(len(states) + 1, dtype=np.int64)
         np.cumsum(fanout, out=offsets[1:])
