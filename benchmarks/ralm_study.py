@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.common import machine, print_table
 from grls.commands.ralm import ralm
+from grls.files import write_json
 
 
 class _Run(NamedTuple):
@@ -76,8 +77,7 @@ def main(
              ("Query length", "tokens", by_length))  # fmt: skip
     for _, _, runs in parts:
         for run in runs:
-            if not Path(f"{output}-{run.file}.json").exists():
-                ralm(output=f"{output}-{run.file}", **{**common, **run.options})
+            _make(f"{output}-{run.file}", {**common, **run.options})
     results = {
         run.file: json.loads(Path(f"{output}-{run.file}.json").read_text(encoding="utf-8"))
         for _, _, runs in parts
@@ -95,6 +95,15 @@ def main(
         )
     if by_stride and by_length:
         _draw(Path(f"{output}.svg"), base, results, by_stride, by_length)
+
+
+def _make(output: str, options: dict[str, Any]) -> None:
+    """A run, unless there is one with these options."""
+    result, made = Path(f"{output}.json"), Path(f"{output}.options.json")
+    if result.exists() and made.exists() and json.loads(made.read_text(encoding="utf-8")) == options:
+        return
+    ralm(output=output, **options)
+    write_json(made, options)
 
 
 def _cells(result: dict[str, Any], base: float) -> list[str]:

@@ -50,7 +50,8 @@ class GrowingFile:
         self.records += json.loads(json.dumps(list(records)))
 
     def _append(self, records: Sequence[dict[str, Any]]) -> None:
-        with self.path.open("a", encoding="utf-8") as stream:
+        # Half of a surrogate pair, as models write them, becomes an escape that JSON reads back.
+        with self.path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
             stream.flush()
             os.fsync(stream.fileno())

@@ -36,8 +36,8 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<eos>")
 
 
-def causal_model(tokenizer: PreTrainedTokenizerFast, positions: int = 128) -> LlamaForCausalLM:
-    torch.manual_seed(0)
+def causal_model(tokenizer: PreTrainedTokenizerFast, positions: int = 128, seed: int = 0) -> LlamaForCausalLM:
+    torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=positions,
@@ -46,9 +46,9 @@ def causal_model(tokenizer: PreTrainedTokenizerFast, positions: int = 128) -> Ll
     return LlamaForCausalLM(config).eval()
 
 
-def write_model(folder: Path, positions: int = 128) -> Path:
+def write_model(folder: Path, positions: int = 128, seed: int = 0) -> Path:
     tokenizer = byte_tokenizer()
-    causal_model(tokenizer, positions).save_pretrained(folder)
+    causal_model(tokenizer, positions, seed).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

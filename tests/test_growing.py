@@ -42,3 +42,9 @@ def test_another_file_is_left_alone(tmp_path: Path, text: str) -> None:
     with pytest.raises(DataError, match="move"):
         GrowingFile(path, {})
     assert path.read_text() == text
+
+
+def test_half_of_a_surrogate_pair_is_read_back(tmp_path: Path) -> None:
+    """Models write such things."""
+    GrowingFile(tmp_path / "x.jsonl", {}).add([{"a": "\ud800 é"}])
+    assert GrowingFile(tmp_path / "x.jsonl", {}).records == [{"a": "\ud800 é"}]

@@ -141,14 +141,18 @@ def program(
     }  # fmt: skip
     source = None if program == "vanilla" else _retriever(data, split, retriever, device, batch_size)
     retrieval = None if source is None else _retrieval(source, corpus, k)
-    model = build.lm_named(lm, endpoint, max_new_tokens, batch_size, chat, timeout, device)
+    model, weights = build.lm_named(lm, endpoint, max_new_tokens, batch_size, chat, timeout, device)
     adapter = build.adapter_named(template, attempts, wait)
     built = build.program_named(program, retrieval, hops, queries, temperature)
     prints = {"corpus": corpus.fingerprint, "queries": fingerprint_queries(asked)}
     prints |= {"examples": fingerprint_queries(taught)}
+    if weights is not None:
+        prints["weights"] = weights
     file = GrowingFile(f"{output}.trace.jsonl", {**options, **prints})
     with run.settings(model, adapter):
-        built = build.demonstrated(built, demonstrations, shown, demos, threads, f"{output}.program.json")
+        built = build.demonstrated(
+            built, demonstrations, shown, demos, threads, f"{output}.program.json", {**options, **prints}
+        )
     built = Branch(built, branches, temperature)
     asked = asked[:limit]
     given = {query.id: inputs_of(query, talk) for query in asked}

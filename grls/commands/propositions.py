@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from time import perf_counter
-from typing import Any
 
-import torch
 from tqdm import tqdm
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError
 from grls.files import refuse_unwritable
 from grls.logs import quiet
-from grls.models.language import load_language_model
+from grls.models.language import load_language_model, weights_fingerprint
 from grls.programs.proposition_file import PropositionFile, Tally
 from grls.programs.proposition_prompt import PropositionPrompt
 from grls.programs.propositions import Propositionizer, batches
 from grls.text import tokenizer_fingerprint
-
-_SAMPLE = 1024
 
 
 def propositions(
@@ -69,7 +64,7 @@ def propositions(
     prompt = PropositionPrompt(shown, chat, template)
     writer = Propositionizer(loaded, tokenizer, prompt, max_new_tokens, longest, fallback)
     origin = {
-        "weights": _weights(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
+        "weights": weights_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
         "corpus": corpus.fingerprint, "prompt": prompt.fingerprint(tokenizer),
         "fallback": fallback, "max_new_tokens": max_new_tokens, "longest": longest,
         "limit": limit,
@@ -101,13 +96,3 @@ def _summary(tally: Tally, written: int, seconds: float) -> str:
     if written:
         lines.append(f"{written:,} passages in this run, {seconds / written:.2f} s each")
     return "\n".join(lines)
-
-
-def _weights(model: Any) -> str:
-    """SHA-256 over names, shapes and first values of a model's weights, wherever it was loaded from."""
-    digest = hashlib.sha256()
-    for name, weight in sorted(model.state_dict().items()):
-        some = weight.flatten()[:_SAMPLE].to("cpu", torch.float32)
-        digest.update(f"{name} {tuple(weight.shape)}".encode())
-        digest.update(some.numpy().tobytes())
-    return digest.hexdigest()

@@ -20,14 +20,15 @@ from grls.files import refuse_unwritable, write_json
 from grls.filters import Numbered
 from grls.growing import GrowingFile
 from grls.logs import quiet
-from grls.models.language import LanguageModel, load_language_model
+from grls.models.language import LanguageModel, load_language_model, weights_fingerprint
 from grls.readers.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
 from grls.readers.ralm.collect import collect
 from grls.readers.ralm.generate import continue_texts
-from grls.readers.ralm.reader import InContextRalm, ScoredStride, perplexity, words_of
+from grls.readers.ralm.reader import InContextRalm, ScoredStride, perplexity, refuse_long_window, words_of
 from grls.readers.ralm.reranker import Reranker, Trained
 from grls.readers.ralm.scoring import TextScorer
 from grls.readers.ralm.strides import WindowOptions, strides
+from grls.retrieve.generative import SearchOptions
 from grls.retrieve.open import open_retriever
 from grls.retrieve.sparse import BM25Retriever
 from grls.text import tokenizer_fingerprint
@@ -104,8 +105,10 @@ def ralm(
     quiet()
     refuse_unwritable(output)
     retrieves = bm25 or retriever is not None
-    if not retrieves and rerank != "none":
+    if not retrieves and (rerank != "none" or job == "examples"):
         raise ConfigError("there is nothing to rerank without --retriever or --bm25 true.")
+    if not retrieves and exclude is not None:
+        raise ConfigError("there is nothing to exclude without --retriever or --bm25 true.")
     options = WindowOptions(stride, query_tokens, documents if retrieves else 0, document_tokens, window, cut)
     source = _retriever(data, retriever, bm25, device)
     loaded = load_language_model(model, device)
@@ -116,7 +119,8 @@ def ralm(
     reader.chooser = _chooser(wanted, reader, candidates, judge, judge_tokens, reranker, device)
     texts = _texts(Path(text), loaded, limit)
     settings: dict[str, Any] = {
-        "model": Path(model).name, "tokenizer": tokenizer_fingerprint(loaded.tokenizer), **asdict(options),
+        "model": Path(model).name, "weights": weights_fingerprint(loaded.model),
+        "tokenizer": tokenizer_fingerprint(loaded.tokenizer), **asdict(options),
         "retriever": "bm25" if bm25 else retriever, "corpus": None if corpus is None else corpus.fingerprint,
         "rerank": rerank, "candidates": reader.chooser.candidates, "judge": judge,
         "judge_tokens": judge_tokens if rerank == "zero-shot" else None, "reranker": reranker,
@@ -202,7 +206,9 @@ def _retriever(data: str | None, retriever: str | None, bm25: bool, device: str)
         raise ConfigError("--bm25 needs --data, the corpus to retrieve from.")
     if bm25:
         return BM25Retriever(Corpus.read(str(data)))
-    return None if retriever is None else open_retriever(retriever, device)
+    # A query is the end of a text: one that is too long for the retriever is cut, not refused.
+    options = SearchOptions(truncate_queries=True)
+    return None if retriever is None else open_retriever(retriever, device, options=options)
 
 
 def _chooser(
@@ -237,6 +243,7 @@ def _judge(reader: InContextRalm, name: str | None, device: str) -> TextScorer:
     model, tokenizer = load_language_model(name, device)
     if tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(reader.tokenizer):
         raise ConfigError(f"the judge {name!r} has another tokenizer than the model; take one of its family.")
+    refuse_long_window(model, reader.options.window, f"the judge {name!r}")
     return TextScorer(model, reader.documents.tokens)
 
 
@@ -244,7 +251,11 @@ def _without(corpus: Corpus, file: Path) -> Numbered:
     """All passages but those whose title or id stands in a file."""
     if not file.is_file():
         raise DataError("no such file; expected a title or a passage id a line.", file)
-    named = {line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()}
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"expected UTF-8 text ({error}).", file) from None
+    named = {line.strip() for line in lines if line.strip()}
     kept = [n for n, p in enumerate(corpus) if p.id not in named and p.title not in named]
     if len(kept) == len(corpus):
         raise DataError(f"no passage of {corpus.source} has a title or id that stands in it.", file)

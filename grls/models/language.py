@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from grls.models.build import TRAINING, GeneratorSpec, Loaded, first_line, refus
 from grls.models.precision import move
 
 PACKAGED = "SmolLM2-135M-Instruct"
+_SAMPLE = 1024
+"""Values of each weight that its fingerprint looks at."""
 
 _shared: dict[tuple[str, str], LanguageModel] | None = None
 """What :func:`shared_models` keeps; None outside of it."""
@@ -162,3 +165,13 @@ def _source(name: str) -> tuple[str, dict[str, str]]:
     if not file.is_file():
         raise ConfigError(f"no such file: {name}.")
     return str(file.parent), {"gguf_file": file.name}
+
+
+def weights_fingerprint(model: Any) -> str:
+    """SHA-256 over names, shapes and first values of a model's weights, wherever it was loaded from."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.state_dict().items()):
+        some = weight.flatten()[:_SAMPLE].to("cpu", torch.float32)
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        digest.update(some.numpy().tobytes())
+    return digest.hexdigest()

@@ -164,6 +164,8 @@ def test_self_ask() -> None:
     assert (found.answer, ids(found.found)) == ("done", ["a", "b"])
     assert steps[-2] == {"kind": "stop", "hop": 3, "queries": ["When?"]}  # asked before
     assert script.prompts[-1].endswith("Known:\n[1] when? 1820\n[2] where? here\nAnswer:")
+    known = [step["inputs"]["known"] for step in steps if step["kind"] == "lm" and "known" in step["inputs"]]
+    assert known[:2] == [[], ["when? 1820"]]  # as they were when the step was taken
     assert ran(Vanilla(), lm, question="who")[0].found == []
 
 

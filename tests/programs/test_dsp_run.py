@@ -18,15 +18,17 @@ import dspy
 from dsp_helpers import CORPUS, ScriptedRetriever, characters, patient, retrieval, scripted
 from models_small import small_llama
 
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.growing import GrowingFile
 from grls.programs.dsp.baselines import RetrieveThenRead, Vanilla
+from grls.programs.dsp.branch import sampled
 from grls.programs.dsp.build import adapter_named, demonstrated, lm_named
 from grls.programs.dsp.demonstrate import examples
 from grls.programs.dsp.gather import Gathered
 from grls.programs.dsp.lines import LinesAdapter
 from grls.programs.dsp.lm import LocalEngine, endpoint_lm, local_lm
-from grls.programs.dsp.patience import Patience
+from grls.programs.dsp.patience import APART, Patience
+from grls.programs.dsp.programs import MultiHop
 from grls.programs.dsp.retrieval import Found, Retrieval
 from grls.programs.dsp.run import answer_all, settings
 from grls.programs.dsp.trace import note, recorded
@@ -175,7 +177,7 @@ def test_nonsense_is_asked_again_at_a_temperature_and_failures_after_longer_and_
     lm, _ = scripted(reply)
     with settings(lm, Patience(LinesAdapter(), 4, 0.5, slept.append)), recorded() as trace:
         assert Vanilla()(question="who").answer == "Ada"
-    assert asked == [(None, None), (0.7, 1), (0.7, 1), (0.7, 1)]
+    assert asked == [(None, None), (0.7, 1), (0.7, APART), (0.7, APART)]
     assert slept == [0.5, 1.0, 2.0]
     assert [step.get("failed", "").split(":")[0] for step in trace.steps] == [
         "AdapterParseError", "LMServerError", "LMTimeoutError", ""]  # fmt: skip
@@ -218,13 +220,55 @@ def test_a_query_that_fails_is_recorded_and_tried_anew(tmp_path: Path) -> None:
     assert records[1]["trace"][0] == {"kind": "retrieval", "queries": ["q2"], "found": [["b", -2.0]]}
     assert records[1]["cost"] == {"calls": 2, "tokens_read": 0, "tokens_written": 0, "retrievals": 1}
     assert records[0]["cost"] == {"calls": 1, "tokens_read": 10, "tokens_written": 2, "retrievals": 1}
-    assert (records[0]["found"], records[2]["found"]) == ([["a", -1.0]], [])
+    assert [record["found"] for record in records] == [
+        [["a", -1.0]],
+        [["b", -2.0]],
+        [],
+    ]  # the failed one, too
     assert sum(done) == 3
     said["q2"] = "two"
     script.prompts.clear()
     again = answer_all(program, ASKED, lm, patient(), GrowingFile(tmp_path / "x.jsonl", {"a": 1}))
     assert [record["answer"] for record in again] == ["one", "two", "three"]
     assert len(script.prompts) == 1
+
+
+def test_a_program_that_fails_after_its_hops_keeps_what_they_found(tmp_path: Path) -> None:
+    def said(asked: str, config: Any) -> Any:
+        return dspy.lm15.TimeoutError("slow") if asked.endswith("Answer:") else f"q{len(script.prompts)}"
+
+    lm, script = scripted(said)
+    source = ScriptedRetriever({f"q{n}": [("a", -1.0), ("b", -2.0)][: n % 2 + 1] for n in range(9)})
+    file = GrowingFile(tmp_path / "x.jsonl", {})
+    program = MultiHop(Retrieval(source, CORPUS), hops=2)
+    (record,) = answer_all(program, {"q": {"question": "who"}}, lm, patient(1), file, 1)
+    hops = [step["found"] for step in record["trace"] if step["kind"] == "retrieval"]
+    assert "LMTimeoutError" in record["failed"]
+    assert hops
+    assert {name for name, _ in record["found"]} == {name for hop in hops for name, _ in hop}
+
+
+def test_half_of_a_surrogate_pair_is_kept_as_a_question_mark(tmp_path: Path) -> None:
+    lm, _ = scripted(lambda asked, config: "A\ud800b")
+    file = GrowingFile(tmp_path / "x.jsonl", {})
+    (record,) = answer_all(Vanilla(), {"q": {"question": "who"}}, lm, patient(), file, 1)
+    assert record["answer"] == "A?b"
+    assert GrowingFile(tmp_path / "x.jsonl", {}).records == [record]
+
+
+def test_another_attempt_is_another_draw() -> None:
+    """Of several draws at a temperature each nonsensical one is drawn again, and none is another's."""
+    draws: list[tuple[float, int]] = []
+
+    def reply(asked: str, config: Any) -> str:
+        draws.append((config.temperature, config.seed))
+        return "" if len(draws) % 2 else "Ada"
+
+    lm, _ = scripted(reply)
+    with settings(lm, patient(2)):
+        sampled(dspy.Predict("question -> answer"), 3, 0.5, question="who")
+    assert len(set(draws)) == len(draws) == 6
+    assert {temperature for temperature, _ in draws} == {0.5}
 
 
 def test_a_refused_key_ends_the_run_and_keeps_what_was_answered(tmp_path: Path) -> None:
@@ -256,15 +300,17 @@ def test_demonstrations_are_kept_in_a_file(tmp_path: Path) -> None:
     train = examples([Query("1", "who", answers=("Ada",))])
     file = tmp_path / "demos.json"
     with settings(lm, patient()):
-        demonstrated(Vanilla(), "bootstrap", train, 1, 1, file)
+        demonstrated(Vanilla(), "bootstrap", train, 1, 1, file, {"a": 1})
         asked = len(script.prompts)
-        again = demonstrated(Vanilla(), "bootstrap", train, 1, 1, file)
+        again = demonstrated(Vanilla(), "bootstrap", train, 1, 1, file, {"a": 1})
         assert len(script.prompts) == asked
         assert [demo["answer"] for demo in again.answer.demos] == ["Ada"]
         assert again(question="why").answer == "Ada"
         assert "Question: who\nAnswer: Ada\n\n" in script.prompts[-1]
+        with pytest.raises(MismatchError, match="other settings"):
+            demonstrated(Vanilla(), "bootstrap", train, 1, 1, file, {"a": 2})
         with pytest.raises(DataError, match="no demonstrations of this program"):
-            demonstrated(dspy.Predict("a -> b"), "bootstrap", train, 1, 1, file)
+            demonstrated(dspy.Predict("a -> b"), "bootstrap", train, 1, 1, file, {"a": 1})
 
 
 @pytest.mark.parametrize("how", ["bootstrap", "search"])
@@ -272,7 +318,7 @@ def test_a_model_that_fails_for_all_examples_makes_no_demonstrations(how: Any, t
     lm, _ = scripted(lambda asked, config: dspy.lm15.AuthError("bad key"))
     train = examples([Query(name, f"who {name}", answers=("Ada",)) for name in "abcd"])
     with settings(lm, patient()), pytest.raises(ConfigError, match="no example could be answered"):
-        demonstrated(Vanilla(), how, train, 1, 1, tmp_path / "x")
+        demonstrated(Vanilla(), how, train, 1, 1, tmp_path / "x", {})
     assert not list(tmp_path.iterdir())
 
 
@@ -282,7 +328,7 @@ def test_a_model_that_is_never_right_has_no_demonstrations(
     lm, _ = scripted(lambda asked, config: "Eve")
     train = examples([Query(name, f"who {name}", answers=("Ada",)) for name in "ab"])
     with settings(lm, patient()):
-        assert demonstrated(Vanilla(), "bootstrap", train, 1, 1, tmp_path / "x").answer.demos == []
+        assert demonstrated(Vanilla(), "bootstrap", train, 1, 1, tmp_path / "x", {}).answer.demos == []
     assert "no demonstration could be made of 2 examples" in caplog.text
 
 
@@ -390,7 +436,7 @@ GOOD = "[[ ## answer ## ]]\nAda\n\n[[ ## completed ## ]]"
 def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str) -> None:
     replies = [(503, "busy"), (200, "<html>"), ("hang", ""), completion("what?"), completion(GOOD)]
     Endpoint.replies = iter(replies)
-    lm = lm_named("m", endpoint, max_new_tokens=9, timeout=0.5)
+    lm = lm_named("m", endpoint, max_new_tokens=9, timeout=0.5).lm
     with settings(lm, adapter_named("chat", 5, 0.0)), recorded() as trace:
         assert Vanilla()(question="who").answer == "Ada"
     failures = [step.get("failed", "") for step in trace.steps]
@@ -402,7 +448,7 @@ def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str) 
     assert (trace.calls, trace.tokens_read, trace.tokens_written) == (5, 14, 6)
     body = Endpoint.bodies[0]
     assert (body["model"], body["temperature"], body["max_tokens"]) == ("m", 0.0, 9)
-    assert (Endpoint.bodies[4]["temperature"], Endpoint.bodies[4]["seed"]) == (0.7, 4)
+    assert (Endpoint.bodies[4]["temperature"], Endpoint.bodies[4]["seed"]) == (0.7, 4 * APART)
 
 
 def test_an_endpoint_that_is_gone_is_a_failed_query(tmp_path: Path) -> None:

@@ -252,3 +252,16 @@ def test_the_oracle_cannot_write() -> None:
 def test_a_stretch_with_nothing_before_it_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing before"):
         TextScorer(MODEL, lambda number: []).log_probabilities([1, 2, 3], [Wanted((), 0, 0, 2)])
+
+
+def test_white_space_asks_for_nothing() -> None:
+    """Indentation and blank lines: many retrievers refuse an empty query."""
+    made = reader(stride=2, query_tokens=2)
+    text = TOKENIZER("the barn" + " " * 24 + "on monday")["input_ids"]
+    some = strides(len(text), made.options)
+    found = made.candidates_for(text, some)
+    assert isinstance(made.retriever, Scripted)
+    assert all(query.strip() for query in made.retriever.queries)
+    blank = [not TOKENIZER.decode(text[stride.asks(2)]).strip() for stride in some]
+    assert any(blank[1:])
+    assert [not own for own in found] == [True, *blank[1:]]

@@ -207,6 +207,8 @@ def test_the_texts_own_passages_are_left_out(folder: Path) -> None:
         (["--bm25", "true", "--rerank", "trained"], "go together"),
         (["--bm25", "true", "--judge", "x"], "--rerank zero-shot"),
         (["--bm25", "true", "--retriever", "x"], "either"),
+        (["--job", "examples"], "nothing to rerank"),
+        (["--exclude", "x"], "nothing to exclude"),
         (["--limit", "1"], "at least 2"),
         (["--text", "nowhere.txt"], "no such text"),
         (["--bm25", "true", "--window", "20"], "too small"),
@@ -223,6 +225,36 @@ def test_bad_options_are_refused(
     assert main(given) == 1
     assert message in capsys.readouterr().err
     assert not (folder / "refused.json").exists()
+
+
+def test_a_judge_without_so_many_positions_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_model(folder / "short", positions=32)
+    more = ("--bm25", "true", "--rerank", "zero-shot", "--judge", str(folder / "short"))
+    assert main(options(folder, "judged-short", *more)) == 1
+    assert "has 32 positions" in capsys.readouterr().err
+
+
+def test_another_model_under_the_same_name_does_not_go_on(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [
+        word.replace(str(folder / "model"), str(tmp_path / "model")) for word in options(folder, "named")
+    ]
+    write_model(tmp_path / "model")
+    assert main(asked) == 0
+    write_model(tmp_path / "model", seed=7)
+    assert main(asked) == 1
+    assert "other settings (weights)" in capsys.readouterr().err
+
+
+def test_excluded_names_that_are_no_text_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "latin").write_bytes("é".encode("latin-1"))
+    assert main(options(folder, "latin-out", "--bm25", "true", "--exclude", str(folder / "latin"))) == 1
+    assert "expected UTF-8" in capsys.readouterr().err
 
 
 def test_other_options_do_not_go_on_in_the_same_file(

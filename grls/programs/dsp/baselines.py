@@ -95,7 +95,7 @@ class SelfAsk(dspy.Module):
         known: list[str] = []
         asked: set[str] = set()
         for hop in range(1, self.hops + 1):
-            follow = self.follow_up(question=question, known=known).follow_up
+            follow = self.follow_up(question=question, known=list(known)).follow_up
             if stops(follow) or follow.casefold() in asked:
                 note("stop", hop=hop, queries=[follow])
                 break
@@ -104,4 +104,4 @@ class SelfAsk(dspy.Module):
             reply = self.reply(context=context(hops[-1]), question=follow).answer
             known.append(f"{follow} {reply}")
         found = in_turn(hops)
-        return answered(self.answer(question=question, known=known), found, found)
+        return answered(self.answer(question=question, known=list(known)), found, found)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.files import read_json, write_json
-from grls.models.language import load_language_model
+from grls.models.language import load_language_model, weights_fingerprint
 from grls.programs.dsp.baselines import RetrieveThenRead, SelfAsk, Vanilla
 from grls.programs.dsp.demonstrate import How, demonstrate
 from grls.programs.dsp.lines import LinesAdapter
@@ -47,6 +47,18 @@ def program_named(name: str, retrieval: Retrieval | None, hops: int, queries: in
     raise ConfigError(f"unknown program {name!r}.")
 
 
+class NamedLM(NamedTuple):
+    """A model as it was named.
+
+    Attributes:
+        lm: A ``dspy.LM``.
+        weights: Fingerprint of a model in this process; None where it is served.
+    """
+
+    lm: Any
+    weights: str | None
+
+
 def lm_named(
     name: str,
     endpoint: str | None = None,
@@ -55,16 +67,17 @@ def lm_named(
     chat: bool = False,
     timeout: float = 60.0,
     device: str = "auto",
-) -> Any:
+) -> NamedLM:
     """A ``dspy.LM`` of an endpoint, a provider (``api:openai/gpt-4o-mini``), or a model in this process.
 
     Raises:
         ConfigError: It cannot be had.
     """
     if endpoint is not None or name.startswith(API):
-        return endpoint_lm(name.removeprefix(API), endpoint, max_new_tokens, timeout)
+        return NamedLM(endpoint_lm(name.removeprefix(API), endpoint, max_new_tokens, timeout), None)
     model, tokenizer = load_language_model(name, device)
-    return local_lm(LocalEngine(model, tokenizer, max_new_tokens, batch_size, chat), Path(name).name)
+    lm = local_lm(LocalEngine(model, tokenizer, max_new_tokens, batch_size, chat), Path(name).name)
+    return NamedLM(lm, weights_fingerprint(model))
 
 
 def adapter_named(template: str, attempts: int, wait: float) -> Patience:
@@ -74,21 +87,43 @@ def adapter_named(template: str, attempts: int, wait: float) -> Patience:
 
 
 def demonstrated(
-    program: Any, how: How, train: Sequence[Any], demos: int, threads: int, file: str | Path
+    program: Any,
+    how: How,
+    train: Sequence[Any],
+    demos: int,
+    threads: int,
+    file: str | Path,
+    made: Mapping[str, Any],
 ) -> Any:
     """A program with demonstrations: those of a file, which is written where there is none.
 
     Demonstrations that depend on the query (``nearest``) have no file.
 
+    Args:
+        program: What they are for.
+        how: How they are made.
+        train: Examples to make them of.
+        demos: How many.
+        threads: Examples tried at the same time.
+        file: Where they are kept.
+        made: All that they depend on, as JSON values; demonstrations of other settings are refused.
+
     Raises:
         DataError: The file is of another program.
+        MismatchError: Its demonstrations were made with other settings.
     """
     path = Path(file)
     if how in ("none", "nearest"):
         return demonstrate(program, how, train, demos)
     if path.is_file():
         try:
-            program.load_state(read_json(path))
+            kept = read_json(path)
+            if kept["settings"] != made:
+                raise MismatchError(
+                    f"{path} holds demonstrations that were made with other settings; give another output, "
+                    "or remove it."
+                )
+            program.load_state(kept["program"])
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"these are no demonstrations of this program ({error!r}); remove it.", path
@@ -97,5 +132,5 @@ def demonstrated(
     taught = demonstrate(program, how, train, demos, threads=threads)
     if not any(predictor.demos for predictor in taught.predictors()):
         log.warning("no demonstration could be made of %d examples: none is answered rightly.", len(train))
-    write_json(path, taught.dump_state())
+    write_json(path, {"settings": dict(made), "program": taught.dump_state()})
     return taught

@@ -15,6 +15,8 @@ from grls.programs.dsp.needed import dspy
 from grls.programs.dsp.trace import note, spend
 
 TEMPERATURE = 0.7
+APART = 1_000_003
+"""Seeds of further attempts are so far from that of the first: draws and branches have others."""
 
 
 class Patience(dspy.Adapter):
@@ -72,7 +74,7 @@ class Patience(dspy.Adapter):
                 if attempt == self.attempts or not _may_pass(error):
                     raise
                 if isinstance(error, dspy.AdapterParseError):
-                    options |= {"temperature": TEMPERATURE, "seed": attempt}
+                    options |= _another_draw(lm, lm_kwargs, attempt)
                 hint = getattr(error, "retry_after", None)
                 self._sleep(max(self.wait * 2 ** (attempt - 1), hint or 0.0))
             else:
@@ -91,6 +93,13 @@ class Patience(dspy.Adapter):
                     for name in ("prompt_tokens", "completion_tokens")
                 )
                 spend(max(1, len(spent)), read, wrote)
+
+
+def _another_draw(lm: Any, given: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+    """Options under which a model writes something else, and no other draw of the program does the same."""
+    asked = {**getattr(lm, "kwargs", {}), **given}
+    seed = int(asked.get("seed") or 0)
+    return {"temperature": asked.get("temperature") or TEMPERATURE, "seed": seed + APART * attempt}
 
 
 def described(error: BaseException) -> str:

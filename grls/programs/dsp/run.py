@@ -18,6 +18,8 @@ from grls.programs.dsp.patience import described
 from grls.programs.dsp.retrieval import Found
 from grls.programs.dsp.trace import recorded
 from grls.retrieve.base import check_counts
+from grls.retrieve.fusion import interleave
+from grls.types import Hit
 
 
 def settings(lm: Any, adapter: Any) -> Any:
@@ -91,15 +93,29 @@ def _answer(program: Any, name: str, given: Mapping[str, str], lm: Any, adapter:
                 f"the language model cannot be asked at all ({described(error)}); mend that and call again."
             ) from None
         except dspy.DSPyError as error:
-            record["failed"] = described(error)
+            record |= {"failed": described(error), "found": _so_far(trace.steps)}
         else:
-            record |= {"answer": str(prediction.answer).strip()}
+            record |= {"answer": _writable(str(prediction.answer).strip())}
             record |= {"found": _pairs(prediction.found), "read": _pairs(prediction.read)}
         return record | {"trace": trace.steps, "cost": trace.cost()}
 
 
 def _pairs(found: Sequence[Found]) -> list[list[Any]]:
     return [[one.id, one.score] for one in found]
+
+
+def _so_far(steps: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """What the last run of a program found before it failed: of several hops the best of each in turn."""
+    begins = [n for n, step in enumerate(steps) if step["kind"] == "branch"]
+    hops = [step["found"] for step in steps[max(begins, default=0) :] if step["kind"] == "retrieval"]
+    if len(hops) < 2:
+        return list(hops[0]) if hops else []
+    return [[hit.id, hit.score] for hit in interleave([[Hit(*pair) for pair in hop] for hop in hops])]
+
+
+def _writable(text: str) -> str:
+    """A text that can be written as UTF-8: half of a surrogate pair, as models write them, becomes ``?``."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _keep(file: GrowingFile, futures: Sequence[Any], kept: set[str]) -> None:

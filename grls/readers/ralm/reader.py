@@ -122,11 +122,7 @@ class InContextRalm:
             raise ConfigError(
                 "documents need a retriever with its corpus, and a retriever needs documents >= 1."
             )
-        most = getattr(model.config, "max_position_embeddings", None)
-        if most is not None and options.window > most:
-            raise ConfigError(
-                f"a window of {options.window} tokens, but the model has {most} positions; lower it."
-            )
+        refuse_long_window(model, options.window, "the model")
         self.model = model
         self.tokenizer = tokenizer
         self.options = options
@@ -171,12 +167,11 @@ class InContextRalm:
         """Numbers of the passages retrieved for each stride, in the retriever's order."""
         if self.retriever is None or self.corpus is None:
             return [[] for _ in some]
-        asked = [n for n, stride in enumerate(some) if stride.first > 0]
         candidates: list[list[int]] = [[] for _ in some]
-        if not asked:
-            return candidates
-        texts = self.tokenizer.batch_decode([text[some[n].asks(self.options.query_tokens)] for n in asked])
-        queries = [Query(str(some[n].first), words) for n, words in zip(asked, texts, strict=True)]
+        texts = self.tokenizer.batch_decode([text[stride.asks(self.options.query_tokens)] for stride in some])
+        # White space asks for nothing, and many retrievers refuse it.
+        asked = [n for n, words in enumerate(texts) if some[n].first > 0 and words.strip()]
+        queries = [Query(str(some[n].first), texts[n]) for n in asked]
         k = max(self.options.documents, self.chooser.candidates)
         hits = [
             found
@@ -233,6 +228,17 @@ class Documents:
             room = self._limit - len(self._end)
             self._known[number] = _tokens(self._tokenizer, text)[: max(0, room)] + self._end[: self._limit]
         return self._known[number]
+
+
+def refuse_long_window(model: Any, window: int, name: str) -> None:
+    """Refuse a window that a model has no positions for.
+
+    Raises:
+        ConfigError: It has fewer than ``window``.
+    """
+    most = getattr(model.config, "max_position_embeddings", None)
+    if most is not None and window > most:
+        raise ConfigError(f"a window of {window} tokens, but {name} has {most} positions; lower it.")
 
 
 def words_of(text: str) -> int:
