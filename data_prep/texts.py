@@ -2,7 +2,8 @@
 
 For in-context retrieval-augmented language modelling (``grls ralm``): a text that is read is in no passage,
 yet of one kind with those that are. Files are dealt out by a hash of their path and the seed, so the same
-file always goes the same way. There are no queries: the end of what has been read is the query.
+file always goes the same way; one whose text another has already is left out. There are no queries: the end
+of what has been read is the query.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def prepare(
 
     Raises:
         ConfigError: A number is out of range.
-        DataError: There is no such file, a part stays empty, or a file is not UTF-8.
+        DataError: There is no such file, a part stays empty, a file is not UTF-8, or two would get one name.
     """
     if words < 1 or len(shares) != len(PARTS) or min(shares) < 0 or sum(shares) >= 1:
         raise ConfigError(
@@ -51,10 +52,17 @@ def prepare(
         )
     files = sorted(file for file in raw.glob(pattern) if file.is_file())
     dealt: dict[str, list[tuple[str, str]]] = {part: [] for part in ("corpus", *PARTS)}
+    seen: set[str] = set()
+    repeated = 0
     for file in files:
         name, text = file.relative_to(raw).as_posix(), _read(file)
-        if len(text.split()) >= least_words:
-            dealt[_part(name, shares, seed)].append((name, text))
+        if len(text.split()) < least_words:
+            continue
+        if text in seen:  # under another name it could go another way, and be read and retrieved
+            repeated += 1
+            continue
+        seen.add(text)
+        dealt[_part(name, shares, seed)].append((name, text))
     for part, texts in dealt.items():
         if not texts and (part == "corpus" or shares[PARTS.index(part)]):
             raise DataError(f"no text for {part} among {len(files)} files; change --seed or --shares.", raw)
@@ -65,10 +73,14 @@ def prepare(
             for name, text in dealt[part]:
                 target = new / "texts" / part / f"{name.replace('/', '__').removesuffix('.txt')}.txt"
                 target.parent.mkdir(parents=True, exist_ok=True)
+                if target.exists():
+                    raise DataError(
+                        f"{name} and another file would both become {target.name}; rename one.", raw
+                    )
                 with atomic_file(target) as stream:
                     stream.write(text)
     counts = ", ".join(f"{part} {len(texts)}" for part, texts in dealt.items())
-    print(f"{len(passages):,} passages; files: {counts}")
+    print(f"{len(passages):,} passages; files: {counts}; {repeated} left out that repeat another one")
 
 
 def _read(file: Path) -> str:

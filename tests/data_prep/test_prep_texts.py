@@ -47,6 +47,26 @@ def test_a_file_always_goes_the_same_way(tmp_path: Path) -> None:
     assert {f.name for f in (tmp_path / "b" / "texts" / "test").iterdir()} == left
 
 
+def test_a_text_under_two_names_is_taken_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Aliases and links: one could be read and the other retrieved."""
+    raw = write(tmp_path / "raw")
+    for file in sorted(raw.rglob("*.txt")):
+        file.with_name(f"again-{file.name}").write_text(file.read_text())
+    prepare(raw, tmp_path / "out", shares=(0.2, 0.2, 0.2), least_words=10)
+    assert "30 left out that repeat another one" in capsys.readouterr().out
+    corpus = "\n".join(passage.text for passage in Corpus.read(tmp_path / "out"))
+    for file in (tmp_path / "out" / "texts").rglob("*.txt"):
+        assert file.read_text().splitlines()[0] not in corpus.splitlines()
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    raw = write(tmp_path / "raw")
+    for file in sorted(raw.glob("part0/*.txt")):
+        (raw / f"part0__{file.name}").write_text(f"another {file.read_text()}")
+    with pytest.raises(DataError, match="rename one"):
+        prepare(raw, tmp_path / "out", shares=(0.8, 0.0, 0.0), least_words=10)
+
+
 def test_bad_input_is_refused(tmp_path: Path) -> None:
     raw = write(tmp_path / "raw", 3)
     with pytest.raises(ConfigError, match="three shares"):

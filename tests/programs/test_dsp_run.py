@@ -27,7 +27,7 @@ from grls.programs.dsp.demonstrate import examples
 from grls.programs.dsp.gather import Gathered
 from grls.programs.dsp.lines import LinesAdapter
 from grls.programs.dsp.lm import LocalEngine, endpoint_lm, local_lm
-from grls.programs.dsp.patience import APART, Patience
+from grls.programs.dsp.patience import APART, LONGEST_WAIT, Patience
 from grls.programs.dsp.programs import MultiHop
 from grls.programs.dsp.retrieval import Found, Retrieval
 from grls.programs.dsp.run import answer_all, settings
@@ -57,16 +57,27 @@ def test_what_threads_ask_meanwhile_is_computed_together() -> None:
     assert [len(batch) for batch in batches] == [1, 3, 2]
 
 
-def test_an_error_is_that_of_all_who_asked_together() -> None:
+def test_an_error_is_that_of_its_own_asker() -> None:
+    begun, go = threading.Event(), threading.Event()
+
     def compute(asked: Sequence[int]) -> list[int]:
+        begun.set()
+        assert go.wait(10)
         if 1 in asked:
             raise ValueError("no")
         return list(asked)
 
-    gathered = Gathered(compute, most=2)
-    with pytest.raises(ValueError, match="no"):
-        gathered(1)
-    assert gathered(2) == 2
+    gathered = Gathered(compute, most=4)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(gathered, 0)
+        assert begun.wait(10)
+        rest = [pool.submit(gathered, n) for n in (1, 2)]
+        while len(gathered._waiting) < 2:
+            sleep(0.001)
+        go.set()
+        assert (first.result(), rest[1].result()) == (0, 2)
+        with pytest.raises(ValueError, match="no"):
+            rest[0].result()
 
 
 def test_a_retriever_as_a_module() -> None:
@@ -177,7 +188,7 @@ def test_nonsense_is_asked_again_at_a_temperature_and_failures_after_longer_and_
     lm, _ = scripted(reply)
     with settings(lm, Patience(LinesAdapter(), 4, 0.5, slept.append)), recorded() as trace:
         assert Vanilla()(question="who").answer == "Ada"
-    assert asked == [(None, None), (0.7, 1), (0.7, APART), (0.7, APART)]
+    assert asked == [(None, None), (0.7, APART), (0.7, APART), (0.7, APART)]
     assert slept == [0.5, 1.0, 2.0]
     assert [step.get("failed", "").split(":")[0] for step in trace.steps] == [
         "AdapterParseError", "LMServerError", "LMTimeoutError", ""]  # fmt: skip
@@ -191,6 +202,10 @@ def test_an_endpoint_says_how_long_to_wait() -> None:
     with settings(lm, Patience(LinesAdapter(), 2, 0.5, slept.append)):
         assert Vanilla()(question="who").answer == "Ada"
     assert slept == [9.0]
+    said = iter([dspy.lm15.RateLimitError("tomorrow", retry_after=86400.0), "Ada"])
+    with settings(lm, Patience(LinesAdapter(), 2, 0.5, slept.append)):
+        assert Vanilla()(question="who").answer == "Ada"
+    assert slept == [9.0, LONGEST_WAIT]
 
 
 @pytest.mark.parametrize("error", ["ContextLengthError", "AuthError", "InvalidRequestError"])

@@ -21,7 +21,8 @@ class Gathered(Generic[Asked, Given]):
     """A function of many, called with one at a time.
 
     Args:
-        compute: One result for each of a list, in order. What it raises is raised for all of that list.
+        compute: One result for each of a list, in order. Where it raises for several, each is computed alone,
+            so that an error is that of its own asker.
         most: Most that are computed together.
     """
 
@@ -50,7 +51,16 @@ class Gathered(Generic[Asked, Given]):
             found = self._compute([asked for asked, _ in batch])
             for (_, future), one in zip(batch, found, strict=True):
                 future.set_result(one)
+        except Exception:
+            for asked, future in batch:
+                self._alone(asked, future)
         except BaseException as error:
             for _, future in batch:
-                if not future.done():
-                    future.set_exception(error)
+                future.set_exception(error)
+
+    def _alone(self, asked: Asked, future: Future[Given]) -> None:
+        try:
+            (found,) = self._compute([asked])
+            future.set_result(found)
+        except BaseException as error:
+            future.set_exception(error)

@@ -15,6 +15,8 @@ from grls.programs.dsp.needed import dspy
 from grls.programs.dsp.trace import note, spend
 
 TEMPERATURE = 0.7
+LONGEST_WAIT = 120.0
+"""Seconds that an endpoint may ask to be left alone for; at more it is asked after these."""
 APART = 1_000_003
 """Seeds of further attempts are so far from that of the first: draws and branches have others."""
 
@@ -28,7 +30,7 @@ class Patience(dspy.Adapter):
         inner: What asks.
         attempts: Most calls for one output.
         wait: Seconds before the second attempt; twice as long before each later one, and longer where the
-            endpoint says so.
+            endpoint says so, up to ``LONGEST_WAIT``.
         sleep: How to wait.
 
     Raises:
@@ -75,8 +77,8 @@ class Patience(dspy.Adapter):
                     raise
                 if isinstance(error, dspy.AdapterParseError):
                     options |= _another_draw(lm, lm_kwargs, attempt)
-                hint = getattr(error, "retry_after", None)
-                self._sleep(max(self.wait * 2 ** (attempt - 1), hint or 0.0))
+                hint = getattr(error, "retry_after", None) or 0.0
+                self._sleep(max(self.wait * 2 ** (attempt - 1), min(hint, LONGEST_WAIT)))
             else:
                 note("lm", inputs=inputs, outputs=found[0])
                 return found

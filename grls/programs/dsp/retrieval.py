@@ -153,12 +153,19 @@ class Retrieval(dspy.Module):
         return [Found(hit.id, shown(given.passages[hit.id]), hit.score, p) for hit, p in pairs]
 
     def _batch(self, asked: Sequence[_Asked]) -> list[_Given]:
-        """Retrieve for several at once, as deep as the deepest asks; texts, too, are read by one thread."""
-        queries = [Query(str(number), one.text) for number, one in enumerate(asked)]
-        filtered = any(one.allow is not None for one in asked)
-        allow = [one.allow for one in asked] if filtered else None
-        found = self.retriever.retrieve(queries, max(one.k for one in asked), allow)
-        hits = [list(some[: one.k]) for some, one in zip(found, asked, strict=True)]
+        """Retrieve for several at once; texts, too, are read by one thread.
+
+        Those of one depth together: a generator's beam is as wide as its results are many, so that what is
+        found would otherwise depend on who asks at the same time.
+        """
+        hits: list[list[Hit]] = [[] for _ in asked]
+        for k in sorted({one.k for one in asked}):
+            some = [number for number, one in enumerate(asked) if one.k == k]
+            queries = [Query(str(number), asked[number].text) for number in some]
+            allow = [asked[number].allow for number in some]
+            found = self.retriever.retrieve(queries, k, allow if any(a is not None for a in allow) else None)
+            for number, own in zip(some, found, strict=True):
+                hits[number] = list(own)
         wanted = [
             [*(hit.id for hit in some), *(one.allow or ())] for some, one in zip(hits, asked, strict=True)
         ]
