@@ -2,8 +2,9 @@
 
 Without ``--paragraphs`` the corpus is the facts that the annotators wrote. With it, the corpus is the
 paragraphs of Wikipedia in that file, written as they are read, and gold are the paragraphs that an annotator
-named as evidence, step by step. The annotated questions (``train.json`` and ``dev.json`` together, or
-``strategyqa_train.json``, which holds the same) are split anew, 75/5/20 as in the paper.
+named as evidence, step by step. Answers are yes or no. The annotated questions (``train.json`` and
+``dev.json`` together, or ``strategyqa_train.json``, which holds the same) are split anew, 75/5/20 as in the
+paper.
 """
 
 from __future__ import annotations
@@ -153,6 +154,7 @@ def _record(record: Any, file: Path, place: str) -> tuple[Query, list[str], dict
         id=common.field(record, "qid", str, file, place),
         text=common.field(record, "question", str, file, place),
         metadata=common.metadata(answer=answer, decomposition=steps),
+        answers=("yes" if answer else "no",),
     )
     return query, common.strings(record, "facts", file, place), record
 

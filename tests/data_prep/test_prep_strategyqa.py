@@ -29,6 +29,8 @@ def test_split_and_corpus(raw, tmp_path):
     query = next(q for queries in splits.values() for q in queries if q.id == "s7")
     assert [texts[p] for p in query.evidence] == ["fact 7 of a kind", "a shared fact"]
     assert json.loads(query.metadata)["answer"] is True
+    assert query.answers == ("yes",)
+    assert next(q for queries in splits.values() for q in queries if q.id == "s8").answers == ("no",)
 
 
 def test_deterministic_for_a_seed(raw, tmp_path):
