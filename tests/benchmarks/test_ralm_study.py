@@ -8,6 +8,7 @@ from ralm_helpers import PASSAGES, TEXT, write_model
 
 from benchmarks import ralm, ralm_study
 from grls.corpus import Corpus
+from grls.errors import MismatchError
 
 
 @pytest.fixture(scope="module")
@@ -20,15 +21,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_configuration_is_run_once_and_tabled(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def study() -> str:
+    def study(limit: int = 60) -> str:
         ralm_study.main(
             str(folder / "data"), str(folder / "text.txt"), str(folder / "out"), str(folder / "model"),
-            limit=60, strides=(4, 16), query_tokens=(16, 32), candidates=3,
+            limit=limit, strides=(4, 16), query_tokens=(16, 32), candidates=3,
         )  # fmt: skip
         return capsys.readouterr().out
 
     first = study()
-    made = {file.name for file in folder.glob("out-*.json")}
+    made = {file.name for file in folder.glob("out-*.json") if not file.stem.endswith(".options")}
     assert made == {f"out-{n}.json" for n in ("none", "s4-l32", "s16-l32", "s4-l16", "zero-shot", "oracle")}
     scores = {name: json.loads((folder / name).read_text())["token"] for name in made}
     assert scores["out-oracle.json"] <= scores["out-s4-l32.json"]
@@ -41,6 +42,8 @@ def test_every_configuration_is_run_once_and_tabled(folder: Path, capsys: pytest
     times = {name: (folder / name).stat().st_mtime_ns for name in made}
     assert "perplexity" in study()
     assert {name: (folder / name).stat().st_mtime_ns for name in made} == times
+    with pytest.raises(MismatchError, match="other settings"):  # not the old figures under new options
+        study(limit=50)
 
 
 def test_the_benchmark_compares_with_a_plain_loop(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
