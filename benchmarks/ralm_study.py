@@ -60,7 +60,7 @@ def main(
         exclude: Titles or passage ids that must not be found.
     """
     common = {"model": model, "text": text, "limit": limit, "exclude": None}
-    found = {"data": data, "bm25": True, "exclude": exclude}
+    found = {"data": data, "bm25": True, "exclude": exclude, "stride": 4, "query_tokens": 32}
     ranked = {**found, "candidates": candidates}
     retrieval = [_Run("no retrieval", "none", {}), _Run("BM25", "s4-l32", found)]
     if dense:
