@@ -10,6 +10,7 @@ from models_small import END, PAD, VOCABULARY, small_bart, small_bert2bert, smal
 
 from grls.decode import Decoder, PrefixAllowedTokens
 from grls.decode.exhaustive import score_all
+from grls.decode.scores import ragged_logsumexp
 from grls.index import ConstraintIndex, index_sequences
 from grls.models.generator import Seq2SeqGenerator
 
@@ -169,3 +170,9 @@ def test_non_linear_head_uses_whole_logits() -> None:
     hits = Decoder(generator, index, beams=12).search([model_input])[0]
     scores = score_all(generator, index, model_input)
     assert [h.score for h in hits] == pytest.approx([scores[h.passage] for h in hits], abs=1e-4)
+
+
+def test_the_normalizer_of_minus_infinities_is_minus_infinity() -> None:
+    values = np.array([-np.inf, -np.inf, 0.0, -np.inf, 1.0])
+    found = ragged_logsumexp(values, np.array([0, 2, 2, 4, 5]))
+    assert found.tolist() == [-np.inf, -np.inf, 0.0, 1.0]

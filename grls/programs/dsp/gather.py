@@ -51,12 +51,14 @@ class Gathered(Generic[Asked, Given]):
             found = self._compute([asked for asked, _ in batch])
             for (_, future), one in zip(batch, found, strict=True):
                 future.set_result(one)
-        except Exception:
-            for asked, future in batch:
-                self._alone(asked, future)
         except BaseException as error:
-            for _, future in batch:
-                future.set_exception(error)
+            for asked, future in batch:
+                if future.done():
+                    continue
+                if len(batch) > 1 and isinstance(error, Exception):
+                    self._alone(asked, future)
+                else:
+                    future.set_exception(error)
 
     def _alone(self, asked: Asked, future: Future[Given]) -> None:
         try:
