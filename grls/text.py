@@ -2,7 +2,9 @@
 
 A model reads ``<QUESTION> query <EVIDENCE> passage <EVIDENCE> passage …`` and writes one passage
 (``title <TITLE> text`` where the passage has a title), or DONE when the chain is complete (special
-tokens as in "Generative Retrieval for Long Sequences", arXiv 2204.13596).
+tokens as in "Generative Retrieval for Long Sequences", arXiv 2204.13596). A causal language model writes
+behind what it reads, so its input ends with the marker ``<EVIDENCE>``, which opens the next passage: the
+input of a hop is the beginning of the next one's.
 
 Everything is composed from token ids, never from strings: a marker that happens to stand in a text
 stays text, and an evidence passage costs one look-up of ids the index already holds. The module
@@ -72,13 +74,17 @@ class Codec:
     Args:
         tokenizer: Any transformers tokenizer that holds the special tokens of this module.
         limits: Length limits, in tokens.
+        causal: The inputs are for a causal language model.
 
     Raises:
         ConfigError: The tokenizer lacks an end token or the special tokens.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, limits: Limits | None = None):
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, limits: Limits | None = None, causal: bool = False
+    ):
         self.tokenizer = tokenizer
+        self.causal = causal
         self.limits = limits or Limits()
         if not 1 <= self.limits.passage < MAX_SEQUENCE or min(self.limits) < 1:
             raise ConfigError(
@@ -97,6 +103,8 @@ class Codec:
         )
         self.end = _end_token(tokenizer)
         self._before, self._after = _wrapping(tokenizer)
+        if causal:
+            self._after = [self.evidence]
         around = 1 + len(self._before) + len(self._after)
         self._longest_query = min(self.limits.query, self.limits.input - around)
         if self._longest_query < 1:

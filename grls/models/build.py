@@ -16,11 +16,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     BertLMHeadModel,
@@ -35,7 +37,7 @@ from grls.corpus import Corpus
 from grls.dataset import read_queries
 from grls.errors import ConfigError
 from grls.files import read_json
-from grls.text import add_special_tokens
+from grls.text import SPECIAL_TOKENS, add_special_tokens
 
 TRAINING = "training.json"
 """Stands beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the stages it has gone through,
@@ -67,7 +69,7 @@ class GeneratorSpec(ABC):
 
 @dataclass(frozen=True)
 class Pretrained(GeneratorSpec):
-    """A sequence-to-sequence model from the hub or from a folder.
+    """A generator from the hub or from a folder: a sequence-to-sequence model, or a causal language model.
 
     Args:
         name_or_path: A hub name such as ``google-t5/t5-large``, or a folder that ``save_pretrained``
@@ -84,15 +86,15 @@ class Pretrained(GeneratorSpec):
         refuse_missing_folder(self.name_or_path)
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.name_or_path)
-            model = AutoModelForSeq2SeqLM.from_pretrained(self.name_or_path)
+            config = AutoConfig.from_pretrained(self.name_or_path)
+            kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+            model: Any = kind.from_pretrained(self.name_or_path, dtype=torch.float32)
         except (OSError, ValueError, SafetensorError) as error:
             raise ConfigError(
-                f"cannot load a sequence-to-sequence model from {self.name_or_path!r}: {first_line(error)} "
+                f"cannot load a generator from {self.name_or_path!r}: {first_line(error)} "
                 "Give a folder that holds config.json, weights and tokenizer, or a hub name."
             ) from error
-        add_special_tokens(tokenizer)
-        if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-            model.resize_token_embeddings(len(tokenizer))
+        add_markers(model, tokenizer)
         return Loaded(model, tokenizer)
 
 
@@ -206,6 +208,30 @@ class WarmStart(GeneratorSpec):
             decoder.bert.encoder.layer[n].load_state_dict(source.state_dict(), strict=False)
         decoder.tie_weights()
         return decoder
+
+
+def add_markers(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Make model and tokenizer know our special tokens; embeddings grow where they must.
+
+    In a causal language model a new marker begins with the meaning of a word (``<DONE>`` as "done"), so that
+    the markers differ from one another even while the embeddings are frozen.
+    """
+    known = set(tokenizer.get_vocab())
+    add_special_tokens(tokenizer)
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(len(tokenizer))
+    if model.config.is_encoder_decoder:
+        return
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    vocabulary = tokenizer.get_vocab()
+    weights = {
+        id(part.weight): part.weight for part in (model.get_input_embeddings(), model.get_output_embeddings())
+    }
+    for marker in (some for some in SPECIAL_TOKENS if some not in known):
+        words = tokenizer(f" {marker.strip('<>').lower()}", add_special_tokens=False)["input_ids"]
+        for weight in weights.values():
+            weight.data[vocabulary[marker]] = weight.data[words].mean(0)
 
 
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:

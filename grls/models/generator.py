@@ -177,14 +177,23 @@ def check_positions(model: Any, input_length: int, target_length: int) -> None:
     """Refuse lengths for which a model with learned positions has none (T5 has relative ones).
 
     Args:
-        model: A sequence-to-sequence model.
-        input_length: Longest encoder input, in tokens.
+        model: A sequence-to-sequence model, or a causal one, which needs positions for input and target
+            together.
+        input_length: Longest input, in tokens.
         target_length: Longest target sequence, in tokens, end token included.
 
     Raises:
         ConfigError: The model has fewer positions.
     """
     config = model.config
+    if not config.is_encoder_decoder:
+        most = getattr(config, "max_position_embeddings", None)
+        if most is not None and input_length + target_length > most:
+            raise ConfigError(
+                f"inputs of {input_length} and passages of {target_length} tokens, but the model has {most} "
+                "positions; lower --max_input_tokens or --max_passage_tokens (in training --data.…)."
+            )
+        return
     for what, part, length, option in (
         ("inputs", getattr(config, "encoder", config), input_length, "max_input_tokens"),
         ("passages", getattr(config, "decoder", config), target_length, "max_passage_tokens"),

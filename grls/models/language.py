@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -22,7 +23,14 @@ from transformers import (
 
 from grls.errors import ConfigError
 from grls.files import read_json
-from grls.models.build import TRAINING, GeneratorSpec, Loaded, first_line, refuse_missing_folder
+from grls.models.build import (
+    TRAINING,
+    GeneratorSpec,
+    Loaded,
+    add_markers,
+    first_line,
+    refuse_missing_folder,
+)
 from grls.models.precision import move
 
 PACKAGED = "SmolLM2-135M-Instruct"
@@ -135,6 +143,46 @@ class PretrainedLM(GeneratorSpec):
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         return Loaded(model, tokenizer)
+
+
+@dataclass(frozen=True)
+class CausalLM(PretrainedLM):
+    """A pretrained causal language model as a generator: with our markers.
+
+    Args:
+        name_or_path: As :class:`PretrainedLM` takes it.
+        layers: Keep the first so many layers alone: as many times faster; None keeps all.
+    """
+
+    layers: int | None = None
+
+    def load(self) -> Loaded:  # noqa: D102
+        model, tokenizer = super().load()
+        if model.config.is_encoder_decoder:
+            raise ConfigError(
+                f"{self.name_or_path!r} is an encoder-decoder; take grls.models.build.Pretrained for it."
+            )
+        if self.layers is not None:
+            keep_layers(model, self.layers)
+        add_markers(model, tokenizer)
+        return Loaded(model, tokenizer)
+
+
+def keep_layers(model: Any, count: int) -> None:
+    """Drop all layers of a language model but the first ``count``.
+
+    Raises:
+        ConfigError: It has fewer, or its layers stand where they are not looked for.
+    """
+    most = model.config.num_hidden_layers
+    if not 1 <= count <= most:
+        raise ConfigError(f"layers must be between 1 and {most}, got {count}.")
+    if not isinstance(getattr(model.base_model, "layers", None), nn.ModuleList):
+        raise ConfigError(f"{type(model).__name__} keeps its layers elsewhere; leave `layers` out.")
+    model.base_model.layers = model.base_model.layers[:count]
+    model.config.num_hidden_layers = count
+    if getattr(model.config, "layer_types", None) is not None:
+        model.config.layer_types = model.config.layer_types[:count]
 
 
 def _plain(model: Any) -> Any:

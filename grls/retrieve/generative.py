@@ -32,9 +32,11 @@ from grls.index.array import ArrayIndex
 from grls.index.rows import Form, Ints
 from grls.index.store import build_segment, write_index
 from grls.models.build import Pretrained
-from grls.models.generator import Seq2SeqGenerator, check_positions
+from grls.models.causal import CausalTrees
+from grls.models.generator import check_positions
+from grls.models.kinds import is_causal, plain_generator, planted
 from grls.models.precision import move, packed
-from grls.models.seq2seq import Seq2SeqTrees, plant
+from grls.models.seq2seq import Seq2SeqTrees
 from grls.retrieve.base import reachable
 from grls.retrieve.hub import upload
 from grls.text import Codec, Limits
@@ -87,8 +89,8 @@ class GenerativeRetriever:
     """Retrieves by decoding passages.
 
     Args:
-        model: A transformers sequence-to-sequence model; it is used in eval mode.
-        codec: Text to tokens, with the model's tokenizer.
+        model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
+        codec: Text to tokens, with the model's tokenizer (``causal`` for a causal model).
         corpus: The passages; passage n of the index is passage n here.
         index: The constraint index of that corpus and tokenizer, DONE last.
         options: How to decode.
@@ -113,7 +115,7 @@ class GenerativeRetriever:
         self.corpus = corpus
         self.index = index
         self.options = options or SearchOptions()
-        self._generator = Seq2SeqGenerator(model)
+        self._generator = plain_generator(model)
         self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None
         self._live: Subset | None = None
         check_positions(model, 0, index.rows.longest)
@@ -151,7 +153,7 @@ class GenerativeRetriever:
         scratch: str | Path | None = None,
     ) -> Self:
         """Build the index of a corpus for a model, as :func:`grls.index.build_index` does, around it."""
-        codec = Codec(tokenizer, limits)
+        codec = Codec(tokenizer, limits, is_causal(model))
         index = build_index(corpus, codec, backend, progress, form, memory, scratch)
         return cls(model, codec, corpus, index, options, stages)
 
@@ -185,7 +187,7 @@ class GenerativeRetriever:
         limits = _limits(manifest, path / MANIFEST)
         loaded = Pretrained(str(path / "model")).load()
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        codec = Codec(loaded.tokenizer, limits)
+        codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
         corpus = Corpus.read(path)
         belongs = codec.fingerprint(), corpus.fingerprint, verify
         base = load_index(path / "index", *belongs)
@@ -344,11 +346,11 @@ class GenerativeRetriever:
         return Decoder(self._generator, self.index, width, self.options.mode, self.options.early_stop)
 
     @cached_property
-    def _trees(self) -> Seq2SeqTrees | None:
+    def _trees(self) -> Seq2SeqTrees | CausalTrees | None:
         """The model for the fast search, where it can be driven so."""
-        return plant(self._generator)
+        return planted(self._generator)
 
-    def _fast(self, trees: Seq2SeqTrees, k: int) -> SlotDecoder:
+    def _fast(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> SlotDecoder:
         """The fast search for k passages an input; one is kept, with what it knows of the index."""
         plain, slots, compiled = self.decoder(k), self.options.batch_size, self.options.compile
         new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, trees.device)
@@ -356,7 +358,7 @@ class GenerativeRetriever:
             self._kept = None  # a compiled search holds memory on the device: one at a time
             how = (trees, self.index, plain.beams, plain.mode, plain.early_stop, slots)
             on_device: Any = partial(DeviceDecoder, compiled=compiled)
-            suited = compiled or suits(trees.device, self.index)
+            suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, self.index))
             self._kept = new, on_device(*how) if suited else FastDecoder(*how)
         return self._kept[1]
 
@@ -366,9 +368,10 @@ class GenerativeRetriever:
         Raises:
             ConfigError: It is set, and the model or the index is of another kind.
         """
-        if not self.options.compile or (self._trees is not None and isinstance(self.index, ArrayIndex)):
+        on_grid = isinstance(self._trees, Seq2SeqTrees)
+        if not self.options.compile or (on_grid and isinstance(self.index, ArrayIndex)):
             return
-        if self._trees is None:
+        if not on_grid:
             why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
         elif isinstance(self.index, UnionIndex):
             why = "passages were added to its index; make one segment of it with `grls update --merge true`"
@@ -413,7 +416,7 @@ class GenerativeRetriever:
         self.model.eval()
         self._refuse_to_compile()
         allow = allow or [self._everything()] * len(inputs)
-        check_positions(self.model, max((len(row) for row in inputs), default=0), 0)
+        check_positions(self.model, max((len(row) for row in inputs), default=0), self.index.rows.longest)
         hidden = None if self.options.progress else True  # None: no bar where the output is no terminal
         with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
             if self._trees is not None:

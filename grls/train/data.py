@@ -16,6 +16,7 @@ from grls.dataset import Qrels, gold_passages, read_split
 from grls.errors import ConfigError, DataError
 from grls.index import ConstraintIndex, build_index
 from grls.models.generator import start_token
+from grls.models.kinds import is_causal
 from grls.text import LIMITS, Codec, Limits
 from grls.train.collate import Collator
 from grls.train.examples import Example, Examples, MemoriseExamples, RetrieveExamples
@@ -63,12 +64,25 @@ class StageData(FitData):
 
     def read(self, module: Any) -> None:
         """Read the data set, index the corpus and make the examples."""
-        self.codec = Codec(module.tokenizer, self.limits)
+        self.codec = Codec(module.tokenizer, self.limits, is_causal(module.model))
         self.corpus = Corpus.read(self.data)
         self.index: ConstraintIndex = build_index(self.corpus, self.codec)
         self.check(module.loss)
         self.train_examples, self.dev_examples = self.examples()
-        self.collator = Collator(
+        self.collator = self.collate(module)
+
+    def collate(self, module: Any) -> Any:
+        """What makes batches of examples.
+
+        Raises:
+            ConfigError: The model is causal, which these batches are not made for.
+        """
+        if self.codec.causal:
+            raise ConfigError(
+                f"{type(self).__name__} is for sequence-to-sequence models; train a causal one with "
+                "grls.train.causal_data.CausalRetrieveData."
+            )
+        return Collator(
             pad_token=int(module.tokenizer.pad_token_id),
             start_token=start_token(module.model),
             index=self.index if module.loss == "allowed" else None,

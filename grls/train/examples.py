@@ -162,12 +162,12 @@ class RetrieveExamples:
 
     def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
         query, hop = self.places[number]
-        chain = self._chain(query, epoch)
+        chain = self.chain(query, epoch)
         before = [self.rows[p] for p in chain[:hop]] if self.multistep else []
         target = self.codec.done_sequence if hop == len(chain) else self.rows[chain[hop]]
         return Example(self.codec.model_input(self.texts[query], before), target.tolist())
 
-    def _chain(self, query: int, epoch: int) -> list[str]:
+    def chain(self, query: int, epoch: int) -> list[str]:
         """The gold passages of a query in this epoch's order, the same for all of its hops."""
         return drawn_chain(self.chains[query], self.shuffle[query], f"{self.seed}-{epoch}-{query}")
 

@@ -1,0 +1,66 @@
+"""LightningDataModule of causal language models that retrieve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from grls.dataset import Qrels
+from grls.train.causal_collate import CausalCollator
+from grls.train.chains import ChainExamples, Teaching
+from grls.train.data import RetrieveData
+from grls.train.teacher import DenseTeacher
+from grls.types import Query
+
+
+class CausalRetrieveData(RetrieveData):
+    """A query with all of its hops is one example.
+
+    Args:
+        data: Data set folder in BEIR's layout.
+        teacher: Folder of a dense retriever over the same corpus whose opinion has a share in the targets.
+        teacher_share: Its share.
+        teacher_temperature: Its scores are divided by this before the softmax.
+        teacher_passages: Passages that it gives an opinion of.
+        branches: Passages drawn from its opinion that are trained beside the gold one, at each hop.
+        kwargs: The options of :class:`grls.train.data.RetrieveData`; ``batch_size`` counts queries.
+    """
+
+    def __init__(
+        self,
+        data: str,
+        teacher: str | None = None,
+        teacher_share: float = 0.5,
+        teacher_temperature: float = 0.05,
+        teacher_passages: int = 100,
+        branches: int = 0,
+        **kwargs: Any,
+    ):
+        super().__init__(data, **kwargs)
+        self.teacher = teacher
+        self.teacher_share = teacher_share
+        self.teacher_temperature = teacher_temperature
+        self.teacher_passages = teacher_passages
+        self.branches = branches
+
+    def collate(self, module: Any) -> CausalCollator:  # noqa: D102
+        done = len(self.corpus)
+        if self.teacher is None:
+            teaching = Teaching(self.index, done, branches=self.branches)
+        else:
+            teacher = DenseTeacher(self.teacher, self.corpus, self.teacher_temperature, self.teacher_passages)
+            teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches)
+        return CausalCollator(int(module.tokenizer.pad_token_id), self.index, teaching)
+
+    def _retrieve_examples(self, queries: Sequence[Query], qrels: Qrels) -> Any:
+        return ChainExamples(
+            queries,
+            qrels,
+            self.corpus,
+            self.codec,
+            multistep=self.multistep,
+            done=self.done,
+            shuffle=self.shuffle,
+            truncate=self.truncate_queries,
+            seed=self.seed,
+        )

@@ -1,0 +1,194 @@
+"""Training a causal language model on trees of tokens: the loss held against the plain way, and a whole fit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from models_small import END, small_llama
+from small_data import passages, queries, small_tokenizer, write_small
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from grls.corpus import Corpus
+from grls.dataset import read_split
+from grls.index import ConstraintIndex, build_index
+from grls.models.build import GeneratorSpec, Loaded
+from grls.models.causal_generator import CausalGenerator
+from grls.text import Codec
+from grls.train.causal_collate import CausalCollator
+from grls.train.causal_module import RetrieveCausal
+from grls.train.chains import ChainExamples, HopExample, Teaching
+from grls.train.targets import Path as Walked
+from grls.train.targets import Target, decide
+from grls.train.token_trees import TokenTree, stack
+
+
+class Tiny(GeneratorSpec):
+    """A random Llama for the small data set."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def load(self) -> Loaded:
+        tokenizer = small_tokenizer(self.folder)
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3,
+            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, tie_word_embeddings=True,
+        )  # fmt: skip
+        return Loaded(LlamaForCausalLM(config), tokenizer)
+
+
+class Opinion:
+    """A teacher that always believes in the same passages."""
+
+    def __init__(self, weights: dict[int, float]):
+        self.weights = weights
+
+    def opinions(self, hops: list[HopExample]) -> list[dict[int, float]]:
+        return [self.weights for _ in hops]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path]:
+    write_small(tmp_path)
+    module = RetrieveCausal(Tiny(tmp_path), freeze_embeddings=False)
+    module.model.eval()
+    corpus = Corpus.read(tmp_path)
+    codec = Codec(module.tokenizer, causal=True)
+    return module, corpus, codec, build_index(corpus, codec), tmp_path
+
+
+def log_probability(model: torch.nn.Module, index: ConstraintIndex, source: list[int], passage: int) -> float:
+    """The definition: the renormalized log-probability of a passage, token by token."""
+    tokens, total = index.tokens(passage), 0.0
+    state = np.array([index.start()])
+    for place, token in enumerate(tokens):
+        allowed = index.allowed(state)
+        with torch.no_grad():
+            ids = torch.tensor([[*source, *tokens[:place].tolist()]])
+            logits = model(input_ids=ids).logits[0, -1][torch.from_numpy(allowed.tokens.astype(np.int64))]
+        at = int(np.searchsorted(allowed.tokens, token))
+        total += float(logits.log_softmax(-1)[at])
+        state = allowed.states[[at]]
+    return total
+
+
+def test_a_node_of_a_tree_is_what_its_path_alone_would_be() -> None:
+    model = small_llama()
+    tree, other = TokenTree(), TokenTree()
+    trunk = tree.insert([3, 4, 5, 6])
+    branch = tree.insert([7, 8], trunk[1])
+    assert tree.insert([3, 4, 7]) == [*trunk[:2], branch[0]]  # what is there is shared
+    other.insert([9])
+    batch = stack([tree, other], pad_token=0)
+    with torch.no_grad():
+        found = model(
+            input_ids=batch.input_ids, position_ids=batch.position_ids, attention_mask=batch.bias(torch.float32)
+        ).logits
+        for row, node, path in ((0, trunk[-1], [3, 4, 5, 6]), (0, branch[-1], [3, 4, 7, 8]), (1, 0, [9])):
+            expected = model(input_ids=torch.tensor([path])).logits[0, -1]
+            torch.testing.assert_close(found[row, node], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_loss_of_a_chain_is_the_mean_over_its_hops(
+    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    module, corpus, codec, index, folder = small
+    some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
+    drawn = [some.draw(n, 0) for n in (0, 2, 3)]
+    assert [len(example.hops) for example in drawn] == [2, 3, 3]  # with DONE
+    batch = CausalCollator(0, index, Teaching(index, len(corpus)))(drawn)
+    with torch.no_grad():
+        found = float(module.batch_loss(batch))
+    expected = [
+        -log_probability(module.model, index, hop.source, hop.taken) for example in drawn for hop in example.hops
+    ]
+    assert found == pytest.approx(np.mean(expected), rel=1e-4)
+    tokens = sum(len(hop.source) for example in drawn for hop in example.hops)
+    assert batch.trees.visible.shape[1] < tokens / 3  # hops share what they have in common
+
+
+def test_every_gold_passage_that_is_left_is_right(
+    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    """Averaged over what is drawn, the loss is the mean over the gold passages."""
+    module, corpus, codec, index, folder = small
+    qs, qrels = read_split(folder, "train", corpus)
+    some = ChainExamples([qs[2]], qrels, corpus, codec, shuffle=True)
+    collate = CausalCollator(0, index, Teaching(index, len(corpus)))
+    epochs = [some.draw(0, epoch) for epoch in range(40)]
+    assert {example.hops[0].taken for example in epochs} == set(epochs[0].hops[0].gold)
+    assert len(epochs[0].hops[0].gold) == 2
+    assert all(example.hops[1].gold == (example.hops[1].taken,) for example in epochs)
+    with torch.no_grad():
+        values = {}
+        for example in epochs:
+            one = example._replace(hops=example.hops[:1])
+            values[one.hops[0].taken] = float(module.batch_loss(collate([one])))
+    hop = epochs[0].hops[0]
+    expected = [-log_probability(module.model, index, hop.source, gold) for gold in hop.gold]
+    assert np.mean(list(values.values())) == pytest.approx(np.mean(expected), rel=1e-4)
+
+
+def test_branches_give_the_loss_of_the_mixture_without_bias(
+    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    module, corpus, codec, index, folder = small
+    some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
+    hop = some.draw(0, 0).hops[0]
+    opinion = {1: 0.75, 8: 0.25}
+    every = [Walked(0, hop.taken, 0.6), *(Walked(0, p, 0.4 * w) for p, w in opinion.items())]
+    teaching = Teaching(index, len(corpus), Opinion(opinion), share=0.4, branches=1)
+    targets, paths = teaching([hop])
+    assert [path.weight for path in paths] == pytest.approx([0.6, 0.4])
+    assert paths[1].passage in opinion
+
+    class All:
+        def __call__(self, hops: list[HopExample]) -> tuple[list[Target], list[Walked]]:
+            return targets, every
+
+    example = some.draw(0, 0)._replace(hops=(hop,))
+    with torch.no_grad():
+        found = float(module.batch_loss(CausalCollator(0, index, All())([example])))  # type: ignore[arg-type]
+    mixture = {hop.taken: 0.6, 1: 0.3, 8: 0.1}
+    expected = -sum(w * log_probability(module.model, index, hop.source, p) for p, w in mixture.items())
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_targets_of_passages_with_equal_texts_and_of_done(
+    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    _, corpus, _, index, _ = small
+    done = len(corpus)
+    targets = [Target.of(index, {0: 1.0, 3: 3.0}), Target.of(index, {done: 2.0})]
+    found = decide(index, targets, [Walked(0, 0, 1.0), Walked(0, 3, 1.0), Walked(1, done, 1.0)])
+    roots = np.flatnonzero(found.places == 0)
+    assert found.weights[roots].tolist() == [2.0, 1.0]  # the first hop's beginning is one decision of two paths
+    for decision in range(len(found.weights)):
+        assert found.probabilities[found.owners == decision].sum() == pytest.approx(1)
+    last = found.owners == roots[1]
+    right = found.tokens[last][found.probabilities[last] == 1]
+    assert right.tolist() == [index.tokens(done)[0]]
+
+
+def test_plain_session_of_inputs_of_unequal_length() -> None:
+    model = small_llama()
+    session = CausalGenerator(model).open([[3, 4, 5], [6]])
+    session.first()
+    session.step(np.array([1, 0, 0]), np.array([7, 8, END]))
+    session.step(np.array([0, 2]), np.array([9, 10]))
+    rows = np.repeat([0, 1], model.config.vocab_size)
+    tokens = np.tile(np.arange(model.config.vocab_size), 2)
+    found = session.logits(rows, tokens).reshape(2, -1)
+    with torch.no_grad():
+        for row, path in enumerate(([6, 7, 9], [3, 4, 5, END, 10])):
+            expected = model(input_ids=torch.tensor([path])).logits[0, -1].numpy()
+            np.testing.assert_allclose(found[row], expected, rtol=1e-4, atol=1e-4)
+            assert session.log_normalizer()[row] == pytest.approx(np.logaddexp.reduce(expected), rel=1e-4)
+
+
+def test_small_data_is_as_the_tests_think() -> None:
+    assert len(passages()) == 10
+    assert [len(query.evidence) for query in queries()[:4]] == [1, 1, 2, 2]
