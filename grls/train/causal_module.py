@@ -8,7 +8,7 @@ It holds no index: what is allowed, and what is right, comes with the batch.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from grls.models.build import GeneratorSpec
 from grls.models.generator import check_positions
 from grls.models.head import Head
 from grls.train.causal_collate import Weighed
-from grls.train.module import GeneratorModule
+from grls.train.module import GeneratorModule, Loss
 
 
 class RetrieveCausal(GeneratorModule):
@@ -29,12 +29,21 @@ class RetrieveCausal(GeneratorModule):
 
     Args:
         generator: The model to start from.
+        optimizer: As in :class:`grls.train.module.GeneratorModule`.
+        loss: ``allowed`` is the only one.
         freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them.
         kwargs: The options of :class:`grls.train.module.GeneratorModule`.
     """
 
-    def __init__(self, generator: GeneratorSpec, freeze_embeddings: bool = True, **kwargs: Any):
-        super().__init__(generator, **{"optimizer": "adamw", "loss": "allowed", **kwargs})
+    def __init__(
+        self,
+        generator: GeneratorSpec,
+        optimizer: Literal["adafactor", "adamw"] = "adamw",
+        loss: Loss = "allowed",
+        freeze_embeddings: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(generator, optimizer=optimizer, loss=loss, **kwargs)
         if freeze_embeddings:
             for parameter in self.model.get_input_embeddings().parameters():
                 parameter.requires_grad = False
