@@ -17,7 +17,7 @@ from torch import Tensor
 
 from grls.index import ConstraintIndex
 from grls.train.chains import ChainExample, Teaching
-from grls.train.targets import Decisions, Path, decide
+from grls.train.decisions import Decisions, Path, decide
 from grls.train.token_trees import TokenTree, TreeBatch, stack
 
 
@@ -30,6 +30,11 @@ class Weighed(NamedTuple):
         owners: ``[A]`` ascending.
         tokens: ``[A]``.
         probabilities: ``[A]``.
+        takers: ``[T]`` the path that took a token.
+        taken: ``[T]`` which of the A.
+        right: ``[n]`` the path of the right passage of each pair that is to be told apart.
+        wrong: ``[n]`` that of the wrong one.
+        paths: How many there are.
     """
 
     places: Tensor
@@ -37,6 +42,11 @@ class Weighed(NamedTuple):
     owners: Tensor
     tokens: Tensor
     probabilities: Tensor
+    takers: Tensor
+    taken: Tensor
+    right: Tensor
+    wrong: Tensor
+    paths: int
 
 
 class CausalBatch(NamedTuple):
@@ -60,18 +70,20 @@ class CausalCollator:
         pad_token: Padding.
         index: The constraint index.
         teaching: Gives the hops of some chains their targets and paths.
+        decay: See :func:`grls.train.decisions.decide`.
     """
 
-    def __init__(self, pad_token: int, index: ConstraintIndex, teaching: Teaching):
+    def __init__(self, pad_token: int, index: ConstraintIndex, teaching: Teaching, decay: float = 1.0):
         self.pad_token = pad_token
         self.index = index
         self.teaching = teaching
+        self.decay = decay
 
     def __call__(self, examples: Sequence[ChainExample]) -> CausalBatch:
         """Make one batch."""
         hops = [hop for example in examples for hop in example.hops]
         targets, paths = self.teaching(hops)
-        found = decide(self.index, targets, paths)
+        found = decide(self.index, targets, paths, self.decay)
         lengths = _last_places(found, len(paths))
         owner = np.repeat(np.arange(len(examples)), [len(example.hops) for example in examples])
         trees = [TokenTree() for _ in examples]
@@ -86,18 +98,38 @@ class CausalCollator:
             owner[paths[p].hop] * width + nodes[p][place]
             for p, place in zip(found.paths.tolist(), found.places.tolist(), strict=True)
         ]
-        decisions = Weighed(
-            torch.tensor(places, dtype=torch.long),
-            torch.from_numpy(found.weights).float(),
-            torch.from_numpy(found.owners),
-            torch.from_numpy(found.tokens.astype(np.int64)),
-            torch.from_numpy(found.probabilities).float(),
-        )
+        decisions = weigh(found, places, paths)
         return CausalBatch(batch, decisions, torch.zeros(len(hops)))
 
     def _walk(self, tree: TokenTree, node: int, path: Path, length: int) -> list[int]:
         """Nodes of the first tokens of a passage behind a hop."""
         return tree.insert(self.index.tokens(path.passage)[:length].tolist(), node)
+
+
+def weigh(found: Decisions, places: Sequence[int], paths: Sequence[Path]) -> Weighed:
+    """Decisions as tensors, with the pairs of right and wrong passages of each hop.
+
+    Args:
+        found: The decisions.
+        places: ``[D]`` where the model's state at each is found.
+        paths: The paths; the first of a hop is the right one of its pairs.
+    """
+    first: dict[int, int] = {}
+    for n, path in enumerate(paths):
+        first.setdefault(path.hop, n)
+    wrong = [n for n, path in enumerate(paths) if path.negative]
+    return Weighed(
+        torch.tensor(places, dtype=torch.long),
+        torch.from_numpy(found.weights).float(),
+        torch.from_numpy(found.owners),
+        torch.from_numpy(found.tokens.astype(np.int64)),
+        torch.from_numpy(found.probabilities).float(),
+        torch.from_numpy(found.takers),
+        torch.from_numpy(found.taken),
+        torch.tensor([first[paths[n].hop] for n in wrong], dtype=torch.long),
+        torch.tensor(wrong, dtype=torch.long),
+        len(paths),
+    )
 
 
 def _last_places(found: Decisions, paths: int) -> list[int]:

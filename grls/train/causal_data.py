@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grls.dataset import Qrels
+from grls.errors import ConfigError
 from grls.train.causal_collate import CausalCollator
 from grls.train.chains import ChainExamples, Teaching
 from grls.train.data import RetrieveData
@@ -23,6 +24,8 @@ class CausalRetrieveData(RetrieveData):
         teacher_temperature: Its scores are divided by this before the softmax.
         teacher_passages: Passages that it gives an opinion of.
         branches: Passages drawn from its opinion that are trained beside the gold one, at each hop.
+        decay: The n-th token of a passage weighs ``decay ** n``; below 1 the first ones, which decide what a
+            beam keeps, weigh more.
         kwargs: The options of :class:`grls.train.data.RetrieveData`; ``batch_size`` counts queries.
     """
 
@@ -34,6 +37,7 @@ class CausalRetrieveData(RetrieveData):
         teacher_temperature: float = 0.05,
         teacher_passages: int = 100,
         branches: int = 0,
+        decay: float = 1.0,
         **kwargs: Any,
     ):
         super().__init__(data, **kwargs)
@@ -42,15 +46,18 @@ class CausalRetrieveData(RetrieveData):
         self.teacher_temperature = teacher_temperature
         self.teacher_passages = teacher_passages
         self.branches = branches
+        self.decay = decay
 
     def collate(self, module: Any) -> CausalCollator:  # noqa: D102
+        if not 0 < self.decay <= 1:
+            raise ConfigError(f"decay must be above 0 and at most 1, got {self.decay}.")
         done = len(self.corpus)
         if self.teacher is None:
             teaching = Teaching(self.index, done, branches=self.branches)
         else:
             teacher = DenseTeacher(self.teacher, self.corpus, self.teacher_temperature, self.teacher_passages)
             teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches)
-        return CausalCollator(int(module.tokenizer.pad_token_id), self.index, teaching)
+        return CausalCollator(int(module.tokenizer.pad_token_id), self.index, teaching, self.decay)
 
     def _retrieve_examples(self, queries: Sequence[Query], qrels: Qrels) -> Any:
         return ChainExamples(

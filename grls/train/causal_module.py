@@ -31,6 +31,9 @@ class RetrieveCausal(GeneratorModule):
         generator: The model to start from.
         optimizer: As in :class:`grls.train.module.GeneratorModule`.
         loss: ``allowed`` is the only one.
+        margin: A right passage is to have a log-probability (nats) higher by so much than a wrong one that
+            the search has found in its place (see ``mine`` of the data); 0: no such loss.
+        margin_weight: Of that loss.
         freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them.
         kwargs: The options of :class:`grls.train.module.GeneratorModule`.
     """
@@ -40,10 +43,14 @@ class RetrieveCausal(GeneratorModule):
         generator: GeneratorSpec,
         optimizer: Literal["adafactor", "adamw"] = "adamw",
         loss: Loss = "allowed",
+        margin: float = 0.0,
+        margin_weight: float = 1.0,
         freeze_embeddings: bool = True,
         **kwargs: Any,
     ):
         super().__init__(generator, optimizer=optimizer, loss=loss, **kwargs)
+        self.margin = margin
+        self.margin_weight = margin_weight
         if freeze_embeddings:
             for parameter in self.model.get_input_embeddings().parameters():
                 parameter.requires_grad = False
@@ -78,23 +85,49 @@ class RetrieveCausal(GeneratorModule):
                 use_cache=False,
             )
         hidden = caught[0].flatten(0, 1)[batch.decisions.places]
-        return decision_loss(self._head, hidden, batch.decisions) / len(batch.labels)
+        scores = taken_scores(self._head, hidden, batch.decisions)
+        loss = target_loss(scores, batch.decisions)
+        if self.margin:
+            loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
+        return loss / len(batch.labels)
 
 
-def decision_loss(head: Head, hidden: Tensor, decisions: Weighed) -> Tensor:
-    """Weighted sum over decisions of the cross-entropy of target and model over what is allowed.
+def taken_scores(head: Head, hidden: Tensor, decisions: Weighed) -> Tensor:
+    """``[A]`` log-probability of each allowed token at its decision, over what is allowed there.
+
+    One matrix product gives the logits of all U tokens that any decision allows.
 
     Args:
         head: The model's output head.
         hidden: ``[D, d]`` what reaches it.
-        decisions: What is allowed, and what is right.
+        decisions: What is allowed.
     """
     if not len(hidden):
-        return hidden.sum()
+        return hidden.sum(-1)
     union, columns = decisions.tokens.unique(return_inverse=True)
     logits = head.some(hidden, union)
     allowed = torch.zeros(logits.shape, dtype=torch.bool, device=logits.device)
     allowed[decisions.owners, columns] = True
     scores = logits.masked_fill(~allowed, float("-inf")).log_softmax(-1)
-    values = scores[decisions.owners, columns] * decisions.probabilities
-    return -(values * decisions.weights[decisions.owners]).sum()
+    return scores[decisions.owners, columns]
+
+
+def target_loss(scores: Tensor, decisions: Weighed) -> Tensor:
+    """Weighted sum over decisions of the cross-entropy of target and model, from ``scores [A]``."""
+    return -(scores * decisions.probabilities * decisions.weights[decisions.owners]).sum()
+
+
+def margin_loss(scores: Tensor, decisions: Weighed, margin: float) -> Tensor:
+    """Sum over pairs of right and wrong passage of ``max(0, margin - log P(right) + log P(wrong))``.
+
+    The margin-based loss of learning to rank in generative retrieval (LTRGR, arXiv 2306.15222), with the
+    ``renormalized`` log-probability as the score.
+
+    Args:
+        scores: ``[A]``.
+        decisions: The pairs, and what each path took.
+        margin: In nats.
+    """
+    passages = scores.new_zeros(decisions.paths).index_add(0, decisions.takers, scores[decisions.taken])
+    gap: Tensor = passages[decisions.right] - passages[decisions.wrong]
+    return (margin - gap).clamp(min=0).sum()

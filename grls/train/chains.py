@@ -20,8 +20,9 @@ from grls.dataset import Qrels
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.text import Codec
+from grls.train.decisions import Path
 from grls.train.examples import RetrieveExamples
-from grls.train.targets import Path, Target
+from grls.train.targets import Target
 from grls.types import Query
 
 
@@ -117,6 +118,9 @@ class Teaching:
         share: Of the teacher's in a target.
         branches: Paths drawn from the teacher's opinion, beside the gold passage that is taken.
 
+    Attributes:
+        negatives: Passages that the search has found wrongly, by the seed of the hop.
+
     Raises:
         ConfigError: ``share`` is no share, or there are branches but nothing to draw them from.
     """
@@ -142,6 +146,7 @@ class Teaching:
         self.teacher = teacher
         self.share = share
         self.branches = branches
+        self.negatives: Mapping[str, Sequence[int]] = {}
 
     def __call__(self, hops: Sequence[HopExample]) -> tuple[list[Target], list[Path]]:
         """The target of each hop, and the paths by which it is learned."""
@@ -175,4 +180,5 @@ class Teaching:
             rng = random.Random(hop.seed)
             chosen = rng.choices(list(opinion), list(opinion.values()), k=drawn)
             paths += [Path(n, passage, share / drawn) for passage in chosen]
-        return [path for path in paths if path.weight > 0]
+        paths += [Path(n, passage, 0.0, negative=True) for passage in self.negatives.get(hop.seed, ())]
+        return paths

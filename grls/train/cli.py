@@ -26,6 +26,7 @@ from grls.files import refuse_foreign
 from grls.logs import quiet
 from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint
 from grls.train.loading import FitData
+from grls.train.mining import MineNegatives
 from grls.train.module import GeneratorModule
 from grls.train.riches_validation import QuoteRecall
 from grls.train.validation import ConstrainedRecall, SaveModel
@@ -43,6 +44,7 @@ class TrainCLI(LightningCLI):
         parser.add_lightning_class_args(ModelCheckpoint, "last")
         parser.add_lightning_class_args(ConstrainedRecall, "recall")
         parser.add_lightning_class_args(QuoteRecall, "quotes")
+        parser.add_lightning_class_args(MineNegatives, "mine")
         parser.add_lightning_class_args(SaveModel, "save")
         parser.set_defaults(
             {

@@ -24,9 +24,7 @@ def write_llama(folder: Path, data: Path, positions: int = 256, layers: int = 2)
     """A random Llama that lacks our markers, with a tokenizer for the small data set."""
     tokenizer = small_tokenizer(data)
     known = len(tokenizer) - len(SPECIAL_TOKENS)
-    tokenizer = type(tokenizer)(
-        tokenizer_object=_without_markers(data), eos_token="</s>", unk_token="<unk>"
-    )
+    tokenizer = type(tokenizer)(tokenizer_object=_without_markers(data), eos_token="</s>", unk_token="<unk>")
     assert len(tokenizer) == known
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -122,7 +120,7 @@ def test_saved_and_opened_it_finds_the_same(retriever: GenerativeRetriever, tmp_
     assert "new" in [hit.id for hit in opened.retrieve(queries()[:1], 11)[0]]
 
 
-def test_what_a_causal_model_cannot_do_is_refused(retriever: GenerativeRetriever, data: Path, llama: Path) -> None:
+def test_what_cannot_be_done_is_refused(retriever: GenerativeRetriever, data: Path, llama: Path) -> None:
     retriever.options = SearchOptions(compile=True)
     with pytest.raises(ConfigError, match="LlamaForCausalLM's decoder cannot be driven"):
         retriever.retrieve(queries()[:1], 1)

@@ -1,4 +1,4 @@
-"""Training a causal language model on trees of tokens: the loss held against the plain way, and a whole fit."""
+"""Training a causal language model on trees of tokens: the loss held against the plain way."""
 
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from grls.text import Codec
 from grls.train.causal_collate import CausalCollator
 from grls.train.causal_module import RetrieveCausal
 from grls.train.chains import ChainExamples, HopExample, Teaching
-from grls.train.targets import Path as Walked
-from grls.train.targets import Target, decide
+from grls.train.decisions import Path as Walked
+from grls.train.decisions import decide
+from grls.train.targets import Target
 from grls.train.token_trees import TokenTree, stack
 
 
@@ -35,7 +36,7 @@ class Tiny(GeneratorSpec):
         config = LlamaConfig(
             vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3,
-            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, tie_word_embeddings=True,
+            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
         )  # fmt: skip
         return Loaded(LlamaForCausalLM(config), tokenizer)
 
@@ -85,7 +86,9 @@ def test_a_node_of_a_tree_is_what_its_path_alone_would_be() -> None:
     batch = stack([tree, other], pad_token=0)
     with torch.no_grad():
         found = model(
-            input_ids=batch.input_ids, position_ids=batch.position_ids, attention_mask=batch.bias(torch.float32)
+            input_ids=batch.input_ids,
+            position_ids=batch.position_ids,
+            attention_mask=batch.bias(torch.float32),
         ).logits
         for row, node, path in ((0, trunk[-1], [3, 4, 5, 6]), (0, branch[-1], [3, 4, 7, 8]), (1, 0, [9])):
             expected = model(input_ids=torch.tensor([path])).logits[0, -1]
@@ -103,7 +106,9 @@ def test_the_loss_of_a_chain_is_the_mean_over_its_hops(
     with torch.no_grad():
         found = float(module.batch_loss(batch))
     expected = [
-        -log_probability(module.model, index, hop.source, hop.taken) for example in drawn for hop in example.hops
+        -log_probability(module.model, index, hop.source, hop.taken)
+        for example in drawn
+        for hop in example.hops
     ]
     assert found == pytest.approx(np.mean(expected), rel=1e-4)
     tokens = sum(len(hop.source) for example in drawn for hop in example.hops)
@@ -165,12 +170,50 @@ def test_targets_of_passages_with_equal_texts_and_of_done(
     targets = [Target.of(index, {0: 1.0, 3: 3.0}), Target.of(index, {done: 2.0})]
     found = decide(index, targets, [Walked(0, 0, 1.0), Walked(0, 3, 1.0), Walked(1, done, 1.0)])
     roots = np.flatnonzero(found.places == 0)
-    assert found.weights[roots].tolist() == [2.0, 1.0]  # the first hop's beginning is one decision of two paths
+    assert found.weights[roots].tolist() == [
+        2.0,
+        1.0,
+    ]  # the first hop's beginning is one decision of two paths
     for decision in range(len(found.weights)):
         assert found.probabilities[found.owners == decision].sum() == pytest.approx(1)
     last = found.owners == roots[1]
     right = found.tokens[last][found.probabilities[last] == 1]
     assert right.tolist() == [index.tokens(done)[0]]
+
+
+def test_the_margin_is_between_right_and_wrong_passages(
+    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    module, corpus, codec, index, folder = small
+    some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
+    hops = some.draw(2, 0).hops[:2]
+    teaching = Teaching(index, len(corpus))
+    teaching.negatives = {hops[0].seed: (5, 9), hops[1].seed: (1,)}
+    assert [path.negative for path in teaching(hops)[1]] == [False, True, True, False, True]
+    batch = CausalCollator(0, index, teaching)([some.draw(2, 0)._replace(hops=hops)])
+    gaps = [
+        log_probability(module.model, index, hop.source, hop.taken)
+        - log_probability(module.model, index, hop.source, wrong)
+        for hop, wrong in ((hops[0], 5), (hops[0], 9), (hops[1], 1))
+    ]
+    with torch.no_grad():
+        plain = float(module.batch_loss(batch))
+        module.margin, module.margin_weight = 2.0, 0.5
+        found = float(module.batch_loss(batch))
+    expected = sum(max(0.0, 2.0 - gap) for gap in gaps)
+    assert found - plain == pytest.approx(0.5 * expected / 2, rel=1e-3)
+    assert expected > 0
+
+
+def test_first_tokens_can_weigh_more(
+    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    _, _, _, index, _ = small
+    target = [Target.of(index, {0: 1.0})]
+    plain = decide(index, target, [Walked(0, 0, 1.0)])
+    found = decide(index, target, [Walked(0, 0, 1.0)], decay=0.5)
+    assert len(plain.weights) > 1
+    assert found.weights.tolist() == pytest.approx((0.5**plain.places).tolist())
 
 
 def test_plain_session_of_inputs_of_unequal_length() -> None:
