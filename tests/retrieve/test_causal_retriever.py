@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_data import queries, small_tokenizer, write_small
-from transformers import LlamaConfig, LlamaForCausalLM
+from llama_small import write_llama
+from small_data import queries, write_small
 
 from grls.cli import main
 from grls.corpus import Corpus
@@ -18,29 +18,6 @@ from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.multistep import MultistepRetriever
 from grls.text import EVIDENCE, SPECIAL_TOKENS
 from grls.types import Passage
-
-
-def write_llama(folder: Path, data: Path, positions: int = 256, layers: int = 2) -> Path:
-    """A random Llama that lacks our markers, with a tokenizer for the small data set."""
-    tokenizer = small_tokenizer(data)
-    known = len(tokenizer) - len(SPECIAL_TOKENS)
-    tokenizer = type(tokenizer)(tokenizer_object=_without_markers(data), eos_token="</s>", unk_token="<unk>")
-    assert len(tokenizer) == known
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=known, hidden_size=32, intermediate_size=64, num_hidden_layers=layers,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=positions,
-        initializer_range=0.3, eos_token_id=tokenizer.eos_token_id, tie_word_embeddings=True,
-    )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def _without_markers(data: Path) -> object:
-    from grls.models.build import train_tokenizer
-
-    return train_tokenizer(data, 120).backend_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,127 @@
+"""Fits of a causal language model with a teacher, with mined negatives, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_small import write_llama
+from small_data import tiny_bert, write_small
+from train_helpers import logged
+
+from grls.cli import main
+from grls.errors import ConfigError, MismatchError
+from grls.train.causal_data import CausalRetrieveData
+from grls.train.causal_module import RetrieveCausal
+from grls.train.chains import Teaching
+from grls.train.teacher import DenseTeacher
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("causal-fit")
+    write_small(folder / "data")
+    write_llama(folder / "llama", folder / "data")
+    tiny_bert(folder / "bert")
+    command = ["index", "--kind=dense", f"--model={folder / 'bert'}", f"--corpus={folder / 'data'}"]
+    assert main([*command, f"--output={folder / 'dense'}"]) == 0
+    return folder
+
+
+def options(root: Path, output: Path, *more: str) -> list[str]:
+    return [
+        "train", "--config=configs/base/causal.yaml", f"--output={output}", f"--data.data={root / 'data'}",
+        f"--model.generator.name_or_path={root / 'llama'}", "--model.learning_rate=1e-2",
+        "--model.freeze_embeddings=false", "--data.batch_size=4", "--trainer.max_epochs=2",
+        "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false",
+        "--trainer.log_every_n_steps=1", *more,
+    ]  # fmt: skip
+
+
+def test_a_teacher_has_an_opinion_of_what_is_not_evidence(root: Path) -> None:
+    data = CausalRetrieveData(str(root / "data"))
+    module = RetrieveCausal(_generator(root))
+    data._ready = True
+    data.read(module)
+    teacher = DenseTeacher(str(root / "dense"), data.corpus, temperature=0.5, passages=4)
+    hops = data.train_examples.draw(2, 0).hops[:2]  # type: ignore[attr-defined]
+    opinions = teacher.opinions(hops)
+    for hop, opinion in zip(hops, opinions, strict=True):
+        assert len(opinion) == 4
+        assert sum(opinion.values()) == pytest.approx(1)
+        assert not set(opinion) & set(hop.evidence)
+    assert len(hops[1].evidence) == 1
+    # The softmax of its scores: their differences are those of the logarithms, times the temperature.
+    hits = teacher.retriever.retrieve_hop([_query(hops[0].query)], [()], 4)[0].hits
+    numbers = data.corpus.numbers([hit.id for hit in hits])
+    import math
+
+    gap = math.log(opinions[0][numbers[0]]) - math.log(opinions[0][numbers[3]])  # type: ignore[index]
+    assert gap == pytest.approx((hits[0].score - hits[3].score) / 0.5, rel=1e-4)
+
+
+def _query(text: str) -> Any:
+    from grls.types import Query
+
+    return Query("q", text)
+
+
+def _generator(root: Path) -> Any:
+    from grls.models.language import CausalLM
+
+    return CausalLM(str(root / "llama"))
+
+
+def test_a_fit_with_a_teacher_and_with_mined_negatives(root: Path, tmp_path: Path) -> None:
+    taught = [
+        f"--data.teacher={root / 'dense'}", "--data.teacher_share=0.3", "--data.branches=2",
+        "--data.decay=0.9", "--model.margin=1.0", "--mine.passages=2", "--mine.queries=5",
+    ]  # fmt: skip
+    assert main(options(root, tmp_path / "run", *taught)) == 0
+    losses = logged(tmp_path / "run", "train_loss")
+    assert len(losses) == 6
+    # Mining begins with the second epoch; its loss is there beside the other one.
+    assert main(options(root, tmp_path / "plain", *taught[:4])) == 0
+    plain = logged(tmp_path / "plain", "train_loss")
+    assert [losses[n] == plain[n] for n in range(6)] == [True] * 3 + [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--model.margin=1"], "both --model.margin and --mine.passages above 0, got 1.0 and 0"),
+        (["--mine.passages=2"], "both --model.margin and --mine.passages above 0, got 0.0 and 2"),
+        (["--data.branches=2"], "branches need a teacher"),
+        (["--data.decay=0"], "decay must be above 0"),
+        (["--model.loss=full"], "loss `allowed`"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(
+    root: Path, tmp_path: Path, given: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(options(root, tmp_path / "run", *given)) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> None:
+    data = CausalRetrieveData(str(root / "data"))
+    data.read(RetrieveCausal(_generator(root)))
+    data.corpus.select([0, 1]).write(tmp_path / "corpus.jsonl")
+    from grls.corpus import Corpus
+
+    with pytest.raises(MismatchError, match="another corpus"):
+        DenseTeacher(str(root / "dense"), Corpus.read(tmp_path))
+    with pytest.raises(ConfigError, match="teacher_temperature must be positive"):
+        DenseTeacher(str(root / "dense"), data.corpus, temperature=0)
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        Teaching(data.index, 10, share=1.5)
+
+
+def test_a_causal_model_needs_causal_data(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = [o for o in options(root, tmp_path / "run") if not o.startswith("--config")]
+    source = ["--model=grls.train.module.Retrieve", "--model.generator=grls.models.language.CausalLM"]
+    kept = [o for o in plain[1:] if "freeze_embeddings" not in o]
+    given = ["train", *source, "--model.loss=allowed", "--data=grls.train.data.RetrieveData", *kept]
+    assert main(given) != 0
+    assert "train a causal one with" in capsys.readouterr().err
