@@ -24,6 +24,7 @@ from grls.errors import ConfigError
 from grls.models.build import GeneratorSpec
 from grls.models.generator import check_positions
 from grls.models.head import Head
+from grls.models.lora import add_adapters
 from grls.train.collate import IGNORED, Batch, Choices
 
 Loss = Literal["full", "allowed"]
@@ -43,6 +44,9 @@ class GeneratorModule(L.LightningModule):
         label_smoothing: Of the full loss.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
         freeze_encoder: Leave the encoder as it is, with all it shares (T5: the word embeddings).
+        lora_rank: Train low-rank adapters of this rank beside every linear layer but the head, and nothing
+            else (:mod:`grls.models.lora`); they are merged into the model that is saved. 0: train the weights.
+        lora_dropout: Of the adapters' inputs.
         seed: Of dropout, which is a function of (seed, batch number, rank), so that a resumed run repeats
             an uninterrupted one.
 
@@ -62,6 +66,8 @@ class GeneratorModule(L.LightningModule):
         label_smoothing: float = 0.0,
         gradient_checkpointing: bool = False,
         freeze_encoder: bool = False,
+        lora_rank: int = 0,
+        lora_dropout: float = 0.0,
         seed: int = 0,
     ):
         super().__init__()
@@ -71,6 +77,8 @@ class GeneratorModule(L.LightningModule):
             )
         self.model, self.tokenizer = generator.load()
         self.stages = (*generator.stages(), type(self).__name__.lower())
+        if lora_rank:
+            add_adapters(self.model, lora_rank, lora_dropout)
         self.model.train()
         self.optimizer = optimizer
         self.learning_rate = learning_rate

@@ -22,6 +22,7 @@ from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.files import atomic_folder, write_json
 from grls.models.build import TRAINING
+from grls.models.lora import merge_adapters
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.multistep import MultistepRetriever
 from grls.train.data import StageData
@@ -148,6 +149,7 @@ class SaveModel(L.Callback):
             pl_module.load_state_dict(state["state_dict"])
             log.info("best %s %.4f: %s", best.monitor, best.best_model_score or 0.0, best.best_model_path)
         if trainer.is_global_zero:
+            merge_adapters(module.model)
             with atomic_folder(self.folder, "config.json") as new:
                 module.model.save_pretrained(new)
                 module.tokenizer.save_pretrained(new)

@@ -1,0 +1,49 @@
+"""Low-rank adapters (LoRA, arXiv 2106.09685) by peft: few weights are trained, and merged at the end.
+
+The model stays what it was, its linear layers with adapters in them, so whoever drives it need not know. What
+is saved is a plain model with the adapters merged into its weights.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+from grls.errors import ConfigError
+
+
+def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
+    """Give every linear layer but the output head an adapter; all other weights are frozen.
+
+    Args:
+        model: A transformers model; it is changed.
+        rank: Of the adapters, r. They are scaled by 2, that is alpha = 2 r.
+        dropout: Of their inputs.
+
+    Raises:
+        ConfigError: peft is not installed, or the rank is not positive.
+    """
+    if rank < 1 or not 0 <= dropout < 1:
+        raise ConfigError(f"lora_rank must be at least 1 and its dropout below 1, got {rank} and {dropout}.")
+    if find_spec("peft") is None:
+        raise ConfigError("LoRA needs peft: pip install 'grls[lora]', or leave lora_rank at 0.")
+    from peft import LoraConfig, inject_adapter_in_model
+
+    config = LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=dropout, target_modules="all-linear",
+        task_type="SEQ_2_SEQ_LM" if model.config.is_encoder_decoder else "CAUSAL_LM",
+    )  # fmt: skip
+    inject_adapter_in_model(config, model)
+
+
+def merge_adapters(model: Any) -> None:
+    """Merge all adapters into the weights, and take them out; a model without any stays as it is."""
+    if find_spec("peft") is None:
+        return
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    adapted = [(name, part) for name, part in model.named_modules() if isinstance(part, BaseTunerLayer)]
+    for name, part in adapted:
+        part.merge()
+        owner, _, own = name.rpartition(".")
+        setattr(model.get_submodule(owner), own, part.get_base_layer())
