@@ -45,7 +45,7 @@ class GeneratorModule(L.LightningModule):
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
         freeze_encoder: Leave the encoder as it is, with all it shares (T5: the word embeddings).
         lora_rank: Train low-rank adapters of this rank beside every linear layer but the head, and nothing
-            else (:mod:`grls.models.lora`); they are merged into the model that is saved. 0: train the weights.
+            else (:mod:`grls.models.lora`); merged into the model that is saved. 0: train the weights.
         lora_dropout: Of the adapters' inputs.
         seed: Of dropout, which is a function of (seed, batch number, rank), so that a resumed run repeats
             an uninterrupted one.
