@@ -80,7 +80,7 @@ class StageData(FitData):
         if self.codec.causal:
             raise ConfigError(
                 f"{type(self).__name__} is for sequence-to-sequence models; train a causal one with "
-                "grls.train.causal_data.CausalRetrieveData."
+                "grls.train.chain_data.ChainData."
             )
         return Collator(
             pad_token=int(module.tokenizer.pad_token_id),

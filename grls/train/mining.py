@@ -15,7 +15,7 @@ import lightning as L
 
 from grls.errors import ConfigError
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
-from grls.train.causal_collate import CausalCollator
+from grls.train.chain_collate import ChainCollator
 from grls.train.chains import ChainExamples, HopExample
 
 
@@ -75,7 +75,7 @@ class MineNegatives(L.Callback):
         if not self.passages or not isinstance(data.train_examples, ChainExamples):
             return
         module: Any = pl_module
-        collator: CausalCollator = data.collator
+        collator: ChainCollator = data.collator
         collator.teaching.negatives = {}
         if epoch < self.first_epoch or (epoch - self.first_epoch) % self.every_n_epochs:
             return

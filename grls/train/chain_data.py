@@ -1,4 +1,4 @@
-"""LightningDataModule of causal language models that retrieve."""
+"""LightningDataModule of chains."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 
 from grls.dataset import Qrels
 from grls.errors import ConfigError
-from grls.train.causal_collate import CausalCollator
+from grls.models.generator import start_token
+from grls.train.chain_collate import ChainCollator
 from grls.train.chains import ChainExamples, Teaching
 from grls.train.data import RetrieveData
 from grls.train.teacher import DenseTeacher
 from grls.types import Query
 
 
-class CausalRetrieveData(RetrieveData):
+class ChainData(RetrieveData):
     """A query with all of its hops is one example.
 
     Args:
@@ -48,7 +49,7 @@ class CausalRetrieveData(RetrieveData):
         self.branches = branches
         self.decay = decay
 
-    def collate(self, module: Any) -> CausalCollator:  # noqa: D102
+    def collate(self, module: Any) -> ChainCollator:  # noqa: D102
         if not 0 < self.decay <= 1:
             raise ConfigError(f"decay must be above 0 and at most 1, got {self.decay}.")
         done = len(self.corpus)
@@ -57,7 +58,8 @@ class CausalRetrieveData(RetrieveData):
         else:
             teacher = DenseTeacher(self.teacher, self.corpus, self.teacher_temperature, self.teacher_passages)
             teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches)
-        return CausalCollator(int(module.tokenizer.pad_token_id), self.index, teaching, self.decay)
+        start = None if self.codec.causal else start_token(module.model)
+        return ChainCollator(int(module.tokenizer.pad_token_id), self.index, teaching, self.decay, start)
 
     def _retrieve_examples(self, queries: Sequence[Query], qrels: Qrels) -> Any:
         return ChainExamples(

@@ -10,8 +10,8 @@ from train_helpers import logged
 
 from grls.cli import main
 from grls.errors import ConfigError, MismatchError
-from grls.train.causal_data import CausalRetrieveData
-from grls.train.causal_module import RetrieveCausal
+from grls.train.chain_data import ChainData
+from grls.train.chain_module import RetrieveChains
 from grls.train.chains import Teaching
 from grls.train.teacher import DenseTeacher
 
@@ -38,8 +38,8 @@ def options(root: Path, output: Path, *more: str) -> list[str]:
 
 
 def test_a_teacher_has_an_opinion_of_what_is_not_evidence(root: Path) -> None:
-    data = CausalRetrieveData(str(root / "data"))
-    module = RetrieveCausal(_generator(root))
+    data = ChainData(str(root / "data"))
+    module = RetrieveChains(_generator(root))
     data._ready = True
     data.read(module)
     teacher = DenseTeacher(str(root / "dense"), data.corpus, temperature=0.5, passages=4)
@@ -103,8 +103,8 @@ def test_options_that_cannot_work_are_refused(
 
 
 def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> None:
-    data = CausalRetrieveData(str(root / "data"))
-    data.read(RetrieveCausal(_generator(root)))
+    data = ChainData(str(root / "data"))
+    data.read(RetrieveChains(_generator(root)))
     data.corpus.select([0, 1]).write(tmp_path / "corpus.jsonl")
     from grls.corpus import Corpus
 
@@ -116,7 +116,7 @@ def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> N
         Teaching(data.index, 10, share=1.5)
 
 
-def test_a_causal_model_needs_causal_data(
+def test_a_causal_model_needs_chain_data(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = [o for o in options(root, tmp_path / "run") if not o.startswith("--config")]

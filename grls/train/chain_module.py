@@ -1,4 +1,4 @@
-"""The LightningModule of causal language models that retrieve: the loss over trees of tokens.
+"""The LightningModule of chains: all hops of a query at once, with targets that are distributions.
 
 Legend: b chains, t nodes of a tree, D decisions, A allowed tokens of all of them together, U distinct ones
 among them, d model width.
@@ -12,20 +12,24 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError
 from grls.models.build import GeneratorSpec
 from grls.models.generator import check_positions
 from grls.models.head import Head
-from grls.train.causal_collate import Weighed
+from grls.models.kinds import is_causal
+from grls.train.chain_collate import HopBatch, Weighed
 from grls.train.module import GeneratorModule, Loss
+from grls.train.token_trees import TreeBatch
 
 
-class RetrieveCausal(GeneratorModule):
-    """Query and evidence -> next passage, with all hops of a query in one pass.
+class RetrieveChains(GeneratorModule):
+    """Query and evidence -> next passage, for sequence-to-sequence and for causal language models.
 
     The loss of a hop is the cross-entropy of its target (:mod:`grls.train.targets`) and the model's
-    ``renormalized`` distribution over passages; the mean is over hops.
+    ``renormalized`` distribution over passages; the mean is over hops. A causal model reads all hops of a
+    query in one pass (:mod:`grls.train.token_trees`).
 
     Args:
         generator: The model to start from.
@@ -34,7 +38,8 @@ class RetrieveCausal(GeneratorModule):
         margin: A right passage is to have a log-probability (nats) higher by so much than a wrong one that
             the search has found in its place (see ``mine`` of the data); 0: no such loss.
         margin_weight: Of that loss.
-        freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them.
+        freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them;
+            null: those of a causal model, whose vocabulary is large.
         kwargs: The options of :class:`grls.train.module.GeneratorModule`.
     """
 
@@ -45,13 +50,13 @@ class RetrieveCausal(GeneratorModule):
         loss: Loss = "allowed",
         margin: float = 0.0,
         margin_weight: float = 1.0,
-        freeze_embeddings: bool = True,
+        freeze_embeddings: bool | None = None,
         **kwargs: Any,
     ):
         super().__init__(generator, optimizer=optimizer, loss=loss, **kwargs)
         self.margin = margin
         self.margin_weight = margin_weight
-        if freeze_embeddings:
+        if freeze_embeddings or (freeze_embeddings is None and is_causal(self.model)):
             for parameter in self.model.get_input_embeddings().parameters():
                 parameter.requires_grad = False
 
@@ -59,23 +64,31 @@ class RetrieveCausal(GeneratorModule):
         """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
 
         Raises:
-            ConfigError: The model is no causal one with a linear head, or the loss is not ``allowed``.
+            ConfigError: The model has no linear head, or the loss is not ``allowed``.
         """
-        if self.model.config.is_encoder_decoder or not self._head.linear:
+        if not self._head.linear:
             raise ConfigError(
-                f"{type(self.model).__name__} is no causal language model with a linear head; train it with "
-                "grls.train.module.Retrieve."
+                f"{type(self.model).__name__} has no linear head; train it with grls.train.module.Retrieve."
             )
         if self.loss != "allowed":
-            raise ConfigError("trees of tokens are trained with loss `allowed`.")
+            raise ConfigError("chains are trained with loss `allowed`.")
 
     def batch_loss(self, batch: Any) -> Tensor:
         """The loss of a batch of chains, a scalar in float32.
 
         Raises:
-            ConfigError: The model has fewer positions than the longest path.
+            ConfigError: The model has fewer positions than the longest input or path.
         """
-        trees = batch.trees
+        read: TreeBatch | HopBatch = batch.read
+        states = self._read_trees(read) if isinstance(read, TreeBatch) else self._read_hops(read)
+        scores = taken_scores(self._head, states[batch.decisions.places], batch.decisions)
+        loss = target_loss(scores, batch.decisions)
+        if self.margin:
+            loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
+        return loss / len(batch.labels)
+
+    def _read_trees(self, trees: TreeBatch) -> Tensor:
+        """What reaches the head at every node, ``[b * t, d]``."""
         check_positions(self.model, int(trees.position_ids.max()) + 1, 0)
         with self._head.catch() as caught:
             self.model(
@@ -84,12 +97,20 @@ class RetrieveCausal(GeneratorModule):
                 attention_mask=trees.bias(self.model.dtype),
                 use_cache=False,
             )
-        hidden = caught[0].flatten(0, 1)[batch.decisions.places]
-        scores = taken_scores(self._head, hidden, batch.decisions)
-        loss = target_loss(scores, batch.decisions)
-        if self.margin:
-            loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
-        return loss / len(batch.labels)
+        return caught[0].flatten(0, 1)
+
+    def _read_hops(self, hops: HopBatch) -> Tensor:
+        """What reaches the head at every place of every path, ``[p * u, d]``."""
+        check_positions(self.model, hops.input_ids.shape[1], hops.decoder_input_ids.shape[1])
+        encoded = self.model.get_encoder()(input_ids=hops.input_ids, attention_mask=hops.attention_mask)
+        with self._head.catch() as caught:
+            self.model(
+                encoder_outputs=BaseModelOutput(last_hidden_state=encoded.last_hidden_state[hops.owners]),
+                attention_mask=hops.attention_mask[hops.owners],
+                decoder_input_ids=hops.decoder_input_ids,
+                use_cache=False,
+            )
+        return caught[0].flatten(0, 1)
 
 
 def taken_scores(head: Head, hidden: Tensor, decisions: Weighed) -> Tensor:

@@ -1,4 +1,4 @@
-"""Training a causal language model on trees of tokens: the loss held against the plain way."""
+"""Training on chains, causal models on trees of tokens: the loss held against the plain way."""
 
 from pathlib import Path
 
@@ -6,20 +6,22 @@ import numpy as np
 import pytest
 import torch
 from models_small import END, small_llama
-from small_data import passages, queries, small_tokenizer, write_small
+from small_data import passages, queries, scratch, small_tokenizer, write_small
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from grls.corpus import Corpus
 from grls.dataset import read_split
+from grls.decode.exhaustive import score_all
 from grls.index import ConstraintIndex, build_index
 from grls.models.build import GeneratorSpec, Loaded
 from grls.models.causal_generator import CausalGenerator
+from grls.models.generator import Seq2SeqGenerator
 from grls.text import Codec
-from grls.train.causal_collate import CausalCollator
-from grls.train.causal_module import RetrieveCausal
+from grls.train.chain_collate import ChainCollator
+from grls.train.chain_module import RetrieveChains
 from grls.train.chains import ChainExamples, HopExample, Teaching
+from grls.train.decisions import Decisions, decide
 from grls.train.decisions import Path as Walked
-from grls.train.decisions import decide
 from grls.train.targets import Target
 from grls.train.token_trees import TokenTree, stack
 
@@ -52,9 +54,9 @@ class Opinion:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path]:
+def small(tmp_path: Path) -> tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path]:
     write_small(tmp_path)
-    module = RetrieveCausal(Tiny(tmp_path), freeze_embeddings=False)
+    module = RetrieveChains(Tiny(tmp_path), freeze_embeddings=False)
     module.model.eval()
     corpus = Corpus.read(tmp_path)
     codec = Codec(module.tokenizer, causal=True)
@@ -96,13 +98,13 @@ def test_a_node_of_a_tree_is_what_its_path_alone_would_be() -> None:
 
 
 def test_the_loss_of_a_chain_is_the_mean_over_its_hops(
-    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
 ) -> None:
     module, corpus, codec, index, folder = small
     some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
     drawn = [some.draw(n, 0) for n in (0, 2, 3)]
     assert [len(example.hops) for example in drawn] == [2, 3, 3]  # with DONE
-    batch = CausalCollator(0, index, Teaching(index, len(corpus)))(drawn)
+    batch = ChainCollator(0, index, Teaching(index, len(corpus)))(drawn)
     with torch.no_grad():
         found = float(module.batch_loss(batch))
     expected = [
@@ -112,17 +114,57 @@ def test_the_loss_of_a_chain_is_the_mean_over_its_hops(
     ]
     assert found == pytest.approx(np.mean(expected), rel=1e-4)
     tokens = sum(len(hop.source) for example in drawn for hop in example.hops)
-    assert batch.trees.visible.shape[1] < tokens / 3  # hops share what they have in common
+    assert batch.read.visible.shape[1] < tokens / 3  # hops share what they have in common
+
+
+def test_a_sequence_to_sequence_model_learns_the_same_targets(tmp_path: Path) -> None:
+    write_small(tmp_path)
+    module = RetrieveChains(scratch(tmp_path))
+    module.model.eval()
+    corpus, codec = Corpus.read(tmp_path), Codec(module.tokenizer)
+    index = build_index(corpus, codec)
+    some = ChainExamples(*read_split(tmp_path, "train", corpus), corpus, codec)
+    teaching = Teaching(index, len(corpus), Opinion({1: 0.75, 8: 0.25}), share=0.4, branches=3)
+    hops = [hop for n in (0, 2) for hop in some.draw(n, 0).hops]
+    targets, paths = teaching(hops)
+    start = int(module.model.config.decoder_start_token_id)
+    batch = ChainCollator(0, index, teaching, start_token=start)([some.draw(n, 0) for n in (0, 2)])
+    assert len(batch.read.input_ids) == 5  # a hop is encoded once
+    with torch.no_grad():
+        found = float(module.batch_loss(batch))
+    scores = [score_all(Seq2SeqGenerator(module.model), index, hop.source) for hop in hops]
+    # Each path's cross-entropy with the target, decision by decision, is what the index' own walk gives.
+    expected = 0.0
+    for path in paths:
+        alone = decide(index, targets, [path])
+        by_token = scores_of(alone, index, scores[path.hop], path.passage)
+        expected -= float((by_token * alone.probabilities * alone.weights[alone.owners]).sum())
+    assert found == pytest.approx(expected / len(hops), rel=1e-4)
+
+
+def scores_of(alone: Decisions, index: ConstraintIndex, scores: np.ndarray, passage: int) -> np.ndarray:
+    """Log-probability of every allowed token on a path, from those of all passages under its prefix."""
+    rows = [tuple(index.tokens(n).tolist()) for n in range(len(scores))]
+    written = rows[passage]
+    values = np.empty(len(alone.tokens))
+    for entry, (owner, token) in enumerate(zip(alone.owners, alone.tokens, strict=True)):
+        before = written[: alone.places[owner]]
+        under = [s for row, s in zip(rows, scores, strict=True) if row[: len(before)] == before]
+        child = [
+            s for row, s in zip(rows, scores, strict=True) if row[: len(before) + 1] == (*before, int(token))
+        ]
+        values[entry] = np.logaddexp.reduce(child) - np.logaddexp.reduce(under)
+    return values
 
 
 def test_every_gold_passage_that_is_left_is_right(
-    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
 ) -> None:
     """Averaged over what is drawn, the loss is the mean over the gold passages."""
     module, corpus, codec, index, folder = small
     qs, qrels = read_split(folder, "train", corpus)
     some = ChainExamples([qs[2]], qrels, corpus, codec, shuffle=True)
-    collate = CausalCollator(0, index, Teaching(index, len(corpus)))
+    collate = ChainCollator(0, index, Teaching(index, len(corpus)))
     epochs = [some.draw(0, epoch) for epoch in range(40)]
     assert {example.hops[0].taken for example in epochs} == set(epochs[0].hops[0].gold)
     assert len(epochs[0].hops[0].gold) == 2
@@ -138,7 +180,7 @@ def test_every_gold_passage_that_is_left_is_right(
 
 
 def test_branches_give_the_loss_of_the_mixture_without_bias(
-    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
 ) -> None:
     module, corpus, codec, index, folder = small
     some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
@@ -156,14 +198,14 @@ def test_branches_give_the_loss_of_the_mixture_without_bias(
 
     example = some.draw(0, 0)._replace(hops=(hop,))
     with torch.no_grad():
-        found = float(module.batch_loss(CausalCollator(0, index, All())([example])))  # type: ignore[arg-type]
+        found = float(module.batch_loss(ChainCollator(0, index, All())([example])))  # type: ignore[arg-type]
     mixture = {hop.taken: 0.6, 1: 0.3, 8: 0.1}
     expected = -sum(w * log_probability(module.model, index, hop.source, p) for p, w in mixture.items())
     assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_targets_of_passages_with_equal_texts_and_of_done(
-    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
 ) -> None:
     _, corpus, _, index, _ = small
     done = len(corpus)
@@ -182,7 +224,7 @@ def test_targets_of_passages_with_equal_texts_and_of_done(
 
 
 def test_the_margin_is_between_right_and_wrong_passages(
-    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
 ) -> None:
     module, corpus, codec, index, folder = small
     some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
@@ -190,7 +232,7 @@ def test_the_margin_is_between_right_and_wrong_passages(
     teaching = Teaching(index, len(corpus))
     teaching.negatives = {hops[0].seed: (5, 9), hops[1].seed: (1,)}
     assert [path.negative for path in teaching(hops)[1]] == [False, True, True, False, True]
-    batch = CausalCollator(0, index, teaching)([some.draw(2, 0)._replace(hops=hops)])
+    batch = ChainCollator(0, index, teaching)([some.draw(2, 0)._replace(hops=hops)])
     gaps = [
         log_probability(module.model, index, hop.source, hop.taken)
         - log_probability(module.model, index, hop.source, wrong)
@@ -206,7 +248,7 @@ def test_the_margin_is_between_right_and_wrong_passages(
 
 
 def test_first_tokens_can_weigh_more(
-    small: tuple[RetrieveCausal, Corpus, Codec, ConstraintIndex, Path],
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
 ) -> None:
     _, _, _, index, _ = small
     target = [Target.of(index, {0: 1.0})]

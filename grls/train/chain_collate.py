@@ -1,0 +1,194 @@
+"""From chains of hops to tensors with decisions, for causal and for sequence-to-sequence models.
+
+Legend: b chains, t nodes of the largest tree, h hops of all chains, s longest input, p paths, u longest
+stretch of a path, D decisions, A allowed tokens of all of them together, T tokens taken.
+
+For a causal model a chain is a tree of tokens: its hops share what they have in common, and so do the
+passages that are scored behind a hop. For a sequence-to-sequence model each hop is an input that is encoded
+once, however many passages are scored for it. A passage is fed as far as its last decision (in a tree: unless
+it is evidence of the next hop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grls.index import ConstraintIndex
+from grls.train.chains import ChainExample, HopExample, Teaching
+from grls.train.collate import pad
+from grls.train.decisions import Decisions, Path, decide
+from grls.train.token_trees import TokenTree, TreeBatch, stack
+
+
+class Weighed(NamedTuple):
+    """Decisions as tensors.
+
+    Attributes:
+        places: ``[D]`` where the model's state at each is found, in the flattened ``[b * t]`` or ``[p * u]``.
+        weights: ``[D]``.
+        owners: ``[A]`` ascending.
+        tokens: ``[A]``.
+        probabilities: ``[A]``.
+        takers: ``[T]`` the path that took a token.
+        taken: ``[T]`` which of the A.
+        right: ``[n]`` the path of the right passage of each pair that is to be told apart.
+        wrong: ``[n]`` that of the wrong one.
+        paths: How many there are.
+    """
+
+    places: Tensor
+    weights: Tensor
+    owners: Tensor
+    tokens: Tensor
+    probabilities: Tensor
+    takers: Tensor
+    taken: Tensor
+    right: Tensor
+    wrong: Tensor
+    paths: int
+
+
+class HopBatch(NamedTuple):
+    """Hops and the paths behind them, for a sequence-to-sequence model.
+
+    Attributes:
+        input_ids: ``[h, s]``.
+        attention_mask: ``[h, s]``.
+        owners: ``[p]`` the hop of each path, ascending.
+        decoder_input_ids: ``[p, u]``.
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    owners: Tensor
+    decoder_input_ids: Tensor
+
+
+class ChainBatch(NamedTuple):
+    """A batch of chains.
+
+    Attributes:
+        read: The tokens.
+        decisions: What is trained.
+        labels: ``[h]`` one number a hop, whose loss the mean is taken over.
+    """
+
+    read: TreeBatch | HopBatch
+    decisions: Weighed
+    labels: Tensor
+
+
+class ChainCollator:
+    """Makes batches of chains.
+
+    Args:
+        pad_token: Padding.
+        index: The constraint index.
+        teaching: Gives the hops of some chains their targets and paths.
+        decay: See :func:`grls.train.decisions.decide`.
+        start_token: What the decoder begins with; None for a causal model.
+    """
+
+    def __init__(
+        self,
+        pad_token: int,
+        index: ConstraintIndex,
+        teaching: Teaching,
+        decay: float = 1.0,
+        start_token: int | None = None,
+    ):
+        self.pad_token = pad_token
+        self.index = index
+        self.teaching = teaching
+        self.decay = decay
+        self.start_token = start_token
+
+    def __call__(self, examples: Sequence[ChainExample]) -> ChainBatch:
+        """Make one batch."""
+        hops = [hop for example in examples for hop in example.hops]
+        targets, paths = self.teaching(hops)
+        found = decide(self.index, targets, paths, self.decay)
+        written = self._written(found, paths)
+        read: TreeBatch | HopBatch
+        if self.start_token is None:
+            owner = np.repeat(np.arange(len(examples)), [len(example.hops) for example in examples])
+            read, nodes = self._trees(hops, owner, paths, written)
+        else:
+            read, nodes = self._rows(hops, paths, written, self.start_token)
+        places = [
+            nodes[p][place] for p, place in zip(found.paths.tolist(), found.places.tolist(), strict=True)
+        ]
+        return ChainBatch(read, weigh(found, places, paths), torch.zeros(len(hops)))
+
+    def _written(self, found: Decisions, paths: Sequence[Path]) -> list[list[int]]:
+        """Tokens of each path before the last decision that is read off it."""
+        lengths = np.zeros(len(paths), dtype=np.int64)
+        np.maximum.at(lengths, found.paths, found.places)
+        return [
+            self.index.tokens(path.passage)[:length].tolist()
+            for path, length in zip(paths, lengths.tolist(), strict=True)
+        ]
+
+    def _trees(
+        self,
+        hops: Sequence[HopExample],
+        owner: np.ndarray,
+        paths: Sequence[Path],
+        written: Sequence[list[int]],
+    ) -> tuple[TreeBatch, list[list[int]]]:
+        """A tree a chain, and where each path's tokens stand in it, the end of its hop first."""
+        trees = [TokenTree() for _ in range(int(owner[-1]) + 1)]
+        ends = [trees[n].insert(hop.source)[-1] for n, hop in zip(owner.tolist(), hops, strict=True)]
+        nodes = [
+            [ends[path.hop], *trees[owner[path.hop]].insert(tokens, ends[path.hop])]
+            for path, tokens in zip(paths, written, strict=True)
+        ]
+        batch = stack(trees, self.pad_token)
+        width = batch.input_ids.shape[1]
+        places = [
+            [int(owner[path.hop]) * width + node for node in own]
+            for path, own in zip(paths, nodes, strict=True)
+        ]
+        return batch, places
+
+    def _rows(
+        self, hops: Sequence[HopExample], paths: Sequence[Path], written: Sequence[list[int]], start: int
+    ) -> tuple[HopBatch, list[list[int]]]:
+        """An input a hop and a row a path, and where each path's tokens stand."""
+        inputs, mask = pad([hop.source for hop in hops], self.pad_token)
+        rows, _ = pad([[start, *tokens] for tokens in written], self.pad_token)
+        owners = torch.tensor([path.hop for path in paths])
+        width = rows.shape[1]
+        places = [list(range(n * width, (n + 1) * width)) for n in range(len(paths))]
+        return HopBatch(inputs, mask, owners, rows), places
+
+
+def weigh(found: Decisions, places: Sequence[int], paths: Sequence[Path]) -> Weighed:
+    """Decisions as tensors, with the pairs of right and wrong passages of each hop.
+
+    Args:
+        found: The decisions.
+        places: ``[D]`` where the model's state at each is found.
+        paths: The paths; the first of a hop is the right one of its pairs.
+    """
+    first: dict[int, int] = {}
+    for n, path in enumerate(paths):
+        first.setdefault(path.hop, n)
+    wrong = [n for n, path in enumerate(paths) if path.negative]
+    return Weighed(
+        torch.tensor(places, dtype=torch.long),
+        torch.from_numpy(found.weights).float(),
+        torch.from_numpy(found.owners),
+        torch.from_numpy(found.tokens.astype(np.int64)),
+        torch.from_numpy(found.probabilities).float(),
+        torch.from_numpy(found.takers),
+        torch.from_numpy(found.taken),
+        torch.tensor([first[paths[n].hop] for n in wrong], dtype=torch.long),
+        torch.tensor(wrong, dtype=torch.long),
+        len(paths),
+    )
