@@ -20,10 +20,15 @@ from grls.models.build import train_tokenizer
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("memorise", "retrieve")
-SETS = sorted(folder.name for folder in (ROOT / "configs").iterdir() if folder.name != "base")
-QUOTING = sorted(
-    file.parent.name for file in (ROOT / "configs").glob("*/riches.yaml") if file.parent.name != "base"
-)
+
+
+def sets_with(stage: str) -> list[str]:
+    """The data sets that have a config of their own for a stage."""
+    found = {file.parent.name for file in (ROOT / "configs").glob(f"*/{stage}.yaml")}
+    return sorted(found - {"base"})
+
+
+SETS, QUOTING, CAUSAL = (sets_with(stage) for stage in ("memorise", "riches", "causal"))
 QUICK = (
     "--trainer.max_epochs=1",
     "--trainer.check_val_every_n_epoch=1",
@@ -95,6 +100,18 @@ def test_shipped_configs_learn_to_quote(name: str, workplace: Path) -> None:
         main(["train", *layers, *swap, *short, *QUICK, "--quotes.max_new_tokens=6", "--quotes.beams=2"]) == 0
     )
     assert (workplace / "runs" / name / "riches" / "model" / "config.json").is_file()
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_shipped_configs_train_a_causal_generator(name: str, workplace: Path) -> None:
+    """A small model in the place of the pretrained one, and no teacher, who would have to be trained first."""
+    small(workplace / "data" / name)
+    language_model(workplace, f"data/{name}")
+    layers = ["--config=configs/base/causal.yaml", f"--config=configs/{name}/causal.yaml"]
+    swap = ["--model.generator.name_or_path=lm", "--data.teacher=null", "--data.branches=0"]
+    given = [f"--data.data=data/{name}", f"--output=runs/{name}/causal"]
+    assert main(["train", *layers, *swap, *given, *QUICK]) == 0
+    assert (workplace / "runs" / name / "causal" / "model" / "config.json").is_file()
 
 
 def test_base_configs_are_the_papers(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
