@@ -104,7 +104,7 @@ def test_shipped_configs_learn_to_quote(name: str, workplace: Path) -> None:
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_shipped_configs_train_a_causal_generator(name: str, workplace: Path) -> None:
-    """A small model in the place of the pretrained one, and no teacher, who would have to be trained first."""
+    """A small model in the place of the pretrained one, and no teacher, who would have to be trained."""
     small(workplace / "data" / name)
     language_model(workplace, f"data/{name}")
     layers = ["--config=configs/base/causal.yaml", f"--config=configs/{name}/causal.yaml"]
