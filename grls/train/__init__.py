@@ -7,6 +7,11 @@ each target position where the loss wants them; ``data`` ties these into Lightni
 is the LightningModule with its losses and optimizers; ``validation`` measures constrained recall on dev
 and writes the best model; ``cli`` is the LightningCLI.
 
+``chains`` are the hops of a query together, with ``targets`` that are distributions over passages (of the
+gold passages that are left, and of a ``teacher``), ``decisions`` what they say at every prefix of the trie;
+``chain_data``, ``chain_collate`` and ``chain_module`` are the parts for these, ``token_trees`` what lets a
+causal model read all hops at once, and ``mining`` looks for what the search finds wrongly.
+
 ``loading`` is what all data modules share. ``riches_data``, ``riches_examples``, ``riches_collate``,
 ``riches_module`` and ``riches_validation`` are the same parts for a language model, causal or
 encoder-decoder, that learns to answer with quotes; what it is to write is said in ``grls.programs.targets``.
