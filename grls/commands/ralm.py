@@ -14,8 +14,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from grls.commands.sources import Folders, Named, open_source
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
+from grls.evaluation.manifest import Steps
 from grls.files import refuse_unwritable, write_json
 from grls.filters import Numbered
 from grls.growing import GrowingFile
@@ -28,9 +30,7 @@ from grls.readers.ralm.reader import InContextRalm, ScoredStride, perplexity, re
 from grls.readers.ralm.reranker import Reranker, Trained
 from grls.readers.ralm.scoring import TextScorer
 from grls.readers.ralm.strides import WindowOptions, strides
-from grls.retrieve.generative import SearchOptions
-from grls.retrieve.open import open_retriever
-from grls.retrieve.sparse import BM25Retriever
+from grls.retrieve.fusion import Method as FusionMethod
 from grls.text import tokenizer_fingerprint
 
 Rerank = Literal["none", "zero-shot", "trained", "oracle"]
@@ -48,8 +48,13 @@ def ralm(
     output: str,
     job: Literal["perplexity", "examples", "generate"] = "perplexity",
     data: str | None = None,
-    retriever: str | None = None,
+    retriever: Folders = None,
     bm25: bool = False,
+    steps: Steps = "single",
+    chain_hops: int | None = None,
+    done_bias: float = 0.0,
+    fusion: FusionMethod = "interleave",
+    weights: list[float] | None = None,
     stride: int = 4,
     query_tokens: int = 32,
     documents: int = 1,
@@ -80,8 +85,14 @@ def ralm(
         output: Path of the results without ending.
         job: What to do.
         data: Corpus, or data set folder with one, for --bm25.
-        retriever: Retriever folder that `grls index` wrote. Without it and --bm25 nothing is retrieved.
-        bm25: Retrieve with BM25 from --data.
+        retriever: Retriever folders that `grls index` wrote, generative or dense; what several find is fused.
+        bm25: Retrieve with BM25 from --data. Without it and --retriever nothing is retrieved.
+        steps: How each retrieves: ``single``; ``fixed``: ``chain_hops`` hops, each found passage joins the
+            query; ``dynamic``: hops until DONE. The passages of a query's chains are its ranking.
+        chain_hops: Hops of a chain (fixed), most hops (dynamic); null: 2.
+        done_bias: Added to the log-odds of DONE (dynamic); see `grls retrieve`.
+        fusion: How several are fused: interleave, rrf or sum; see `grls ensemble`.
+        weights: One a retriever, BM25's last (rrf, sum); null weighs all alike.
         stride: Tokens predicted before it is retrieved anew.
         query_tokens: Tokens before a stride that are the query.
         documents: Documents put before the text.
@@ -104,24 +115,26 @@ def ralm(
     """
     quiet()
     refuse_unwritable(output)
-    retrieves = bm25 or retriever is not None
+    named = Named.of(retriever, bm25, steps, chain_hops, done_bias, fusion, weights)
+    retrieves = bool(named)
     if not retrieves and (rerank != "none" or job == "examples"):
         raise ConfigError("there is nothing to rerank without --retriever or --bm25 true.")
     if not retrieves and exclude is not None:
         raise ConfigError("there is nothing to exclude without --retriever or --bm25 true.")
     options = WindowOptions(stride, query_tokens, documents if retrieves else 0, document_tokens, window, cut)
-    source = _retriever(data, retriever, bm25, device)
+    source = open_source(named, data, device)
     loaded = load_language_model(model, device)
     corpus = None if source is None else source.corpus
     hidden = None if corpus is None or exclude is None else _without(corpus, Path(exclude))
-    reader = InContextRalm(loaded.model, loaded.tokenizer, options, source, corpus, None, hidden)
+    found = None if source is None else source.retriever
+    reader = InContextRalm(loaded.model, loaded.tokenizer, options, found, corpus, None, hidden)
     wanted = "oracle" if job == "examples" else rerank
     reader.chooser = _chooser(wanted, reader, candidates, judge, judge_tokens, reranker, device)
     texts = _texts(Path(text), loaded, limit)
     settings: dict[str, Any] = {
         "model": Path(model).name, "weights": weights_fingerprint(loaded.model),
         "tokenizer": tokenizer_fingerprint(loaded.tokenizer), **asdict(options),
-        "retriever": "bm25" if bm25 else retriever, "corpus": None if corpus is None else corpus.fingerprint,
+        **named.settings(), "corpus": None if corpus is None else corpus.fingerprint,
         "rerank": rerank, "candidates": reader.chooser.candidates, "judge": judge,
         "judge_tokens": judge_tokens if rerank == "zero-shot" else None, "reranker": reranker,
         "exclude": None if exclude is None else _digest(Path(exclude).read_text(encoding="utf-8")),
@@ -197,18 +210,6 @@ def _generate(
         file.add([{"name": a.name, **b._asdict()} for a, b in zip(batch, written, strict=True)])
     for record in file.records[:3]:
         print(f"{record['name']}: … {record['text']}\n")
-
-
-def _retriever(data: str | None, retriever: str | None, bm25: bool, device: str) -> Any:
-    if bm25 and retriever is not None:
-        raise ConfigError("give either --retriever FOLDER or --bm25 true.")
-    if bm25 and data is None:
-        raise ConfigError("--bm25 needs --data, the corpus to retrieve from.")
-    if bm25:
-        return BM25Retriever(Corpus.read(str(data)))
-    # A query is the end of a text: one that is too long for the retriever is cut, not refused.
-    options = SearchOptions(truncate_queries=True)
-    return None if retriever is None else open_retriever(retriever, device, options=options)
 
 
 def _chooser(

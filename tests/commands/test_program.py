@@ -104,8 +104,8 @@ def test_a_query_that_fails_has_no_answer_and_says_why(
     ("program", "options", "said"),
     [
         ("vanilla", ["--bm25=true"], "retrieves nothing"),
-        ("multihop", [], "give either --retriever"),
-        ("multihop", ["--bm25=true", "--retriever=x"], "give either --retriever"),
+        ("multihop", [], "give --retriever FOLDER or --bm25 true"),
+        ("multihop", ["--bm25=true", "--retriever=./nowhere"], "no retriever here"),
         ("vanilla", ["--limit=0"], "--limit"),
         ("vanilla", ["--lm=api:openai/x", "--endpoint=http://x"], "without `api:`"),
         ("vanilla", ["--branches=0"], "--branches"),

@@ -100,8 +100,8 @@ def test_iterative(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "give one of --retriever"),
-        (["--bm25", "true", "--run", "x.jsonl"], "give one of --retriever"),
+        ([], "give --retriever FOLDER or --bm25 true"),
+        (["--bm25", "true", "--run", "x.jsonl"], "give --retriever FOLDER or --bm25 true"),
         (["--method", "closed-book", "--bm25", "true"], "closed-book retrieves nothing"),
         (["--method", "iterative", "--run", "x.jsonl"], "knows no follow-up questions"),
         (["--bm25", "true", "--k", "0"], "--k must be at least 1, got 0"),

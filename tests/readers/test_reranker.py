@@ -206,7 +206,7 @@ def test_the_texts_own_passages_are_left_out(folder: Path) -> None:
         (["--rerank", "oracle"], "nothing to rerank"),
         (["--bm25", "true", "--rerank", "trained"], "go together"),
         (["--bm25", "true", "--judge", "x"], "--rerank zero-shot"),
-        (["--bm25", "true", "--retriever", "x"], "either"),
+        (["--bm25", "true", "--retriever", "./nowhere"], "no retriever here"),
         (["--job", "examples"], "nothing to rerank"),
         (["--exclude", "x"], "nothing to exclude"),
         (["--limit", "1"], "at least 2"),
