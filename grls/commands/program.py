@@ -64,7 +64,7 @@ def program(
     endpoint: str | None = None,
     template: Literal["lines", "chat"] | None = None,
     chat: bool = False,
-    max_new_tokens: int = 64,
+    max_new_tokens: int | None = None,
     batch_size: int = 8,
     threads: int = 8,
     attempts: int = 3,
@@ -115,7 +115,8 @@ def program(
         template: How the model is asked: lines: a line a field, for any model; chat: DSPy's own format, for
             models that keep to one. null: lines, but chat for an endpoint.
         chat: Tell a local model in turns, by its chat template.
-        max_new_tokens: Length limit of what is written at once.
+        max_new_tokens: Length limit of what is written at once; null: 64, but 512 for the template chat. The
+            trace says what was cut.
         batch_size: Prompts that a local model goes on from together.
         threads: Queries answered at the same time.
         attempts: Most calls for one output, where the model fails or writes nonsense.
@@ -145,6 +146,7 @@ def program(
     shown = shown_examples(taught, talk) if demonstrations != "none" else []
     remote = endpoint is not None or lm.startswith(API)
     template = template or ("chat" if remote else "lines")
+    max_new_tokens = build.NEW_TOKENS[template] if max_new_tokens is None else max_new_tokens
     options = {
         "program": program, "lm": lm if remote else Path(lm).name, "endpoint": endpoint,
         **named.settings(), "k": k, "hops": hops, "queries": queries,
@@ -227,7 +229,8 @@ def _score_mode(program: Program, queries: int, mode: str) -> str:
 
 def _reading(record: dict[str, Any]) -> Reading:
     ranking = tuple(Hit(passage, score) for passage, score in record["found"])
-    return Reading(record["answer"], True, tuple(passage for passage, _ in record["read"]), ranking)
+    read = tuple(passage for passage, _ in record["read"])
+    return Reading(record["answer"], record.get("ended", True), read, ranking)  # begun before it was kept
 
 
 def _write_answers(
@@ -261,7 +264,16 @@ def _tell(records: Sequence[dict[str, Any]]) -> None:
             "%d of %d queries failed, such as %r (%s); call again with the same options to try them anew.",
             len(failed), len(records), failed[0]["query_id"], failed[0]["failed"],
         )  # fmt: skip
-    steps = [step for record in records for step in record["trace"] if step["kind"] == "retrieval"]
+    every = [step for record in records for step in record["trace"]]
+    steps = [step for step in every if step["kind"] == "retrieval"]
     empty = sum(not step["found"] for step in steps)
     if empty:
         log.warning("nothing was found in %d of %d retrievals.", empty, len(steps))
+    calls = [call for step in every for call in step.get("calls", ())]
+    cut = sum("cut" in call for call in calls)
+    if cut:
+        ended = sum(not record.get("ended", True) for record in records)
+        log.warning(
+            "%d of %d outputs were cut at the length limit, %d answers among them; raise --max_new_tokens.",
+            cut, len(calls), ended,
+        )  # fmt: skip
