@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Literal
 
 from tqdm import tqdm
@@ -18,20 +16,26 @@ from grls.errors import ConfigError
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
 from grls.evaluation.results import find_passages
-from grls.files import refuse_unwritable
+from grls.files import refuse_unwritable, sha256
+from grls.growing import GrowingFile
 from grls.logs import quiet
-from grls.models.language import load_language_model
+from grls.models.language import load_language_model, weights_fingerprint
 from grls.readers.direct import DirectReader, Reading
 from grls.readers.finished import FinishedRun
 from grls.readers.iterative import IterativeReader
+from grls.readers.kept import read_on, spent_on
 from grls.readers.prompts import shown
 from grls.readers.writer import TextWriter
 from grls.retrieve.base import check_counts
 from grls.retrieve.fusion import Method as FusionMethod
+from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Passage, Query
 
 Method = Literal["closed-book", "retrieve", "iterative"]
 Origin = Source | FinishedRun
+
+BATCHES = 4
+"""Batches that are answered together before they are kept: prompts of like lengths share one."""
 
 
 def read(
@@ -61,8 +65,10 @@ def read(
 ) -> None:
     """Answer questions with a language model that reads passages: the baselines of `grls riches`.
 
-    Writes OUTPUT.trec, OUTPUT.jsonl and OUTPUT.info.json as `grls retrieve` does, and OUTPUT.answers.jsonl as
-    `grls riches` does; `grls answers` scores it.
+    Writes a line a query to OUTPUT.readings.jsonl as they are answered; a run that was ended goes on where it
+    stopped when it is called again with the same options. At the end it writes OUTPUT.trec, OUTPUT.jsonl and
+    OUTPUT.info.json as `grls retrieve` does, and OUTPUT.answers.jsonl as `grls riches` does; `grls answers`
+    scores it.
 
     Args:
         data: Data set folder.
@@ -100,23 +106,30 @@ def read(
         raise ConfigError(f"--limit must be at least 1, got {limit}.")
     refuse_unwritable(output)
     corpus = Corpus.read(data)
-    queries, qrels = read_split(data, split)
-    queries = queries[:limit]
+    every, qrels = read_split(data, split)
+    queries = every[:limit]
     source = (
         FinishedRun(run, corpus) if run is not None else open_source(named, data, device, batch_size, split)
     )
     loaded, tokenizer = load_language_model(model, device)
     writer = TextWriter(loaded, tokenizer, max_new_tokens, batch_size)
-    start = perf_counter()
-    readings = _read(writer, source, corpus, queries, method, k, depth, hops, chat)
-    seconds = perf_counter() - start
+    system, score_mode, own = _origin(source, method)
+    reads = {} if method == "closed-book" else {"k": k}
+    reads |= {"depth": depth} if method == "retrieve" else {"hops": hops} if method == "iterative" else {}
+    settings = {
+        "model": Path(model).name, "weights": weights_fingerprint(loaded),
+        "tokenizer": tokenizer_fingerprint(tokenizer), "method": method, **named.settings(),
+        "run": None if run is None else sha256(run), **reads, "chat": chat, "max_new_tokens": max_new_tokens,
+        "corpus": corpus.fingerprint, "queries": fingerprint_queries(every),
+    }  # fmt: skip
+    file = GrowingFile(f"{output}.readings.jsonl", settings)
+    readings = _read(writer, source, corpus, queries, method, k, depth, hops, chat, file)
+    spent = spent_on(file)
+    seconds = spent.pop("seconds")
     for query, reading in list(zip(queries, readings, strict=True))[:show]:
         print(shown_reading(query, reading, corpus) + "\n")
     answers = f"{output}{ENDING}"
     write_answers(answers, (answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)))
-    system, score_mode, own = _origin(source, method)
-    reads = {} if method == "closed-book" else {"k": k, **own}
-    reads |= {"depth": depth} if method == "retrieve" else {"hops": hops} if method == "iterative" else {}
     info = RunInfo(
         system=system,
         name=name or (method if source is None else f"{method}, {_label(source)}, k={k}"),
@@ -128,9 +141,9 @@ def read(
         score_mode=score_mode,
         seconds=seconds,
         options={
-            "model": Path(model).name, "method": method, **reads, "chat": chat,
+            "model": Path(model).name, "method": method, **reads, **own, "chat": chat,
             "max_new_tokens": max_new_tokens, "cut": sum(reading.cut for reading in readings),
-            **asdict(writer.spent),
+            **spent,
         },
     )  # fmt: skip
     write_outputs(output, queries, corpus, Outcome([list(one.ranking) for one in readings]), info)
@@ -152,20 +165,24 @@ def _check(method: Method, named: Named, run: str | None) -> None:
 
 def _read(
     writer: TextWriter, source: Origin | None, corpus: Corpus, queries: Sequence[Query], method: Method,
-    k: int, depth: int, hops: int, chat: bool,
+    k: int, depth: int, hops: int, chat: bool, file: GrowingFile,
 ) -> list[Reading]:  # fmt: skip
     with tqdm(total=len(queries), desc="read", unit=" queries", leave=False, disable=None) as bar:
-        if method == "iterative" and isinstance(source, Source):
-            return IterativeReader(writer, source.retriever, corpus, k, hops, chat).answer(
-                queries, bar.update
-            )
-        rankings: list[list[Hit]] = [[] for _ in queries]
-        if source is not None:
-            found = source.retriever if isinstance(source, Source) else source
-            rankings = found.retrieve(queries, max(k, depth))
-        return DirectReader(writer, corpus, chat).answer(
-            queries, rankings, 0 if source is None else k, bar.update
-        )
+
+        def answer(some: Sequence[Query]) -> list[Reading]:
+            if method == "iterative" and isinstance(source, Source):
+                reader = IterativeReader(writer, source.retriever, corpus, k, hops, chat)
+                return reader.answer(some, bar.update)
+            rankings: list[list[Hit]] = [[] for _ in some]
+            if source is not None:
+                found = source.retriever if isinstance(source, Source) else source
+                rankings = found.retrieve(some, max(k, depth))
+            direct = DirectReader(writer, corpus, chat)
+            return direct.answer(some, rankings, 0 if source is None else k, bar.update)
+
+        known = {record["query_id"] for record in file.records}
+        bar.update(sum(query.id in known for query in queries))
+        return read_on(file, queries, answer, writer.spent, BATCHES * writer.batch_size)
 
 
 def _origin(source: Origin | None, method: Method) -> tuple[System, str, dict[str, Any]]:
