@@ -11,20 +11,18 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 from tqdm import tqdm
 
 from grls.commands.sources import Folders, Named, open_source
-from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.evaluation.manifest import Steps
 from grls.files import refuse_unwritable, write_json
-from grls.filters import Numbered
 from grls.growing import GrowingFile
 from grls.logs import quiet
 from grls.models.language import LanguageModel, load_language_model, weights_fingerprint
 from grls.readers.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
 from grls.readers.ralm.collect import collect
+from grls.readers.ralm.exclude import without
 from grls.readers.ralm.generate import continue_texts
 from grls.readers.ralm.reader import InContextRalm, ScoredStride, perplexity, refuse_long_window, words_of
 from grls.readers.ralm.reranker import Reranker, Trained
@@ -107,6 +105,7 @@ def ralm(
         judge_tokens: Last tokens of the prefix that it predicts.
         reranker: What `grls train-reranker` wrote (trained).
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
+            A line that is neither is told of.
         limit: Only the first so many tokens of each text; null takes all.
         every: Take every so many strides (examples).
         prefix_tokens: Tokens before a stride that the reranker will read (examples).
@@ -125,7 +124,7 @@ def ralm(
     source = open_source(named, data, device)
     loaded = load_language_model(model, device)
     corpus = None if source is None else source.corpus
-    hidden = None if corpus is None or exclude is None else _without(corpus, Path(exclude))
+    hidden = None if corpus is None or exclude is None else without(corpus, Path(exclude))
     found = None if source is None else source.retriever
     reader = InContextRalm(loaded.model, loaded.tokenizer, options, found, corpus, None, hidden)
     wanted = "oracle" if job == "examples" else rerank
@@ -246,21 +245,6 @@ def _judge(reader: InContextRalm, name: str | None, device: str) -> TextScorer:
         raise ConfigError(f"the judge {name!r} has another tokenizer than the model; take one of its family.")
     refuse_long_window(model, reader.options.window, f"the judge {name!r}")
     return TextScorer(model, reader.documents.tokens)
-
-
-def _without(corpus: Corpus, file: Path) -> Numbered:
-    """All passages but those whose title or id stands in a file."""
-    if not file.is_file():
-        raise DataError("no such file; expected a title or a passage id a line.", file)
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"expected UTF-8 text ({error}).", file) from None
-    named = {line.strip() for line in lines if line.strip()}
-    kept = [n for n, p in enumerate(corpus) if p.id not in named and p.title not in named]
-    if len(kept) == len(corpus):
-        raise DataError(f"no passage of {corpus.source} has a title or id that stands in it.", file)
-    return Numbered(np.array(kept, dtype=np.int64))
 
 
 def _texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[_Text]:

@@ -266,6 +266,24 @@ def test_the_texts_own_passages_are_left_out(folder: Path) -> None:
     assert {name for row in rows for name in row["passages"]} == {"c", "d"}
 
 
+def test_lines_that_exclude_nothing_are_told(
+    folder: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "some.txt"
+    file.write_text("mill\n\n  b \nMill\n" + "".join(f"page {n}\n" for n in range(6)))
+    assert main(options(folder, "told", "--bm25", "true", "--exclude", str(file))) == 0
+    (said,) = [record.getMessage() for record in caplog.records if "exclude nothing" in record.getMessage()]
+    assert "7 of 9 lines are no title and no id" in said
+    assert said.endswith("'Mill', 'page 0', 'page 1', 'page 2', 'page 3', …")
+    caplog.clear()
+    file.write_text("mill\nb\n")
+    assert main(options(folder, "not-told", "--bm25", "true", "--exclude", str(file))) == 0
+    assert "exclude nothing" not in caplog.text
+    file.write_text("Mill\n")
+    assert main(options(folder, "none", "--bm25", "true", "--exclude", str(file))) == 1
+    assert "has a title or id that stands in it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
