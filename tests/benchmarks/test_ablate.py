@@ -116,6 +116,17 @@ def test_what_differs_is_made_again(
     assert "its answers have changed" in capsys.readouterr().out
 
 
+def test_a_baseline_that_is_made_again_does_not_go_on_with_what_it_kept(
+    folder: Path, tmp_path: Path, commands: list[list[str]]
+) -> None:
+    only: Any = ("Beside the baselines",)
+    run(folder, tmp_path, only=only)
+    kept = tmp_path / "closed-book.readings.jsonl"
+    assert '"max_new_tokens": 40' in kept.read_text()
+    run(folder, tmp_path, only=only, max_new_tokens=41)
+    assert '"max_new_tokens": 41' in kept.read_text()
+
+
 def test_its_command_line(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

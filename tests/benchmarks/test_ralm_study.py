@@ -56,21 +56,17 @@ def test_a_smaller_judge_and_a_dense_retriever_have_rows(
 ) -> None:
     torch.manual_seed(0)
     BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu").save(tmp_path / "sentence")
-    made = [
-        f"--model={tmp_path / 'sentence'}",
-        f"--corpus={folder / 'data'}",
-        f"--output={tmp_path / 'dense'}",
-    ]
+    dense, data = str(tmp_path / "dense"), str(folder / "data")
+    made = [f"--model={tmp_path / 'sentence'}", f"--corpus={data}", f"--output={dense}"]
     assert main(["index", *made, "--device=cpu"]) == 0
     write_model(tmp_path / "small", positions=1024, seed=3)
     capsys.readouterr()
     ralm_study.main(
-        str(folder / "data"), str(folder / "text.txt"), str(tmp_path / "out"), str(folder / "model"), limit=60,
-        dense=str(tmp_path / "dense"), judge=str(tmp_path / "small"), strides=(), query_tokens=(), candidates=3,
+        data, str(folder / "text.txt"), str(tmp_path / "out"), str(folder / "model"), limit=60, dense=dense,
+        judge=str(tmp_path / "small"), strides=(), query_tokens=(), candidates=3,
     )  # fmt: skip
-    rows = [
-        line for line in capsys.readouterr().out.splitlines() if line.startswith("| ") and "---" not in line
-    ]
+    printed = capsys.readouterr().out.splitlines()
+    rows = [line for line in printed if line.startswith("| ") and "---" not in line]
     assert [row.split("|")[1].strip() for row in rows[1:]] == [
         "no retrieval", "BM25", "dense", "BM25, zero-shot reranking", "BM25, zero-shot reranking by small",
         "BM25, oracle", "dense, zero-shot reranking", "dense, zero-shot reranking by small", "dense, oracle",
