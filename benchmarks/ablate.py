@@ -163,6 +163,8 @@ class Ablation:
             return
         if differs != "new":
             print(f"# {run.name} is made again: {differs}", flush=True)
+            if not self.dry_run:  # `grls read` would go on with what it kept
+                stem.with_name(f"{stem.name}.readings.jsonl").unlink(missing_ok=True)
         options = {**self.shared, **run.options, "name": run.name, "output": str(stem)}
         command = [run.command, *(f"--{name}={value}" for name, value in options.items())]
         print(f"grls {shlex.join(command)}", flush=True)

@@ -39,6 +39,7 @@ def main(
     limit: int | None = None,
     dense: str | None = None,
     reranker: str | None = None,
+    judge: str | None = None,
     strides: Sequence[int] = (1, 4, 16, 64),
     query_tokens: Sequence[int] = (16, 32, 64),
     candidates: int = 16,
@@ -53,7 +54,8 @@ def main(
         model: A causal language model.
         limit: Only the first so many tokens of each text.
         dense: A dense retriever over the same corpus, to compare with BM25.
-        reranker: What ``grls train-reranker`` wrote for it.
+        reranker: What ``grls train-reranker`` wrote for the model with BM25.
+        judge: A smaller language model with the same tokenizer that reranks, too (equation 6).
         strides: Strides to compare; the other tables have stride 4. Empty: no such table.
         query_tokens: Query lengths to compare; the other tables have 32. Empty: no such table.
         candidates: Documents to rerank, which takes as many times longer; 0 leaves it out.
@@ -61,16 +63,14 @@ def main(
     """
     common = {"model": model, "text": text, "limit": limit, "exclude": None}
     found = {"data": data, "bm25": True, "exclude": exclude, "stride": 4, "query_tokens": 32}
-    ranked = {**found, "candidates": candidates}
     retrieval = [_Run("no retrieval", "none", {}), _Run("BM25", "s4-l32", found)]
+    by_dense = {"retriever": dense, "exclude": exclude}
     if dense:
-        retrieval.append(_Run("dense", "dense", {"retriever": dense, "exclude": exclude}))
+        retrieval.append(_Run("dense", "dense", by_dense))
     if candidates:
-        retrieval.append(_Run("BM25, zero-shot reranking", "zero-shot", {**ranked, "rerank": "zero-shot"}))
-        if reranker:
-            judged = {**ranked, "rerank": "trained", "reranker": reranker}
-            retrieval.append(_Run("BM25, trained reranking", "trained", judged))
-        retrieval.append(_Run("BM25, oracle", "oracle", {**ranked, "rerank": "oracle"}))
+        retrieval += _reranked("BM25", "", {**found, "candidates": candidates}, judge, reranker)
+        if dense:  # the trained reranker has learned from BM25's candidates
+            retrieval += _reranked("dense", "dense-", {**by_dense, "candidates": candidates}, judge, None)
     by_stride = [_Run(f"{s}", f"s{s}-l32", {**found, "stride": s}) for s in strides]
     by_length = [_Run(f"{n}", f"s4-l{n}", {**found, "query_tokens": n}) for n in query_tokens]
     parts = (("Retrieval and reranking", "run", retrieval), ("Stride", "stride", by_stride),
@@ -95,6 +95,21 @@ def main(
         )
     if by_stride and by_length:
         _draw(Path(f"{output}.svg"), base, results, by_stride, by_length)
+
+
+def _reranked(
+    retriever: str, file: str, options: dict[str, Any], judge: str | None, reranker: str | None
+) -> list[_Run]:
+    """The candidates of a retriever, reranked by the model, a smaller one, a trained judge, the oracle."""
+    zero_shot = {**options, "rerank": "zero-shot"}
+    runs = [_Run(f"{retriever}, zero-shot reranking", f"{file}zero-shot", zero_shot)]
+    if judge:
+        name = f"{retriever}, zero-shot reranking by {Path(judge).name}"
+        runs.append(_Run(name, f"{file}judge", {**zero_shot, "judge": judge}))
+    if reranker:
+        trained = {**options, "rerank": "trained", "reranker": reranker}
+        runs.append(_Run(f"{retriever}, trained reranking", f"{file}trained", trained))
+    return [*runs, _Run(f"{retriever}, oracle", f"{file}oracle", {**options, "rerank": "oracle"})]
 
 
 def _make(output: str, options: dict[str, Any]) -> None:

@@ -53,8 +53,11 @@ SEVERAL = {
 }
 """Commands that take any number of files without an option name: the argument of their function, its help."""
 
-LISTS = {"ensemble": ("--tune", "--weights")}
-"""Options of those commands that take several values, separated by spaces."""
+LISTS = {
+    "ensemble": ("--tune", "--weights"),
+    **dict.fromkeys(("program", "ralm", "read"), ("--retriever", "--weights")),
+}
+"""Options that take several values, separated by spaces."""
 
 _LINES = "".join(f"  {name:<16} {what}\n" for name, what in COMMANDS.items())
 USAGE = f"""usage: grls COMMAND [options]
@@ -103,6 +106,7 @@ def _run(command: str, arguments: list[str]) -> None:
 
     name = command.replace("-", "_")
     function = getattr(import_module(f"grls.commands.{name}"), name)
+    arguments = _gathered(arguments, LISTS.get(command, ()))
     if command in SEVERAL or command in FIRST:
         parser = ArgumentParser(prog=f"grls {command}")
         parser.add_argument("--config", action="config", help="YAML with options; later ones override it.")
@@ -115,7 +119,7 @@ def _run(command: str, arguments: list[str]) -> None:
             parser.add_argument(several, nargs="+", help=what)
             first = {several: what}
         parser.add_function_arguments(function, skip=set(first))
-        options = parser.parse_args(_gathered(arguments, LISTS.get(command, ()))).as_dict()
+        options = parser.parse_args(arguments).as_dict()
         function(**{option: value for option, value in options.items() if option != "config"})
         return
     auto_cli(function, args=arguments, as_positional=command in POSITIONAL, prog=f"grls {command}")

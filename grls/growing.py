@@ -22,7 +22,7 @@ class GrowingFile:
     """Records that are kept as they come.
 
     Args:
-        path: The file; a new one is begun where there is none.
+        path: The file; a new one is begun with the first records, where there is none.
         settings: What the records depend on, as JSON values.
 
     Attributes:
@@ -37,16 +37,18 @@ class GrowingFile:
         self.path = Path(path)
         self.records: list[dict[str, Any]] = []
         refuse_unwritable(path)
-        head: dict[str, Any] = json.loads(json.dumps({_HEAD: settings}))
+        self._head: dict[str, Any] = json.loads(json.dumps({_HEAD: settings}))
         if self.path.exists():
-            self._read(head)
-        if not self.path.exists() or not self.path.stat().st_size:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._append([head])
+            self._read(self._head)
 
     def add(self, records: Sequence[dict[str, Any]]) -> None:
         """Append some records; they are on disk when this returns."""
-        self._append(records)
+        if not self.path.exists() or not self.path.stat().st_size:
+            # Not earlier: a run that ends before there is anything to keep may be called with other settings.
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._append([self._head, *records])
+        else:
+            self._append(records)
         self.records += json.loads(json.dumps(list(records)))
 
     def _append(self, records: Sequence[dict[str, Any]]) -> None:

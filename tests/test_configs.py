@@ -178,6 +178,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
         "riches",
         "program",
         "ralm",
+        "ralm",
     ]
     used[place:place] = quoted
     assert [c[0] for c in commands] == [*used, "explain", "explain"]

@@ -27,6 +27,17 @@ def test_a_torn_first_line_is_begun_again(tmp_path: Path) -> None:
     assert GrowingFile(path, {"a": 1}).records == []
 
 
+def test_nothing_is_begun_before_there_is_something_to_keep(tmp_path: Path) -> None:
+    """A first call with a wrong option does not bind the next one to it."""
+    path = tmp_path / "new" / "work.jsonl"
+    GrowingFile(path, {"a": 1})
+    assert not path.parent.exists()
+    GrowingFile(path, {"a": 2}).add([])
+    assert path.read_text() == '{"settings": {"a": 2}}\n'
+    GrowingFile(path, {"a": 2}).add([{"n": 1}])
+    assert GrowingFile(path, {"a": 2}).records == [{"n": 1}]
+
+
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "work.jsonl"
     GrowingFile(path, {"a": 1, "b": [2]}).add([{"n": 1}])

@@ -13,18 +13,18 @@ from tqdm import tqdm
 
 from grls.commands.output import Outcome, write_outputs
 from grls.commands.read import answer_record, shown_reading
-from grls.commands.retrieve import AnyRetriever, described, opened_retriever, refuse_other_corpus
+from grls.commands.sources import Folders, Named, Source, open_source
 from grls.corpus import Corpus
 from grls.dataset import read_split
 from grls.errors import ConfigError
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
-from grls.evaluation.manifest import RunInfo, System, fingerprint_queries
+from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
 from grls.files import refuse_unwritable
 from grls.growing import GrowingFile
 from grls.logs import quiet
 from grls.readers.direct import Reading
 from grls.retrieve.base import check_counts
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.fusion import Method as FusionMethod
 from grls.types import Hit, Query
 
 if TYPE_CHECKING:
@@ -44,8 +44,13 @@ def program(
     data: str,
     lm: str,
     output: str,
-    retriever: str | None = None,
+    retriever: Folders = None,
     bm25: bool = False,
+    steps: Steps = "single",
+    chain_hops: int | None = None,
+    done_bias: float = 0.0,
+    fusion: FusionMethod = "interleave",
+    weights: list[float] | None = None,
     split: str = "test",
     k: int = 3,
     hops: int = 2,
@@ -59,7 +64,7 @@ def program(
     endpoint: str | None = None,
     template: Literal["lines", "chat"] | None = None,
     chat: bool = False,
-    max_new_tokens: int = 64,
+    max_new_tokens: int | None = None,
     batch_size: int = 8,
     threads: int = 8,
     attempts: int = 3,
@@ -84,8 +89,14 @@ def program(
         lm: Folder, hub name or .gguf file of a language model; with --endpoint the name it has there; or
             api:PROVIDER/MODEL as DSPy names them (api:openai/gpt-4o-mini), with its key in the environment.
         output: Path of the results without ending.
-        retriever: Retriever folder that `grls index` wrote, generative or dense.
+        retriever: Retriever folders that `grls index` wrote, generative or dense; what several find is fused.
         bm25: Retrieve with BM25 from the data set's corpus.
+        steps: How each retrieves: ``single``; ``fixed``: ``chain_hops`` hops, each found passage joins the
+            query; ``dynamic``: hops until DONE. The passages of a query's chains are its ranking.
+        chain_hops: Hops of a chain (fixed), most hops (dynamic); null: 2.
+        done_bias: Added to the log-odds of DONE (dynamic); see `grls retrieve`.
+        fusion: How several are fused: interleave, rrf or sum; see `grls ensemble`.
+        weights: One a retriever, BM25's last (rrf, sum); null weighs all alike.
         split: Which queries.
         k: Passages read, of a hop where there are several.
         hops: Most hops (multihop) or follow-up questions (self-ask).
@@ -104,7 +115,8 @@ def program(
         template: How the model is asked: lines: a line a field, for any model; chat: DSPy's own format, for
             models that keep to one. null: lines, but chat for an endpoint.
         chat: Tell a local model in turns, by its chat template.
-        max_new_tokens: Length limit of what is written at once.
+        max_new_tokens: Length limit of what is written at once; null: 64, but 512 for the template chat. The
+            trace says what was cut.
         batch_size: Prompts that a local model goes on from together.
         threads: Queries answered at the same time.
         attempts: Most calls for one output, where the model fails or writes nonsense.
@@ -116,7 +128,8 @@ def program(
         name: What reports call this run.
     """
     quiet()
-    _check(program, retriever, bm25, endpoint, lm, limit)
+    named = Named.of(retriever, bm25, steps, chain_hops, done_bias, fusion, weights)
+    _check(program, named, endpoint, lm, limit)
     check_counts(**{"--k": k, "--branches": branches, "--examples": examples, "--threads": threads})
     refuse_unwritable(output)
     from grls.programs.dsp import build, run  # imported late: DSPy is an extra
@@ -133,21 +146,22 @@ def program(
     shown = shown_examples(taught, talk) if demonstrations != "none" else []
     remote = endpoint is not None or lm.startswith(API)
     template = template or ("chat" if remote else "lines")
+    max_new_tokens = build.NEW_TOKENS[template] if max_new_tokens is None else max_new_tokens
     options = {
         "program": program, "lm": lm if remote else Path(lm).name, "endpoint": endpoint,
-        "retriever": "bm25" if bm25 else retriever, "k": k, "hops": hops, "queries": queries,
+        **named.settings(), "k": k, "hops": hops, "queries": queries,
         "branches": branches, "temperature": temperature, "demonstrations": demonstrations, "demos": demos,
         "template": template, "chat": chat, "max_new_tokens": max_new_tokens,
     }  # fmt: skip
-    source = None if program == "vanilla" else _retriever(data, split, retriever, device, batch_size)
+    source = open_source(named, data, device, batch_size, split)
     retrieval = None if source is None else _retrieval(source, corpus, k)
-    model, weights = build.lm_named(lm, endpoint, max_new_tokens, batch_size, chat, timeout, device)
+    model, model_print = build.lm_named(lm, endpoint, max_new_tokens, batch_size, chat, timeout, device)
     adapter = build.adapter_named(template, attempts, wait)
     built = build.program_named(program, retrieval, hops, queries, temperature)
     prints = {"corpus": corpus.fingerprint, "queries": fingerprint_queries(asked)}
     prints |= {"examples": fingerprint_queries(taught)}
-    if weights is not None:
-        prints["weights"] = weights
+    if model_print is not None:
+        prints["weights"] = model_print
     file = GrowingFile(f"{output}.trace.jsonl", {**options, **prints})
     with run.settings(model, adapter):
         built = build.demonstrated(
@@ -170,10 +184,10 @@ def program(
     system: System = "generator"
     mode = "none"
     if source is not None:
-        system, mode, _ = described(source)
+        system, mode = source.system, source.score_mode
     info = RunInfo(
         system=system,
-        name=name or (program if source is None else f"{program}, {system}, k={k}"),
+        name=name or (program if source is None else f"{program}, {source.label}, k={k}"),
         steps="single",
         corpus=corpus.fingerprint,
         queries=fingerprint_queries(asked),
@@ -188,32 +202,21 @@ def program(
     _tell(records)
 
 
-def _check(
-    program: Program, retriever: str | None, bm25: bool, endpoint: str | None, lm: str, limit: int | None
-) -> None:
-    sources = (retriever is not None) + bm25
-    if program == "vanilla" and sources:
+def _check(program: Program, named: Named, endpoint: str | None, lm: str, limit: int | None) -> None:
+    if program == "vanilla" and named:
         raise ConfigError("the program vanilla retrieves nothing: leave out --retriever and --bm25.")
-    if program != "vanilla" and sources != 1:
-        raise ConfigError("give either --retriever FOLDER or --bm25 true.")
+    if program != "vanilla" and not named:
+        raise ConfigError("give --retriever FOLDER or --bm25 true, or both: then what they find is fused.")
     if endpoint is not None and lm.startswith(API):
         raise ConfigError("--endpoint has models of its own: give the name it has there, without `api:`.")
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit must be at least 1, got {limit}.")
 
 
-def _retriever(data: str, split: str, retriever: str | None, device: str, batch_size: int) -> AnyRetriever:
-    # A query is the model's: too long a one is cut, not refused.
-    options = SearchOptions(batch_size=batch_size, truncate_queries=True)
-    opened = opened_retriever(data, retriever, device, "float32", options)
-    refuse_other_corpus(opened, data, split)
-    return opened
-
-
-def _retrieval(source: AnyRetriever, corpus: Corpus, k: int) -> Retrieval:
+def _retrieval(source: Source, corpus: Corpus, k: int) -> Retrieval:
     from grls.programs.dsp.retrieval import Retrieval
 
-    return Retrieval(source, corpus, k, "log" if isinstance(source, GenerativeRetriever) else "softmax")
+    return Retrieval(source.retriever, corpus, k, "log" if source.probable else "softmax")
 
 
 def _score_mode(program: Program, queries: int, mode: str) -> str:
@@ -226,7 +229,8 @@ def _score_mode(program: Program, queries: int, mode: str) -> str:
 
 def _reading(record: dict[str, Any]) -> Reading:
     ranking = tuple(Hit(passage, score) for passage, score in record["found"])
-    return Reading(record["answer"], True, tuple(passage for passage, _ in record["read"]), ranking)
+    read = tuple(passage for passage, _ in record["read"])
+    return Reading(record["answer"], record.get("ended", True), read, ranking)  # begun before it was kept
 
 
 def _write_answers(
@@ -260,7 +264,16 @@ def _tell(records: Sequence[dict[str, Any]]) -> None:
             "%d of %d queries failed, such as %r (%s); call again with the same options to try them anew.",
             len(failed), len(records), failed[0]["query_id"], failed[0]["failed"],
         )  # fmt: skip
-    steps = [step for record in records for step in record["trace"] if step["kind"] == "retrieval"]
+    every = [step for record in records for step in record["trace"]]
+    steps = [step for step in every if step["kind"] == "retrieval"]
     empty = sum(not step["found"] for step in steps)
     if empty:
         log.warning("nothing was found in %d of %d retrievals.", empty, len(steps))
+    calls = [call for step in every for call in step.get("calls", ())]
+    cut = sum("cut" in call for call in calls)
+    if cut:
+        ended = sum(not record.get("ended", True) for record in records)
+        log.warning(
+            "%d of %d outputs were cut at the length limit, %d answers among them; raise --max_new_tokens.",
+            cut, len(calls), ended,
+        )  # fmt: skip

@@ -11,26 +11,24 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 from tqdm import tqdm
 
-from grls.corpus import Corpus
+from grls.commands.sources import Folders, Named, open_source
 from grls.errors import ConfigError, DataError
+from grls.evaluation.manifest import Steps
 from grls.files import refuse_unwritable, write_json
-from grls.filters import Numbered
 from grls.growing import GrowingFile
 from grls.logs import quiet
 from grls.models.language import LanguageModel, load_language_model, weights_fingerprint
 from grls.readers.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
 from grls.readers.ralm.collect import collect
+from grls.readers.ralm.exclude import without
 from grls.readers.ralm.generate import continue_texts
 from grls.readers.ralm.reader import InContextRalm, ScoredStride, perplexity, refuse_long_window, words_of
 from grls.readers.ralm.reranker import Reranker, Trained
 from grls.readers.ralm.scoring import TextScorer
 from grls.readers.ralm.strides import WindowOptions, strides
-from grls.retrieve.generative import SearchOptions
-from grls.retrieve.open import open_retriever
-from grls.retrieve.sparse import BM25Retriever
+from grls.retrieve.fusion import Method as FusionMethod
 from grls.text import tokenizer_fingerprint
 
 Rerank = Literal["none", "zero-shot", "trained", "oracle"]
@@ -48,8 +46,13 @@ def ralm(
     output: str,
     job: Literal["perplexity", "examples", "generate"] = "perplexity",
     data: str | None = None,
-    retriever: str | None = None,
+    retriever: Folders = None,
     bm25: bool = False,
+    steps: Steps = "single",
+    chain_hops: int | None = None,
+    done_bias: float = 0.0,
+    fusion: FusionMethod = "interleave",
+    weights: list[float] | None = None,
     stride: int = 4,
     query_tokens: int = 32,
     documents: int = 1,
@@ -80,8 +83,14 @@ def ralm(
         output: Path of the results without ending.
         job: What to do.
         data: Corpus, or data set folder with one, for --bm25.
-        retriever: Retriever folder that `grls index` wrote. Without it and --bm25 nothing is retrieved.
-        bm25: Retrieve with BM25 from --data.
+        retriever: Retriever folders that `grls index` wrote, generative or dense; what several find is fused.
+        bm25: Retrieve with BM25 from --data. Without it and --retriever nothing is retrieved.
+        steps: How each retrieves: ``single``; ``fixed``: ``chain_hops`` hops, each found passage joins the
+            query; ``dynamic``: hops until DONE. The passages of a query's chains are its ranking.
+        chain_hops: Hops of a chain (fixed), most hops (dynamic); null: 2.
+        done_bias: Added to the log-odds of DONE (dynamic); see `grls retrieve`.
+        fusion: How several are fused: interleave, rrf or sum; see `grls ensemble`.
+        weights: One a retriever, BM25's last (rrf, sum); null weighs all alike.
         stride: Tokens predicted before it is retrieved anew.
         query_tokens: Tokens before a stride that are the query.
         documents: Documents put before the text.
@@ -96,6 +105,7 @@ def ralm(
         judge_tokens: Last tokens of the prefix that it predicts.
         reranker: What `grls train-reranker` wrote (trained).
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
+            A line that is neither is told of.
         limit: Only the first so many tokens of each text; null takes all.
         every: Take every so many strides (examples).
         prefix_tokens: Tokens before a stride that the reranker will read (examples).
@@ -104,24 +114,26 @@ def ralm(
     """
     quiet()
     refuse_unwritable(output)
-    retrieves = bm25 or retriever is not None
+    named = Named.of(retriever, bm25, steps, chain_hops, done_bias, fusion, weights)
+    retrieves = bool(named)
     if not retrieves and (rerank != "none" or job == "examples"):
         raise ConfigError("there is nothing to rerank without --retriever or --bm25 true.")
     if not retrieves and exclude is not None:
         raise ConfigError("there is nothing to exclude without --retriever or --bm25 true.")
     options = WindowOptions(stride, query_tokens, documents if retrieves else 0, document_tokens, window, cut)
-    source = _retriever(data, retriever, bm25, device)
+    source = open_source(named, data, device)
     loaded = load_language_model(model, device)
     corpus = None if source is None else source.corpus
-    hidden = None if corpus is None or exclude is None else _without(corpus, Path(exclude))
-    reader = InContextRalm(loaded.model, loaded.tokenizer, options, source, corpus, None, hidden)
+    hidden = None if corpus is None or exclude is None else without(corpus, Path(exclude))
+    found = None if source is None else source.retriever
+    reader = InContextRalm(loaded.model, loaded.tokenizer, options, found, corpus, None, hidden)
     wanted = "oracle" if job == "examples" else rerank
     reader.chooser = _chooser(wanted, reader, candidates, judge, judge_tokens, reranker, device)
     texts = _texts(Path(text), loaded, limit)
     settings: dict[str, Any] = {
         "model": Path(model).name, "weights": weights_fingerprint(loaded.model),
         "tokenizer": tokenizer_fingerprint(loaded.tokenizer), **asdict(options),
-        "retriever": "bm25" if bm25 else retriever, "corpus": None if corpus is None else corpus.fingerprint,
+        **named.settings(), "corpus": None if corpus is None else corpus.fingerprint,
         "rerank": rerank, "candidates": reader.chooser.candidates, "judge": judge,
         "judge_tokens": judge_tokens if rerank == "zero-shot" else None, "reranker": reranker,
         "exclude": None if exclude is None else _digest(Path(exclude).read_text(encoding="utf-8")),
@@ -199,18 +211,6 @@ def _generate(
         print(f"{record['name']}: … {record['text']}\n")
 
 
-def _retriever(data: str | None, retriever: str | None, bm25: bool, device: str) -> Any:
-    if bm25 and retriever is not None:
-        raise ConfigError("give either --retriever FOLDER or --bm25 true.")
-    if bm25 and data is None:
-        raise ConfigError("--bm25 needs --data, the corpus to retrieve from.")
-    if bm25:
-        return BM25Retriever(Corpus.read(str(data)))
-    # A query is the end of a text: one that is too long for the retriever is cut, not refused.
-    options = SearchOptions(truncate_queries=True)
-    return None if retriever is None else open_retriever(retriever, device, options=options)
-
-
 def _chooser(
     rerank: str,
     reader: InContextRalm,
@@ -245,21 +245,6 @@ def _judge(reader: InContextRalm, name: str | None, device: str) -> TextScorer:
         raise ConfigError(f"the judge {name!r} has another tokenizer than the model; take one of its family.")
     refuse_long_window(model, reader.options.window, f"the judge {name!r}")
     return TextScorer(model, reader.documents.tokens)
-
-
-def _without(corpus: Corpus, file: Path) -> Numbered:
-    """All passages but those whose title or id stands in a file."""
-    if not file.is_file():
-        raise DataError("no such file; expected a title or a passage id a line.", file)
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"expected UTF-8 text ({error}).", file) from None
-    named = {line.strip() for line in lines if line.strip()}
-    kept = [n for n, p in enumerate(corpus) if p.id not in named and p.title not in named]
-    if len(kept) == len(corpus):
-        raise DataError(f"no passage of {corpus.source} has a title or id that stands in it.", file)
-    return Numbered(np.array(kept, dtype=np.int64))
 
 
 def _texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[_Text]:

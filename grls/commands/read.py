@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Literal
 
 from tqdm import tqdm
 
 from grls.commands.output import Outcome, write_outputs
-from grls.commands.retrieve import AnyRetriever, described, opened_retriever, refuse_other_corpus
+from grls.commands.sources import Folders, Named, Source, open_source
 from grls.corpus import Corpus
 from grls.dataset import read_split
 from grls.errors import ConfigError
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
-from grls.evaluation.manifest import RunInfo, System, fingerprint_queries
+from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
 from grls.evaluation.results import find_passages
-from grls.files import refuse_unwritable
+from grls.files import refuse_unwritable, sha256
+from grls.growing import GrowingFile
 from grls.logs import quiet
-from grls.models.language import load_language_model
+from grls.models.language import load_language_model, weights_fingerprint
 from grls.readers.direct import DirectReader, Reading
 from grls.readers.finished import FinishedRun
 from grls.readers.iterative import IterativeReader
+from grls.readers.kept import read_on, spent_on
 from grls.readers.prompts import shown
 from grls.readers.writer import TextWriter
 from grls.retrieve.base import check_counts
-from grls.retrieve.generative import SearchOptions
+from grls.retrieve.fusion import Method as FusionMethod
+from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Passage, Query
 
 Method = Literal["closed-book", "retrieve", "iterative"]
-Source = AnyRetriever | FinishedRun
+Origin = Source | FinishedRun
+
+BATCHES = 4
+"""Batches that are answered together before they are kept: prompts of like lengths share one."""
 
 
 def read(
@@ -39,9 +43,14 @@ def read(
     model: str,
     output: str,
     method: Method = "retrieve",
-    retriever: str | None = None,
+    retriever: Folders = None,
     bm25: bool = False,
     run: str | None = None,
+    steps: Steps = "single",
+    chain_hops: int | None = None,
+    done_bias: float = 0.0,
+    fusion: FusionMethod = "interleave",
+    weights: list[float] | None = None,
     split: str = "test",
     k: int | None = None,
     depth: int = 10,
@@ -56,8 +65,10 @@ def read(
 ) -> None:
     """Answer questions with a language model that reads passages: the baselines of `grls riches`.
 
-    Writes OUTPUT.trec, OUTPUT.jsonl and OUTPUT.info.json as `grls retrieve` does, and OUTPUT.answers.jsonl as
-    `grls riches` does; `grls answers` scores it.
+    Writes a line a query to OUTPUT.readings.jsonl as they are answered; a run that was ended goes on where it
+    stopped when it is called again with the same options. At the end it writes OUTPUT.trec, OUTPUT.jsonl and
+    OUTPUT.info.json as `grls retrieve` does, and OUTPUT.answers.jsonl as `grls riches` does; `grls answers`
+    scores it.
 
     Args:
         data: Data set folder.
@@ -65,9 +76,15 @@ def read(
         output: Path of the results without ending.
         method: closed-book: no retrieval; retrieve: retrieve for the question, then read; iterative: the
             model asks follow-up questions, each is retrieved for, until it answers.
-        retriever: Retriever folder that `grls index` wrote, generative or dense.
+        retriever: Retriever folders that `grls index` wrote, generative or dense; what several find is fused.
         bm25: Retrieve with BM25 from the data set's corpus.
         run: A finished run of these queries, .jsonl or .trec (retrieve); its time is not counted.
+        steps: How each retrieves: ``single``; ``fixed``: ``chain_hops`` hops, each found passage joins the
+            query; ``dynamic``: hops until DONE. The passages of a query's chains are its ranking.
+        chain_hops: Hops of a chain (fixed), most hops (dynamic); null: 2.
+        done_bias: Added to the log-odds of DONE (dynamic); see `grls retrieve`.
+        fusion: How several are fused: interleave, rrf or sum; see `grls ensemble`.
+        weights: One a retriever, BM25's last (rrf, sum); null weighs all alike.
         split: Which queries.
         k: Passages to read, for a question (null: 3) or a follow-up question (null: 1).
         depth: Length of the ranking, of which the first k are read (retrieve).
@@ -81,28 +98,38 @@ def read(
         name: What reports call this run.
     """
     quiet()
-    _check(method, retriever, bm25, run)
+    named = Named.of(retriever, bm25, steps, chain_hops, done_bias, fusion, weights)
+    _check(method, named, run)
     k = (1 if method == "iterative" else 3) if k is None else k
     check_counts(**{"--k": k, "--depth": depth, "--hops": hops, "--batch_size": batch_size})
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit must be at least 1, got {limit}.")
     refuse_unwritable(output)
     corpus = Corpus.read(data)
-    queries, qrels = read_split(data, split)
-    queries = queries[:limit]
-    source = _source(data, split, retriever, bm25, run, corpus, device, batch_size)
+    every, qrels = read_split(data, split)
+    queries = every[:limit]
+    source = (
+        FinishedRun(run, corpus) if run is not None else open_source(named, data, device, batch_size, split)
+    )
     loaded, tokenizer = load_language_model(model, device)
     writer = TextWriter(loaded, tokenizer, max_new_tokens, batch_size)
-    start = perf_counter()
-    readings = _read(writer, source, corpus, queries, method, k, depth, hops, chat)
-    seconds = perf_counter() - start
+    system, score_mode, own = _origin(source, method)
+    reads = {} if method == "closed-book" else {"k": k}
+    reads |= {"depth": depth} if method == "retrieve" else {"hops": hops} if method == "iterative" else {}
+    settings = {
+        "model": Path(model).name, "weights": weights_fingerprint(loaded),
+        "tokenizer": tokenizer_fingerprint(tokenizer), "method": method, **named.settings(),
+        "run": None if run is None else sha256(run), **reads, "chat": chat, "max_new_tokens": max_new_tokens,
+        "corpus": corpus.fingerprint, "queries": fingerprint_queries(every),
+    }  # fmt: skip
+    file = GrowingFile(f"{output}.readings.jsonl", settings)
+    readings = _read(writer, source, corpus, queries, method, k, depth, hops, chat, file)
+    spent = spent_on(file)
+    seconds = spent.pop("seconds")
     for query, reading in list(zip(queries, readings, strict=True))[:show]:
         print(shown_reading(query, reading, corpus) + "\n")
     answers = f"{output}{ENDING}"
     write_answers(answers, (answer_record(*pair, corpus) for pair in zip(queries, readings, strict=True)))
-    system, score_mode, own = _origin(source, method)
-    reads = {} if method == "closed-book" else {"k": k, **own}
-    reads |= {"depth": depth} if method == "retrieve" else {"hops": hops} if method == "iterative" else {}
     info = RunInfo(
         system=system,
         name=name or (method if source is None else f"{method}, {_label(source)}, k={k}"),
@@ -114,74 +141,65 @@ def read(
         score_mode=score_mode,
         seconds=seconds,
         options={
-            "model": Path(model).name, "method": method, **reads, "chat": chat,
+            "model": Path(model).name, "method": method, **reads, **own, "chat": chat,
             "max_new_tokens": max_new_tokens, "cut": sum(reading.cut for reading in readings),
-            **asdict(writer.spent),
+            **spent,
         },
     )  # fmt: skip
     write_outputs(output, queries, corpus, Outcome([list(one.ranking) for one in readings]), info)
     print(summary(score_answers(read_answers(answers), queries, qrels, corpus), seconds))
 
 
-def _check(method: Method, retriever: str | None, bm25: bool, run: str | None) -> None:
-    sources = sum((retriever is not None, bm25, run is not None))
+def _check(method: Method, named: Named, run: str | None) -> None:
+    sources = bool(named) + (run is not None)
     if method == "closed-book" and sources:
         raise ConfigError("--method closed-book retrieves nothing: leave out --retriever, --bm25 and --run.")
     if method != "closed-book" and sources != 1:
         raise ConfigError(
-            "give one of --retriever FOLDER, --bm25 true and --run FILE, or --method closed-book."
+            "give --retriever FOLDER or --bm25 true (or both, fused), or --run FILE alone, or --method "
+            "closed-book."
         )
     if method == "iterative" and run is not None:
         raise ConfigError("a finished run knows no follow-up questions: give --retriever or --bm25 true.")
 
 
-def _source(
-    data: str, split: str, retriever: str | None, bm25: bool, run: str | None, corpus: Corpus, device: str,
-    batch_size: int,
-) -> Source | None:  # fmt: skip
-    """What retrieves; None for nothing."""
-    if run is not None:
-        return FinishedRun(run, corpus)
-    if retriever is None and not bm25:
-        return None
-    # A follow-up question is the model's: too long a one is cut, not refused.
-    options = SearchOptions(batch_size=batch_size, truncate_queries=True)
-    opened = opened_retriever(data, retriever, device, "float32", options)
-    refuse_other_corpus(opened, data, split)
-    return opened
-
-
 def _read(
-    writer: TextWriter, source: Source | None, corpus: Corpus, queries: Sequence[Query], method: Method,
-    k: int, depth: int, hops: int, chat: bool,
+    writer: TextWriter, source: Origin | None, corpus: Corpus, queries: Sequence[Query], method: Method,
+    k: int, depth: int, hops: int, chat: bool, file: GrowingFile,
 ) -> list[Reading]:  # fmt: skip
     with tqdm(total=len(queries), desc="read", unit=" queries", leave=False, disable=None) as bar:
-        if method == "iterative" and source is not None:
-            return IterativeReader(writer, source, corpus, k, hops, chat).answer(queries, bar.update)
-        rankings: list[list[Hit]] = [[] for _ in queries]
-        if source is not None:
-            rankings = source.retrieve(queries, max(k, depth))
-        return DirectReader(writer, corpus, chat).answer(
-            queries, rankings, 0 if source is None else k, bar.update
-        )
+
+        def answer(some: Sequence[Query]) -> list[Reading]:
+            if method == "iterative" and isinstance(source, Source):
+                reader = IterativeReader(writer, source.retriever, corpus, k, hops, chat)
+                return reader.answer(some, bar.update)
+            rankings: list[list[Hit]] = [[] for _ in some]
+            if source is not None:
+                found = source.retriever if isinstance(source, Source) else source
+                rankings = found.retrieve(some, max(k, depth))
+            direct = DirectReader(writer, corpus, chat)
+            return direct.answer(some, rankings, 0 if source is None else k, bar.update)
+
+        known = {record["query_id"] for record in file.records}
+        bar.update(sum(query.id in known for query in queries))
+        return read_on(file, queries, answer, writer.spent, BATCHES * writer.batch_size)
 
 
-def _origin(source: Source | None, method: Method) -> tuple[System, str, dict[str, Any]]:
+def _origin(source: Origin | None, method: Method) -> tuple[System, str, dict[str, Any]]:
     """System, score mode, and options of what retrieved."""
     if source is None:
         return "generator", "none", {}
     if isinstance(source, FinishedRun):
         info = source.info
         return ("generator" if info is None else info.system), source.score_mode, {"run": _label(source)}
-    system, mode, own = described(source)
-    return system, ("rank" if method == "iterative" else mode), own
+    return source.system, ("rank" if method == "iterative" else source.score_mode), source.options
 
 
-def _label(source: Source) -> str:
+def _label(source: Origin) -> str:
     """What a retriever is called."""
     if isinstance(source, FinishedRun):
         return "a finished run" if source.info is None else source.info.name
-    return described(source)[0]
+    return source.label
 
 
 def answer_record(query: Query, reading: Reading, corpus: Corpus) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def retrieve(
     filters = _filters(queries, allow, where, query_filters)
     opened = opened_retriever(data, retriever, device, precision, options)
     refuse_other_corpus(opened, data, split)
-    hop_by_hop = _Hops(hops, *_beams(opened, chains, branch), done_bias, repeat)
+    hop_by_hop = Hops(hops, *usual_beams(opened, chains, branch), done_bias, repeat)
     start = perf_counter()
     found = _retrieve(opened, queries, steps, k, hop_by_hop, pool, filters)
     seconds = perf_counter() - start
@@ -135,7 +135,7 @@ def retrieve(
 
 
 @dataclass(frozen=True)
-class _Hops:
+class Hops:
     """How retrieval goes hop by hop; see :func:`retrieve`."""
 
     hops: int
@@ -145,7 +145,7 @@ class _Hops:
     repeat: bool
 
 
-def _beams(opened: AnyRetriever, chains: int | None, branch: int | None) -> tuple[int, int]:
+def usual_beams(opened: AnyRetriever, chains: int | None, branch: int | None) -> tuple[int, int]:
     """Chains and branch, as given or as is usual for the kind of retriever."""
     generative = isinstance(opened, GenerativeRetriever)
     kept = (4 if generative else 1) if chains is None else chains
@@ -196,21 +196,24 @@ def _retrieve(
     queries: list[Query],
     steps: Steps,
     k: int,
-    options: _Hops,
+    options: Hops,
     pool: bool,
     filters: list[Filter | None],
 ) -> Outcome:
     if steps == "single":
         return Outcome(rankings=opened.retrieve(queries, k, filters))
-    search = _multistep(opened, steps == "dynamic", options)
+    search = multistep(opened, steps == "dynamic", options)
     chains = search.retrieve_chains(queries, filters)
     rankings = [pooled_ranking(some, k) for some in chains] if pool else None
     return Outcome(rankings, [best[0] for best in chains])
 
 
-def _multistep(
-    opened: AnyRetriever, dynamic: bool, options: _Hops
-) -> MultistepRetriever | AppendingMultistep:
+def multistep(opened: AnyRetriever, dynamic: bool, options: Hops) -> MultistepRetriever | AppendingMultistep:
+    """Retrieval hop by hop with an opened retriever.
+
+    Raises:
+        ConfigError: It cannot end a chain, and is to.
+    """
     if isinstance(opened, GenerativeRetriever):
         return MultistepRetriever(opened, dynamic=dynamic, **vars(options))
     if dynamic and isinstance(opened, BM25Retriever):

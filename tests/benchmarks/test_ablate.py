@@ -1,6 +1,7 @@
 """The ablations: every run is made once, with the settings its row says, and made again where they differ."""
 
 import json
+import os
 import runpy
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,22 @@ def test_what_differs_is_made_again(
     answers.write_text(answers.read_text() + "\n")
     assert made(max_new_tokens=41, limit=None) == [with_]
     assert "its answers have changed" in capsys.readouterr().out
+
+
+def test_a_baseline_that_is_made_again_does_not_go_on_with_what_it_kept(
+    folder: Path, tmp_path: Path, commands: list[list[str]]
+) -> None:
+    only: Any = ("Beside the baselines",)
+    run(folder, tmp_path, only=only)
+    kept = tmp_path / "closed-book.readings.jsonl"
+    before = kept.read_text()
+    kept.write_text(before.replace('"answer": "', '"answer": "of the old model: '))
+    for file in (folder / "model").iterdir():  # trained anew under its old name
+        os.utime(file, ns=(1, 1))
+    run(folder, tmp_path, only=only)
+    assert [json.loads(line).get("answer") for line in kept.read_text().splitlines()] == [
+        json.loads(line).get("answer") for line in before.splitlines()
+    ]
 
 
 def test_its_command_line(

@@ -59,7 +59,10 @@ def test_a_program_writes_answers_traces_and_a_run(
     first = next(record for record in records if record["query_id"] == "q1")
     assert [step["kind"] for step in first["trace"]][:2] == ["retrieval", "lm"]
     assert first["found"][0][0] == "a"
-    assert first["cost"]["calls"] >= 1
+    assert first["trace"][1]["signature"] == "Answer"
+    calls = [call for step in first["trace"][1:] for call in step["calls"]]
+    assert first["cost"]["calls"] == len(calls) >= 1
+    assert first["cost"]["tokens_read"] == sum(call["tokens_read"] for call in calls)
     assert first["cost"]["tokens_read"] > 10
     answers = lines(f"{output}.answers.jsonl")
     assert [line["query_id"] for line in answers] == ["q1", "q2"]
@@ -71,6 +74,24 @@ def test_a_program_writes_answers_traces_and_a_run(
     assert read_results(f"{output}.jsonl").rankings["q1"][0].id == "a"
     assert main(["answers", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0
     assert not (tmp_path / "home").exists()  # no cache
+
+
+def test_how_much_is_written_at_once_is_a_matter_of_the_template(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    base = ["--data", str(folder / "data"), "--lm", str(folder / "model"), "--device=cpu", "--attempts=1"]
+    for template, limit in (("lines", 64), ("chat", 512)):
+        output = tmp_path / template
+        asked = [*base, f"--template={template}", "--limit=1", "--output", str(output)]
+        assert main(["program", "run", "vanilla", *asked]) == 0
+        assert lines(f"{output}.trace.jsonl")[0]["settings"]["max_new_tokens"] == limit
+    caplog.clear()
+    assert run(folder, "vanilla", tmp_path / "cut", "--max_new_tokens=4") == 0
+    assert "outputs were cut at the length limit" in caplog.text
+    _, *records = lines(f"{tmp_path}/cut.trace.jsonl")
+    answers = {line["query_id"]: line["ended"] for line in lines(f"{tmp_path}/cut.answers.jsonl")}
+    assert answers == {record["query_id"]: record.get("ended", True) for record in records}
+    assert False in answers.values()
 
 
 def test_it_goes_on_where_it_stopped(
@@ -104,8 +125,8 @@ def test_a_query_that_fails_has_no_answer_and_says_why(
     ("program", "options", "said"),
     [
         ("vanilla", ["--bm25=true"], "retrieves nothing"),
-        ("multihop", [], "give either --retriever"),
-        ("multihop", ["--bm25=true", "--retriever=x"], "give either --retriever"),
+        ("multihop", [], "give --retriever FOLDER or --bm25 true"),
+        ("multihop", ["--bm25=true", "--retriever=./nowhere"], "no retriever here"),
         ("vanilla", ["--limit=0"], "--limit"),
         ("vanilla", ["--lm=api:openai/x", "--endpoint=http://x"], "without `api:`"),
         ("vanilla", ["--branches=0"], "--branches"),

@@ -97,11 +97,72 @@ def test_iterative(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (info.name, info.score_mode, info.options["hops"]) == ("iterative, bm25, k=1", "rank", 2)
 
 
+def test_a_killed_run_goes_on_where_it_stopped(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from grls.readers import kept
+    from grls.readers.writer import TextWriter
+
+    asked: list[int] = []
+    whole = TextWriter.write
+
+    def counted(self: TextWriter, prompts: Any, decided: Any = None) -> Any:
+        asked.append(len(prompts))
+        return whole(self, prompts, decided)
+
+    monkeypatch.setattr(TextWriter, "write", counted)
+    options = ("--bm25", "true", "--k", "2", "--batch_size", "1")
+    assert read(folder, tmp_path / "whole", *options) == 0
+    monkeypatch.setattr("grls.commands.read.BATCHES", 1)  # kept after each query
+    add = kept.GrowingFile.add
+
+    def killed(self: Any, records: Any) -> None:
+        add(self, records)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept.GrowingFile, "add", killed)
+        assert read(folder, tmp_path / "cut", *options) == 130
+    assert not Path(f"{tmp_path}/cut.answers.jsonl").exists()
+    asked.clear()
+    assert read(folder, tmp_path / "cut", *options) == 0
+    assert asked == [1]  # the second query alone
+    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+    one, other = (read_info(tmp_path / name) for name in ("whole", "cut"))
+    assert one is not None
+    assert other is not None
+    assert one.options == other.options  # what was spent before counts
+    assert other.seconds > 0
+    asked.clear()
+    assert read(folder, tmp_path / "cut", *options) == 0
+    assert asked == []
+    capsys.readouterr()
+    for option, value in (("--k", "1"), ("--max_new_tokens", "5"), ("--depth", "4")):
+        assert read(folder, tmp_path / "cut", *options, option, value) == 1
+        assert f"was begun with other settings ({option[2:]}); give another output" in capsys.readouterr().err
+
+
+def test_follow_ups_are_kept_with_their_passages(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from grls.readers.writer import Continuation, TextWriter
+
+    said = ["follow-up: which barn burned", "answer: red"]
+    options = ("--method", "iterative", "--bm25", "true", "--hops", "1", "--limit", "1")
+    with monkeypatch.context() as patch:
+        patch.setattr(TextWriter, "write", lambda *_: [Continuation(said.pop(0), 3, bool(said))])
+        assert read(folder, tmp_path / "x", *options) == 0
+    first = lines(tmp_path / "x")
+    assert (first[0]["pieces"][0]["text"], first[0]["ended"]) == ("which barn burned", False)
+    assert read(folder, tmp_path / "x", *options) == 0  # the model would write something else
+    assert lines(tmp_path / "x") == first
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "give one of --retriever"),
-        (["--bm25", "true", "--run", "x.jsonl"], "give one of --retriever"),
+        ([], "give --retriever FOLDER or --bm25 true"),
+        (["--bm25", "true", "--run", "x.jsonl"], "give --retriever FOLDER or --bm25 true"),
         (["--method", "closed-book", "--bm25", "true"], "closed-book retrieves nothing"),
         (["--method", "iterative", "--run", "x.jsonl"], "knows no follow-up questions"),
         (["--bm25", "true", "--k", "0"], "--k must be at least 1, got 0"),

@@ -17,7 +17,10 @@ CORPUS = Corpus.from_passages([Passage(name, f"text {name}", name.upper()) for n
 
 
 class Script:
-    """Replies to what stands behind the last blank line of a prompt; an exception is raised."""
+    """Replies to what stands behind the last blank line of a prompt; an exception is raised.
+
+    A reply may be a pair: the text, and why it ended.
+    """
 
     def __init__(self, reply: Callable[..., Any]):
         self.reply = reply
@@ -32,9 +35,10 @@ class Script:
         if isinstance(said, Exception):
             raise said
         usage = dspy.lm15.Usage(input_tokens=10, output_tokens=2, total_tokens=12)
-        message = dspy.lm15.Message.assistant(said)
+        text, reason = said if isinstance(said, tuple) else (said, "stop")
+        message = dspy.lm15.Message.assistant(text)
         return dspy.lm15.Response(
-            id=None, model=request.model, message=message, finish_reason="stop", usage=usage
+            id=None, model=request.model, message=message, finish_reason=reason, usage=usage
         )
 
 

@@ -21,7 +21,7 @@ from models_small import small_llama
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.growing import GrowingFile
 from grls.programs.dsp.baselines import RetrieveThenRead, Vanilla
-from grls.programs.dsp.branch import sampled
+from grls.programs.dsp.branch import Branch, sampled
 from grls.programs.dsp.build import adapter_named, demonstrated, lm_named
 from grls.programs.dsp.demonstrate import examples
 from grls.programs.dsp.gather import Gathered
@@ -192,7 +192,71 @@ def test_nonsense_is_asked_again_at_a_temperature_and_failures_after_longer_and_
     assert slept == [0.5, 1.0, 2.0]
     assert [step.get("failed", "").split(":")[0] for step in trace.steps] == [
         "AdapterParseError", "LMServerError", "LMTimeoutError", ""]  # fmt: skip
-    assert (trace.calls, trace.tokens_read, trace.tokens_written) == (4, 20, 4)  # two gave an answer
+    assert trace.cost() == {
+        "calls": 4,
+        "tokens_read": 20,
+        "tokens_written": 4,
+        "retrievals": 0,
+    }  # two answered
+
+
+def test_every_call_is_in_the_trace_with_what_it_served_and_what_it_cost() -> None:
+    replies: Iterator[Any] = iter(
+        ["a is b", dspy.lm15.ServerError("busy"), "", " b\nQuery: c ", "so it is\nAnswer: Ada \n\nmore"]
+    )
+    lm, script = scripted(lambda text, config: next(replies))
+    program = MultiHop(retrieval({"a is b": [("a", -1.0)], "c": [("b", -1.0)]}), hops=2)
+    program.load_state(program.dump_state())  # as with demonstrations of a file
+    with settings(lm, patient(4)), recorded() as trace:
+        assert program(question="who").answer == "Ada"
+    steps = [step for step in trace.steps if step["kind"] == "lm"]
+    assert [step["signature"] for step in steps] == ["SearchQuery", *["NextQuery"] * 3, "Answer"]
+    assert [len(step["calls"]) for step in steps] == [1, 1, 1, 1, 1]
+    calls = trace.calls()
+    assert [call["prompt"] for call in calls] == script.prompts
+    said = [call.get("output") for call in calls]
+    assert said == ["a is b", None, "", " b\nQuery: c ", "so it is\nAnswer: Ada \n\nmore"]  # as it came
+    assert calls[1]["failed"] == "LMServerError: [local/script] busy"
+    assert [call["tokens_read"] for call in calls] == [10, 0, 10, 10, 10]
+    assert trace.cost()["tokens_read"] == 40
+
+
+def test_a_second_field_that_fails_is_counted_with_the_first() -> None:
+    said: Iterator[Any] = iter(["known", dspy.lm15.ServerError("busy"), "known", "N/A"])
+    lm, _ = scripted(lambda text, config: next(said))
+    with settings(lm, patient(2)), recorded() as trace:
+        dspy.Predict("question -> summary, query")(question="who")
+    assert {step["signature"] for step in trace.steps} == {"question -> summary, query"}
+    assert [len(step["calls"]) for step in trace.steps] == [2, 2]
+    assert [call.get("output") for call in trace.calls()] == ["known", None, "known", "N/A"]
+    assert "busy" in trace.calls()[1]["failed"]
+    assert trace.cost() == {"calls": 4, "tokens_read": 30, "tokens_written": 6, "retrievals": 0}
+
+
+def test_an_output_that_was_cut_says_so(tmp_path: Path) -> None:
+    said = {"q1": ("Ada Love", "length"), "q2": "Ada", "q3": ("", "length")}
+    lm, _ = scripted(lambda asked, config: said[asked.splitlines()[-2].removeprefix("Question: ")])
+    records = answer_all(Vanilla(), ASKED, lm, patient(), GrowingFile(tmp_path / "x.jsonl", {}), 1)
+    assert [record.get("ended") for record in records] == [False, True, None]
+    assert [record["trace"][0]["calls"][0].get("cut") for record in records] == [True, None, True]
+    assert records[2]["failed"] == (
+        "AdapterParseError: no field can be read from '', which was cut at the length limit"
+    )
+    header = "[[ ## answer ## ]]\n"
+    lm, _ = scripted(lambda asked, config: (f"{header}Ada Love", "length"))
+    file = GrowingFile(tmp_path / "y.jsonl", {})
+    (record,) = answer_all(Vanilla(), {"q1": ASKED["q1"]}, lm, adapter_named("chat", 1, 0.0), file, 1)
+    assert (record["answer"], record["ended"]) == ("Ada Love", False)
+
+
+def test_an_answer_that_another_branch_wrote_whole_was_not_cut(tmp_path: Path) -> None:
+    said = {1000: ("Ada", "length"), 2000: "Ada"}
+    lm, _ = scripted(lambda asked, config: said[config.seed])
+    asked = {"q": {"question": "who"}}
+    (record,) = answer_all(
+        Branch(Vanilla(), 2), asked, lm, patient(), GrowingFile(tmp_path / "x.jsonl", {}), 1
+    )
+    assert (record["answer"], record["ended"]) == ("Ada", True)
 
 
 def test_an_endpoint_says_how_long_to_wait() -> None:
@@ -304,9 +368,10 @@ def test_threads_do_not_mix_their_traces(tmp_path: Path) -> None:
     records = answer_all(Vanilla(), asked, lm, patient(), GrowingFile(tmp_path / "x.jsonl", {}), 6)
     for name, record in zip(asked, records, strict=True):
         assert (record["query_id"], record["answer"]) == (name, f"to {name}")
-        assert record["trace"] == [
-            {"kind": "lm", "inputs": {"question": name}, "outputs": {"answer": f"to {name}"}}
-        ]
+        (step,) = record["trace"]
+        assert (step["kind"], step["signature"], step["inputs"]) == ("lm", "Ask", {"question": name})
+        assert step["outputs"] == {"answer": f"to {name}"}
+        assert [call["prompt"].split()[-2] for call in step["calls"]] == [name]
     note("nothing")  # outside of a record: nothing happens
 
 
@@ -405,7 +470,7 @@ def test_a_local_model_in_a_program(engine: LocalEngine) -> None:
     with settings(local_lm(engine, "x"), patient()), recorded() as trace:
         answer = Vanilla()(question="q").answer
     assert answer
-    assert (trace.calls, trace.tokens_written > 0) == (1, True)
+    assert (trace.cost()["calls"], trace.cost()["tokens_written"] > 0) == (1, True)
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -460,7 +525,11 @@ def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str) 
     assert "is not JSON" in failures[1]
     assert "timed out" in failures[2]
     assert "what?" in failures[3]
-    assert (trace.calls, trace.tokens_read, trace.tokens_written) == (5, 14, 6)
+    assert trace.cost() == {"calls": 5, "tokens_read": 14, "tokens_written": 6, "retrievals": 0}
+    (call,) = trace.steps[-1]["calls"]
+    assert [role for role, _ in call["prompt"]] == ["system", "user"]
+    assert "[[ ## question ## ]]\nwho" in call["prompt"][1][1]
+    assert (call["output"], call["tokens_read"], call["tokens_written"]) == (GOOD, 7, 3)
     body = Endpoint.bodies[0]
     assert (body["model"], body["temperature"], body["max_tokens"]) == ("m", 0.0, 9)
     assert (Endpoint.bodies[4]["temperature"], Endpoint.bodies[4]["seed"]) == (0.7, 4 * APART)

@@ -182,6 +182,72 @@ def test_the_commands_from_examples_to_a_lower_perplexity(
     assert len(written[0]["passages"]) == 16
 
 
+@pytest.fixture(scope="module")
+def collected(folder: Path) -> Path:
+    """Examples with prefixes of 9 tokens."""
+    more = ("--bm25", "true", "--job", "examples", "--candidates", "3", "--prefix_tokens", "9")
+    assert main(options(folder, "nine", *more)) == 0
+    tiny_bert(folder / "small-bert")
+    return folder / "nine.examples.jsonl"
+
+
+def training(folder: Path, made: Path, output: Path, *more: str) -> list[str]:
+    return [
+        "train-reranker", "--train", str(made), "--dev", str(made), "--data", str(folder / "data"),
+        "--output", str(output), "--encoder", str(folder / "small-bert"), "--max_tokens", "32", "--epochs",
+        "1", "--device", "cpu", *more,
+    ]  # fmt: skip
+
+
+def test_a_reranker_reads_prefixes_as_long_as_its_examples(
+    folder: Path, collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(training(folder, collected, tmp_path / "other", "--prefix_tokens", "64")) == 1
+    assert "have prefixes of 9 tokens, got --prefix_tokens 64: leave" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+    longer = tmp_path / "longer.jsonl"
+    longer.write_text(collected.read_text().replace('"prefix_tokens": 9', '"prefix_tokens": 8', 1))
+    assert main(training(folder, collected, tmp_path / "other", "--dev", str(longer))) == 1
+    assert "--train have 9 tokens and those of --dev 8" in capsys.readouterr().err
+    for more in ((), ("--prefix_tokens", "9")):
+        assert main(training(folder, collected, tmp_path / "same", *more)) == 0
+    assert Reranker.load(str(tmp_path / "same" / "model"), device="cpu").prefix_tokens == 9
+
+
+def test_a_reranker_is_trained_on_the_corpus_of_its_examples(
+    folder: Path, collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = [PASSAGES[0]._replace(text="another text"), *PASSAGES[1:]]  # the same ids
+    Corpus.from_passages(changed).write(tmp_path / "data" / "corpus.jsonl")
+    assert main(training(folder, collected, tmp_path / "x", "--data", str(tmp_path / "data"))) == 1
+    assert "were collected with another corpus than --data" in capsys.readouterr().err
+
+
+def test_training_is_resumed_with_the_same_options_only(
+    folder: Path, collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    output = tmp_path / "out"
+    assert main(training(folder, collected, output)) == 0
+    fewer = tmp_path / "fewer.jsonl"
+    fewer.write_text("".join(collected.read_text().splitlines(keepends=True)[:-1]))
+    resumed = ("--resume", "true")
+    for option, value in (
+        ("--seed", "3"),
+        ("--epochs", "2"),
+        ("--train", str(fewer)),
+        ("--max_tokens", "31"),
+    ):
+        assert main(training(folder, collected, output, *resumed, option, value)) == 1
+        assert f"was begun with other options ({option}): resume it" in capsys.readouterr().err
+    caplog.clear()
+    assert main(training(folder, collected, output, *resumed)) == 0
+    assert "cannot be held" not in caplog.text
+    (output / "settings.json").unlink()
+    assert main(training(folder, collected, output, *resumed)) == 0
+    assert "the options cannot be held against those of the first run" in caplog.text
+
+
 def test_a_killed_run_goes_on(folder: Path) -> None:
     assert main(options(folder, "whole", "--bm25", "true", "--stride", "2")) == 0
     lines = (folder / "whole.strides.jsonl").read_text().splitlines(keepends=True)
@@ -200,13 +266,31 @@ def test_the_texts_own_passages_are_left_out(folder: Path) -> None:
     assert {name for row in rows for name in row["passages"]} == {"c", "d"}
 
 
+def test_lines_that_exclude_nothing_are_told(
+    folder: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "some.txt"
+    file.write_text("mill\n\n  b \nMill\n" + "".join(f"page {n}\n" for n in range(6)))
+    assert main(options(folder, "told", "--bm25", "true", "--exclude", str(file))) == 0
+    (said,) = [record.getMessage() for record in caplog.records if "exclude nothing" in record.getMessage()]
+    assert "7 of 9 lines are no title and no id" in said
+    assert said.endswith("'Mill', 'page 0', 'page 1', 'page 2', 'page 3', …")
+    caplog.clear()
+    file.write_text("mill\nb\n")
+    assert main(options(folder, "not-told", "--bm25", "true", "--exclude", str(file))) == 0
+    assert "exclude nothing" not in caplog.text
+    file.write_text("Mill\n")
+    assert main(options(folder, "none", "--bm25", "true", "--exclude", str(file))) == 1
+    assert "has a title or id that stands in it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         (["--rerank", "oracle"], "nothing to rerank"),
         (["--bm25", "true", "--rerank", "trained"], "go together"),
         (["--bm25", "true", "--judge", "x"], "--rerank zero-shot"),
-        (["--bm25", "true", "--retriever", "x"], "either"),
+        (["--bm25", "true", "--retriever", "./nowhere"], "no retriever here"),
         (["--job", "examples"], "nothing to rerank"),
         (["--exclude", "x"], "nothing to exclude"),
         (["--limit", "1"], "at least 2"),

@@ -6,5 +6,6 @@ or an endpoint, a DSPy LM; ``lines`` is the paper's plain template for models th
 and ``patience`` asks again when a model fails. ``retrieval`` makes a Retriever of ours a DSPy module, ranks
 candidates and fuses several queries; ``branch`` takes the majority of several pipelines. ``programs`` are the
 paper's three, ``baselines`` what it compares with; ``demonstrate`` gives them demonstrations. ``run`` answers
-queries, many at once: ``gather`` makes batches of what their threads ask, ``trace`` notes what each one did.
+queries, many at once: ``gather`` makes batches of what their threads ask, ``trace`` notes what each one did,
+``heard`` every call of the model.
 """

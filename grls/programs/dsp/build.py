@@ -23,6 +23,10 @@ log = logging.getLogger(__name__)
 
 API = "api:"
 
+NEW_TOKENS = {"lines": 64, "chat": 512}
+"""Length limit of an output by template, where none is given: DSPy's own format writes several fields with
+their headers at once, a plain line is a field."""
+
 
 def program_named(name: str, retrieval: Retrieval | None, hops: int, queries: int, temperature: float) -> Any:
     """A program or a baseline.

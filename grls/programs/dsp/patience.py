@@ -11,14 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grls.errors import ConfigError
+from grls.programs.dsp.heard import Heard, described
 from grls.programs.dsp.needed import dspy
-from grls.programs.dsp.trace import note, spend
+from grls.programs.dsp.trace import note
 
 TEMPERATURE = 0.7
 LONGEST_WAIT = 120.0
 """Seconds that an endpoint may ask to be left alone for; at more it is asked after these."""
 APART = 1_000_003
 """Seeds of further attempts are so far from that of the first: draws and branches have others."""
+
+_NAMELESS = "StringSignature"
+"""What DSPy calls every signature that it makes itself."""
 
 
 class Patience(dspy.Adapter):
@@ -69,10 +73,12 @@ class Patience(dspy.Adapter):
         """
         options = dict(lm_kwargs)
         for attempt in range(1, self.attempts + 1):
+            heard = Heard(lm)
+            step = {"signature": named(signature), "inputs": inputs, "calls": heard.calls}
             try:
-                found = self._once(lm, dict(options), signature, demos, inputs)
+                found = list(self.inner(heard, dict(options), signature, demos, inputs))
             except dspy.DSPyError as error:
-                note("lm", inputs=inputs, failed=described(error))
+                note("lm", **step, failed=_why(error, heard.calls))
                 if attempt == self.attempts or not _may_pass(error):
                     raise
                 if isinstance(error, dspy.AdapterParseError):
@@ -80,21 +86,21 @@ class Patience(dspy.Adapter):
                 hint = getattr(error, "retry_after", None) or 0.0
                 self._sleep(max(self.wait * 2 ** (attempt - 1), min(hint, LONGEST_WAIT)))
             else:
-                note("lm", inputs=inputs, outputs=found[0])
+                note("lm", **step, outputs=found[0])
                 return found
         raise AssertionError("the last attempt returns or raises")
 
-    def _once(self, lm: Any, options: dict[str, Any], *asked: Any) -> list[dict[str, Any]]:
-        with dspy.track_usage() as tracker:
-            try:
-                return list(self.inner(lm, options, *asked))
-            finally:
-                spent = [entry for entries in tracker.usage_data.values() for entry in entries]
-                read, wrote = (
-                    sum(int(entry.get(name) or 0) for entry in spent)
-                    for name in ("prompt_tokens", "completion_tokens")
-                )
-                spend(max(1, len(spent)), read, wrote)
+
+def named(signature: Any) -> str:
+    """The name of a signature; one that DSPy made of another, such as with a reasoning, has that one's.
+
+    A signature without a name is told by its fields.
+    """
+    if signature.__name__ != _NAMELESS:
+        return str(signature.__name__)
+    like = (some for some in dspy.Signature.__subclasses__() if some.instructions == signature.instructions)
+    names = (some.__name__ for some in like if some.__name__ != _NAMELESS)
+    return next(names, str(signature.signature))
 
 
 def _another_draw(lm: Any, given: Mapping[str, Any], attempt: int) -> dict[str, Any]:
@@ -104,12 +110,10 @@ def _another_draw(lm: Any, given: Mapping[str, Any], attempt: int) -> dict[str, 
     return {"temperature": asked.get("temperature") or TEMPERATURE, "seed": seed + APART * attempt}
 
 
-def described(error: BaseException) -> str:
-    """An error in a line: its class, and what it says."""
-    said = " ".join(str(error).split())
-    if isinstance(error, dspy.AdapterParseError):
-        said = f"no field can be read from {error.lm_response!r}"
-    return f"{type(error).__name__}: {said[:500]}"
+def _why(error: BaseException, calls: Sequence[Mapping[str, Any]]) -> str:
+    """An error in a line; where an output was cut, that is why it cannot be read."""
+    cut = isinstance(error, dspy.AdapterParseError) and bool(calls) and "cut" in calls[-1]
+    return described(error) + (", which was cut at the length limit" if cut else "")
 
 
 def _may_pass(error: Exception) -> bool:

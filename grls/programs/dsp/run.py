@@ -13,8 +13,8 @@ from typing import Any
 
 from grls.errors import ConfigError
 from grls.growing import GrowingFile
+from grls.programs.dsp.heard import described
 from grls.programs.dsp.needed import dspy
-from grls.programs.dsp.patience import described
 from grls.programs.dsp.retrieval import Found
 from grls.programs.dsp.trace import recorded
 from grls.retrieve.base import check_counts
@@ -49,7 +49,8 @@ def answer_all(
 
     Returns:
         The record of each query, in the order asked: ``query_id``, ``answer``, ``found`` and ``read`` (pairs
-        of passage id and score), ``trace``, ``cost``; ``failed`` says why a query has no answer.
+        of passage id and score), ``trace``, ``cost``; ``failed`` says why a query has no answer, ``ended`` is
+        false where the length limit cut the answer.
 
     Raises:
         ConfigError: ``threads`` is below 1, or the endpoint refuses every query.
@@ -93,11 +94,19 @@ def _answer(program: Any, name: str, given: Mapping[str, str], lm: Any, adapter:
                 f"the language model cannot be asked at all ({described(error)}); mend that and call again."
             ) from None
         except dspy.DSPyError as error:
-            record |= {"failed": described(error), "found": _so_far(trace.steps)}
+            why = trace.steps[-1].get("failed") if trace.steps else None  # says, too, if it was cut
+            record |= {"failed": why or described(error), "found": _so_far(trace.steps)}
         else:
             record |= {"answer": _writable(str(prediction.answer).strip())}
             record |= {"found": _pairs(prediction.found), "read": _pairs(prediction.read)}
+            record |= {"ended": not _was_cut(str(prediction.answer), trace.steps)}
         return record | {"trace": trace.steps, "cost": trace.cost()}
+
+
+def _was_cut(answer: str, steps: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the length limit ended the call that wrote the answer; of several, all of those."""
+    wrote = [step["calls"] for step in steps if step.get("outputs", {}).get("answer") == answer]
+    return bool(wrote) and all("cut" in calls[-1] for calls in wrote if calls)
 
 
 def _pairs(found: Sequence[Found]) -> list[list[Any]]:

@@ -18,23 +18,25 @@ class Trace:
     """The steps of one query, in order.
 
     Attributes:
-        steps: JSON values, each with a ``kind``: ``lm``, ``retrieval``, ``branch``, ``stop``.
-        calls: Calls of the model, those that failed included.
-        tokens_read: Tokens of the prompts, as the model counts them; 0 where it does not say.
-        tokens_written: Tokens written.
+        steps: JSON values, each with a ``kind``: ``lm``, ``retrieval``, ``branch``, ``majority``, ``stop``.
+            An output that was asked for (``lm``) names its ``signature`` and has ``inputs``, ``outputs`` or
+            why it ``failed``, and all ``calls`` of the model for it; see
+            :class:`~grls.programs.dsp.heard.Heard`.
     """
 
     steps: list[dict[str, Any]] = field(default_factory=list)
-    calls: int = 0
-    tokens_read: int = 0
-    tokens_written: int = 0
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Every call of the model, those that failed included."""
+        return [call for step in self.steps if step["kind"] == "lm" for call in step["calls"]]
 
     def cost(self) -> dict[str, int]:
-        """Calls and tokens."""
+        """Calls, tokens (as the model counts them), retrievals: the sums over the steps."""
+        calls = self.calls()
         return {
-            "calls": self.calls,
-            "tokens_read": self.tokens_read,
-            "tokens_written": self.tokens_written,
+            "calls": len(calls),
+            "tokens_read": sum(call["tokens_read"] for call in calls),
+            "tokens_written": sum(call["tokens_written"] for call in calls),
             "retrievals": sum(step["kind"] == "retrieval" for step in self.steps),
         }
 
@@ -58,12 +60,3 @@ def note(kind: str, **what: Any) -> None:
     trace = _current.get()
     if trace is not None:
         trace.steps.append({"kind": kind, **what})
-
-
-def spend(calls: int, tokens_read: int, tokens_written: int) -> None:
-    """Note what was spent, where a trace is recorded."""
-    trace = _current.get()
-    if trace is not None:
-        trace.calls += calls
-        trace.tokens_read += tokens_read
-        trace.tokens_written += tokens_written

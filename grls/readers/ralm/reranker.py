@@ -206,3 +206,11 @@ def read_examples(file: str | Path) -> list[RerankExample]:
     if not found:
         raise DataError("there are no examples; write some with `grls ralm --job examples`.", file)
     return found
+
+
+def example_settings(file: str | Path) -> dict[str, Any]:
+    """What examples were collected with; nothing where the file does not say."""
+    for _, record in read_jsonl(file):
+        settings = record.get("settings")
+        return settings if isinstance(settings, dict) else {}
+    return {}

@@ -1,0 +1,72 @@
+"""Readings that are kept as they come, so that a killed run goes on where it stopped.
+
+The file is a :class:`~grls.growing.GrowingFile`; the module does not know how a query is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from time import perf_counter
+from typing import Any
+
+from grls.growing import GrowingFile
+from grls.readers.direct import Reading, Step
+from grls.readers.writer import Spent
+from grls.types import Hit, Query
+
+
+def read_on(
+    file: GrowingFile,
+    queries: Sequence[Query],
+    answer: Callable[[Sequence[Query]], Sequence[Reading]],
+    spent: Spent,
+    size: int,
+) -> list[Reading]:
+    """Answer what the file does not hold yet.
+
+    Args:
+        file: Where readings are kept, a line a query.
+        queries: All queries.
+        answer: Answers some of them.
+        spent: What the writer behind ``answer`` has done so far.
+        size: Queries answered before they are kept.
+
+    Returns:
+        The reading of each query, in their order.
+    """
+    done = {record["query_id"] for record in file.records}
+    todo = [query for query in queries if query.id not in done]
+    for first in range(0, len(todo), size):
+        some = todo[first : first + size]
+        before, start = asdict(spent), perf_counter()
+        records = [_record(*pair) for pair in zip(some, answer(some), strict=True)]
+        cost = {name: value - before[name] for name, value in asdict(spent).items()}
+        records[-1]["spent"] = cost | {"seconds": perf_counter() - start}
+        file.add(records)
+    found = {record["query_id"]: record for record in file.records}
+    return [_reading(found[query.id]) for query in queries]
+
+
+def spent_on(file: GrowingFile) -> dict[str, Any]:
+    """What all readings of a file cost together: the fields of ``Spent``, and ``seconds``."""
+    total: dict[str, Any] = asdict(Spent()) | {"seconds": 0.0}
+    for record in file.records:
+        for name, value in record.get("spent", {}).items():
+            total[name] += value
+    return total
+
+
+def _record(query: Query, reading: Reading) -> dict[str, Any]:
+    return {"query_id": query.id, **reading._asdict()}
+
+
+def _reading(record: dict[str, Any]) -> Reading:
+    return Reading(
+        record["answer"],
+        record["ended"],
+        tuple(record["read"]),
+        tuple(Hit(*pair) for pair in record["ranking"]),
+        tuple(Step(question, tuple(passages)) for question, passages in record["steps"]),
+        record["cut"],
+    )

@@ -1,0 +1,54 @@
+"""Passages that must not be found: those of the texts that are read (arXiv 2302.00083 leaves them out, too).
+
+A file names them, a title or a passage id a line. A line that matches nothing is told of: it may be a title
+that was spelled otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from grls.corpus import Corpus
+from grls.errors import DataError
+from grls.filters import Numbered
+
+log = logging.getLogger(__name__)
+
+_SHOWN = 5
+"""Lines without a match that are named."""
+
+
+def without(corpus: Corpus, file: Path) -> Numbered:
+    """All passages but those whose title or id stands in a file.
+
+    Lines that are no title and no id are counted in a warning, with the first few.
+
+    Raises:
+        DataError: There is no such file, it is no text, or none of its lines matches.
+    """
+    if not file.is_file():
+        raise DataError("no such file; expected a title or a passage id a line.", file)
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"expected UTF-8 text ({error}).", file) from None
+    named = dict.fromkeys(line.strip() for line in lines if line.strip())
+    kept, met = [], set()
+    for number, passage in enumerate(corpus):
+        found = named.keys() & {passage.id, passage.title.strip()}
+        met |= found
+        if not found:
+            kept.append(number)
+    if not met:
+        raise DataError(f"no passage of {corpus.source} has a title or id that stands in it.", file)
+    missing = [name for name in named if name not in met]
+    if missing:
+        some = ", ".join(map(repr, missing[:_SHOWN])) + (", …" if len(missing) > _SHOWN else "")
+        log.warning(
+            "%s: %d of %d lines are no title and no id of a passage of %s, so they exclude nothing: %s",
+            file, len(missing), len(named), corpus.source, some,
+        )  # fmt: skip
+    return Numbered(np.array(kept, dtype=np.int64))
