@@ -19,9 +19,10 @@ from grls.models.build import GeneratorSpec
 from grls.models.generator import check_positions
 from grls.models.head import Head
 from grls.models.kinds import is_causal
+from grls.models.slots import agree
 from grls.train.chain_collate import HopBatch, Weighed
 from grls.train.module import GeneratorModule, Loss
-from grls.train.token_trees import TreeBatch
+from grls.train.token_trees import TokenTree, TreeBatch, stack
 
 
 class RetrieveChains(GeneratorModule):
@@ -72,6 +73,29 @@ class RetrieveChains(GeneratorModule):
             )
         if self.loss != "allowed":
             raise ConfigError("chains are trained with loss `allowed`.")
+        if is_causal(self.model) and not self._sees_trees():
+            raise ConfigError(
+                f"{type(self.model).__name__} computes something else by trees of tokens (it attends within "
+                "a window, or takes no mask or positions from outside), so it cannot be trained on chains."
+            )
+
+    @torch.no_grad()
+    def _sees_trees(self) -> bool:
+        """Try whether a node of a tree is to the model what its path alone would be."""
+        tree, training = TokenTree(), self.model.training
+        trunk = tree.insert([3, 4, 5, 6])
+        branch = tree.insert([5, 4, 3], trunk[0])
+        device = next(self.model.parameters()).device
+        batch = TreeBatch(*(part.to(device) for part in stack([tree], 0)))
+        self.model.eval()
+        found = self._read_trees(batch)[[trunk[-1], branch[-1]]]
+        expected = []
+        with self._head.catch() as caught:
+            for path in ([3, 4, 5, 6], [3, 5, 4, 3]):
+                self.model(input_ids=torch.tensor([path], device=device), use_cache=False)
+                expected.append(caught[-1][0, -1])
+        self.model.train(training)
+        return agree(found, torch.stack(expected), found.dtype)
 
     def batch_loss(self, batch: Any) -> Tensor:
         """The loss of a batch of chains, a scalar in float32.

@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from models_small import END, small_llama
+from models_small import END, small_gpt2, small_llama
 from small_data import passages, queries, scratch, small_tokenizer, write_small
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from grls.corpus import Corpus
 from grls.dataset import read_split
 from grls.decode.exhaustive import score_all
+from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
 from grls.models.build import GeneratorSpec, Loaded
 from grls.models.causal_generator import CausalGenerator
@@ -272,6 +273,28 @@ def test_plain_session_of_inputs_of_unequal_length() -> None:
             expected = model(input_ids=torch.tensor([path])).logits[0, -1].numpy()
             np.testing.assert_allclose(found[row], expected, rtol=1e-4, atol=1e-4)
             assert session.log_normalizer()[row] == pytest.approx(np.logaddexp.reduce(expected), rel=1e-4)
+
+
+class Given(GeneratorSpec):
+    """A model that is there, with the tokenizer of the small data set."""
+
+    def __init__(self, model: torch.nn.Module, folder: Path):
+        self.model, self.folder = model, folder
+
+    def load(self) -> Loaded:
+        return Loaded(self.model, small_tokenizer(self.folder))
+
+
+def test_a_model_that_cannot_see_trees_is_refused(tmp_path: Path) -> None:
+    """Learned positions are no obstacle; attention within a window is."""
+    write_small(tmp_path)
+    RetrieveChains(Given(small_gpt2(), tmp_path)).setup("fit")
+    config = MistralConfig(
+        vocab_size=60, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, initializer_range=0.3, sliding_window=2,
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="something else by trees"):
+        RetrieveChains(Given(MistralForCausalLM(config), tmp_path)).setup("fit")
 
 
 def test_small_data_is_as_the_tests_think() -> None:
