@@ -16,6 +16,7 @@ from typing import get_type_hints
 
 COMMANDS = {
     "train": "train a stage of a generator: memorise, retrieve, or answer with quotes",
+    "neighbours": "find the passages near to each passage, for memorisation and chains of passages",
     "train-biencoder": "fine-tune a bi-encoder",
     "index": "put model, tokenizer, corpus and constraint index into one retriever folder",
     "update": "add passages to a retriever folder, remove some, merge both into its index",

@@ -18,6 +18,7 @@ from grls.corpus import Corpus
 from grls.dataset import Qrels, any_order, gold_passages
 from grls.errors import ConfigError, DataError
 from grls.text import Codec, TokenIds
+from grls.train.memorise_sources import PassageReader, Reading
 from grls.types import Query
 
 PATH_SEPARATOR = ";"
@@ -52,7 +53,7 @@ class Examples(Protocol):
 
 
 class MemoriseExamples:
-    """The encoder gets the front of a passage, the decoder writes the rest or the whole.
+    """The model gets the front of a passage, or what else tells of it, and writes the rest or the whole.
 
     Args:
         corpus: The passages.
@@ -61,9 +62,13 @@ class MemoriseExamples:
         unit: ``text``: the front is a share of the tokens; ``path``: the front of
             ``subject; relation; object`` is subject and relation, whatever ``front`` says.
         target: ``whole``: the decoder writes the passage as retrieval does; ``rest``: what the front lacks.
+        reading: What the model gets; None: the front.
+        seed: Of the draws of what it gets.
 
     Raises:
-        ConfigError: ``front`` is not between 0 and 1.
+        ConfigError: ``front`` is not between 0 and 1, or the reading cannot work (with this target).
+        DataError: The reading's file of neighbours is missing or another one.
+        MismatchError: It belongs to another corpus.
     """
 
     def __init__(
@@ -73,9 +78,15 @@ class MemoriseExamples:
         front: float = 0.7,
         unit: Literal["text", "path"] = "text",
         target: Literal["whole", "rest"] = "whole",
+        reading: Reading | None = None,
+        seed: int = 0,
     ):
         if not 0 < front < 1:
             raise ConfigError(f"front must lie between 0 and 1, got {front}.")
+        reading = reading or Reading()
+        if target == "rest" and reading.kinds != ("front",):
+            raise ConfigError("target `rest` is what the front lacks: it needs reads `front` alone.")
+        self._reader = PassageReader(corpus, codec, reading, self._row, seed)
         self.codec = codec
         self.target = target
         # A few bytes a token, as a corpus may have more tokens than lists of Python integers could hold.
@@ -101,10 +112,14 @@ class MemoriseExamples:
         return len(self._lengths)
 
     def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
-        start, length, front = self._starts[number], self._lengths[number], self._fronts[number]
-        row = self._tokens[start : start + length].tolist()
+        row, front = self._row(number), self._fronts[number]
         target = row if self.target == "whole" else row[front:]
-        return Example(self.codec.plain_input(row[:front]), target)
+        return Example(self._reader.read(number, epoch, row[:front]), target)
+
+    def _row(self, number: int) -> list[int]:
+        start = self._starts[number]
+        row: list[int] = self._tokens[start : start + self._lengths[number]].tolist()
+        return row
 
     def lengths(self) -> Sequence[int]:  # noqa: D102
         lengths: list[int] = self._lengths.tolist()

@@ -111,6 +111,7 @@ class FitData(L.LightningDataModule):
             trainer.global_rank,
             trainer.world_size,
             self.length_pool,
+            getattr(examples, "lengths_in", None),
         )
 
     def _loader(self, examples: Examples, sampler: LengthBucketedSampler) -> DataLoader[Example]:

@@ -1,0 +1,120 @@
+"""Which passages are near to which: by any retriever, or by the rare words that they share.
+
+Passages with the same title and text are no neighbours: reading one would give the other away. What the
+neighbours are for is not known here (memorisation reads them, chains of passages follow them).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+from bm25s.stopwords import STOPWORDS_EN_PLUS
+from sklearn.feature_extraction.text import CountVectorizer
+
+from grls.corpus import Corpus
+from grls.errors import DataError
+from grls.neighbours import Neighbours
+from grls.retrieve.base import Retriever, check_counts
+from grls.types import Query
+
+log = logging.getLogger(__name__)
+
+_BATCH = 256
+_LONGEST = 1000
+"""Characters of a passage that a retriever is asked for, at most: the front tells what it is about."""
+
+
+def by_retriever(
+    retriever: Retriever, corpus: Corpus, k: int, by: str, told: Callable[[int], object] | None = None
+) -> Neighbours:
+    """What a retriever finds when it is asked for the passages themselves.
+
+    Args:
+        retriever: Over this corpus.
+        corpus: The N passages.
+        k: Neighbours a passage, at most.
+        by: What the retriever is called.
+        told: Called with the number of passages that are done.
+
+    Raises:
+        ConfigError: ``k`` is not positive.
+    """
+    check_counts(k=k)
+    copies = _copies(corpus)
+    lists: list[list[int]] = []
+    for first in range(0, len(corpus), _BATCH):
+        numbers = range(first, min(first + _BATCH, len(corpus)))
+        found = _asked(retriever, corpus, list(numbers), k)
+        lists += [
+            [n for n in some if copies[n] != copies[own]][:k]
+            for own, some in zip(numbers, found, strict=True)
+        ]
+        if told is not None:
+            told(len(numbers))
+    return _told(Neighbours.of_lists(lists, k, by))
+
+
+def _asked(retriever: Retriever, corpus: Corpus, numbers: list[int], k: int) -> list[list[int]]:
+    """Numbers of the passages that are found for some passages, themselves and copies included."""
+    passages = corpus.passages(numbers)
+    texts = [f"{passage.title} {passage.text}".strip()[:_LONGEST] for passage in passages]
+    asked = [place for place, text in enumerate(texts) if text]
+    # A few more than k, as a passage itself and its copies do not count.
+    hits = retriever.retrieve([Query(passages[p].id, texts[p]) for p in asked], k + 5) if asked else []
+    found: list[list[int]] = [[] for _ in numbers]
+    for place, some in zip(asked, hits, strict=True):
+        known = corpus.numbers([hit.id for hit in some])  # a generator may find DONE, which has no number
+        found[place] = [number for number in known if number is not None]
+    return found
+
+
+def by_shared_words(corpus: Corpus, k: int, rare: int = 20) -> Neighbours:
+    """The passages that share rare words, those with the greatest sum of the words' IDF first.
+
+    The IDF of a word that stands in n of N passages is log(N / n). Words are those of BM25 here: at least two
+    letters or digits, lower-cased, no English function words.
+
+    Args:
+        corpus: The N passages.
+        k: Neighbours a passage, at most.
+        rare: A word is rare if at most so many passages have it.
+
+    Raises:
+        ConfigError: ``k`` or ``rare`` is not positive.
+        DataError: No two passages share a rare word.
+    """
+    check_counts(k=k, rare=rare)
+    words = CountVectorizer(
+        binary=True, min_df=2, max_df=max(rare, 2), stop_words=list(STOPWORDS_EN_PLUS), dtype=np.float64
+    )
+    try:
+        has = words.fit_transform(f"{passage.title} {passage.text}" for passage in corpus)  # [N, words]
+    except ValueError:
+        raise DataError(
+            f"no two passages of {corpus.source} share a word that at most {rare} have."
+        ) from None
+    idf = np.log(len(corpus) / np.asarray(has.sum(axis=0)))  # [1, words]
+    weighted = has.multiply(idf).tocsr()
+    shared = (weighted @ has.T).tocsr()  # [N, N], few entries: a word has at most `rare` passages
+    copies = _copies(corpus)
+    lists = []
+    for own in range(len(corpus)):
+        row = shared[[own]]
+        order = np.lexsort((row.indices, -row.data))
+        lists.append([int(n) for n in row.indices[order] if copies[n] != copies[own]][:k])
+    return _told(Neighbours.of_lists(lists, k, f"words in at most {rare} passages"))
+
+
+def _copies(corpus: Corpus) -> list[int]:
+    """For each passage the first one with its title and text."""
+    first: dict[tuple[str, str], int] = {}
+    return [first.setdefault((passage.title, passage.text), n) for n, passage in enumerate(corpus)]
+
+
+def _told(found: Neighbours) -> Neighbours:
+    alone = int((found.numbers[:, 0] < 0).sum())
+    if alone:
+        log.warning("%d of %d passages have no neighbour.", alone, len(found.numbers))
+    return found
