@@ -26,6 +26,7 @@ COMMANDS = {
     "report": "compare runs on one page: tables, curves, proof graphs, significance",
     "riches": "answer questions with evidence that is retrieved while they are answered",
     "propositions": "let a language model write propositions of every passage, as keys for riches",
+    "pseudo-queries": "let a trained query generator write queries for passages that have none",
     "read": "answer questions without retrieval, from retrieved passages, or from one follow-up to the next",
     "program": "answer questions with a program of demonstrate-search-predict, on DSPy",
     "answers": "score answers and how well their evidence supports them",

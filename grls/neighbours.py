@@ -77,3 +77,9 @@ class Neighbours:
         """The passages near to one, the nearest first, at most so many; none where it has none."""
         row: list[int] = self.numbers[number, :most].tolist()
         return [other for other in row if other != _NONE]
+
+
+def copies(corpus: Corpus) -> list[int]:
+    """For each passage the number of the first one with its title and text."""
+    first: dict[tuple[str, str], int] = {}
+    return [first.setdefault((passage.title, passage.text), n) for n, passage in enumerate(corpus)]

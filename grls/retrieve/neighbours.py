@@ -15,7 +15,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from grls.corpus import Corpus
 from grls.errors import DataError
-from grls.neighbours import Neighbours
+from grls.neighbours import Neighbours, copies
 from grls.retrieve.base import Retriever, check_counts
 from grls.types import Query
 
@@ -42,14 +42,13 @@ def by_retriever(
         ConfigError: ``k`` is not positive.
     """
     check_counts(k=k)
-    copies = _copies(corpus)
+    same = copies(corpus)
     lists: list[list[int]] = []
     for first in range(0, len(corpus), _BATCH):
         numbers = range(first, min(first + _BATCH, len(corpus)))
         found = _asked(retriever, corpus, list(numbers), k)
         lists += [
-            [n for n in some if copies[n] != copies[own]][:k]
-            for own, some in zip(numbers, found, strict=True)
+            [n for n in some if same[n] != same[own]][:k] for own, some in zip(numbers, found, strict=True)
         ]
         if told is not None:
             told(len(numbers))
@@ -98,19 +97,13 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20) -> Neighbours:
     idf = np.log(len(corpus) / np.asarray(has.sum(axis=0)))  # [1, words]
     weighted = has.multiply(idf).tocsr()
     shared = (weighted @ has.T).tocsr()  # [N, N], few entries: a word has at most `rare` passages
-    copies = _copies(corpus)
+    same = copies(corpus)
     lists = []
     for own in range(len(corpus)):
         row = shared[[own]]
         order = np.lexsort((row.indices, -row.data))
-        lists.append([int(n) for n in row.indices[order] if copies[n] != copies[own]][:k])
+        lists.append([int(n) for n in row.indices[order] if same[n] != same[own]][:k])
     return _told(Neighbours.of_lists(lists, k, f"words in at most {rare} passages"))
-
-
-def _copies(corpus: Corpus) -> list[int]:
-    """For each passage the first one with its title and text."""
-    first: dict[tuple[str, str], int] = {}
-    return [first.setdefault((passage.title, passage.text), n) for n, passage in enumerate(corpus)]
 
 
 def _told(found: Neighbours) -> Neighbours:

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from grls.corpus import Corpus
-from grls.dataset import Qrels, gold_passages, read_split
-from grls.errors import ConfigError, DataError
+from grls.dataset import Qrels, gold_passages
+from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
 from grls.models.generator import start_token
 from grls.text import LIMITS, Codec, Limits
 from grls.train.collate import Collator
 from grls.train.examples import Example, Examples, MemoriseExamples, RetrieveExamples
-from grls.train.loading import FitData
+from grls.train.loading import FitData, filled_split
 from grls.train.memorise_sources import Reading
 from grls.train.mixture import Mix, mixed, planned_epochs
 from grls.types import Query
@@ -192,15 +192,8 @@ class RetrieveData(StageData):
         self.shuffle = shuffle
 
     def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
-        train = read_split(self.data, self.train_split, self.corpus)
-        dev = read_split(self.data, self.dev_split, self.corpus)
-        for split, (queries, _) in ((self.train_split, train), (self.dev_split, dev)):
-            if not queries:
-                raise DataError(
-                    "the split has no query: nothing to train or to measure on. Add qrels, or choose another "
-                    "split (--data.train_split, --data.dev_split).",
-                    f"{self.data}/qrels/{split}.tsv",
-                )
+        train = filled_split(self.data, self.train_split, self.corpus)
+        dev = filled_split(self.data, self.dev_split, self.corpus)
         self._dev = dev[0][: self.dev_size], dev[1]
         return self._mixed(self._retrieve_examples(*train)), self._retrieve_examples(*self._dev)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,13 @@ import numpy.typing as npt
 from grls.corpus import Corpus
 from grls.dataset import Qrels, any_order, gold_passages
 from grls.errors import ConfigError, DataError
-from grls.text import Codec, TokenIds
+from grls.text import Codec
 from grls.train.memorise_sources import PassageReader, Reading
-from grls.types import Query
+from grls.types import Passage, Query
 
 PATH_SEPARATOR = ";"
+
+Row = TypeVar("Row")
 
 
 class Example(NamedTuple):
@@ -167,7 +169,7 @@ class RetrieveExamples:
         self.texts = codec.queries([q.id for q in queries], [q.text for q in queries], truncate)
         self.chains = [gold_chains(query, qrels) for query in queries]
         self.shuffle = [shuffle or free_order(query) for query in queries]
-        self.rows = _token_rows(queries, self.chains, corpus, codec)
+        self.rows = gold_rows(queries, self.chains, corpus, codec.passages)
         self.places = [
             (q, hop) for q, chains in enumerate(self.chains) for hop in range(len(chains[0]) + self.done)
         ]
@@ -221,9 +223,17 @@ def drawn_chain(chains: Sequence[Sequence[str]], shuffle: bool, seed: str) -> li
     return chain
 
 
-def _token_rows(
-    queries: Sequence[Query], chains: list[list[tuple[str, ...]]], corpus: Corpus, codec: Codec
-) -> dict[str, TokenIds]:
+def gold_rows(
+    queries: Sequence[Query],
+    chains: list[list[tuple[str, ...]]],
+    corpus: Corpus,
+    encode: Callable[[Sequence[Passage]], Sequence[Row]],
+) -> dict[str, Row]:
+    """What ``encode`` makes of every passage in the queries' chains, by its id.
+
+    Raises:
+        DataError: A passage is not in the corpus.
+    """
     users = {p: query.id for query, some in zip(queries, chains, strict=True) for c in some for p in c}
     numbers = corpus.numbers(list(users))
     for (passage, query), number in zip(users.items(), numbers, strict=True):
@@ -232,5 +242,5 @@ def _token_rows(
                 f"gold passage {passage!r} of query {query!r} is not in {corpus.source}; add the passage or "
                 "remove the reference."
             )
-    rows = codec.passages(corpus.passages([n for n in numbers if n is not None]))
+    rows = encode(corpus.passages([n for n in numbers if n is not None]))
     return dict(zip(users, rows, strict=True))
