@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from bm25s.stopwords import STOPWORDS_EN_PLUS
 from sklearn.feature_extraction.text import CountVectorizer
 
 from grls.corpus import Corpus
-from grls.errors import DataError
+from grls.errors import ConfigError, DataError
 from grls.neighbours import Neighbours, copies
 from grls.retrieve.base import Retriever, check_counts
 from grls.types import Query
@@ -62,10 +63,11 @@ def _asked(retriever: Retriever, corpus: Corpus, numbers: list[int], k: int) -> 
     asked = [place for place, text in enumerate(texts) if text]
     # A few more than k, as a passage itself and its copies do not count.
     hits = retriever.retrieve([Query(passages[p].id, texts[p]) for p in asked], k + 5) if asked else []
+    ids = list({hit.id for some in hits for hit in some})
+    number = dict(zip(ids, corpus.numbers(ids), strict=True))
     found: list[list[int]] = [[] for _ in numbers]
-    for place, some in zip(asked, hits, strict=True):
-        known = corpus.numbers([hit.id for hit in some])  # a generator may find DONE, which has no number
-        found[place] = [number for number in known if number is not None]
+    for place, some in zip(asked, hits, strict=True):  # a generator may find DONE, which has no number
+        found[place] = [n for hit in some if (n := number[hit.id]) is not None]
     return found
 
 
@@ -81,12 +83,14 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20) -> Neighbours:
         rare: A word is rare if at most so many passages have it.
 
     Raises:
-        ConfigError: ``k`` or ``rare`` is not positive.
+        ConfigError: ``k`` is not positive, or ``rare`` below 2.
         DataError: No two passages share a rare word.
     """
-    check_counts(k=k, rare=rare)
+    check_counts(k=k)
+    if rare < 2:
+        raise ConfigError(f"rare must be at least 2, as a word in one passage links nothing; got {rare}.")
     words = CountVectorizer(
-        binary=True, min_df=2, max_df=max(rare, 2), stop_words=list(STOPWORDS_EN_PLUS), dtype=np.float64
+        binary=True, min_df=2, max_df=rare, stop_words=list(STOPWORDS_EN_PLUS), dtype=np.float64
     )
     try:
         has = words.fit_transform(f"{passage.title} {passage.text}" for passage in corpus)  # [N, words]
@@ -99,10 +103,10 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20) -> Neighbours:
     shared = (weighted @ has.T).tocsr()  # [N, N], few entries: a word has at most `rare` passages
     same = copies(corpus)
     lists = []
-    for own in range(len(corpus)):
-        row = shared[[own]]
-        order = np.lexsort((row.indices, -row.data))
-        lists.append([int(n) for n in row.indices[order] if same[n] != same[own]][:k])
+    for own, (first, last) in enumerate(pairwise(shared.indptr)):
+        others, scores = shared.indices[first:last], shared.data[first:last]
+        order = np.lexsort((others, -scores))
+        lists.append([n for n in others[order].tolist() if same[n] != same[own]][:k])
     return _told(Neighbours.of_lists(lists, k, f"words in at most {rare} passages"))
 
 

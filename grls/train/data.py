@@ -195,21 +195,26 @@ class RetrieveData(StageData):
         train = filled_split(self.data, self.train_split, self.corpus)
         dev = filled_split(self.data, self.dev_split, self.corpus)
         self._dev = dev[0][: self.dev_size], dev[1]
-        return self._mixed(self._retrieve_examples(*train)), self._retrieve_examples(*self._dev)
+        how = (self.done, self.shuffle)
+        return self._mixed(self._retrieve_examples(*train, *how)), self._retrieve_examples(*self._dev, *how)
 
     def _mixed(self, main: RetrieveExamples) -> Examples:
         size = self.mix.size or len(main)
         return mixed(
             main,
             self.mix,
-            lambda queries: self._retrieve_examples(queries, {}, self.mix.pseudo_done),
+            self._pseudo_examples,
             lambda reading: MemoriseExamples(self.corpus, self.codec, reading=reading, seed=self.seed),
             planned_epochs(self._trainer, size, self.batch_size),
             self.seed,
         )
 
+    def _pseudo_examples(self, queries: Sequence[Query]) -> RetrieveExamples:
+        # Never shuffled: each passage of a chain was found from the one before.
+        return self._retrieve_examples(queries, {}, self.done and self.mix.pseudo_done, shuffle=False)
+
     def _retrieve_examples(
-        self, queries: Sequence[Query], qrels: Qrels, done: bool = True
+        self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool
     ) -> RetrieveExamples:
         return RetrieveExamples(
             queries,
@@ -217,8 +222,8 @@ class RetrieveData(StageData):
             self.corpus,
             self.codec,
             multistep=self.multistep,
-            done=self.done and done,
-            shuffle=self.shuffle,
+            done=done,
+            shuffle=shuffle,
             truncate=self.truncate_queries,
             seed=self.seed,
         )

@@ -70,6 +70,8 @@ def test_a_corpus_without_shared_words_is_refused() -> None:
     ):
         with pytest.raises(ConfigError, match="k must be at least 1"):
             call()
+    with pytest.raises(ConfigError, match="rare must be at least 2"):
+        by_shared_words(CORPUS, 1, rare=1)
 
 
 def test_the_file_knows_its_corpus(tmp_path: Path) -> None:
