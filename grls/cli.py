@@ -16,6 +16,7 @@ from typing import get_type_hints
 
 COMMANDS = {
     "train": "train a stage of a generator: memorise, retrieve, or answer with quotes",
+    "neighbours": "find the passages near to each passage, for memorisation and chains of passages",
     "train-biencoder": "fine-tune a bi-encoder",
     "index": "put model, tokenizer, corpus and constraint index into one retriever folder",
     "update": "add passages to a retriever folder, remove some, merge both into its index",
@@ -25,6 +26,7 @@ COMMANDS = {
     "report": "compare runs on one page: tables, curves, proof graphs, significance",
     "riches": "answer questions with evidence that is retrieved while they are answered",
     "propositions": "let a language model write propositions of every passage, as keys for riches",
+    "pseudo-queries": "let a trained query generator write queries for passages that have none",
     "read": "answer questions without retrieval, from retrieved passages, or from one follow-up to the next",
     "program": "answer questions with a program of demonstrate-search-predict, on DSPy",
     "answers": "score answers and how well their evidence supports them",

@@ -102,7 +102,7 @@ class Codec:
             int(vocabulary[token]) for token in SPECIAL_TOKENS
         )
         self.end = _end_token(tokenizer)
-        self._before, self._after = _wrapping(tokenizer)
+        self._before, self._after = wrapping(tokenizer)
         if causal:
             self._after = [self.evidence]
         around = 1 + len(self._before) + len(self._after)
@@ -222,7 +222,7 @@ def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
     raise ConfigError("the tokenizer has neither an EOS nor a SEP token; set eos_token in it.")
 
 
-def _wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
     """The special tokens the tokenizer puts before and after an encoder input."""
     bare = tokenizer("a", add_special_tokens=False)["input_ids"]
     full = tokenizer("a")["input_ids"]

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    TopPLogitsWarper,
+)
 
 from grls.errors import ConfigError
 from grls.models.language import check_vocabulary, end_tokens
@@ -40,10 +46,13 @@ class Draw(NamedTuple):
     Attributes:
         temperature: Above 0.
         seed: Of the draws; the same prompt and seed give the same text.
+        top_p: Only the likeliest tokens are drawn, as many as have this probability together (nucleus
+            sampling); 1: all.
     """
 
     temperature: float
     seed: int
+    top_p: float = 1.0
 
 
 @dataclass
@@ -130,11 +139,13 @@ class TextWriter:
 
         Raises:
             ConfigError: A prompt has no token, or more than the model has positions for; or a temperature is
-                not above 0.
+                not above 0, or a top_p not between 0 and 1.
         """
         how = [None] * len(prompts) if draws is None else list(draws)
         if any(draw is not None and not draw.temperature > 0 for draw in how):
             raise ConfigError("expected temperatures above 0; leave the draw out to write greedily.")
+        if any(draw is not None and not 0 < draw.top_p <= 1 for draw in how):
+            raise ConfigError("expected top_p above 0 and at most 1.")
         rows = [self._prompt(tokens) for tokens in prompts]
         found: dict[int, Continuation] = {}
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # like lengths together: less padding
@@ -233,5 +244,8 @@ class Drawn(LogitsProcessor):
         for row, (draw, generator) in enumerate(zip(self.draws, self.generators, strict=True)):
             if draw is not None:
                 noise = torch.empty(scores.shape[1]).exponential_(generator=generator).log_().neg_()  # [V]
-                drawn[row] = scores[row] / draw.temperature + noise.to(scores.device)
+                likely = scores[row : row + 1] / draw.temperature  # [1, V]
+                if draw.top_p < 1:
+                    likely = TopPLogitsWarper(draw.top_p)(input_ids, likely)
+                drawn[row] = likely[0] + noise.to(scores.device)
         return drawn

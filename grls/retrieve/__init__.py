@@ -8,6 +8,7 @@ one chains, and both are written and scored by ``grls.evaluation`` alike.
   them, resumably; ``dense_search`` finds the nearest, exactly). ``open`` opens a folder of either kind.
 - ``multistep`` goes hop by hop with a generative retriever, ``appending`` with any other one: the passages
   found join the query. ``pool`` makes one ranking of several chains.
+- ``neighbours`` asks a retriever for what is near to each passage of a corpus.
 - ``fusion`` fuses rankings and chains of several retrievers, which ``ensemble`` runs.
 
 ``dense`` is imported from its own module: sentence-transformers and faiss take seconds to load, and nothing

@@ -16,6 +16,10 @@ causal model read all hops at once, and ``mining`` looks for what the search fin
 ``riches_module`` and ``riches_validation`` are the same parts for a language model, causal or
 encoder-decoder, that learns to answer with quotes; what it is to write is said in ``grls.programs.targets``.
 
+``memorise_sources`` is what else than its front may be read of a passage; ``mixture`` makes pseudo-queries
+and memorisation a share of what another stage learns. ``query_examples`` and ``query_data`` train the
+generator of pseudo-queries; how it reads and writes is said in ``grls.programs.query_form``.
+
 The bi-encoder is trained by sentence-transformers: ``biencoder`` sets its trainer up, ``biencoder_examples``
 says what a hop teaches, ``biencoder_loss`` keeps gold passages out of the negatives, ``biencoder_trainer``
 measures dev recall and makes batches as above.

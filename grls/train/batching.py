@@ -6,7 +6,7 @@ it skips the batches it has seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from torch.utils.data import Dataset, Sampler
@@ -48,6 +48,7 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         rank: This process.
         ranks: Number of processes.
         pool: Batches that are sorted by length together; 1 mixes all lengths.
+        lengths_in: The lengths in an epoch, where they vary from epoch to epoch.
     """
 
     def __init__(
@@ -59,8 +60,10 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         rank: int = 0,
         ranks: int = 1,
         pool: int = 50,
+        lengths_in: Callable[[int], Sequence[int]] | None = None,
     ):
         self.lengths = np.asarray(lengths)
+        self.lengths_in = lengths_in
         self.batch_size = batch_size
         self.seed = seed
         self.shuffle = shuffle
@@ -95,9 +98,10 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         order = np.resize(order, count + -count % self.ranks)
         if not self.shuffle:
             return [order[i : i + step] for i in range(0, len(order), step)]
+        lengths = self.lengths if self.lengths_in is None else np.asarray(self.lengths_in(epoch))
         batches = []
         for start in range(0, len(order), step * self.pool):
             pool = order[start : start + step * self.pool]
-            pool = pool[np.argsort(self.lengths[pool], kind="stable")]
+            pool = pool[np.argsort(lengths[pool], kind="stable")]
             batches += [pool[i : i + step] for i in range(0, len(pool), step)]
         return [batches[i] for i in rng.permutation(len(batches))]

@@ -9,8 +9,9 @@ from grls.dataset import Qrels
 from grls.errors import ConfigError
 from grls.models.generator import start_token
 from grls.train.chain_collate import ChainCollator
-from grls.train.chains import ChainExamples, Teaching
+from grls.train.chains import ChainExamples, MemoriseChains, Teaching
 from grls.train.data import RetrieveData
+from grls.train.memorise_sources import Reading
 from grls.train.teacher import DenseTeacher
 from grls.types import Query
 
@@ -61,15 +62,20 @@ class ChainData(RetrieveData):
         start = None if self.codec.causal else start_token(module.model)
         return ChainCollator(int(module.tokenizer.pad_token_id), self.index, teaching, self.decay, start)
 
-    def _retrieve_examples(self, queries: Sequence[Query], qrels: Qrels) -> Any:
+    def _memorise_examples(self, reading: Reading) -> MemoriseChains:
+        return MemoriseChains(super()._memorise_examples(reading))
+
+    def _retrieve_examples(
+        self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool
+    ) -> ChainExamples:
         return ChainExamples(
             queries,
             qrels,
             self.corpus,
             self.codec,
             multistep=self.multistep,
-            done=self.done,
-            shuffle=self.shuffle,
+            done=done,
+            shuffle=shuffle,
             truncate=self.truncate_queries,
             seed=self.seed,
         )

@@ -21,7 +21,7 @@ from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.text import Codec
 from grls.train.decisions import Path
-from grls.train.examples import RetrieveExamples
+from grls.train.examples import MemoriseExamples, RetrieveExamples
 from grls.train.targets import Target
 from grls.types import Query
 
@@ -33,7 +33,7 @@ class HopExample(NamedTuple):
         source: Model input, token ids.
         gold: Numbers of the passages that are right, or that of DONE.
         taken: The one of them that is evidence of the next hop.
-        query: The text of the query.
+        query: The text of the query; nothing where there is none.
         evidence: Numbers of the passages found so far.
         seed: Of what is drawn for it.
     """
@@ -98,6 +98,29 @@ class ChainExamples:
             len(text) + int(mean * len(chains[0]))
             for text, chains in zip(self._hops.texts, self._hops.chains, strict=True)
         ]
+
+
+class MemoriseChains:
+    """Passages to memorise as chains of one hop, of which no teacher is asked.
+
+    Args:
+        passages: What is read of each passage.
+    """
+
+    def __init__(self, passages: MemoriseExamples):
+        self._passages = passages
+
+    def __len__(self) -> int:
+        return len(self._passages)
+
+    def draw(self, number: int, epoch: int) -> ChainExample:
+        """Passage ``number`` as it is read in ``epoch``."""
+        source = self._passages.draw(number, epoch).source
+        return ChainExample((HopExample(source, (number,), number, "", (), f"memorise-{epoch}-{number}"),))
+
+    def lengths(self) -> Sequence[int]:
+        """Tokens of the passages."""
+        return self._passages.lengths()
 
 
 class Teacher(Protocol):

@@ -12,16 +12,21 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from grls.corpus import Corpus
-from grls.dataset import Qrels, gold_passages, read_split
-from grls.errors import ConfigError, DataError
+from grls.dataset import Qrels, gold_passages
+from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
 from grls.models.generator import start_token
 from grls.models.kinds import is_causal
 from grls.text import LIMITS, Codec, Limits
 from grls.train.collate import Collator
 from grls.train.examples import Example, Examples, MemoriseExamples, RetrieveExamples
-from grls.train.loading import FitData
+from grls.train.loading import FitData, filled_split
+from grls.train.memorise_sources import Reading
+from grls.train.mixture import Mix, mixed, planned_epochs
 from grls.types import Query
+
+_FRONT = Reading()
+_NOTHING = Mix()
 
 
 class DevInput(NamedTuple):
@@ -113,13 +118,16 @@ class StageData(FitData):
 
 
 class MemoriseData(StageData):
-    """Stage one: front of a passage -> passage. Dev is a sample of the corpus: memory is the aim.
+    """Stage one: front of a passage, or what else tells of it -> passage.
+
+    Dev is a sample of the corpus, read in the same way: memory is the aim.
 
     Args:
         data: Data set folder in BEIR's layout.
         front: Share of a passage's tokens that the encoder sees.
         unit: ``text``, or ``path`` for ``subject; relation; object`` (the front is subject and relation).
         target: ``whole``: the decoder writes the whole passage; ``rest``: what the front lacks.
+        reading: What the model gets of a passage: its front, or what else tells of it.
         kwargs: The options of :class:`StageData`.
     """
 
@@ -129,9 +137,11 @@ class MemoriseData(StageData):
         front: float = 0.7,
         unit: Literal["text", "path"] = "text",
         target: Literal["whole", "rest"] = "whole",
+        reading: Reading = _FRONT,
         **kwargs: Any,
     ):
         super().__init__(data, **kwargs)
+        self.reading = reading
         self.front = front
         self.unit: Literal["text", "path"] = unit
         self.target: Literal["whole", "rest"] = target
@@ -144,12 +154,14 @@ class MemoriseData(StageData):
             )
 
     def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
-        every = MemoriseExamples(self.corpus, self.codec, self.front, self.unit, self.target)
+        every = MemoriseExamples(
+            self.corpus, self.codec, self.front, self.unit, self.target, self.reading, self.seed
+        )
         self._sample = random.Random(self.seed).sample(range(len(every)), min(self.dev_size, len(every)))
         return every, Chosen(every, self._sample)
 
     def dev_inputs(self) -> list[DevInput]:
-        """Fronts of the sampled passages; each is to find its passage.
+        """What is read of the sampled passages; each is to find its passage.
 
         Under target ``rest`` the model does not write whole passages, so nothing can be retrieved.
         """
@@ -170,6 +182,7 @@ class RetrieveData(StageData):
         multistep: Learn hop by hop; otherwise every gold passage from the query alone.
         done: Learn DONE after the last hop.
         shuffle: Draw the order of the evidence anew each epoch.
+        mix: What else is learned along with it: pseudo-queries, memorisation.
         kwargs: The options of :class:`StageData`.
     """
 
@@ -181,9 +194,11 @@ class RetrieveData(StageData):
         multistep: bool = True,
         done: bool = True,
         shuffle: bool = False,
+        mix: Mix = _NOTHING,
         **kwargs: Any,
     ):
         super().__init__(data, **kwargs)
+        self.mix = mix
         self.train_split = train_split
         self.dev_split = dev_split
         self.multistep = multistep
@@ -191,27 +206,41 @@ class RetrieveData(StageData):
         self.shuffle = shuffle
 
     def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
-        train = read_split(self.data, self.train_split, self.corpus)
-        dev = read_split(self.data, self.dev_split, self.corpus)
-        for split, (queries, _) in ((self.train_split, train), (self.dev_split, dev)):
-            if not queries:
-                raise DataError(
-                    "the split has no query: nothing to train or to measure on. Add qrels, or choose another "
-                    "split (--data.train_split, --data.dev_split).",
-                    f"{self.data}/qrels/{split}.tsv",
-                )
+        train = filled_split(self.data, self.train_split, self.corpus)
+        dev = filled_split(self.data, self.dev_split, self.corpus)
         self._dev = dev[0][: self.dev_size], dev[1]
-        return self._retrieve_examples(*train), self._retrieve_examples(*self._dev)
+        how = (self.done, self.shuffle)
+        return self._mixed(self._retrieve_examples(*train, *how)), self._retrieve_examples(*self._dev, *how)
 
-    def _retrieve_examples(self, queries: Sequence[Query], qrels: Qrels) -> RetrieveExamples:
+    def _mixed(self, main: Any) -> Any:
+        size = self.mix.size or len(main)
+        return mixed(
+            main,
+            self.mix,
+            self._pseudo_examples,
+            self._memorise_examples,
+            planned_epochs(self._trainer, size, self.batch_size),
+            self.seed,
+        )
+
+    def _memorise_examples(self, reading: Reading) -> Any:
+        return MemoriseExamples(self.corpus, self.codec, reading=reading, seed=self.seed)
+
+    def _pseudo_examples(self, queries: Sequence[Query]) -> Any:
+        # Never shuffled: each passage of a chain was found from the one before.
+        return self._retrieve_examples(queries, {}, self.done and self.mix.pseudo_done, shuffle=False)
+
+    def _retrieve_examples(
+        self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool
+    ) -> Any:  # of the kind that the batches are made of
         return RetrieveExamples(
             queries,
             qrels,
             self.corpus,
             self.codec,
             multistep=self.multistep,
-            done=self.done,
-            shuffle=self.shuffle,
+            done=done,
+            shuffle=shuffle,
             truncate=self.truncate_queries,
             seed=self.seed,
         )

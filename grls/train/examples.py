@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,13 @@ import numpy.typing as npt
 from grls.corpus import Corpus
 from grls.dataset import Qrels, any_order, gold_passages
 from grls.errors import ConfigError, DataError
-from grls.text import Codec, TokenIds
-from grls.types import Query
+from grls.text import Codec
+from grls.train.memorise_sources import PassageReader, Reading
+from grls.types import Passage, Query
 
 PATH_SEPARATOR = ";"
+
+Row = TypeVar("Row")
 
 
 class Example(NamedTuple):
@@ -52,7 +55,7 @@ class Examples(Protocol):
 
 
 class MemoriseExamples:
-    """The encoder gets the front of a passage, the decoder writes the rest or the whole.
+    """The model gets the front of a passage, or what else tells of it, and writes the rest or the whole.
 
     Args:
         corpus: The passages.
@@ -61,9 +64,13 @@ class MemoriseExamples:
         unit: ``text``: the front is a share of the tokens; ``path``: the front of
             ``subject; relation; object`` is subject and relation, whatever ``front`` says.
         target: ``whole``: the decoder writes the passage as retrieval does; ``rest``: what the front lacks.
+        reading: What the model gets; None: the front.
+        seed: Of the draws of what it gets.
 
     Raises:
-        ConfigError: ``front`` is not between 0 and 1.
+        ConfigError: ``front`` is not between 0 and 1, or the reading cannot work (with this target).
+        DataError: The reading's file of neighbours is missing or another one.
+        MismatchError: It belongs to another corpus.
     """
 
     def __init__(
@@ -73,9 +80,15 @@ class MemoriseExamples:
         front: float = 0.7,
         unit: Literal["text", "path"] = "text",
         target: Literal["whole", "rest"] = "whole",
+        reading: Reading | None = None,
+        seed: int = 0,
     ):
         if not 0 < front < 1:
             raise ConfigError(f"front must lie between 0 and 1, got {front}.")
+        reading = reading or Reading()
+        if target == "rest" and reading.kinds != ("front",):
+            raise ConfigError("target `rest` is what the front lacks: it needs reads `front` alone.")
+        self._reader = PassageReader(corpus, codec, reading, self._row, seed)
         self.codec = codec
         self.target = target
         # A few bytes a token, as a corpus may have more tokens than lists of Python integers could hold.
@@ -101,10 +114,14 @@ class MemoriseExamples:
         return len(self._lengths)
 
     def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
-        start, length, front = self._starts[number], self._lengths[number], self._fronts[number]
-        row = self._tokens[start : start + length].tolist()
+        row, front = self._row(number), self._fronts[number]
         target = row if self.target == "whole" else row[front:]
-        return Example(self.codec.plain_input(row[:front]), target)
+        return Example(self._reader.read(number, epoch, row[:front]), target)
+
+    def _row(self, number: int) -> list[int]:
+        start = self._starts[number]
+        row: list[int] = self._tokens[start : start + self._lengths[number]].tolist()
+        return row
 
     def lengths(self) -> Sequence[int]:  # noqa: D102
         lengths: list[int] = self._lengths.tolist()
@@ -152,7 +169,7 @@ class RetrieveExamples:
         self.texts = codec.queries([q.id for q in queries], [q.text for q in queries], truncate)
         self.chains = [gold_chains(query, qrels) for query in queries]
         self.shuffle = [shuffle or free_order(query) for query in queries]
-        self.rows = _token_rows(queries, self.chains, corpus, codec)
+        self.rows = gold_rows(queries, self.chains, corpus, codec.passages)
         self.places = [
             (q, hop) for q, chains in enumerate(self.chains) for hop in range(len(chains[0]) + self.done)
         ]
@@ -206,9 +223,17 @@ def drawn_chain(chains: Sequence[Sequence[str]], shuffle: bool, seed: str) -> li
     return chain
 
 
-def _token_rows(
-    queries: Sequence[Query], chains: list[list[tuple[str, ...]]], corpus: Corpus, codec: Codec
-) -> dict[str, TokenIds]:
+def gold_rows(
+    queries: Sequence[Query],
+    chains: list[list[tuple[str, ...]]],
+    corpus: Corpus,
+    encode: Callable[[Sequence[Passage]], Sequence[Row]],
+) -> dict[str, Row]:
+    """What ``encode`` makes of every passage in the queries' chains, by its id.
+
+    Raises:
+        DataError: A passage is not in the corpus.
+    """
     users = {p: query.id for query, some in zip(queries, chains, strict=True) for c in some for p in c}
     numbers = corpus.numbers(list(users))
     for (passage, query), number in zip(users.items(), numbers, strict=True):
@@ -217,5 +242,5 @@ def _token_rows(
                 f"gold passage {passage!r} of query {query!r} is not in {corpus.source}; add the passage or "
                 "remove the reference."
             )
-    rows = codec.passages(corpus.passages([n for n in numbers if n is not None]))
+    rows = encode(corpus.passages([n for n in numbers if n is not None]))
     return dict(zip(users, rows, strict=True))

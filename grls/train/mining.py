@@ -16,7 +16,7 @@ import lightning as L
 from grls.errors import ConfigError
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.train.chain_collate import ChainCollator
-from grls.train.chains import ChainExamples, HopExample
+from grls.train.chains import HopExample
 
 
 class MineNegatives(L.Callback):
@@ -61,6 +61,8 @@ class MineNegatives(L.Callback):
         Raises:
             ConfigError: Passages are mined without a margin loss, or the other way round.
         """
+        if stage != "fit":
+            return
         margin = getattr(pl_module, "margin", 0.0)
         if bool(margin) != bool(self.passages):
             raise ConfigError(
@@ -72,7 +74,7 @@ class MineNegatives(L.Callback):
         """Search, and hand over what is wrong."""
         epoch = trainer.current_epoch
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        if not self.passages or not isinstance(data.train_examples, ChainExamples):
+        if not self.passages:
             return
         module: Any = pl_module
         collator: ChainCollator = data.collator
@@ -90,8 +92,8 @@ class MineNegatives(L.Callback):
         }
         module.model.train(training)
 
-    def _hops(self, examples: ChainExamples, epoch: int) -> list[HopExample]:
-        """The hops of the queries that are searched for, as they are in an epoch."""
+    def _hops(self, examples: Any, epoch: int) -> list[HopExample]:
+        """The hops of the chains that are searched for, as they are in an epoch."""
         numbers = range(len(examples))
         if self.queries is not None and self.queries < len(examples):
             numbers = random.Random(f"mine-{epoch}").sample(numbers, self.queries)  # type: ignore[assignment]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from grls.corpus import Corpus
-from grls.dataset import Qrels, read_split
-from grls.errors import ConfigError, DataError
+from grls.dataset import Qrels
+from grls.errors import ConfigError
 from grls.models.generator import start_token
 from grls.programs.keys import KeyKind, build_keys
 from grls.programs.prompts import Prompt, open_ended
 from grls.programs.targets import Targets, Thoughts
-from grls.train.loading import FitData
+from grls.train.loading import FitData, filled_split
 from grls.train.riches_collate import Constraint, InterlacedCollator
 from grls.train.riches_examples import InterlacedExamples, Lengths
 from grls.types import Query
@@ -95,7 +94,8 @@ class InterlacedData(FitData):
         )  # fmt: skip
         self.prompt = Prompt("none", self.markers, self.thoughts != "none", self.chat)
         self.targets = Targets(tokenizer, self.corpus, self.keys, self.thoughts, self.answer)
-        train, self.dev = self._split(self.train_split), self._split(self.dev_split)
+        train = filled_split(self.data, self.train_split, self.corpus)
+        self.dev = filled_split(self.data, self.dev_split, self.corpus)
         self.dev = self.dev[0][: self.dev_size], self.dev[1]
         self.train_examples = self._examples(tokenizer, causal, *train, self.train_split)
         self.dev_examples = self._examples(tokenizer, causal, *self.dev, self.dev_split)
@@ -105,16 +105,6 @@ class InterlacedData(FitData):
             None if causal else start_token(module.model),
             constraint if module.loss == "allowed" else None,
         )
-
-    def _split(self, split: str) -> tuple[list[Query], Qrels]:
-        queries, qrels = read_split(self.data, split, self.corpus)
-        if not queries:
-            raise DataError(
-                "the split has no query: nothing to train or to measure on. Add qrels, or choose another "
-                "split (--data.train_split, --data.dev_split).",
-                Path(self.data) / "qrels" / f"{split}.tsv",
-            )
-        return queries, qrels
 
     def _examples(
         self, tokenizer: Any, causal: bool, queries: Sequence[Query], qrels: Qrels, split: str

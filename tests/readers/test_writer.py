@@ -196,3 +196,19 @@ def test_draws_follow_the_distribution_at_their_temperature() -> None:
     processor = Drawn([Draw(2.0, 0)])
     drawn = sum(int(processor(torch.zeros(1, 1), logits).argmax()) == 0 for _ in range(4000))
     assert drawn / 4000 == pytest.approx(0.75, abs=0.025)
+
+
+@pytest.mark.parametrize(("top_p", "left"), [(0.4, {0}), (0.6, {0, 1}), (0.9, {0, 1, 2}), (1.0, {0, 1, 2})])
+def test_a_nucleus_is_the_likeliest_tokens_that_reach_its_probability(top_p: float, left: set[int]) -> None:
+    """Of probabilities 5 : 3 : 2; the temperature comes first, so at a low one the first has nearly all."""
+    logits = torch.tensor([[0.5, 0.3, 0.2]]).log()
+    drawn = Drawn([Draw(1.0, 0, top_p)])
+    assert {int(drawn(torch.zeros(1, 1), logits).argmax()) for _ in range(200)} == left
+    cold = Drawn([Draw(0.1, 0, 0.9)])
+    assert {int(cold(torch.zeros(1, 1), logits).argmax()) for _ in range(200)} == {0}
+
+
+@pytest.mark.parametrize("top_p", [0.0, 1.5])
+def test_a_nucleus_of_nothing_or_more_than_all_is_refused(top_p: float) -> None:
+    with pytest.raises(ConfigError, match="expected top_p above 0 and at most 1"):
+        TextWriter(small_llama(), words(), 2).write(PROMPTS[:1], draws=[Draw(1.0, 0, top_p)])

@@ -13,6 +13,8 @@ from grls.errors import ConfigError, MismatchError
 from grls.train.chain_data import ChainData
 from grls.train.chain_module import RetrieveChains
 from grls.train.chains import Teaching
+from grls.train.memorise_sources import Reading
+from grls.train.mixture import Mix
 from grls.train.teacher import DenseTeacher
 
 
@@ -83,6 +85,30 @@ def test_a_fit_with_a_teacher_and_with_mined_negatives(root: Path, tmp_path: Pat
     assert main(options(root, tmp_path / "plain", *taught[:4])) == 0
     plain = logged(tmp_path / "plain", "train_loss")
     assert [losses[n] == plain[n] for n in range(6)] == [True] * 3 + [False] * 3
+
+
+def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_path: Path) -> None:
+    pseudo = tmp_path / "pseudo.jsonl"
+    pseudo.write_text(
+        '{"_id": "a", "text": "who is calm ?", "evidence": ["otter-calm", "r0"]}\n'
+        '{"_id": "b", "text": "who is quick ?", "evidence": ["lynx-quick"]}\n'
+    )
+    mix = Mix(pseudo=str(pseudo), pseudo_share=0.25, memorise=Reading(), memorise_share=0.25)
+    data = ChainData(str(root / "data"), mix=mix)
+    data.read(RetrieveChains(_generator(root)))
+    drawn = [data.train_examples.draw(n, 0) for n in range(len(data.train_examples))]
+    assert len(drawn) == 12
+    real, asked, told = drawn[:6], drawn[6:9], drawn[9:]
+    assert all(chain.hops[-1].gold == (len(data.corpus),) for chain in real)  # DONE
+    assert all(hop.gold[0] < len(data.corpus) for chain in asked for hop in chain.hops)
+    assert {chain.hops[0].query for chain in asked} == {"who is calm ?", "who is quick ?"}
+    for chain in told:
+        (hop,) = chain.hops
+        assert hop.query == ""
+        front = data.index.tokens(hop.taken)[: len(hop.source) - 1].tolist()
+        assert hop.source == [*front, data.codec.evidence]
+    batch = data.collator(drawn)
+    assert len(batch.labels) == sum(len(chain.hops) for chain in drawn)
 
 
 @pytest.mark.parametrize(

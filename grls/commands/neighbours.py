@@ -1,0 +1,75 @@
+"""``grls neighbours``: which passages are near to which, for memorisation and for chains of passages."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from tqdm import tqdm
+
+from grls.commands.retrieve import refuse_other_corpus
+from grls.corpus import Corpus
+from grls.errors import ConfigError
+from grls.files import refuse_unwritable
+from grls.logs import quiet
+from grls.neighbours import Neighbours
+from grls.retrieve.base import Retriever
+from grls.retrieve.generative import SearchOptions
+from grls.retrieve.neighbours import by_retriever, by_shared_words
+from grls.retrieve.open import open_retriever
+from grls.retrieve.sparse import BM25Retriever
+
+
+def neighbours(
+    data: str,
+    output: str,
+    retriever: str | None = None,
+    rare: int | None = None,
+    k: int = 10,
+    batch_size: int = 32,
+    device: str = "auto",
+) -> None:
+    """Find the passages that are near to each passage, by BM25 unless another judge is named.
+
+    OUTPUT (.safetensors) is what `--data.reading.neighbours` of training and `--links` of `grls
+    pseudo-queries` read.
+
+    Args:
+        data: Data set folder, or its corpus.jsonl.
+        output: File to write.
+        retriever: Retriever folder over this corpus that `grls index` wrote, as a bi-encoder's, in the place
+            of BM25.
+        rare: Passages are near if they share words that at most so many passages have, in the place of BM25.
+        k: Neighbours a passage, at most.
+        batch_size: Passages read together by a retriever folder.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+    """
+    quiet()
+    if retriever is not None and rare is not None:
+        raise ConfigError("give either --retriever FOLDER or --rare COUNT, or neither for BM25.")
+    refuse_unwritable(output)
+    corpus = Corpus.read(data)
+    start = perf_counter()
+    found = by_shared_words(corpus, k, rare) if rare is not None else _retrieved(
+        data, corpus, retriever, k, batch_size, device
+    )  # fmt: skip
+    found.write(output, corpus)
+    each = (found.numbers >= 0).sum() / len(corpus)
+    print(
+        f"{output}: {len(corpus):,} passages, {each:.1f} neighbours each by {found.by}, "
+        f"{perf_counter() - start:.1f} s"
+    )
+
+
+def _retrieved(
+    data: str, corpus: Corpus, folder: str | None, k: int, batch_size: int, device: str
+) -> Neighbours:
+    judge: Retriever
+    if folder is None:
+        judge = BM25Retriever(corpus)
+    else:
+        judge = open_retriever(
+            folder, device, options=SearchOptions(batch_size=batch_size, truncate_queries=True)
+        )
+        refuse_other_corpus(judge, data, "")
+    with tqdm(total=len(corpus), unit=" passages", leave=False, disable=None) as bar:
+        return by_retriever(judge, corpus, k, "bm25" if folder is None else folder, bar.update)

@@ -1,0 +1,153 @@
+"""Pseudo-queries: what a trained query generator asks about passages, or chains of them.
+
+A chain begins at its passage and goes on, hop by hop, to a passage near to the last one; so a pseudo-query of
+several hops has evidence in the order in which it is to be found (as the authors of arXiv 2204.13596 later
+proposed for memorising hops). Each query is a draw with a seed of its own: what is written for a passage does
+not depend on what else is written (but for the rounding of padded batches).
+
+Which queries are kept is said in :mod:`grls.programs.round_trip`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from grls.corpus import Corpus
+from grls.errors import ConfigError
+from grls.neighbours import Neighbours
+from grls.programs.query_form import QueryPrompt
+from grls.readers.writer import Draw, TextWriter
+
+From = Literal["first", "all"]
+
+
+class Task(NamedTuple):
+    """A query to be written.
+
+    Attributes:
+        chain: Passage numbers: its evidence, in order.
+        draw: Which of the passage's queries it is, from 0.
+    """
+
+    chain: tuple[int, ...]
+    draw: int
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How queries are drawn.
+
+    Args:
+        queries: Queries a passage.
+        hops: Passages a query.
+        reads: The query is written from the ``first`` passage of its chain, or from ``all``.
+        temperature: Of the draws; below 1 they are nearer to what is likeliest.
+        top_p: Draws are from the likeliest tokens that have this probability together.
+        seed: Of all draws.
+
+    Raises:
+        ConfigError: A count is below 1, or temperature or top_p is out of range.
+    """
+
+    queries: int = 5
+    hops: int = 1
+    reads: From = "all"
+    temperature: float = 1.0
+    top_p: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.queries < 1 or self.hops < 1:
+            raise ConfigError(f"expected queries and hops of at least 1, got {self.queries} and {self.hops}.")
+        if not self.temperature > 0 or not 0 < self.top_p <= 1:
+            raise ConfigError(
+                "expected a temperature above 0 and top_p above 0 and at most 1, got "
+                f"{self.temperature} and {self.top_p}."
+            )
+
+
+def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) -> list[Task]:
+    """The queries to be written for some passages, with a chain each that is drawn anew.
+
+    A chain never comes back to a passage. A passage from which no chain goes that far has no query.
+
+    Args:
+        numbers: The passages that chains begin with.
+        links: What a chain may go on to; needed for more than one hop.
+        drawing: How many, how long, and the seed.
+
+    Raises:
+        ConfigError: There are several hops and no links, or no passage has a chain.
+    """
+    if drawing.hops > 1 and links is None:
+        raise ConfigError("several hops need links between passages: make a file with `grls neighbours`.")
+    found = [
+        Task(chain, draw)
+        for number in numbers
+        for draw in range(drawing.queries)
+        if (chain := _chain(number, draw, links, drawing)) is not None
+    ]
+    if not found:
+        raise ConfigError(f"no chain of {drawing.hops} passages can be drawn; lower the hops, or link more.")
+    return found
+
+
+def _chain(number: int, draw: int, links: Neighbours | None, drawing: Drawing) -> tuple[int, ...] | None:
+    chain = [number]
+    rng = random.Random(f"{drawing.seed}-{number}-{draw}")
+    for _ in range(drawing.hops - 1):
+        assert links is not None
+        further = [other for other in links.of(chain[-1]) if other not in chain]
+        if not further:
+            return None
+        chain.append(rng.choice(further))
+    return tuple(chain)
+
+
+class QueryWriter:
+    """Writes the queries of tasks.
+
+    Args:
+        writer: The query generator.
+        prompt: How it reads.
+        corpus: The passages.
+        drawing: How queries are drawn.
+    """
+
+    def __init__(self, writer: TextWriter, prompt: QueryPrompt, corpus: Corpus, drawing: Drawing):
+        self.writer = writer
+        self.prompt = prompt
+        self.corpus = corpus
+        self.drawing = drawing
+
+    def write(
+        self, some: Sequence[Task], decided: Callable[[int], object] | None = None
+    ) -> list[dict[str, Any]]:
+        """A record of each task: ``chain`` (passage ids), ``draw``, ``text``, ``ended`` (not cut off).
+
+        Args:
+            some: The tasks.
+            decided: Called with the number of queries that a batch has finished.
+
+        Raises:
+            ConfigError: A prompt is too long for the model.
+        """
+        chains = [self.corpus.passages(task.chain) for task in some]
+        read = [chain[:1] if self.drawing.reads == "first" else chain for chain in chains]
+        prompts = [self.prompt.source(self.prompt.passages(passages)) for passages in read]
+        names = [[passage.id for passage in chain] for chain in chains]
+        draws = [self._draw(ids, task.draw) for ids, task in zip(names, some, strict=True)]
+        written = self.writer.write(prompts, decided, draws)
+        return [
+            {"chain": ids, "draw": task.draw, "text": " ".join(one.text.split()), "ended": one.ended}
+            for ids, task, one in zip(names, some, written, strict=True)
+        ]
+
+    def _draw(self, ids: Sequence[str], draw: int) -> Draw:
+        key = repr((self.drawing.seed, *ids, draw)).encode()
+        seed = int.from_bytes(hashlib.sha256(key).digest()[:7], "big")
+        return Draw(self.drawing.temperature, seed, self.drawing.top_p)
