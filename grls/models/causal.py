@@ -154,6 +154,20 @@ class CausalTreeSession(TreeMemory):
         return None
 
 
+def refuse_windows(model: Any) -> None:
+    """Refuse a model whose attention is no plain causal one: a tree of tokens would be another thing to it.
+
+    Raises:
+        ConfigError: It attends within a window, or remembers instead.
+    """
+    kinds = set(getattr(model.config, "layer_types", None) or ())
+    window = getattr(model.config, "sliding_window", None) is not None and not kinds
+    if window or kinds - {"full_attention"}:
+        raise ConfigError(
+            f"{type(model).__name__} attends within a window, which trees of tokens do not support."
+        )
+
+
 def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
     """Trees of a causal language model, tried against the model's own forward pass.
 
@@ -167,10 +181,7 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
     """
     name = type(model).__name__
     config = model.config
-    kinds = set(getattr(config, "layer_types", None) or ())
-    window = getattr(config, "sliding_window", None) is not None and not kinds
-    if window or kinds - {"full_attention"}:
-        raise ConfigError(f"{name} attends within a window, which trees of tokens do not support.")
+    refuse_windows(model)
     most = getattr(config, "max_position_embeddings", None)
     if most is not None and len(prompt) >= most:
         raise ConfigError(f"a prompt of {len(prompt)} tokens, but {name} has {most} positions; shorten it.")

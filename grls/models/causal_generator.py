@@ -20,6 +20,7 @@ from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.models.head import Head
+from grls.models.slots import agree
 
 
 class CausalGenerator:
@@ -31,14 +32,24 @@ class CausalGenerator:
         model: The model.
 
     Raises:
-        ConfigError: The model has no output head.
+        ConfigError: The model has no output head, or computes something else when its memory is reordered
+            (a recurrent one).
     """
 
     def __init__(self, model: Any):
         self.model = model
+        name = type(model).__name__
         if model.get_output_embeddings() is None:
-            raise ConfigError(f"{type(model).__name__} has no output head; load it as a causal LM.")
+            raise ConfigError(f"{name} has no output head; load it as a causal LM.")
         self.head = Head(model)
+        try:
+            agrees = self._tried()
+        except torch.OutOfMemoryError:
+            raise
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise ConfigError(f"{name} cannot be driven as a generator: {error}.") from error
+        if not agrees:
+            raise ConfigError(f"{name} computes something else step by step; it is not supported.")
 
     @property
     def device(self) -> torch.device:
@@ -49,6 +60,27 @@ class CausalGenerator:
     def open(self, inputs: Sequence[Sequence[int]]) -> CausalSession:
         """Begin to decode a batch of B inputs (token ids)."""
         return CausalSession(self, inputs)
+
+    @torch.inference_mode()
+    def _tried(self) -> bool:
+        """Try on a small batch whether steps give what the model gives, and whether its head is linear."""
+        training = self.model.training
+        self.model.eval()
+        try:
+            paths = torch.tensor([[5, 6, 3], [5, 6, 4], [3, 4, 5]], device=self.device)
+            expected = self.model(input_ids=paths).logits[:, -1].float()
+            with self.head.catch() as caught:
+                self.model(input_ids=paths)
+            self.head.linear = self.head.linear and agree(
+                self.head.all(caught[0][:, -1]), expected, caught[0].dtype
+            )
+            session = self.open([[3, 4], [5]])
+            session.first()
+            session.step(np.array([1, 1, 0]), np.array([6, 6, 5]))
+            session.step(np.array([0, 1]), np.array([3, 4]))
+            return agree(self.head.all(session._hidden), expected[:2], session._hidden.dtype)
+        finally:
+            self.model.train(training)
 
 
 class CausalSession:

@@ -9,6 +9,7 @@ from grls.dataset import Qrels
 from grls.errors import ConfigError
 from grls.models.generator import start_token
 from grls.train.chain_collate import ChainCollator
+from grls.train.chain_module import RetrieveChains
 from grls.train.chains import ChainExamples, MemoriseChains, Teaching
 from grls.train.data import RetrieveData
 from grls.train.memorise_sources import Reading
@@ -50,17 +51,33 @@ class ChainData(RetrieveData):
         self.branches = branches
         self.decay = decay
 
-    def collate(self, module: Any) -> ChainCollator:  # noqa: D102
+    def collate(self, module: Any) -> ChainCollator:
+        """What makes batches of chains.
+
+        Raises:
+            ConfigError: The module does not learn chains, or an option is out of range.
+        """
+        if not isinstance(module, RetrieveChains):
+            raise ConfigError(
+                f"ChainData is for grls.train.chain_module.RetrieveChains; for {type(module).__name__} take "
+                "grls.train.data.RetrieveData."
+            )
         if not 0 < self.decay <= 1:
             raise ConfigError(f"decay must be above 0 and at most 1, got {self.decay}.")
         done = len(self.corpus)
         if self.teacher is None:
             teaching = Teaching(self.index, done, branches=self.branches)
         else:
-            teacher = DenseTeacher(self.teacher, self.corpus, self.teacher_temperature, self.teacher_passages)
+            # Processes that make batches are forked: a GPU would not be theirs to use.
+            device = "cpu" if self.workers else "auto"
+            options = (self.teacher_temperature, self.teacher_passages, device)
+            teacher = DenseTeacher(self.teacher, self.corpus, *options)
             teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches)
+        pad = int(module.tokenizer.pad_token_id)
         start = None if self.codec.causal else start_token(module.model)
-        return ChainCollator(int(module.tokenizer.pad_token_id), self.index, teaching, self.decay, start)
+        # Dev measures the gold chains alone, so that runs with and without a teacher compare.
+        self.dev_collator = ChainCollator(pad, self.index, Teaching(self.index, done), start_token=start)
+        return ChainCollator(pad, self.index, teaching, self.decay, start)
 
     def _memorise_examples(self, reading: Reading) -> MemoriseChains:
         return MemoriseChains(super()._memorise_examples(reading))

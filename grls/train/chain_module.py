@@ -16,6 +16,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError
 from grls.models.build import GeneratorSpec
+from grls.models.causal import refuse_windows
 from grls.models.generator import check_positions
 from grls.models.head import Head
 from grls.models.kinds import is_causal
@@ -37,12 +38,14 @@ class RetrieveChains(GeneratorModule):
         optimizer: As in :class:`grls.train.module.GeneratorModule`.
         loss: ``allowed`` is the only one.
         margin: A right passage is to have a log-probability (nats) higher by so much than a wrong one that
-            the search has found in its place (see ``mine`` of the data); 0: no such loss.
+            the search has found in its place (the options ``--mine``); 0: no such loss.
         margin_weight: Of that loss.
         freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them;
             null: those of a causal model, whose vocabulary is large.
         kwargs: The options of :class:`grls.train.module.GeneratorModule`.
     """
+
+    stage = "retrieve"
 
     def __init__(
         self,
@@ -73,10 +76,21 @@ class RetrieveChains(GeneratorModule):
             )
         if self.loss != "allowed":
             raise ConfigError("chains are trained with loss `allowed`.")
-        if is_causal(self.model) and not self._sees_trees():
+        if is_causal(self.model):
+            refuse_windows(self.model)
+            self._refuse_unlike()
+
+    def _refuse_unlike(self) -> None:
+        """Refuse a causal model that computes something else by trees of tokens."""
+        name = type(self.model).__name__
+        try:
+            sees = self._sees_trees()
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise ConfigError(f"{name} cannot be trained on trees of tokens: {error}.") from error
+        if not sees:
             raise ConfigError(
-                f"{type(self.model).__name__} computes something else by trees of tokens (it attends within "
-                "a window, or takes no mask or positions from outside), so it cannot be trained on chains."
+                f"{name} computes something else by trees of tokens (it takes no mask or positions from "
+                "outside, or changes its logits behind the head), so it cannot be trained on chains."
             )
 
     @torch.no_grad()
@@ -88,14 +102,13 @@ class RetrieveChains(GeneratorModule):
         device = next(self.model.parameters()).device
         batch = TreeBatch(*(part.to(device) for part in stack([tree], 0)))
         self.model.eval()
-        found = self._read_trees(batch)[[trunk[-1], branch[-1]]]
-        expected = []
-        with self._head.catch() as caught:
-            for path in ([3, 4, 5, 6], [3, 5, 4, 3]):
-                self.model(input_ids=torch.tensor([path], device=device), use_cache=False)
-                expected.append(caught[-1][0, -1])
-        self.model.train(training)
-        return agree(found, torch.stack(expected), found.dtype)
+        try:
+            found = self._read_trees(batch)[[trunk[-1], branch[-1]]]
+            paths = torch.tensor([[3, 4, 5, 6], [3, 5, 4, 3]], device=device)
+            expected = self.model(input_ids=paths, use_cache=False).logits[:, -1].float()
+            return agree(self._head.all(found), expected, found.dtype)
+        finally:
+            self.model.train(training)
 
     def batch_loss(self, batch: Any) -> Tensor:
         """The loss of a batch of chains, a scalar in float32.

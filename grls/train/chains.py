@@ -10,7 +10,7 @@ What is drawn is a function of (seed, epoch, number) alone. The module knows not
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -35,6 +35,7 @@ class HopExample(NamedTuple):
         taken: The one of them that is evidence of the next hop.
         query: The text of the query; nothing where there is none.
         evidence: Numbers of the passages found so far.
+        known: Numbers of all passages that are no wrong answer: evidence, and what is gold in any way.
         seed: Of what is drawn for it.
     """
 
@@ -43,6 +44,7 @@ class HopExample(NamedTuple):
     taken: int
     query: str
     evidence: tuple[int, ...]
+    known: tuple[int, ...]
     seed: str
 
 
@@ -78,6 +80,7 @@ class ChainExamples:
         hops = self._hops
         chain = hops.chain(number, epoch)
         free = hops.shuffle[number] or not hops.multistep
+        known = tuple({self._numbers[name] for proof in hops.chains[number] for name in proof})
         found: list[HopExample] = []
         for hop in range(len(chain) + hops.done):
             before = chain[:hop] if hops.multistep else []
@@ -88,7 +91,8 @@ class ChainExamples:
             taken = self._numbers[chain[hop]] if hop < len(chain) else self._done
             evidence = tuple(self._numbers[name] for name in before)
             seed = f"{hops.seed}-{epoch}-{number}-{hop}"
-            found.append(HopExample(source, gold, taken, self._queries[number].text, evidence, seed))
+            text = self._queries[number].text
+            found.append(HopExample(source, gold, taken, text, evidence, (*known, self._done), seed))
         return ChainExample(tuple(found))
 
     def lengths(self) -> Sequence[int]:
@@ -116,7 +120,8 @@ class MemoriseChains:
     def draw(self, number: int, epoch: int) -> ChainExample:
         """Passage ``number`` as it is read in ``epoch``."""
         source = self._passages.draw(number, epoch).source
-        return ChainExample((HopExample(source, (number,), number, "", (), f"memorise-{epoch}-{number}"),))
+        seed = f"memorise-{epoch}-{number}"
+        return ChainExample((HopExample(source, (number,), number, "", (), (number,), seed),))
 
     def lengths(self) -> Sequence[int]:
         """Tokens of the passages."""
@@ -127,7 +132,7 @@ class Teacher(Protocol):
     """Who has an opinion of what a hop should find."""
 
     def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
-        """For each hop probabilities of some passages, evidence left out; nothing: no opinion."""
+        """For each hop weights of some passages; nothing: no opinion."""
         ...
 
 
@@ -143,6 +148,7 @@ class Teaching:
 
     Attributes:
         negatives: Passages that the search has found wrongly, by the seed of the hop.
+        begin: Called before a batch is made, so that they can be brought up to date.
 
     Raises:
         ConfigError: ``share`` is no share, or there are branches but nothing to draw them from.
@@ -170,9 +176,12 @@ class Teaching:
         self.share = share
         self.branches = branches
         self.negatives: Mapping[str, Sequence[int]] = {}
+        self.begin: Callable[[], object] | None = None
 
     def __call__(self, hops: Sequence[HopExample]) -> tuple[list[Target], list[Path]]:
         """The target of each hop, and the paths by which it is learned."""
+        if self.begin is not None:
+            self.begin()
         opinions = self._opinions(hops)
         targets, paths = [], []
         for n, (hop, opinion) in enumerate(zip(hops, opinions, strict=True)):
@@ -189,8 +198,16 @@ class Teaching:
         if self.teacher is not None:
             asked = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
             for n, opinion in zip(asked, self.teacher.opinions([hops[n] for n in asked]), strict=True):
-                found[n] = opinion
+                found[n] = self._beyond(opinion, hops[n].evidence)
         return found
+
+    def _beyond(self, opinion: Mapping[int, float], evidence: Sequence[int]) -> Mapping[int, float]:
+        """An opinion of what is not evidence yet, under any number; it sums to one."""
+        row_of = self.index.rows.row_of
+        taken = {int(row_of[passage]) for passage in evidence}
+        left = {passage: value for passage, value in opinion.items() if int(row_of[passage]) not in taken}
+        total = sum(left.values())
+        return {passage: value / total for passage, value in left.items()} if total > 0 else {}
 
     def _paths(self, n: int, hop: HopExample, opinion: Mapping[int, float], share: float) -> list[Path]:
         """The gold passage that is taken, and some drawn from the teacher's opinion.

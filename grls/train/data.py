@@ -18,6 +18,7 @@ from grls.index import ConstraintIndex, build_index
 from grls.models.generator import start_token
 from grls.models.kinds import is_causal
 from grls.text import LIMITS, Codec, Limits
+from grls.train.chain_module import RetrieveChains
 from grls.train.collate import Collator
 from grls.train.examples import Example, Examples, MemoriseExamples, RetrieveExamples
 from grls.train.loading import FitData, filled_split
@@ -82,6 +83,8 @@ class StageData(FitData):
         Raises:
             ConfigError: The model is causal, which these batches are not made for.
         """
+        if isinstance(module, RetrieveChains):
+            raise ConfigError("RetrieveChains learns from grls.train.chain_data.ChainData.")
         if self.codec.causal:
             raise ConfigError(
                 f"{type(self).__name__} is for sequence-to-sequence models; train a causal one with "

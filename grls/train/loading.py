@@ -36,6 +36,8 @@ class FitData(L.LightningDataModule):
     train_examples: Examples
     dev_examples: Examples
     collator: Any
+    dev_collator: Any = None
+    """What makes batches of dev; None: the collator of training."""
 
     def __init__(
         self,
@@ -85,11 +87,15 @@ class FitData(L.LightningDataModule):
         self.sampler = self._sampler(self.train_examples, shuffle=True)
         self.sampler.resume(*self._seen)
         self._seen = (0, 0)
-        return self._loader(self.train_examples, self.sampler)
+        return self._loader(self.train_examples, self.sampler, self.collator)
 
     def val_dataloader(self) -> DataLoader[Example]:
         """Dev examples in file order."""
-        return self._loader(self.dev_examples, self._sampler(self.dev_examples, shuffle=False))
+        return self._loader(
+            self.dev_examples,
+            self._sampler(self.dev_examples, shuffle=False),
+            self.dev_collator or self.collator,
+        )
 
     def state_dict(self) -> dict[str, int]:
         """How far the run has come: epoch, and batches of it that are done.
@@ -118,11 +124,13 @@ class FitData(L.LightningDataModule):
             getattr(examples, "lengths_in", None),
         )
 
-    def _loader(self, examples: Examples, sampler: LengthBucketedSampler) -> DataLoader[Example]:
+    def _loader(
+        self, examples: Examples, sampler: LengthBucketedSampler, collator: Any
+    ) -> DataLoader[Example]:
         return DataLoader(
             DrawnExamples(examples),
             batch_sampler=sampler,
-            collate_fn=self.collator,
+            collate_fn=collator,
             num_workers=self.workers,
             persistent_workers=False,
         )

@@ -31,7 +31,7 @@ Loss = Literal["full", "allowed"]
 
 
 class GeneratorModule(L.LightningModule):
-    """Trains a sequence-to-sequence generator.
+    """Trains a generator.
 
     Args:
         generator: The model to start from.
@@ -53,6 +53,9 @@ class GeneratorModule(L.LightningModule):
     Raises:
         ConfigError: A rate is out of range, or the model has no linear head for the ``allowed`` loss.
     """
+
+    stage = ""
+    """What the model is said to have gone through; empty: the name of the class."""
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class GeneratorModule(L.LightningModule):
                 f"learning_rate must be positive and warmup a share of 1, got {learning_rate} and {warmup}."
             )
         self.model, self.tokenizer = generator.load()
-        self.stages = (*generator.stages(), type(self).__name__.lower())
+        self.stages = (*generator.stages(), self.stage or type(self).__name__.lower())
         if lora_rank:
             add_adapters(self.model, lora_rank, lora_dropout)
         self.model.train()

@@ -84,7 +84,8 @@ def test_a_fit_with_a_teacher_and_with_mined_negatives(root: Path, tmp_path: Pat
     # Mining begins with the second epoch; its loss is there beside the other one.
     assert main(options(root, tmp_path / "plain", *taught[:4])) == 0
     plain = logged(tmp_path / "plain", "train_loss")
-    assert [losses[n] == plain[n] for n in range(6)] == [True] * 3 + [False] * 3
+    assert [losses[n] > plain[n] for n in range(6)] == [False] * 3 + [True] * 3
+    assert [losses[n] == plain[n] for n in range(3)] == [True] * 3
 
 
 def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_path: Path) -> None:
@@ -111,11 +112,38 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
     assert len(batch.labels) == sum(len(chain.hops) for chain in drawn)
 
 
+def test_a_resumed_run_has_the_negatives_of_an_uninterrupted_one(root: Path, tmp_path: Path) -> None:
+    """Resumed in the middle of an epoch, at the end of one, and at its beginning."""
+    mined = [
+        "--model.margin=1.0", "--mine.passages=2", "--trainer.max_epochs=3", "--last.every_n_train_steps=1",
+        "--last.save_top_k=-1", "--last.filename={step}", "--last.save_on_train_epoch_end=false",
+    ]  # fmt: skip
+    assert main(options(root, tmp_path / "whole", *mined)) == 0
+    expected = logged(tmp_path / "whole", "train_loss")
+    assert len(expected) == 9
+    for step in (4, 6):
+        checkpoint = tmp_path / "whole" / "checkpoints" / f"step={step}.ckpt"
+        again = options(root, tmp_path / f"from-{step}", *mined, f"--ckpt_path={checkpoint}")
+        assert main(again) == 0
+        found = logged(tmp_path / f"from-{step}", "train_loss")
+        assert found == {n: expected[n] for n in range(step, 9)}
+
+
+def test_what_is_gold_in_any_way_is_no_negative(root: Path) -> None:
+    """Of an ordered chain the later passages, too, and evidence."""
+    data = ChainData(str(root / "data"))
+    data.read(RetrieveChains(_generator(root)))
+    hops = data.train_examples.draw(2, 0).hops  # type: ignore[attr-defined]
+    done = len(data.corpus)
+    assert [set(hop.known) for hop in hops] == [{*hops[0].gold, *hops[1].gold, done}] * 3
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (["--model.margin=1"], "both --model.margin and --mine.passages above 0, got 1.0 and 0"),
         (["--mine.passages=2"], "both --model.margin and --mine.passages above 0, got 0.0 and 2"),
+        (["--model.margin=1", "--mine.passages=2", "--data.workers=1"], "needs --data.workers 0"),
         (["--data.branches=2"], "branches need a teacher"),
         (["--data.decay=0"], "decay must be above 0"),
         (["--model.loss=full"], "loss `allowed`"),
@@ -151,3 +179,6 @@ def test_a_causal_model_needs_chain_data(
     given = ["train", *source, "--model.loss=allowed", "--data=grls.train.data.RetrieveData", *kept]
     assert main(given) != 0
     assert "train a causal one with" in capsys.readouterr().err
+    chains = [o.replace("grls.train.data.RetrieveData", "grls.train.chain_data.ChainData") for o in given]
+    assert main(chains) != 0
+    assert "for Retrieve take grls.train.data.RetrieveData" in capsys.readouterr().err

@@ -7,17 +7,26 @@ import pytest
 import torch
 from models_small import END, small_gpt2, small_llama
 from small_data import passages, queries, scratch, small_tokenizer, write_small
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.dataset import read_split, write_dataset
 from grls.decode.exhaustive import score_all
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
 from grls.models.build import GeneratorSpec, Loaded
 from grls.models.causal_generator import CausalGenerator
 from grls.models.generator import Seq2SeqGenerator
-from grls.text import Codec
+from grls.text import Codec, Limits
 from grls.train.chain_collate import ChainCollator
 from grls.train.chain_module import RetrieveChains
 from grls.train.chains import ChainExamples, HopExample, Teaching
@@ -25,6 +34,7 @@ from grls.train.decisions import Decisions, decide
 from grls.train.decisions import Path as Walked
 from grls.train.targets import Target
 from grls.train.token_trees import TokenTree, stack
+from grls.types import Passage, Query
 
 
 class Tiny(GeneratorSpec):
@@ -205,23 +215,44 @@ def test_branches_give_the_loss_of_the_mixture_without_bias(
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_targets_of_passages_with_equal_texts_and_of_done(
-    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
-) -> None:
-    _, corpus, _, index, _ = small
-    done = len(corpus)
-    targets = [Target.of(index, {0: 1.0, 3: 3.0}), Target.of(index, {done: 2.0})]
-    found = decide(index, targets, [Walked(0, 0, 1.0), Walked(0, 3, 1.0), Walked(1, done, 1.0)])
-    roots = np.flatnonzero(found.places == 0)
-    assert found.weights[roots].tolist() == [
-        2.0,
-        1.0,
-    ]  # the first hop's beginning is one decision of two paths
+def test_passages_of_equal_texts_and_beginnings_of_others(tmp_path: Path) -> None:
+    """Two ids of one text are one answer, one text that begins another is told apart by its end, and DONE."""
+    texts = ["the otter is calm .", "the otter is calm .", "the otter is calm . really", "the heron ."]
+    some = [Passage(f"p{n}", text) for n, text in enumerate(texts)]
+    asked = Query("q", "who ?", ("p1", "p2"))
+    write_dataset(tmp_path, some, [asked], {"train": {"q": {"p1": 1, "p2": 1}}})
+    module = RetrieveChains(Tiny(tmp_path))
+    module.model.eval()
+    corpus, codec = Corpus.read(tmp_path), Codec(module.tokenizer, causal=True)
+    index = build_index(corpus, codec)
+    chain = ChainExamples([asked], {}, corpus, codec).draw(0, 0)
+    batch = ChainCollator(0, index, Teaching(index, 4))([chain])
+    expected = [-log_probability(module.model, index, hop.source, hop.taken) for hop in chain.hops]
+    with torch.no_grad():
+        assert float(module.batch_loss(batch)) == pytest.approx(np.mean(expected), rel=1e-4)
+    both = Target.of(index, {0: 1.0, 1: 1.0, 3: 2.0})
+    found = decide(index, [both], [Walked(0, 0, 1.0), Walked(0, 1, 1.0), Walked(0, 3, 2.0)])
+    assert found.weights[found.places == 0].tolist() == [4.0]
     for decision in range(len(found.weights)):
         assert found.probabilities[found.owners == decision].sum() == pytest.approx(1)
-    last = found.owners == roots[1]
-    right = found.tokens[last][found.probabilities[last] == 1]
-    assert right.tolist() == [index.tokens(done)[0]]
+    # A teacher who believes in a passage that is evidence under another number is not heard on it.
+    heard = Teaching(index, 4, Opinion({0: 0.5, 3: 0.5}), share=0.5)._opinions(chain.hops)
+    assert [dict(opinion) for opinion in heard] == [{0: 0.5, 3: 0.5}, {3: 1.0}, {}]
+
+
+def test_a_chain_longer_than_the_input_limit_branches_off(tmp_path: Path) -> None:
+    write_small(tmp_path)
+    module = RetrieveChains(Tiny(tmp_path))
+    module.model.eval()
+    corpus = Corpus.read(tmp_path)
+    codec = Codec(module.tokenizer, Limits(input=20), causal=True)
+    index = build_index(corpus, codec)
+    chain = ChainExamples(*read_split(tmp_path, "train", corpus), corpus, codec).draw(2, 0)
+    assert chain.hops[2].source[: len(chain.hops[1].source)] != chain.hops[1].source  # the oldest went first
+    batch = ChainCollator(0, index, Teaching(index, len(corpus)))([chain])
+    expected = [-log_probability(module.model, index, hop.source, hop.taken) for hop in chain.hops]
+    with torch.no_grad():
+        assert float(module.batch_loss(batch)) == pytest.approx(np.mean(expected), rel=1e-4)
 
 
 def test_the_margin_is_between_right_and_wrong_passages(
@@ -289,12 +320,24 @@ def test_a_model_that_cannot_see_trees_is_refused(tmp_path: Path) -> None:
     """Learned positions are no obstacle; attention within a window is."""
     write_small(tmp_path)
     RetrieveChains(Given(small_gpt2(), tmp_path)).setup("fit")
-    config = MistralConfig(
-        vocab_size=60, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, initializer_range=0.3, sliding_window=2,
+    shape = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "initializer_range": 0.3}
+    window = MistralConfig(
+        **shape, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2, sliding_window=64
+    )
+    with pytest.raises(ConfigError, match="attends within a window"):
+        RetrieveChains(Given(MistralForCausalLM(window), tmp_path)).setup("fit")
+    capped = Gemma2Config(
+        **shape, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        final_logit_softcapping=0.5, layer_types=["full_attention"] * 2,
     )  # fmt: skip
     with pytest.raises(ConfigError, match="something else by trees"):
-        RetrieveChains(Given(MistralForCausalLM(config), tmp_path)).setup("fit")
+        RetrieveChains(Given(Gemma2ForCausalLM(capped), tmp_path)).setup("fit")
+    recurrent = MambaForCausalLM(MambaConfig(**shape, state_size=4))
+    with pytest.raises(ConfigError, match="Mamba"):
+        RetrieveChains(Given(recurrent, tmp_path)).setup("fit")
+    with pytest.raises(ConfigError, match="Mamba"):
+        CausalGenerator(recurrent)
+    assert not CausalGenerator(Gemma2ForCausalLM(capped)).head.linear  # its own logits are used
 
 
 def test_small_data_is_as_the_tests_think() -> None:
