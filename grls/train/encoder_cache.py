@@ -23,11 +23,11 @@ GIB = 2**30
 class EncoderCache:
     """Encodes inputs, each distinct one once as long as there is room.
 
-    The encoder computes in eval mode, so there is no dropout in it: that, and rounding (an input may be padded
-    otherwise), is what the cache changes. States lie in the main memory of each process: in bfloat16 under
-    autocast to bfloat16, where the decoder's layers would round them anyway, else as the encoder gave them.
-    A full cache keeps what it has: every epoch asks for all inputs again, so what is thrown out to make room
-    would be missing first.
+    The encoder computes in eval mode, so there is no dropout in it: that, and rounding (an input may be
+    padded otherwise), is what the cache changes. States lie in the main memory of each process: in bfloat16
+    under autocast to bfloat16, where the decoder's layers would round them anyway, else as the encoder gave
+    them. A full cache keeps what it has: every epoch asks for all inputs again, so what is thrown out to make
+    room would be missing first.
 
     Args:
         limit: Most memory of the states, in GiB.
@@ -110,5 +110,6 @@ def check_cache(limit: float, model: Any) -> None:
         raise ConfigError(f"a {type(model).__name__} has no encoder: leave cache_encoder at 0.")
     if any(parameter.requires_grad for parameter in model.get_encoder().parameters()):
         raise ConfigError(
-            "cache_encoder keeps what a frozen encoder gives: set freeze_encoder to true, or cache_encoder to 0."
+            "cache_encoder keeps what a frozen encoder gives: set freeze_encoder to true, or cache_encoder "
+            "to 0."
         )

@@ -8,6 +8,7 @@ import torch
 from small_data import scratch, tiny_bert, write_small
 from torch.utils._python_dispatch import TorchDispatchMode
 from train_helpers import arguments, train
+from transformers import AutoModelForSeq2SeqLM
 
 from grls.cli import main
 from grls.models.build import WarmStart
@@ -122,7 +123,6 @@ def test_it_is_used_in_a_run_and_forgets_weights_of_before(data: Path, tmp_path:
     frozen = ["--model.freeze_encoder=true", "--checkpoint.monitor=null"]
     with_ = train("retrieve", data, tmp_path / "a", *frozen, "--model.cache_encoder=0.1", dropout=0.0)
     without = train("retrieve", data, tmp_path / "b", *frozen, dropout=0.0)
-    from transformers import AutoModelForSeq2SeqLM
 
     one, other = (
         AutoModelForSeq2SeqLM.from_pretrained(run / "model").state_dict() for run in (with_, without)
