@@ -110,7 +110,7 @@ class Pairs(Dataset[dict[str, list[int]]]):
         return {"input_ids": ids, "attention_mask": [1] * len(ids), "labels": labels}
 
 
-class _Ending(TrainerCallback):  # type: ignore[misc]
+class _Ending(TrainerCallback):
     """Lets a watch end transformers' training."""
 
     def __init__(self, watch: Watch, model: Any):
