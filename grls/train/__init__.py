@@ -7,9 +7,10 @@ each target position where the loss wants them; ``data`` ties these into Lightni
 is the LightningModule with its losses and optimizers; ``validation`` measures constrained recall on dev
 and writes the best model; ``cli`` is the LightningCLI.
 
-``encoder_cache`` keeps what a frozen encoder gives. ``loading`` is what all data modules share. ``riches_data``, ``riches_examples``, ``riches_collate``,
-``riches_module`` and ``riches_validation`` are the same parts for a language model, causal or
-encoder-decoder, that learns to answer with quotes; what it is to write is said in ``grls.programs.targets``.
+``loading`` is what all data modules share, ``encoder_cache`` keeps what a frozen encoder gives.
+``riches_data``, ``riches_examples``, ``riches_collate``, ``riches_module`` and ``riches_validation`` are the
+same parts for a language model, causal or encoder-decoder, that learns to answer with quotes; what it is to
+write is said in ``grls.programs.targets``.
 
 The bi-encoder is trained by sentence-transformers: ``biencoder`` sets its trainer up, ``biencoder_examples``
 says what a hop teaches, ``biencoder_loss`` keeps gold passages out of the negatives, ``biencoder_trainer``
