@@ -6,7 +6,7 @@ LOCK := requirements.lock
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: install quickstart test lint bench bench-index bench-scale bench-decode bench-cost bench-filters \
-  bench-riches bench-device bench-efficiency lock clean
+  bench-riches bench-train bench-device bench-efficiency lock clean
 
 install: $(VENV)/.installed
 
@@ -36,7 +36,7 @@ quickstart: install
 	  --examples 3 --output runs/quickstart/metrics.json
 
 # bench-efficiency needs the extra local-models and data/entailmentbank
-bench: bench-index bench-scale bench-decode bench-cost bench-filters bench-riches
+bench: bench-index bench-scale bench-decode bench-cost bench-filters bench-riches bench-train
 
 bench-index: install
 	$(BIN)/python -m benchmarks.index
@@ -55,6 +55,9 @@ bench-filters: install
 
 bench-riches: install
 	$(BIN)/python -m benchmarks.riches
+
+bench-train: install
+	$(BIN)/python -m benchmarks.train
 
 # needs a CUDA GPU
 bench-device: install

@@ -12,9 +12,10 @@ gold passages that are left, and of a ``teacher``), ``decisions`` what they say 
 ``chain_data``, ``chain_collate`` and ``chain_module`` are the parts for these, ``token_trees`` what lets a
 causal model read all hops at once, and ``mining`` looks for what the search finds wrongly.
 
-``loading`` is what all data modules share. ``riches_data``, ``riches_examples``, ``riches_collate``,
-``riches_module`` and ``riches_validation`` are the same parts for a language model, causal or
-encoder-decoder, that learns to answer with quotes; what it is to write is said in ``grls.programs.targets``.
+``loading`` is what all data modules share, ``encoder_cache`` keeps what a frozen encoder gives.
+``riches_data``, ``riches_examples``, ``riches_collate``, ``riches_module`` and ``riches_validation`` are the
+same parts for a language model, causal or encoder-decoder, that learns to answer with quotes; what it is to
+write is said in ``grls.programs.targets``.
 
 ``memorise_sources`` is what else than its front may be read of a passage; ``mixture`` makes pseudo-queries
 and memorisation a share of what another stage learns. ``query_examples`` and ``query_data`` train the

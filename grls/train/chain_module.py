@@ -68,8 +68,10 @@ class RetrieveChains(GeneratorModule):
         """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
 
         Raises:
-            ConfigError: The model has no linear head, or the loss is not ``allowed``.
+            ConfigError: The model has no linear head, the loss is not ``allowed``, or the encoder's states
+                cannot be kept.
         """
+        super().setup(stage)
         if not self._head.linear:
             raise ConfigError(
                 f"{type(self.model).__name__} has no linear head; train it with grls.train.module.Retrieve."
@@ -139,10 +141,15 @@ class RetrieveChains(GeneratorModule):
     def _read_hops(self, hops: HopBatch) -> Tensor:
         """What reaches the head at every place of every path, ``[p * u, d]``."""
         check_positions(self.model, hops.input_ids.shape[1], hops.decoder_input_ids.shape[1])
-        encoded = self.model.get_encoder()(input_ids=hops.input_ids, attention_mask=hops.attention_mask)
+        inputs = hops.input_ids, hops.attention_mask
+        if self._cache is None:
+            encoder = self.model.get_encoder()
+            encoded = encoder(input_ids=inputs[0], attention_mask=inputs[1]).last_hidden_state
+        else:
+            encoded = self._cache(self.model.get_encoder(), *inputs)
         with self._head.catch() as caught:
             self.model(
-                encoder_outputs=BaseModelOutput(last_hidden_state=encoded.last_hidden_state[hops.owners]),
+                encoder_outputs=BaseModelOutput(last_hidden_state=encoded[hops.owners]),
                 attention_mask=hops.attention_mask[hops.owners],
                 decoder_input_ids=hops.decoder_input_ids,
                 use_cache=False,

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from transformers import get_constant_schedule_with_warmup, get_linear_schedule_with_warmup
+from transformers.modeling_outputs import BaseModelOutput
 from transformers.optimization import Adafactor
 
 from grls.errors import ConfigError
@@ -26,6 +27,7 @@ from grls.models.generator import check_positions
 from grls.models.head import Head
 from grls.models.lora import add_adapters
 from grls.train.collate import IGNORED, Batch, Choices
+from grls.train.encoder_cache import EncoderCache, check_cache
 
 Loss = Literal["full", "allowed"]
 
@@ -44,6 +46,9 @@ class GeneratorModule(L.LightningModule):
         label_smoothing: Of the full loss.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
         freeze_encoder: Leave the encoder as it is, with all it shares (T5: the word embeddings).
+        cache_encoder: Keep the states of a frozen encoder for the inputs that recur in later epochs, in up to
+            so many GiB of main memory a process (:mod:`grls.train.encoder_cache`: it then has no dropout);
+            0: no cache.
         lora_rank: Train low-rank adapters of this rank beside every linear layer but the head, and nothing
             else (:mod:`grls.models.lora`); merged into the model that is saved. 0: train the weights.
         lora_dropout: Of the adapters' inputs.
@@ -69,6 +74,7 @@ class GeneratorModule(L.LightningModule):
         label_smoothing: float = 0.0,
         gradient_checkpointing: bool = False,
         freeze_encoder: bool = False,
+        cache_encoder: float = 0.0,
         lora_rank: int = 0,
         lora_dropout: float = 0.0,
         seed: int = 0,
@@ -97,6 +103,21 @@ class GeneratorModule(L.LightningModule):
         if gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         self._freeze(freeze_encoder)
+        self.cache_encoder = cache_encoder
+        self._cache = EncoderCache(cache_encoder) if cache_encoder else None
+
+    def setup(self, stage: str) -> None:
+        """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
+
+        Raises:
+            ConfigError: The encoder's states cannot be kept.
+        """
+        check_cache(self.cache_encoder, self.model)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Forget states of the weights before."""
+        if self._cache is not None:
+            self._cache.clear()
 
     def _freeze(self, encoder: bool) -> None:
         """No gradient for the encoder if asked, nor for a pooler, which nothing here uses."""
@@ -131,8 +152,7 @@ class GeneratorModule(L.LightningModule):
         """
         check_positions(self.model, batch.input_ids.shape[1], batch.labels.shape[1])
         arguments = {
-            "input_ids": batch.input_ids,
-            "attention_mask": batch.attention_mask,
+            **self._source(batch.input_ids, batch.attention_mask),
             "decoder_input_ids": batch.decoder_input_ids,
             "use_cache": False,
         }
@@ -147,6 +167,16 @@ class GeneratorModule(L.LightningModule):
         with self._head.catch() as caught:
             self.model(**arguments)
         return allowed_loss(self._head, caught[0], batch.labels, batch.choices)
+
+    def _source(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Any]:
+        """What tells the model its inputs: tokens, or the states that the cache has for them."""
+        if self._cache is None:
+            return {"input_ids": input_ids, "attention_mask": attention_mask}
+        states = self._cache(self.model.get_encoder(), input_ids, attention_mask)
+        return {
+            "encoder_outputs": BaseModelOutput(last_hidden_state=states),
+            "attention_mask": attention_mask,
+        }
 
     def configure_optimizers(self) -> Any:
         """The optimizer with its schedule, stepped every optimizer step."""

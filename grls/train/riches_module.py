@@ -56,8 +56,9 @@ class Interlace(GeneratorModule):
         """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
 
         Raises:
-            ConfigError: The model has no linear head, or no encoder to freeze.
+            ConfigError: The model has no linear head, or no encoder to freeze or to keep the states of.
         """
+        super().setup(stage)
         if self._asked_to_freeze and not self.model.config.is_encoder_decoder:
             raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
         if not self._head.linear:
@@ -70,7 +71,7 @@ class Interlace(GeneratorModule):
             ConfigError: The model has fewer positions than the batch is long.
         """
         check_positions(self.model, batch.input_ids.shape[1], batch.labels.shape[1])
-        arguments = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask, "use_cache": False}
+        arguments = {**self._source(batch.input_ids, batch.attention_mask), "use_cache": False}
         if batch.decoder_input_ids is not None:
             arguments["decoder_input_ids"] = batch.decoder_input_ids
         with self._head.catch() as caught:

@@ -1,0 +1,152 @@
+"""Who looks on while a model is trained: how fast it is, and how soon it finds what it should.
+
+The clock is the same for both sides of ``benchmarks.train``; it knows nothing of how they train.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from grls.corpus import Corpus
+from grls.dataset import read_split
+from grls.decode.scores import ScoreMode
+from grls.evaluation.metrics.sequence_recall import recall_at
+from grls.index import build_index
+from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.text import Codec
+from grls.train.chains import ChainExamples
+
+
+@dataclass
+class Meter:
+    """What was trained on: hops, and tokens of their whole sources and targets, however they were cut."""
+
+    hops: int = 0
+    tokens: int = 0
+
+    def add(self, source: int, target: int) -> None:
+        """Count one hop, given the tokens of its source and of its target."""
+        self.hops += 1
+        self.tokens += source + target
+
+
+class Watch(Protocol):
+    """Looks on while a model is trained, and ends it."""
+
+    def start(self) -> None:
+        """Training begins."""
+        ...
+
+    def step(self, model: Any) -> bool:
+        """A step is done; returns whether it was the last one."""
+        ...
+
+
+@dataclass
+class Speed:
+    """Hops and tokens a second, over ``steps`` steps after ``warmup`` others."""
+
+    meter: Meter
+    warmup: int
+    steps: int
+    done: int = 0
+    marks: list[tuple[float, int, int]] = field(default_factory=list)
+
+    def start(self) -> None:  # noqa: D102
+        self.done = 0
+
+    def step(self, model: Any) -> bool:  # noqa: D102
+        self.done += 1
+        if self.done in (self.warmup, self.warmup + self.steps):
+            self.marks.append((_now(), self.meter.hops, self.meter.tokens))
+        return len(self.marks) == 2
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Hops and tokens a second."""
+        (begin, hops, tokens), (end, more, others) = self.marks
+        return (more - hops) / (end - begin), (others - tokens) / (end - begin)
+
+
+@dataclass
+class Climb:
+    """Dev recall every ``every`` steps, until it reaches ``goal`` or ``cap`` seconds of training have passed.
+
+    The clock stands still while recall is measured.
+
+    Attributes:
+        curve: Seconds of training and recall.
+    """
+
+    recall: HopRecall
+    modes: Sequence[ScoreMode]
+    every: int
+    goal: float
+    cap: float
+    done: int = 0
+    seconds: float = 0.0
+    curve: list[tuple[float, float]] = field(default_factory=list)
+
+    def start(self) -> None:  # noqa: D102
+        self._since = _now()
+
+    def step(self, model: Any) -> bool:  # noqa: D102
+        self.done += 1
+        late = self.seconds + time.perf_counter() - self._since >= self.cap
+        if self.done % self.every and not late:
+            return False
+        self.seconds += _now() - self._since
+        self.curve.append((self.seconds, max(self.recall(model, mode) for mode in self.modes)))
+        self._since = _now()
+        return late or self.curve[-1][1] >= self.goal
+
+    def reached(self, recall: float) -> float | None:
+        """Seconds until a recall was first measured; None: it was not."""
+        return next((seconds for seconds, found in self.curve if found >= recall), None)
+
+
+def _now() -> float:
+    """The clock, when a GPU has done what it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+class HopRecall:
+    """Recall@k of the dev hops: query and gold evidence so far -> the passages that are a right next step.
+
+    Args:
+        data: Data set folder.
+        codec: Text to tokens.
+        k: Cut-off.
+        queries: Dev queries whose hops are measured, at most.
+    """
+
+    def __init__(self, data: str, codec: Codec, k: int, queries: int):
+        self.k = k
+        self.corpus = Corpus.read(data)
+        self.codec = codec
+        self.index = build_index(self.corpus, codec)
+        some, qrels = read_split(data, "dev", self.corpus)
+        every = ChainExamples(some[:queries], qrels, self.corpus, codec)
+        chains = [every.draw(n, 0) for n in range(len(every))]
+        self.hops = [hop for chain in chains for hop in chain.hops if hop.gold != (len(self.corpus),)]
+
+    def __call__(self, model: Any, mode: ScoreMode) -> float:
+        """Mean recall of the constrained search, in [0, 1]; the model is left in the mode it was in."""
+        training = model.training
+        options = SearchOptions(beams=max(self.k, 10), mode=mode)
+        retriever = GenerativeRetriever(model, self.codec, self.corpus, self.index, options)
+        exclude = [[retriever.done, *hop.evidence] for hop in self.hops]
+        found = retriever.search([hop.source for hop in self.hops], self.k, exclude)
+        model.train(training)
+        values = [
+            recall_at([hit.id for hit in retriever.hits(some)], self.corpus.ids(hop.gold), self.k)
+            for some, hop in zip(found, self.hops, strict=True)
+        ]
+        return sum(values) / len(values)
