@@ -3,20 +3,20 @@
 Legend: Q queries, N passages, R rows of the index, P places (queries in flight), A candidates (each a beam
 continued by one allowed token), B queries that begin, T tokens that may begin a passage.
 
-A prior i gives every passage x a probability P_i(x | query), whatever it knows it from: a bi-encoder, BM25, the
-model itself under an empty prompt. A prefix stands for a range of rows, so the prior's mass of a prefix is a
-sum over that range, and the prior has a probability for every token: the child's mass among its siblings'.
-The search then ranks prefixes by
+A prior i gives every passage x a probability P_i(x | query), whatever it knows it from: a bi-encoder, BM25,
+the model itself under an empty prompt. A prefix stands for a range of rows, so the prior's mass of a prefix
+is a sum over that range, and the prior has a probability for every token: the child's mass among its
+siblings'. The search then ranks prefixes by
 
     sum over tokens t of  log p(t | before, query) + sum_i w_i log P_i(t | before, query)
 
-which for a finished passage is log p(x | query) + sum_i w_i log P_i(x | query), and for a prefix looks ahead to
-all the passages beneath it. Masses are those of what a query may find, so filters and exclusions renormalize
-priors as they renormalize the model. Passages with equal tokens share a row, whose mass is the sum of theirs.
+which for a finished passage is log p(x | query) + sum_i w_i log P_i(x | query), and for a prefix looks ahead
+to all the passages beneath it. Masses are those of what a query may find, so filters and exclusions
+renormalize priors, too. Passages with equal tokens share a row, whose mass is the sum of theirs.
 
 A weight may be negative: with P_i the model's own probabilities under an empty prompt it takes back what the
-model favours whatever is asked (the anti-language model of Li et al. 2016, arXiv 1510.03055, there over replies).
-Scores can then rise along a path, by as much as :meth:`Masses.rise` says.
+model favours whatever is asked (the anti-language model of Li et al. 2016, arXiv 1510.03055, there over
+replies). Scores can then rise along a path, by as much as :meth:`Masses.rise` says.
 
 The module knows nothing of text: what passages weigh comes from outside.
 """
@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.decode.scores import ragged_logsumexp
-from grls.decode.stop import Scope
+from grls.decode.stop import Mask, Scope
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
@@ -41,8 +41,7 @@ LogWeights = Callable[[Ints], Floats]
 """Numbers of n queries -> log-weights of all passages, ``[n, N]``; a constant a query changes nothing."""
 
 LEAST = -600.0
-"""Log of the least weight that a passage can have, relative to the best one: so that none is impossible, and all
-are numbers."""
+"""Log of the least weight that a passage can have, relative to the best one: so that none is impossible."""
 
 
 class Fixed(NamedTuple):
@@ -210,7 +209,7 @@ class Masses:
                 rise -= part.weight * np.log(mass / bottom)
         return rise
 
-    def _masses(self, part: Part, queries: Ints, allowed: Floats) -> Floats:
+    def _masses(self, part: Part, queries: Ints, allowed: Mask) -> Floats:
         """``[n, R]`` the weight of every row, 0 where it may not be found; the best is near 1."""
         rows = self._index.rows
         given = np.asarray(part.log_weights(queries), dtype=np.float64)
@@ -242,8 +241,8 @@ class Masses:
 class Ranges:
     """A reduction (sum, minimum) over any range of rows, for P places side by side.
 
-    A binary tree a place: a range is at most 2 log R of its nodes. Differences of cumulative sums would be two
-    look-ups, and lose all digits of a range whose mass is small; sums of positive numbers lose none.
+    A binary tree a place: a range is at most 2 log R of its nodes. Differences of cumulative sums would be
+    two look-ups, and lose all digits of a range whose mass is small; sums of positive numbers lose none.
 
     Args:
         work: The reduction.

@@ -2,10 +2,11 @@
 
 Legend: R rows, S live states, A candidates.
 
-What :mod:`grls.decode.exhaustive` does passage by passage, for corpora that are not small: prefixes are walked
-side by side, a token at a time, each once for a block of rows, and a prefix with one row left is settled, for
-under ``renormalized`` scores the rest of it has probability one. A corpus of a million passages is still a
-million prefixes: this is for what is asked once (an empty prompt), not once a query.
+What :mod:`grls.decode.exhaustive` does passage by passage, for corpora that are not small: prefixes are
+walked side by side, a token at a time, each once for a block of rows, and a prefix with one row left is
+settled, for under ``renormalized`` scores the rest of it has probability one. A corpus of a
+million passages is still a million prefixes: this is for what is asked once (an empty prompt), not once a
+query.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from grls.corpus import Corpus, corpus_file
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, Found
 from grls.decode.device import suits
+from grls.decode.prior import Prior
 from grls.decode.scores import ScoreMode, check_mode
 from grls.decode.slots import SlotDecoder
 from grls.errors import ConfigError, DataError, MismatchError
@@ -348,15 +349,15 @@ class GenerativeRetriever:
         """The model for the fast search, where it can be driven so."""
         return plant(self._generator)
 
-    def _fast(self, trees: Seq2SeqTrees, k: int) -> SlotDecoder:
+    def _fast(self, trees: Seq2SeqTrees, k: int, weighed: bool = False) -> SlotDecoder:
         """The fast search for k passages an input; one is kept, with what it knows of the index."""
         plain, slots, compiled = self.decoder(k), self.options.batch_size, self.options.compile
-        new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, trees.device)
+        new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, weighed, trees.device)
         if self._kept is None or self._kept[0] != new:
             self._kept = None  # a compiled search holds memory on the device: one at a time
             how = (trees, self.index, plain.beams, plain.mode, plain.early_stop, slots)
             on_device: Any = partial(DeviceDecoder, compiled=compiled)
-            suited = compiled or suits(trees.device, self.index)
+            suited = compiled or (suits(trees.device, self.index) and not weighed)  # it takes no priors
             self._kept = new, on_device(*how) if suited else FastDecoder(*how)
         return self._kept[1]
 
@@ -397,6 +398,7 @@ class GenerativeRetriever:
         exclude: Sequence[Sequence[int]],
         label: str = "retrieve",
         allow: Sequence[Subset | None] = (),
+        prior: Prior | None = None,
     ) -> list[list[Found]]:
         """Decode any number of inputs.
 
@@ -406,6 +408,8 @@ class GenerativeRetriever:
             exclude: For each input, passage numbers it may not find.
             label: What the progress bar says.
             allow: For each input, what it may find (:meth:`subsets`); empty: everything.
+            prior: What is known of the passages beforehand, its queries being these inputs; the search for
+                GPUs takes none, so another one is used.
 
         Raises:
             ConfigError: The option ``compile`` is set where it cannot be heeded.
@@ -417,8 +421,9 @@ class GenerativeRetriever:
         hidden = None if self.options.progress else True  # None: no bar where the output is no terminal
         with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
             if self._trees is not None:
-                return self._fast(self._trees, k).search(inputs, k, exclude, allow, bar.update)
-            return self._in_batches(inputs, k, exclude, allow, bar)
+                fast = self._fast(self._trees, k, prior is not None)
+                return fast.search(inputs, k, exclude, allow, bar.update, prior)
+            return self._in_batches(inputs, k, exclude, allow, bar, prior)
 
     def _in_batches(
         self,
@@ -427,6 +432,7 @@ class GenerativeRetriever:
         exclude: Sequence[Sequence[int]],
         allow: Sequence[Subset | None],
         bar: tqdm[Any],
+        prior: Prior | None,
     ) -> list[list[Found]]:
         """The plain search, in batches of inputs of similar length."""
         decoder, size = self.decoder(k), self.options.batch_size
@@ -435,7 +441,9 @@ class GenerativeRetriever:
         for start in range(0, len(order), size):
             batch = order[start : start + size]
             within = [allow[i] for i in batch]
-            results = decoder.search([inputs[i] for i in batch], k, [exclude[i] for i in batch], within)
+            hidden = [exclude[i] for i in batch]
+            weighed = None if prior is None else prior.among(batch)
+            results = decoder.search([inputs[i] for i in batch], k, hidden, within, prior=weighed)
             for i, result in zip(batch, results, strict=True):
                 found[i] = result
             bar.update(len(batch))

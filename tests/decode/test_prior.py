@@ -55,7 +55,7 @@ def softmax(logs: np.ndarray) -> np.ndarray:
 def expected_scores(
     model_input: list[int], parts: list[tuple[np.ndarray, float]], may: list[int]
 ) -> dict[int, float]:
-    """The formula, passage by passage, in an index of what may be found; passages that are equal share mass."""
+    """The formula, passage by passage, in an index of what may be found; equal passages share their mass."""
     index = index_sequences([np.array(ROWS[p]) for p in may], END)
     found = dict(zip(may, score_all(GENERATOR, index, model_input), strict=True))
     for logs, weight in parts:
@@ -168,7 +168,7 @@ def test_a_score_that_rises_is_not_cut_off(kind: Any) -> None:
 
 
 def test_a_prior_sees_ahead_of_a_narrow_beam() -> None:
-    """The passage that it favours is found by a beam of one, whatever the model prefers at its first token."""
+    """What it favours is found by a beam of one, whatever the model prefers at its first token."""
     rng = np.random.default_rng(5)
     rows = [np.append(rng.integers(3, 12, 6), END) for _ in range(80)]
     index = index_sequences(rows, END)
