@@ -77,7 +77,7 @@ def tune_hybrid(
     """
     quiet()
     check_counts(tune_k=tune_k, limit=1 if limit is None else limit)
-    tried = _Tried(
+    tried = Tried(
         _above_zero("weights", weights, WEIGHTS),
         _above_zero("temperatures", temperatures, (1.0,)),
         _above_zero("empty_weights", empty_weights, EMPTY_WEIGHTS),
@@ -111,7 +111,7 @@ def tune_hybrid(
 
 
 @dataclass(frozen=True)
-class _Tried:
+class Tried:
     """What is tried; see :func:`tune_hybrid`."""
 
     weights: tuple[float, ...]
@@ -120,7 +120,7 @@ class _Tried:
 
 
 def tune(
-    priors: Sequence[Weighed], empty: Weighed, tried: _Tried, measure: Measure
+    priors: Sequence[Weighed], empty: Weighed, tried: Tried, measure: Measure
 ) -> tuple[list[Weighed], float]:
     """The best setting, the empty prompt's prior last, and its measure.
 
