@@ -27,7 +27,7 @@ from grls.retrieve.hybrid import HybridRetriever, Weighed
 from grls.retrieve.open import open_retriever
 from grls.retrieve.priors import EmptyPromptPrior, Remembering
 
-WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0)
+WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
 
 Measure = Callable[[Sequence[Weighed]], float]
@@ -61,7 +61,7 @@ def tune_hybrid(
         retriever: Folder of the generative retriever.
         output: The YAML file.
         prior: Folders of bi-encoders over the same corpus, or `bm25`. One, or a list.
-        weights: What is tried for each of them; null: 0.25, 0.5, 1, 2, 4. Weight 0 always is.
+        weights: What is tried for each of them; null: 0.25, 0.5, 1, 2, 4, 8. Weight 0 always is.
         temperatures: Factors of a prior's usual temperature that are tried with each weight; null: 1.
         empty_weights: What is tried for the score under an empty prompt; null: 0.1, 0.2, 0.4, 0.6; an empty
             list leaves it out.
