@@ -1,7 +1,6 @@
 """Hybrid decoding against fusion after the fact: what each finds, and what each costs.
 
-    python -m benchmarks.hybrid --data data/NAME --retriever runs/NAME/generator-retriever \
-        --dense runs/NAME/biencoder-retriever
+    python -m benchmarks.hybrid data/NAME runs/NAME/generator-retriever runs/NAME/biencoder-retriever
 
 Systems, all asked in the same process: generator, bi-encoder and BM25 alone, the lists of the first two fused
 afterwards (calibrated scores), and one pass of the generator with the bi-encoder, BM25, the empty prompt, or

@@ -103,7 +103,8 @@ def retrieve(
             ahead for the generator while it writes. One, or a list.
         prior_weight: What each prior counts beside the generator; null: 1. Tune it on dev: `grls tune-hybrid`
             writes a file for --config.
-        prior_temperature: What the scores of each prior are divided by; null: 0.05 (bi-encoder), 2 (BM25).
+        prior_temperature: What the scores of each prior are divided by; null: 0.05 for a
+            bi-encoder of unit vectors, 1 for another, 2 for BM25.
         empty_weight: How much of a passage's log-probability under an empty prompt is taken from its score,
             against what the generator favours whatever is asked (with or without --prior).
         done_share: Log of DONE's share of a prior that knows nothing of it (dynamic, with a prior).

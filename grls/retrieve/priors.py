@@ -36,15 +36,17 @@ class Source(Protocol):
     Attributes:
         name: What manifests call it.
         temperature: T where nothing else is said: what its scores are usually divided by.
+        corpus: The N passages.
         knows_done: Whether it scores DONE, too, as a passage after the last one.
     """
 
     name: str
-    temperature: float
 
     @property
-    def corpus(self) -> Corpus:
-        """The N passages."""
+    def temperature(self) -> float: ...  # noqa: D102
+
+    @property
+    def corpus(self) -> Corpus: ...  # noqa: D102
 
     @property
     def knows_done(self) -> bool: ...  # noqa: D102
@@ -67,8 +69,8 @@ class Source(Protocol):
 class DensePrior:
     """Inner products with the embeddings of a bi-encoder, all of them.
 
-    The temperature is that of cosines under the usual scale of 20; inner products of vectors that are not
-    normalized need a larger one. It scores DONE where it was trained to.
+    The temperature is that of training: 1 / 20 for vectors of length one, else 1. It scores DONE where it was
+    trained to.
 
     Args:
         retriever: Bi-encoder and embeddings.
@@ -77,7 +79,11 @@ class DensePrior:
 
     retriever: DenseRetriever
     name: str = "biencoder"
-    temperature: float = 0.05
+
+    @property
+    def temperature(self) -> float:  # noqa: D102
+        lengths = np.linalg.norm(self.retriever.embeddings[:16], axis=1)
+        return 0.05 if np.allclose(lengths, 1.0, atol=1e-2) else 1.0
 
     @property
     def corpus(self) -> Corpus:  # noqa: D102

@@ -82,6 +82,14 @@ def test_scores_are_those_of_the_formula(
         assert [h.score for h in hits] == sorted(found, reverse=True)
 
 
+def test_temperatures_are_those_of_training(dense: DenseRetriever, bm25: BM25Retriever) -> None:
+    assert DensePrior(dense).temperature == 1.0
+    unit = dense.embeddings / np.linalg.norm(dense.embeddings, axis=1, keepdims=True)
+    assert DensePrior(DenseRetriever(dense.biencoder, dense.corpus, unit)).temperature == 0.05
+    assert Weighed(BM25Prior(bm25), 1.0).divisor == 2.0
+    assert Weighed(BM25Prior(bm25), 1.0, 3.0).divisor == 3.0
+
+
 def test_without_weight_it_is_the_generator(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
     hybrid = HybridRetriever(generator, [Weighed(BM25Prior(bm25), 0.0)])
     assert hybrid.retrieve(QUERIES, 5) == generator.retrieve(QUERIES, 5)
