@@ -147,6 +147,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     files_of_readme(workplace)
     commands = readme_commands()
     compared = ["train-biencoder", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
+    compared += ["tune-hybrid", "retrieve"]
     filtered = ["retrieve", "retrieve", "update", "update"]
     used = ["check", "train", "train", "index", "retrieve", "evaluate", *compared, *filtered]
     place = len(used) - len(filtered)

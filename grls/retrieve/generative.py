@@ -349,15 +349,15 @@ class GenerativeRetriever:
         """The model for the fast search, where it can be driven so."""
         return plant(self._generator)
 
-    def _fast(self, trees: Seq2SeqTrees, k: int, weighed: bool = False) -> SlotDecoder:
+    def _fast(self, trees: Seq2SeqTrees, k: int) -> SlotDecoder:
         """The fast search for k passages an input; one is kept, with what it knows of the index."""
         plain, slots, compiled = self.decoder(k), self.options.batch_size, self.options.compile
-        new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, weighed, trees.device)
+        new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, trees.device)
         if self._kept is None or self._kept[0] != new:
             self._kept = None  # a compiled search holds memory on the device: one at a time
             how = (trees, self.index, plain.beams, plain.mode, plain.early_stop, slots)
             on_device: Any = partial(DeviceDecoder, compiled=compiled)
-            suited = compiled or (suits(trees.device, self.index) and not weighed)  # it takes no priors
+            suited = compiled or suits(trees.device, self.index)
             self._kept = new, on_device(*how) if suited else FastDecoder(*how)
         return self._kept[1]
 
@@ -421,7 +421,10 @@ class GenerativeRetriever:
         hidden = None if self.options.progress else True  # None: no bar where the output is no terminal
         with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
             if self._trees is not None:
-                fast = self._fast(self._trees, k, prior is not None)
+                fast = self._fast(self._trees, k)
+                if prior is not None and isinstance(fast, DeviceDecoder):  # which takes none
+                    how = (fast.beams, fast.mode, fast.early_stop, fast.slots)
+                    fast = FastDecoder(self._trees, self.index, *how)
                 return fast.search(inputs, k, exclude, allow, bar.update, prior)
             return self._in_batches(inputs, k, exclude, allow, bar, prior)
 

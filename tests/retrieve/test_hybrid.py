@@ -9,9 +9,11 @@ import torch
 from small_data import queries, small_retriever, tiny_bert, write_small
 
 from grls.corpus import Corpus
+from grls.decode import DeviceDecoder
 from grls.decode.exhaustive import score_all
 from grls.errors import ConfigError, MismatchError
 from grls.models.biencoder import BiEncoder
+from grls.retrieve import generative
 from grls.retrieve.appending import AppendingMultistep, HopRetriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever
@@ -206,6 +208,17 @@ def test_a_model_without_slots_takes_the_plain_search(
     found = HybridRetriever(plain, [Weighed(BM25Prior(bm25), 1.0)]).retrieve(every, 3)
     for some, others in zip(found, expected, strict=True):
         assert [hit.score for hit in some] == pytest.approx([hit.score for hit in others], abs=1e-4)
+
+
+def test_where_the_search_for_gpus_would_be_taken_the_fast_one_is(
+    generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = HybridRetriever(generator, [Weighed(BM25Prior(bm25), 1.0)]).retrieve(QUERIES, 3)
+    monkeypatch.setattr(generative, "suits", lambda *_: True)
+    other = small_retriever(data, beams=20)
+    alone = other.retrieve(QUERIES, 3)
+    assert isinstance(other._fast(other._trees, 3), DeviceDecoder)  # type: ignore[arg-type]
+    assert HybridRetriever(other, [Weighed(BM25Prior(bm25), 1.0)]).retrieve(QUERIES, 3) == expected != alone
 
 
 def test_what_cannot_work_is_refused(
