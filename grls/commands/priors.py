@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from grls.errors import ConfigError
 from grls.retrieve.dense import DenseRetriever
@@ -42,6 +42,11 @@ class PriorOptions(NamedTuple):
     def given(self) -> bool:
         """Whether there is any."""
         return bool(self.prior) or self.empty_weight != 0
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """For the manifest of a run; nothing where there is none."""
+        return self._asdict() if self.given else {}
 
 
 def prior_options(

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.commands.output import Outcome, write_outputs
-from grls.commands.priors import PriorOptions, open_hybrid, prior_options
+from grls.commands.priors import open_hybrid, prior_options
 from grls.corpus import Corpus, corpus_file
 from grls.dataset import read_queries, read_split
 from grls.decode.scores import ScoreMode
@@ -148,7 +148,7 @@ def retrieve(
         score_mode=score_mode,
         stages=() if isinstance(opened, BM25Retriever) else opened.stages,
         seconds=seconds,
-        options={"k": k, **vars(hop_by_hop), "pool": pool, **own, **filtered, **_weighed(priors)},
+        options={"k": k, **vars(hop_by_hop), "pool": pool, **own, **filtered, **priors.record},
     )
     write_outputs(output, queries, opened.corpus, found, info)
 
@@ -162,11 +162,6 @@ class _Hops:
     branch: int
     done_bias: float
     repeat: bool
-
-
-def _weighed(priors: PriorOptions) -> dict[str, Any]:
-    """The priors, for the record; nothing where there are none."""
-    return priors._asdict() if priors.given else {}
 
 
 def _beams(opened: AnyRetriever, chains: int | None, branch: int | None) -> tuple[int, int]:
