@@ -4,10 +4,11 @@
     python -m benchmarks.compare entailmentbank --dry_run true
 
 Systems: the generator with and without the memorisation stage, the bi-encoder fine-tuned and frozen, BM25,
-and ensembles of generator and bi-encoder. Every step is a `grls` command, printed before it runs; what exists
-already is not made again, so a killed comparison goes on (after a change of settings, remove runs/NAME). The
-one thing decided here is the weight of DONE: of a few biases the one with the best set F1 on dev is used on
-test. Nothing is chosen on test.
+ensembles of generator and bi-encoder, and the generator with the bi-encoder looking ahead. Every step is a
+`grls` command, printed before it runs; what exists already is not made again, so a killed comparison goes on
+(after a change of settings, remove runs/NAME). The one thing decided here is the weight of DONE: of a few
+biases the one with the best set F1 on dev is used on test. Weights of ensembles and of hybrid decoding are
+tuned on dev by their commands. Nothing is chosen on test.
 """
 
 from __future__ import annotations
@@ -121,6 +122,7 @@ class Comparison:
             self.retrieve(system)
         if not {"generator", "biencoder"} & set(self.skip):
             self.ensembles()
+            self.hybrid()
         ks = f"[{','.join(map(str, self.plan.ks))}]"
         self.grls(
             "report", *self.runs, "--ks", ks, "--k", str(self.plan.k), "--output", f"{self.folder}/report"
@@ -244,6 +246,22 @@ class Comparison:
             system = second.removesuffix("2")
             name = f"two {system}s, interleaved, single"
             self.fuse(f"ensemble-{system}s-single", name, (system, second))
+
+    def hybrid(self) -> None:
+        """The generator with the bi-encoder looking ahead, less the empty prompt; weights tuned on dev."""
+        tuned, output = f"{self.folder}/hybrid.yaml", f"{self.folder}/hybrid-single"
+        members = ("--retriever", f"{self.folder}/generator-retriever")
+        members += ("--prior", f"{self.folder}/biencoder-retriever")
+        self.grls(
+            "tune-hybrid", *members, "--data", self.data, "--beams", "20", "--output", tuned,
+            makes=Path(tuned),
+        )  # fmt: skip
+        self.runs.append(f"{output}.jsonl")
+        self.grls(
+            "retrieve", "--config", tuned, "--data", self.data, "--k", "20", "--beams", "20",
+            "--name", "generator + biencoder, hybrid, single", "--output", output,
+            makes=Path(f"{output}.info.json"),
+        )  # fmt: skip
 
     def fuse(self, output: str, name: str, systems: tuple[str, ...], *options: str) -> None:
         """One ensemble; without systems, a config names the runs."""

@@ -193,6 +193,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     files_of_readme(workplace)
     commands = readme_commands()
     compared = ["train-biencoder", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
+    compared += ["tune-hybrid", "retrieve"]
     filtered = ["retrieve", "retrieve", "update", "update"]
     reached = ["train", "neighbours", "train", "train", "pseudo-queries", "train"]
     used = [

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from grls.commands.output import Outcome, write_outputs
+from grls.commands.priors import open_hybrid, prior_options
 from grls.corpus import Corpus, corpus_file
 from grls.dataset import read_queries, read_split
 from grls.decode.scores import ScoreMode
@@ -21,13 +22,14 @@ from grls.models.precision import Precision
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.hybrid import DONE_SHARE, HybridRetriever
 from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.open import open_retriever
 from grls.retrieve.pool import pooled_ranking
 from grls.retrieve.sparse import BM25Retriever
 from grls.types import Query
 
-AnyRetriever = GenerativeRetriever | DenseRetriever | BM25Retriever
+AnyRetriever = GenerativeRetriever | DenseRetriever | BM25Retriever | HybridRetriever
 
 
 def retrieve(
@@ -56,6 +58,11 @@ def retrieve(
     where: str | None = None,
     query_filters: bool = False,
     compile: bool = False,
+    prior: list[str] | str | None = None,
+    prior_weight: list[float] | float | None = None,
+    prior_temperature: list[float] | float | None = None,
+    empty_weight: float = 0.0,
+    done_share: float = DONE_SHARE,
 ) -> None:
     """Retrieve for queries.
 
@@ -92,6 +99,15 @@ def retrieve(
         query_filters: Heed each query's own metadata, too: `allow` (a list of passage ids) and `where`.
         compile: Compile the whole step of the search (generative), on a GPU to be replayed as a CUDA graph:
             it takes minutes at first and pays for thousands of queries.
+        prior: Hybrid decoding: folders of bi-encoders over the same corpus, or `bm25`, whose scores look
+            ahead for the generator while it writes. One, or a list.
+        prior_weight: What each prior counts beside the generator; null: 1. Tune it on dev: `grls tune-hybrid`
+            writes a file for --config.
+        prior_temperature: What the scores of each prior are divided by; null: 0.05 for a
+            bi-encoder of unit vectors, 1 for another, 2 for BM25.
+        empty_weight: How much of a passage's log-probability under an empty prompt is taken from its score,
+            against what the generator favours whatever is asked (with or without --prior).
+        done_share: Log of DONE's share of a prior that knows nothing of it (dynamic, with a prior).
     """
     quiet()
     if not math.isfinite(done_bias):
@@ -109,7 +125,10 @@ def retrieve(
         beams, mode, early_stop, batch_size, truncate_queries, progress=True, compile=compile
     )
     filters = _filters(queries, allow, where, query_filters)
+    priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share)
     opened = opened_retriever(data, retriever, device, precision, options)
+    if priors.given:
+        opened = open_hybrid(opened, priors, device, options)
     refuse_other_corpus(opened, data, split)
     hop_by_hop = Hops(hops, *usual_beams(opened, chains, branch), done_bias, repeat)
     start = perf_counter()
@@ -129,7 +148,7 @@ def retrieve(
         score_mode=score_mode,
         stages=() if isinstance(opened, BM25Retriever) else opened.stages,
         seconds=seconds,
-        options={"k": k, **vars(hop_by_hop), "pool": pool, **own, **filtered},
+        options={"k": k, **vars(hop_by_hop), "pool": pool, **own, **filtered, **priors.record},
     )
     write_outputs(output, queries, opened.corpus, found, info)
 
@@ -229,5 +248,7 @@ def described(opened: AnyRetriever) -> tuple[System, str, dict[str, Any]]:
         limit = opened.biencoder.max_tokens
         own = {"max_input_tokens": limit, "truncate_queries": opened.truncate_queries}
         return "biencoder", "inner_product", own
-    own = {name: getattr(opened.options, name) for name in ("beams", "early_stop", "truncate_queries")}
-    return "generator", opened.options.mode, own
+    hybrid = isinstance(opened, HybridRetriever)
+    how = opened.generator.options if isinstance(opened, HybridRetriever) else opened.options
+    own = {name: getattr(how, name) for name in ("beams", "early_stop", "truncate_queries")}
+    return "hybrid" if hybrid else "generator", f"{how.mode} with priors" if hybrid else how.mode, own

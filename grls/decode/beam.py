@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grls.decode.prior import Masses, Prior
 from grls.decode.scores import ScoreMode, check_mode, log_probabilities
 from grls.decode.select import Selection, select
 from grls.decode.stop import Mask, Scope, finished
@@ -33,7 +34,7 @@ class Found(NamedTuple):
 
     Attributes:
         passage: Its number in the index.
-        score: Log-probability (nats) in the decoder's score mode.
+        score: Log-probability (nats) in the decoder's score mode; with priors, what they add included.
     """
 
     passage: int
@@ -49,7 +50,7 @@ class Step(NamedTuple):
             the query's place among those that have something to decide).
         tokens: ``[A]`` the token it writes.
         states: ``[A]`` its state in the index.
-        scores: ``[A]`` log-probability (nats) of its prefix.
+        scores: ``[A]`` log-probability (nats) of its prefix, with what priors add.
         complete: ``[A]`` whether it is finished.
         chosen: Which of them beam width K let through.
         live: The candidates of ``chosen.live`` that still exceed ``worst`` and become the next beams.
@@ -158,6 +159,7 @@ class Decoder(BeamSearch):
         exclude: Sequence[Sequence[int]] = (),
         allow: Sequence[Subset | None] = (),
         observer: Observer | None = None,
+        prior: Prior | None = None,
     ) -> list[list[Found]]:
         """Decode a batch.
 
@@ -169,6 +171,8 @@ class Decoder(BeamSearch):
             allow: For each query, the passages it may find; None: all. What it finds has the probability it
                 has among those.
             observer: Called with every step, once it is decided (see :mod:`grls.decode.trace`).
+            prior: What is known of the passages beforehand, added to the model's scores at every token (see
+                :mod:`grls.decode.prior`). Scores are then no log-probabilities any more.
 
         Returns:
             For each query at most k passages, best first; fewer where the beam ran out of passages.
@@ -182,7 +186,8 @@ class Decoder(BeamSearch):
             return []
         refuse_empty(inputs)
         scope = Scope(self.index, len(inputs), exclude, allow)
-        return _Search(self, inputs, k, scope, observer).run()
+        masses = None if prior is None else prior.open(self.index, scope, len(inputs))
+        return _Search(self, inputs, k, scope, observer, masses).run()
 
 
 def continuations(
@@ -220,6 +225,7 @@ class _Search:
         k: int,
         scope: Scope,
         observer: Observer | None,
+        masses: Masses | None,
     ):
         self.decoder = decoder
         self.index = decoder.index
@@ -227,10 +233,13 @@ class _Search:
         self.k = k
         self.scope = scope
         self.observer = observer
+        self.masses = masses  # a query's place is its number
         self.results: list[list[tuple[float, int]]] = [[] for _ in inputs]  # (score, state), best first
 
     def run(self) -> list[list[Found]]:
         beams = self._begin()
+        if self.masses is not None:
+            self.masses.load(beams.queries, beams.queries)
         if len(beams.queries):
             session = self.decoder.generator.open([self.inputs[q] for q in beams.queries])
             session.first()
@@ -258,13 +267,19 @@ class _Search:
         allowed, rows, remaining = continuations(self.index, self.scope, beams.queries, beams.states)
         queries = beams.queries[rows]
         steps = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
+        if self.masses is not None:
+            steps = steps + self.masses.gains(queries, allowed.states, allowed.offsets)
         scores = beams.scores[rows] + steps
         complete = finished(allowed.tokens, remaining, self.index.rows.end, self.decoder.stops_early)
         chosen = select(queries, scores, complete, self.decoder.beams)
         for candidate in chosen.finished:
             self._add(int(queries[candidate]), float(scores[candidate]), int(allowed.states[candidate]))
         worst = self._worst()
-        live = chosen.live[scores[chosen.live] > worst[queries[chosen.live]]]
+        live = chosen.live
+        reach = scores[live]  # what it can become: scores never rise
+        if self.masses is not None:  # unless a prior has a negative weight
+            reach = reach + self.masses.rise(queries[live], allowed.states[live])
+        live = live[reach > worst[queries[live]]]
         if self.observer is not None:
             self.observer(
                 Step(queries, rows, allowed.tokens, allowed.states, scores, complete, chosen, live, worst)
@@ -279,7 +294,7 @@ class _Search:
         del results[self.k :]
 
     def _worst(self) -> Floats:
-        """``[B]`` the score a beam must exceed to matter still: scores never rise."""
+        """``[B]`` the score a beam must be able to exceed to matter still."""
         full = [results[-1][0] if len(results) == self.k else -np.inf for results in self.results]
         return np.array(full)
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from grls.decode.prior import Masses
 from grls.decode.scores import ScoreMode, refuse_nan
 from grls.decode.stop import Mask, Scope, finished
 from grls.index import ConstraintIndex
@@ -28,7 +29,7 @@ class Best(NamedTuple):
         rows: Which of the B rows, ascending.
         tokens: The first token.
         states: Its state in the index.
-        scores: Its log-probability (nats).
+        scores: Its log-probability (nats), with what priors add.
         complete: Whether it is finished.
     """
 
@@ -66,6 +67,7 @@ class Beginnings:
         scope: Scope,
         mode: ScoreMode,
         beams: int,
+        gains: Floats | None = None,
     ) -> Best:
         """The K best finished and the K best unfinished candidates of each row.
 
@@ -75,6 +77,7 @@ class Beginnings:
             scope: What each query may find.
             mode: What the probabilities are normalized over.
             beams: K.
+            gains: ``[B, N]`` what priors add to each (:meth:`gains`).
         """
         logits = session.shared(self.tokens)
         scoped = scope.concerns(queries)
@@ -83,14 +86,17 @@ class Beginnings:
                 complete, forbidden = self._masks(queries, scope)
                 done = torch.from_numpy(complete).to(logits.device)
                 logits = logits.masked_fill(torch.from_numpy(forbidden).to(logits.device), -torch.inf)
-                parts = [_top(logits.masked_fill(some, -torch.inf), beams) for some in (done, ~done)]
-            else:
-                parts = [_top(logits[:, : self._live], beams), _top(logits[:, self._live :], beams)]
-                parts[1].indices.add_(self._live)
             normalizer = (
                 logits.logsumexp(-1) if mode == "renormalized"
                 else torch.from_numpy(session.log_normalizer()).to(logits.device)
             )  # fmt: skip
+            if gains is not None:
+                logits = logits.double() + torch.from_numpy(gains).to(logits.device)
+            if scoped:
+                parts = [_top(logits.masked_fill(some, -torch.inf), beams) for some in (done, ~done)]
+            else:
+                parts = [_top(logits[:, : self._live], beams), _top(logits[:, self._live :], beams)]
+                parts[1].indices.add_(self._live)
             values = torch.cat([part.values for part in parts], 1).double() - normalizer.double()[:, None]
             places = torch.cat([part.indices for part in parts], 1).cpu().numpy()
             scores: Floats = values.cpu().numpy()
@@ -101,6 +107,10 @@ class Beginnings:
         row, place, score = row[order], place[order], score[order]
         ends = complete[row, place] if scoped else place >= self._live
         return Best(row, self.tokens[place], self.states[place], score, ends)
+
+    def gains(self, masses: Masses, places: Ints) -> Floats:
+        """What priors add to each of the tokens, for the queries at some places, ``[B, N]``."""
+        return masses.table(places, *self._spans)[:, self._order]
 
     def _masks(self, queries: Ints, scope: Scope) -> tuple[Mask, Mask]:
         """Which tokens finish a passage and which are forbidden, ``[B, N]``."""

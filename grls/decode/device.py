@@ -69,6 +69,8 @@ class DeviceDecoder(SlotDecoder):
         self._kept: tuple[tuple[int, int], tuple[int, ...], Step] | None = None
 
     def prepare(self, ask: Ask) -> SlotSearch:  # noqa: D102
+        if ask.prior is not None:
+            raise ConfigError("the search on the device takes no priors; take FastDecoder.")
         if self.tensors.device != self.generator.device:  # the model has moved
             self.tensors = TensorIndex(self.index, self.generator.device)
             self._kept = None

@@ -128,6 +128,8 @@ class _Search(SlotSearch):
         decides = np.diff(allowed.offsets) > 1 if self.lazy else np.ones(len(beams.slots), dtype=bool)
         beams = self._feed(beams, decides)
         scores = beams.scores[rows] + self._steps(allowed, rows, decides)
+        if self.masses is not None:
+            scores = scores + self.masses.gains(beams.slots[rows], allowed.states, allowed.offsets)
         complete = finished(allowed.tokens, remaining, self.index.rows.end, self.options.stops_early)
         self.beams = self._choose(beams, _Candidates(rows, allowed.states, scores, complete))
         self.clock += 1
@@ -141,7 +143,11 @@ class _Search(SlotSearch):
         for c in chosen.finished:
             self._add(int(slots[c]), float(scores[c]), int(states[c]))
         worst = np.array([r[-1][0] if len(r) == self.ask.k else -np.inf for r in self.results])
-        live = chosen.live[scores[chosen.live] > worst[slots[chosen.live]]]
+        live = chosen.live
+        reach = scores[live]  # what it can become: scores never rise
+        if self.masses is not None:  # unless a prior has a negative weight
+            reach = reach + self.masses.rise(slots[live], states[live])
+        live = live[reach > worst[slots[live]]]
         parents = candidates.parents[live]
         return _Beams(slots[live], states[live], scores[live], beams.nodes[parents], beams.fed[parents])
 

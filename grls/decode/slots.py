@@ -13,6 +13,7 @@ import numpy as np
 
 from grls.decode.beam import BeamSearch, Found, refuse_empty
 from grls.decode.beginnings import Beginnings, Best
+from grls.decode.prior import Prior
 from grls.decode.stop import Scope
 from grls.errors import ConfigError
 from grls.index.rows import Ints
@@ -32,12 +33,14 @@ class Ask(NamedTuple):
         k: Distinct passages a query.
         scope: What each query may find.
         decided: Called with the number of queries decided since the last call.
+        prior: What is known of the passages beforehand.
     """
 
     inputs: Sequence[Sequence[int]]
     k: int
     scope: Scope
     decided: Callable[[int], object] | None
+    prior: Prior | None = None
 
 
 class SlotDecoder(BeamSearch, ABC):
@@ -68,6 +71,7 @@ class SlotDecoder(BeamSearch, ABC):
         exclude: Sequence[Sequence[int]] = (),
         allow: Sequence[Subset | None] = (),
         decided: Callable[[int], object] | None = None,
+        prior: Prior | None = None,
     ) -> list[list[Found]]:
         """Decode any number of queries.
 
@@ -79,6 +83,7 @@ class SlotDecoder(BeamSearch, ABC):
             exclude: What each query may not find.
             allow: What each query may find.
             decided: Called with the number of queries decided since the last call, for a progress bar.
+            prior: What is known of the passages beforehand.
 
         Returns:
             For each query at most k passages, best first.
@@ -88,7 +93,7 @@ class SlotDecoder(BeamSearch, ABC):
             return []
         refuse_empty(inputs)
         scope = Scope(self.index, len(inputs), exclude, allow)
-        return self.prepare(Ask(inputs, k, scope, decided)).run()
+        return self.prepare(Ask(inputs, k, scope, decided, prior)).run()
 
 
 class SlotSearch(ABC):
@@ -111,6 +116,7 @@ class SlotSearch(ABC):
         self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
         self.longest = max(lengths)
         self.queries = np.full(options.places(len(lengths)), -1)  # of each slot; -1: free
+        self.masses = None if ask.prior is None else ask.prior.open(self.index, self.scope, len(self.queries))
 
     def run(self) -> list[list[Found]]:
         """Decode all queries."""
@@ -165,8 +171,12 @@ class SlotSearch(ABC):
             return
         nodes = self.session.load(slots, [self.ask.inputs[q] for q in queries])
         self.queries[slots] = queries
+        gains = None
+        if self.masses is not None:
+            self.masses.load(slots, queries)
+            gains = self.options.beginnings.gains(self.masses, slots)
         best = self.options.beginnings.best(
-            self.session, queries, self.scope, self.options.mode, self.options.beams
+            self.session, queries, self.scope, self.options.mode, self.options.beams, gains
         )
         self.enter(slots, nodes, best)
 

@@ -21,7 +21,7 @@ from grls.types import Query
 FORMAT = 1
 ENDINGS = (".trec", ".jsonl")
 
-System = Literal["generator", "biencoder", "bm25", "ensemble"]
+System = Literal["generator", "biencoder", "bm25", "hybrid", "ensemble"]
 Steps = Literal["single", "fixed", "dynamic"]
 
 

@@ -25,7 +25,13 @@ from grls.jsonl import read_jsonl
 from grls.text import DONE_ID
 from grls.types import Query
 
-SYSTEMS = {"biencoder": "bi-encoder", "generator": "generator", "bm25": "BM25", "ensemble": "ensemble"}
+SYSTEMS = {
+    "biencoder": "bi-encoder",
+    "generator": "generator",
+    "bm25": "BM25",
+    "hybrid": "hybrid",
+    "ensemble": "ensemble",
+}
 """Kinds of retrievers in the order of the page, and what it calls them."""
 
 STEPS = ("single", "fixed", "dynamic")

@@ -9,10 +9,11 @@ one chains, and both are written and scored by ``grls.evaluation`` alike.
 - ``multistep`` goes hop by hop with a generative retriever, ``appending`` with any other one: the passages
   found join the query. ``pool`` makes one ranking of several chains.
 - ``neighbours`` asks a retriever for what is near to each passage of a corpus.
+- ``hybrid`` lets other retrievers look ahead for a generator while it decodes; ``priors`` is what they say.
 - ``fusion`` fuses rankings and chains of several retrievers, which ``ensemble`` runs.
 
-``dense`` is imported from its own module: sentence-transformers and faiss take seconds to load, and nothing
-else here needs them. Nothing here imports ``grls.train``.
+``dense``, and ``hybrid`` which needs it, are imported from their own modules: sentence-transformers and faiss
+take seconds to load, and nothing else here needs them. Nothing here imports ``grls.train``.
 """
 
 from grls.retrieve.appending import AppendingMultistep

@@ -174,7 +174,7 @@ class AppendingMultistep:
         if isinstance(self.retriever, HopRetriever):
             found = self.retriever.retrieve_hop(asked, evidence, k, allow)
         else:
-            texts = [_joined(query, some) for query, some in zip(asked, evidence, strict=True)]
+            texts = [joined(query, some) for query, some in zip(asked, evidence, strict=True)]
             asked = [query._replace(text=text) for query, text in zip(asked, texts, strict=True)]
             found = [HopHits(hits, None) for hits in self.retriever.retrieve(asked, k, allow)]
         return [self._allowed(path, step, hop) for path, step in zip(live, found, strict=True)]
@@ -221,6 +221,7 @@ class AppendingMultistep:
         return Chain(path.hits[:-1] if path.done else path.hits, score, path.done)
 
 
-def _joined(query: Query, evidence: Sequence[Passage]) -> str:
+def joined(query: Query, evidence: Sequence[Passage]) -> str:
+    """The text of a query with those of the passages found so far."""
     parts = [query.text, *(part for passage in evidence for part in (passage.title, passage.text))]
     return " ".join(part for part in parts if part)

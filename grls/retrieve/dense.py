@@ -245,13 +245,21 @@ class DenseRetriever:
             allow: What may be found; see :class:`~grls.retrieve.base.Retriever`. DONE is always scored.
         """
         check_counts(k=k)
-        self._check_queries(queries)
+        vectors = self.embed(queries, evidence)
         within = reachable(queries, allow, self.corpus)
-        texts = [self.biencoder.query_text(q.text, e) for q, e in zip(queries, evidence, strict=True)]
-        vectors = self.biencoder.encode_queries(texts, self.batch_size, self.progress)
         found = self._nearest(vectors, within, k)
         done = [float(inner_products(vector, self.embeddings[-1:])[0]) for vector in vectors]
         return [HopHits(self._hits(near), score) for near, score in zip(found, done, strict=True)]
+
+    def embed(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Matrix:
+        """The embeddings of queries with the passages found so far, ``[Q, d]``.
+
+        Raises:
+            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
+        """
+        self._check_queries(queries)
+        texts = [self.biencoder.query_text(q.text, e) for q, e in zip(queries, evidence, strict=True)]
+        return self.biencoder.encode_queries(texts, self.batch_size, self.progress)
 
     def _nearest(self, vectors: Matrix, within: Reachable, k: int) -> list[Nearest]:
         """The k nearest passages that each query may find; queries with one filter are searched together."""

@@ -22,6 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from grls.corpus import Corpus, corpus_file
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, Found
 from grls.decode.device import suits
+from grls.decode.prior import Prior
 from grls.decode.scores import ScoreMode, check_mode
 from grls.decode.slots import SlotDecoder
 from grls.errors import ConfigError, DataError, MismatchError
@@ -400,6 +401,7 @@ class GenerativeRetriever:
         exclude: Sequence[Sequence[int]],
         label: str = "retrieve",
         allow: Sequence[Subset | None] = (),
+        prior: Prior | None = None,
     ) -> list[list[Found]]:
         """Decode any number of inputs.
 
@@ -409,6 +411,8 @@ class GenerativeRetriever:
             exclude: For each input, passage numbers it may not find.
             label: What the progress bar says.
             allow: For each input, what it may find (:meth:`subsets`); empty: everything.
+            prior: What is known of the passages beforehand, its queries being these inputs; the search for
+                GPUs takes none, so another one is used.
 
         Raises:
             ConfigError: The option ``compile`` is set where it cannot be heeded.
@@ -420,8 +424,12 @@ class GenerativeRetriever:
         hidden = None if self.options.progress else True  # None: no bar where the output is no terminal
         with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
             if self._trees is not None:
-                return self._fast(self._trees, k).search(inputs, k, exclude, allow, bar.update)
-            return self._in_batches(inputs, k, exclude, allow, bar)
+                fast = self._fast(self._trees, k)
+                if prior is not None and isinstance(fast, DeviceDecoder):  # which takes none
+                    how = (fast.beams, fast.mode, fast.early_stop, fast.slots)
+                    fast = FastDecoder(self._trees, self.index, *how)
+                return fast.search(inputs, k, exclude, allow, bar.update, prior)
+            return self._in_batches(inputs, k, exclude, allow, bar, prior)
 
     def _in_batches(
         self,
@@ -430,6 +438,7 @@ class GenerativeRetriever:
         exclude: Sequence[Sequence[int]],
         allow: Sequence[Subset | None],
         bar: tqdm[Any],
+        prior: Prior | None,
     ) -> list[list[Found]]:
         """The plain search, in batches of inputs of similar length."""
         decoder, size = self.decoder(k), self.options.batch_size
@@ -438,7 +447,9 @@ class GenerativeRetriever:
         for start in range(0, len(order), size):
             batch = order[start : start + size]
             within = [allow[i] for i in batch]
-            results = decoder.search([inputs[i] for i in batch], k, [exclude[i] for i in batch], within)
+            hidden = [exclude[i] for i in batch]
+            weighed = None if prior is None else prior.among(batch)
+            results = decoder.search([inputs[i] for i in batch], k, hidden, within, prior=weighed)
             for i, result in zip(batch, results, strict=True):
                 found[i] = result
             bar.update(len(batch))

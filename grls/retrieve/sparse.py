@@ -12,6 +12,7 @@ from typing import Literal
 
 import bm25s
 import numpy as np
+import numpy.typing as npt
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
@@ -70,6 +71,14 @@ class BM25Retriever:
         within = reachable(queries, allow, self.corpus)
         words = self._words([query.text for query in queries])
         return [self._top(some, k, within.of(query)) for query, some in enumerate(words)]
+
+    def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """The BM25 score of every passage for each text, ``[texts, passages]``; 0 where no word is shared."""
+        found = np.zeros((len(texts), len(self.corpus)), dtype=np.float32)
+        for row, words in zip(found, self._words(list(texts)), strict=True):
+            if words:
+                row[:] = self._index.get_scores(words)
+        return found
 
     def _words(self, texts: list[str]) -> list[list[str]]:
         if not texts:

@@ -1,0 +1,224 @@
+"""Hybrid decoding against fusion after the fact: what each finds, and what each costs.
+
+    python -m benchmarks.hybrid data/NAME runs/NAME/generator-retriever runs/NAME/biencoder-retriever
+
+Systems, all asked in the same process: generator, bi-encoder and BM25 alone, the lists of the first two fused
+afterwards (calibrated scores), and one pass of the generator with the bi-encoder, BM25, the empty prompt, or
+all of them as priors. All weights are tuned on the same dev queries, from a grid a prior; fusion has its own
+of eleven. Times are of the whole system, queries embedded and all, in turns so that a busy machine is busy
+for all alike; ratios are of the processor's time, against the generator alone. The walk under the empty
+prompt, once a retriever, is timed apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from jsonargparse import auto_cli
+
+from benchmarks.common import machine, print_table, seconds
+from grls.commands.tune_hybrid import EMPTY_WEIGHTS, WEIGHTS, Tried, tune
+from grls.dataset import gold_passages, read_split
+from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.fusion import Fusion, tune_weights
+from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.hybrid import HybridRetriever, Weighed
+from grls.retrieve.priors import BM25Prior, DensePrior, EmptyPromptPrior, Remembering, Source
+from grls.retrieve.sparse import BM25Retriever
+from grls.types import Hit, Query
+
+KS = (1, 5, 10, 20)
+
+Rankings = list[list[Hit]]
+System = Callable[[Sequence[Query]], Rankings]
+
+
+class Asked(NamedTuple):
+    """Queries and their gold passages."""
+
+    queries: list[Query]
+    gold: list[list[str]]
+
+    @classmethod
+    def of(cls, data: str, split: str, limit: int | None) -> Asked:
+        """The first queries of a split."""
+        queries, qrels = read_split(data, split)
+        return cls(queries[:limit], [gold_passages(query, qrels) for query in queries[:limit]])
+
+    def recall(self, found: Rankings, ks: Sequence[int] = KS) -> list[float]:
+        """Sequence recall at each cut-off, in percent."""
+        measured = sequence_recall([[hit.id for hit in hits] for hits in found], self.gold, list(ks))
+        return [100 * measured[f"recall@{k}"] for k in ks]
+
+
+class Bench:
+    """The retrievers of one comparison.
+
+    Args:
+        generator: The generator.
+        dense: The bi-encoder.
+        dev: What weights are tuned on.
+        tried: The weights.
+        depth: Hits a query.
+        k: Cut-off of the recall that tuning makes high.
+    """
+
+    def __init__(
+        self,
+        generator: GenerativeRetriever,
+        dense: DenseRetriever,
+        dev: Asked,
+        tried: Tried,
+        depth: int,
+        k: int,
+    ):
+        self.generator, self.dense = generator, dense
+        self.bm25 = BM25Retriever(generator.corpus)
+        self.empty = EmptyPromptPrior(generator)
+        self.dev, self.tried, self.depth, self.k = dev, tried, depth, k
+
+    def systems(self) -> dict[str, System]:
+        """All systems by name, their weights tuned."""
+        dense, words = DensePrior(self.dense), BM25Prior(self.bm25)
+        made: dict[str, System] = {
+            "generator": lambda queries: self.generator.retrieve(queries, self.depth),
+            "bi-encoder": lambda queries: self.dense.retrieve(queries, self.depth),
+            "BM25": lambda queries: self.bm25.retrieve(queries, self.depth),
+        }
+        fused = self.fused()
+        made[f"generator + bi-encoder, fused after the fact{_weights(fused.weights)}"] = self._fusion(fused)
+        for name, sources, empty in (
+            ("less the empty prompt", (), True),
+            ("bi-encoder ahead", (dense,), False),
+            ("BM25 ahead", (words,), False),
+            ("bi-encoder and BM25 ahead, less the empty prompt", (dense, words), True),
+        ):
+            best = self.hybrid(sources, empty)
+            weights = _weights([abs(prior.weight) for prior in best])
+            made[f"generator, {name}{weights}"] = self._hybrid(best)
+        return made
+
+    def fused(self) -> Fusion:
+        """Fusion of generator and bi-encoder with the weights that are best on dev."""
+        lists = [some.retrieve(self.dev.queries, self.depth) for some in (self.generator, self.dense)]
+
+        def recall(fusion: Fusion) -> float:
+            return self.dev.recall(_fuse(fusion, lists, self.depth), [self.k])[0]
+
+        return tune_weights(2, Fusion("sum"), recall)[0]
+
+    def hybrid(self, sources: Sequence[Source], empty: bool) -> list[Weighed]:
+        """Priors with the weights that are best on dev."""
+        asked = [Weighed(Remembering(source), 0.0) for source in sources]
+        tried = self.tried if empty else Tried(self.tried.weights, self.tried.temperatures, ())
+
+        def recall(priors: Sequence[Weighed]) -> float:
+            found = HybridRetriever(self.generator, priors).retrieve(self.dev.queries, self.depth)
+            return self.dev.recall(found, [self.k])[0]
+
+        best, _ = tune(asked, Weighed(self.empty, 0.0), tried, recall)
+        own = [*sources, self.empty]
+        priors = [found._replace(source=source) for found, source in zip(best, own, strict=True)]
+        return priors if empty else priors[:-1]
+
+    def _hybrid(self, priors: list[Weighed]) -> System:
+        return lambda queries: HybridRetriever(self.generator, priors).retrieve(queries, self.depth)
+
+    def _fusion(self, fusion: Fusion) -> System:
+        members = self.generator, self.dense
+
+        def fused(queries: Sequence[Query]) -> Rankings:
+            lists = [member.retrieve(queries, self.depth) for member in members]
+            return _fuse(fusion, lists, self.depth)
+
+        return fused
+
+
+def _fuse(fusion: Fusion, lists: Sequence[Rankings], depth: int) -> Rankings:
+    return [fusion.fuse(rankings, depth) for rankings in zip(*lists, strict=True)]
+
+
+def _weights(weights: Sequence[float] | None) -> str:
+    return f" ({', '.join(f'{weight:g}' for weight in weights or ())})"
+
+
+def measure(systems: dict[str, System], test: Asked, repeats: int) -> list[list[str]]:
+    """A row a system: recall, milliseconds a query (wall clock, processor), times the first system."""
+    wall: dict[str, list[float]] = {name: [] for name in systems}
+    busy: dict[str, list[float]] = {name: [] for name in systems}
+    found: dict[str, Rankings] = {}
+    for system in systems.values():
+        system(test.queries[:8])
+    for _ in range(repeats):
+        for name, system in systems.items():
+            before = time.process_time()
+            spent, found[name] = seconds(partial(system, test.queries))
+            wall[name].append(spent)
+            busy[name].append(time.process_time() - before)
+    count = len(test.queries)
+    first = float(np.median(busy[next(iter(systems))]))
+    rows = []
+    for name in systems:
+        clock, processor = float(np.median(wall[name])), float(np.median(busy[name]))
+        recalls = [f"{value:.1f}" for value in test.recall(found[name])]
+        times = [f"{1000 * clock / count:.1f}", f"{1000 * processor / count:.1f}", f"{processor / first:.2f}"]
+        rows.append([name, *recalls, *times])
+    return rows
+
+
+def main(
+    data: str,
+    retriever: str,
+    dense: str,
+    split: str = "test",
+    tune_split: str = "dev",
+    limit: int | None = None,
+    weights: tuple[float, ...] = WEIGHTS,
+    temperatures: tuple[float, ...] = (1.0,),
+    empty_weights: tuple[float, ...] = EMPTY_WEIGHTS,
+    beams: int = 20,
+    k: int = 5,
+    repeats: int = 3,
+    device: str = "auto",
+) -> None:
+    """Measure and print a table.
+
+    Args:
+        data: Data set folder.
+        retriever: Folder of the generator.
+        dense: Folder of the bi-encoder.
+        split: What is reported.
+        tune_split: What all weights are tuned on.
+        limit: Only so many queries of either.
+        weights: Tried for each prior.
+        temperatures: Factors of each prior's usual temperature, tried with each weight.
+        empty_weights: Tried for the empty prompt.
+        beams: Beam width.
+        k: Cut-off of the recall that tuning makes high.
+        repeats: Times that each system retrieves; the median counts.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+    """
+    print(machine())
+    generator = GenerativeRetriever.from_pretrained(retriever, device, options=SearchOptions(beams))
+    biencoder = DenseRetriever.from_pretrained(dense, device)
+    tried = Tried(weights, temperatures, empty_weights)
+    bench = Bench(generator, biencoder, Asked.of(data, tune_split, limit), tried, max(KS), k)
+    walk, _ = seconds(bench.empty.log_probabilities)
+    print(f"the walk under the empty prompt, once: {walk:.1f} s for {len(generator.corpus):,} passages")
+    test = Asked.of(data, split, limit)
+    rows = measure(bench.systems(), test, repeats)
+    print_table(
+        f"{data}, {len(test.queries)} queries of {split}, beam {beams}; weights tuned on {tune_split}; "
+        "recall in percent, time in milliseconds a query",
+        ["system (weights)", *(f"R@{k}" for k in KS), "wall clock", "processor", "times the generator"],
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    auto_cli(main)

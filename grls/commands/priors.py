@@ -1,0 +1,123 @@
+"""What the command line says of hybrid decoding, and the retriever that it makes.
+
+``grls retrieve`` retrieves with priors, ``grls tune-hybrid`` finds their weights; both open them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from grls.errors import ConfigError
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.hybrid import HybridRetriever, Weighed
+from grls.retrieve.open import open_retriever
+from grls.retrieve.priors import BM25Prior, DensePrior, EmptyPromptPrior, Source
+from grls.retrieve.sparse import BM25Retriever
+
+BM25 = "bm25"
+
+Value = TypeVar("Value", str, float)
+
+
+class PriorOptions(NamedTuple):
+    """The priors of one run.
+
+    Attributes:
+        prior: Folders of bi-encoders, or ``bm25``.
+        prior_weight: One each.
+        prior_temperature: One each; None: the source's own.
+        empty_weight: How much of the score under an empty prompt is taken back.
+        done_share: Log of DONE's share of a prior that does not know it.
+    """
+
+    prior: tuple[str, ...]
+    prior_weight: tuple[float, ...]
+    prior_temperature: tuple[float | None, ...]
+    empty_weight: float
+    done_share: float
+
+    @property
+    def given(self) -> bool:
+        """Whether there is any."""
+        return bool(self.prior) or self.empty_weight != 0
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """For the manifest of a run; nothing where there is none."""
+        return self._asdict() if self.given else {}
+
+
+def prior_options(
+    prior: list[str] | str | None,
+    weight: list[float] | float | None,
+    temperature: list[float] | float | None,
+    empty_weight: float,
+    done_share: float,
+) -> PriorOptions:
+    """Options as they are given, one value standing for a list of one.
+
+    Raises:
+        ConfigError: There are not as many weights or temperatures as priors.
+    """
+    names = _listed(prior)
+    weights, temperatures = _listed(weight), _listed(temperature)
+    for option, values in (("prior_weight", weights), ("prior_temperature", temperatures)):
+        if values and len(values) != len(names):
+            raise ConfigError(
+                f"--{option} has {len(values)} values for {len(names)} priors; give one for each."
+            )
+    return PriorOptions(
+        names,
+        weights or (1.0,) * len(names),
+        temperatures or (None,) * len(names),
+        empty_weight,
+        done_share,
+    )
+
+
+def _listed(given: list[Value] | Value | None) -> tuple[Value, ...]:
+    if given is None:
+        return ()
+    return tuple(given) if isinstance(given, list) else (given,)
+
+
+def open_sources(
+    generator: GenerativeRetriever, priors: Sequence[str], device: str, options: SearchOptions
+) -> list[Source]:
+    """Open what priors are made of.
+
+    Raises:
+        ConfigError: A folder holds no bi-encoder.
+    """
+    sources: list[Source] = []
+    for name in priors:
+        if name == BM25:
+            sources.append(BM25Prior(BM25Retriever(generator.corpus)))
+            continue
+        opened = open_retriever(name, device, "float32", options)
+        if not isinstance(opened, DenseRetriever):
+            raise ConfigError(f"{name} is no bi-encoder's folder; a prior is one, or {BM25}.")
+        opened.progress = False  # the search shows its own
+        sources.append(DensePrior(opened, name))
+    return sources
+
+
+def open_hybrid(
+    generator: object, priors: PriorOptions, device: str, options: SearchOptions
+) -> HybridRetriever:
+    """A generative retriever with its priors.
+
+    Raises:
+        ConfigError: It is none, or a prior cannot be used.
+    """
+    if not isinstance(generator, GenerativeRetriever):
+        raise ConfigError("priors look ahead for a generative retriever; give one by --retriever.")
+    sources = open_sources(generator, priors.prior, device, options)
+    weighed = [
+        Weighed(*some) for some in zip(sources, priors.prior_weight, priors.prior_temperature, strict=True)
+    ]
+    if priors.empty_weight:
+        weighed.append(Weighed(EmptyPromptPrior(generator), -priors.empty_weight))
+    return HybridRetriever(generator, weighed, priors.done_share)

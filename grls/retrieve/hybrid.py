@@ -1,0 +1,194 @@
+"""Hybrid decoding: a generator that looks ahead with other retrievers while it writes.
+
+Legend: Q queries, N passages, W hits a hop.
+
+The scores of a bi-encoder or of BM25 become priors of the beam search (:mod:`grls.decode.prior`): a prefix is
+worth the more, the more they say for the passages beneath it, so that passages they favour do not fall out of
+the beam before they can be told apart. One pass, and no second list to fuse. A score is
+log p(passage | query) + sum over priors of w_i log P_i(passage | query): what ranks, and no log-probability.
+
+DONE is a passage to the search, and retrievers say nothing of it (but for bi-encoders trained with it), so it
+gets a constant share of every prior. Where chains end is tuned by ``done_bias`` of
+:class:`~grls.retrieve.appending.AppendingMultistep`, which makes this a multi-step retriever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from grls.corpus import Corpus
+from grls.decode import Found
+from grls.decode.prior import Fixed, LogWeights, Part, Prior
+from grls.errors import ConfigError, MismatchError
+from grls.filters import Allow
+from grls.index.rows import Ints
+from grls.models.base import Floats
+from grls.retrieve.appending import HopHits
+from grls.retrieve.base import check_counts
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.priors import Source
+from grls.types import Hit, Passage, Query
+
+DONE_SHARE = math.log(0.5)
+"""What DONE gets of a prior that knows nothing of it (nats): as much as all passages together."""
+
+
+class Weighed(NamedTuple):
+    """A source and what it counts.
+
+    Attributes:
+        source: Scores of all passages.
+        weight: w; negative takes back.
+        temperature: T, what scores are divided by; None: the source's own.
+    """
+
+    source: Source
+    weight: float
+    temperature: float | None = None
+
+    @property
+    def divisor(self) -> float:
+        """T."""
+        return self.source.temperature if self.temperature is None else self.temperature
+
+
+class HybridRetriever:
+    """A generative retriever with priors; a :class:`~grls.retrieve.appending.HopRetriever`.
+
+    Args:
+        generator: What writes.
+        priors: What looks ahead; of weight 0 they are not asked.
+        done_share: Log of DONE's share of every prior that does not know it (nats, below 0).
+
+    Raises:
+        ConfigError: A weight, temperature or share cannot be used, or the generator is set to compile.
+        MismatchError: A prior is over another corpus.
+    """
+
+    def __init__(
+        self, generator: GenerativeRetriever, priors: Sequence[Weighed], done_share: float = DONE_SHARE
+    ):
+        if generator.options.compile:
+            raise ConfigError("the compiled search takes no priors: leave compile out, or the priors.")
+        for source, weight, _ in priors:
+            if not math.isfinite(weight):
+                raise ConfigError(f"the weight of {source.name} must be a finite number, got {weight}.")
+            if source.corpus.fingerprint != generator.corpus.fingerprint:
+                raise MismatchError(
+                    f"{source.name} is over {source.corpus.source} ({len(source.corpus):,} passages) and the "
+                    f"generator over {generator.corpus.source} ({len(generator.corpus):,}); make both from "
+                    "the same corpus.jsonl."
+                )
+        for prior in priors:
+            if not 0 < prior.divisor < math.inf:
+                raise ConfigError(
+                    f"the temperature of {prior.source.name} must be above 0, got {prior.divisor}."
+                )
+        if not -math.inf < done_share < 0:
+            raise ConfigError(f"done_share must be a finite number below 0 (nats), got {done_share}.")
+        self.generator = generator
+        self.priors = tuple(priors)
+        self.done_share = done_share
+
+    @property
+    def corpus(self) -> Corpus:
+        """What it retrieves from."""
+        return self.generator.corpus
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The training stages that the generator has gone through."""
+        return self.generator.stages
+
+    @property
+    def learned_done(self) -> bool | None:
+        """Whether it was trained to tell when DONE follows: not known of a generator."""
+        return None
+
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
+
+        Args:
+            queries: The queries.
+            k: Most hits a query.
+            allow: What may be found; see :class:`~grls.retrieve.base.Retriever`. Priors, too, are then over
+                the allowed passages.
+
+        Raises:
+            DataError: A query is empty or too long, or a filter names an unknown passage.
+            ConfigError: k is below 1, a filter cannot be used, or none of them leaves a passage.
+        """
+        hidden = [[self.generator.done]] * len(queries)
+        found = self._search(queries, [()] * len(queries), k, hidden, allow)
+        return [self.generator.hits(some) for some in found]
+
+    def retrieve_hop(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        allow: Allow = None,
+    ) -> list[HopHits]:
+        """The top-k passages given those found so far, and the score of DONE.
+
+        Generator and priors are all given the evidence. DONE competes, so a hop's scores are those beside
+        DONE; where it is not among the k + 1 best (or the beam's) its score is None.
+
+        Args:
+            queries: The queries.
+            evidence: For each, the passages found so far, in order.
+            k: Most hits a query.
+            allow: What may be found; a filter says nothing about DONE.
+        """
+        found = self._search(queries, evidence, k + 1, [[]] * len(queries), allow)
+        return [self._hop(some, k) for some in found]
+
+    def _hop(self, found: Sequence[Found], k: int) -> HopHits:
+        done = self.generator.done
+        score = next((some.score for some in found if some.passage == done), None)
+        return HopHits(self.generator.hits([some for some in found if some.passage != done][:k]), score)
+
+    def _search(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        hidden: Sequence[Sequence[int]],
+        allow: Allow,
+    ) -> list[list[Found]]:
+        check_counts(k=k)
+        codec = self.generator.codec
+        tokens = self.generator.encode(queries)
+        inputs = [codec.model_input(t, codec.passages(e)) for t, e in zip(tokens, evidence, strict=True)]
+        within = self.generator.subsets(queries, allow)
+        prior = self._prior(queries, evidence)
+        return self.generator.search(inputs, k, hidden, "retrieve", within, prior)
+
+    def _prior(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior:
+        fixed = Fixed(self.generator.done, self.done_share)
+        parts = []
+        for prior in self.priors:
+            if prior.weight:
+                scores = prior.source.ask(queries, evidence)
+                known = prior.source.knows_done
+                weights = _LogWeights(scores, prior.divisor, known)
+                parts.append(Part(weights, prior.weight, None if known else fixed))
+        return Prior(tuple(parts))
+
+
+@dataclass(frozen=True)
+class _LogWeights:
+    """Scores as log-weights of all passages of the index, DONE last."""
+
+    scores: LogWeights
+    temperature: float
+    knows_done: bool
+
+    def __call__(self, queries: Ints) -> Floats:
+        found = np.asarray(self.scores(queries), dtype=np.float64) / self.temperature
+        return found if self.knows_done else np.pad(found, ((0, 0), (0, 1)))

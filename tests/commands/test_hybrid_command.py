@@ -1,0 +1,153 @@
+"""``grls tune-hybrid`` and ``grls retrieve`` with priors: what is found, written and refused."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from failing import fails
+from small_data import small_retriever, tiny_bert, write_small
+
+from grls.cli import main
+from grls.commands.tune_hybrid import Tried, tune
+from grls.corpus import Corpus
+from grls.dataset import read_split
+from grls.evaluation.manifest import read_info
+from grls.evaluation.run import read_run
+from grls.models.biencoder import BiEncoder
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.hybrid import HybridRetriever, Weighed
+from grls.retrieve.priors import BM25Prior, DensePrior, EmptyPromptPrior
+from grls.retrieve.sparse import BM25Retriever
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("hybrid-command") / "data")
+
+
+@pytest.fixture(scope="module")
+def dense(data: Path) -> Path:
+    torch.manual_seed(0)
+    biencoder = BiEncoder.load(str(tiny_bert(data.parent / "bert")), device="cpu")
+    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(data.parent / "dense")
+    return data.parent / "dense"
+
+
+@pytest.fixture(scope="module")
+def generative(data: Path) -> Path:
+    small_retriever(data).save_pretrained(data.parent / "generative")
+    return data.parent / "generative"
+
+
+def test_priors_come_from_options(data: Path, dense: Path, generative: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    given = [f"--data={data}", f"--retriever={generative}", f"--output={out}", "--device=cpu", "--k=4"]
+    priors = [f'--prior=["{dense}", "bm25"]', "--prior_weight=[0.5, 2]", "--prior_temperature=[10.0, 1]"]
+    assert main(["retrieve", *given, *priors, "--empty_weight=0.25"]) == 0
+    generator = GenerativeRetriever.from_pretrained(generative, "cpu", options=SearchOptions(beams=10))
+    opened = DenseRetriever.from_pretrained(dense, "cpu")
+    expected = HybridRetriever(
+        generator,
+        [
+            Weighed(DensePrior(opened), 0.5, 10.0),
+            Weighed(BM25Prior(BM25Retriever(generator.corpus)), 2.0, 1.0),
+            Weighed(EmptyPromptPrior(generator), -0.25),
+        ],
+    )
+    queries = read_split(data, "test")[0]
+    found = read_run(f"{out}.trec")
+    for query, hits in zip(queries, expected.retrieve(queries, 4), strict=True):
+        assert [hit.id for hit in found[query.id]] == [hit.id for hit in hits]
+    info = read_info(out)
+    assert info is not None
+    assert (info.system, info.score_mode) == ("hybrid", "renormalized with priors")
+    assert info.options["prior"] == [str(dense), "bm25"]
+    assert info.options["prior_weight"] == [0.5, 2]
+    assert info.options["empty_weight"] == 0.25
+
+
+@pytest.mark.parametrize("steps", ["fixed", "dynamic"])
+def test_priors_go_hop_by_hop(steps: str, data: Path, generative: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    given = [f"--data={data}", f"--retriever={generative}", f"--output={out}", "--device=cpu", "--hops=2"]
+    assert main(["retrieve", *given, "--prior=bm25", f"--steps={steps}", "--done_share=-0.1"]) == 0
+    assert {len(hits) for hits in read_run(f"{out}.trec").values()} <= {1, 2}
+    info = read_info(out)
+    assert info is not None
+    assert info.options["done_share"] == -0.1
+
+
+def test_what_is_tuned_is_taken_as_a_config(
+    data: Path, dense: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned, out = tmp_path / "hybrid.yaml", tmp_path / "run"
+    given = [f"--data={data}", f"--retriever={generative}", f"--output={tuned}", "--device=cpu"]
+    priors = [f'--prior=["bm25", "{dense}"]', "--weights=[1]", "--temperatures=[1, 20]", "--tune_k=2"]
+    assert main(["tune-hybrid", *given, *priors, "--empty_weights=[0.3]"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("recall@2") == 1 + 2 + 2 + 1
+    assert tuned.read_text().startswith("# recall@2 ")
+    assert main(["retrieve", f"--config={tuned}", f"--data={data}", f"--output={out}", "--device=cpu"]) == 0
+    info = read_info(out)
+    assert info is not None
+    assert info.options["prior"] == ["bm25", str(dense)]
+    assert len(info.options["prior_weight"]) == len(info.options["prior_temperature"]) == 2
+
+
+class _Named:
+    """Stands for a source in settings alone."""
+
+    temperature = 2.0
+
+    def __init__(self, name: str):
+        self.name = name
+
+
+def test_one_prior_after_another_is_tuned_and_ties_go_to_the_smaller_weight() -> None:
+    seen = []
+
+    def measure(priors: Sequence[Weighed]) -> float:
+        a, b, empty = priors
+        seen.append((a.weight, a.divisor, b.weight, empty.weight))
+        return (a.weight == 1 and a.divisor == 4) + min(b.weight, 2) - 10 * abs(empty.weight + 0.2)
+
+    sources: list[Any] = [_Named(name) for name in "abe"]
+    start = [Weighed(source, 0.0) for source in sources]
+    best, value = tune(start[:2], start[2], Tried((1.0, 2.0, 3.0), (1.0, 2.0), (0.1, 0.2)), measure)
+    assert [(p.weight, p.divisor) for p in best] == [(1.0, 4.0), (2.0, 2.0), (-0.2, 2.0)]
+    assert value == pytest.approx(3.0)
+    assert len(seen) == 1 + 6 + 6 + 2
+    assert seen[1:3] == [(1.0, 2.0, 0.0, 0.0), (1.0, 4.0, 0.0, 0.0)]
+    assert {setting[:2] for setting in seen[7:]} == {(1.0, 4.0)}  # the first one stays at its best
+
+
+def test_a_prior_that_never_helps_gets_no_weight() -> None:
+    sources: list[Any] = [_Named(name) for name in "ae"]
+    start = [Weighed(source, 0.0) for source in sources]
+    best, value = tune(start[:1], start[1], Tried((1.0,), (1.0,), (0.1,)), lambda _: 0.5)
+    assert ([p.weight for p in best], value) == ([0.0, 0.0], 0.5)
+
+
+def test_what_cannot_work_is_refused(
+    data: Path, dense: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [f"--data={data}", f"--output={tmp_path / 'x'}", "--device=cpu"]
+    generator = f"--retriever={generative}"
+    for command, options, message in (
+        ("retrieve", [generator, "--prior=bm25", "--prior_weight=[1, 2]"], "2 values for 1 priors"),
+        ("retrieve", [generator, "--prior_weight=1"], "1 values for 0 priors"),
+        ("retrieve", [f"--retriever={dense}", "--prior=bm25"], "look ahead for a generative retriever"),
+        ("retrieve", ["--bm25=true", "--empty_weight=0.1"], "look ahead for a generative retriever"),
+        ("retrieve", [generator, f"--prior={generative}"], "is no bi-encoder's folder"),
+        ("retrieve", [generator, "--prior=bm25", "--done_share=0"], "must be a finite number below 0"),
+        ("retrieve", [generator, "--empty_weight=.nan"], "must be a finite number"),
+        ("tune-hybrid", [generator, "--empty_weights=[]"], "nothing to tune"),
+        ("tune-hybrid", [generator, "--prior=bm25", "--weights=[0]"], "--weights must be above 0"),
+        ("tune-hybrid", [f"--retriever={dense}", "--prior=bm25"], "is no generative retriever"),
+        ("tune-hybrid", [generator, "--prior=bm25", "--limit=0"], "limit must be at least 1"),
+    ):
+        assert message in fails(capsys, command, *given, *options)
+        assert not (tmp_path / "x").exists()

@@ -1,0 +1,283 @@
+"""Priors in the search: against every passage's own score, against the plain search, and alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models_small import END, VOCABULARY, small_t5
+
+from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
+from grls.decode.exhaustive import score_all
+from grls.decode.prior import LEAST, Fixed, Part, Prior, Ranges
+from grls.decode.stop import Scope
+from grls.decode.walk import score_rows
+from grls.errors import ConfigError
+from grls.index import Subset, UnionIndex, index_sequences
+from grls.models.generator import Seq2SeqGenerator
+from grls.models.seq2seq import Seq2SeqTrees, plant
+
+GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
+
+
+def trees() -> Seq2SeqTrees:
+    found = plant(GENERATOR)
+    assert found is not None
+    return found
+
+
+TREES = trees()
+
+
+def queries(count: int, seed: int = 2) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [[*rng.integers(3, VOCABULARY, rng.integers(2, 9)).tolist(), END] for _ in range(count)]
+
+
+def weights(seed: int, count: int, passages: int, spread: float = 3.0) -> np.ndarray:
+    return spread * np.random.default_rng(seed).standard_normal((count, passages))
+
+
+def among(table: np.ndarray) -> Callable[[Any], Any]:
+    return lambda numbers: table[numbers]
+
+
+def prior_of(*parts: tuple[np.ndarray, float]) -> Prior:
+    return Prior(tuple(Part(among(table), weight) for table, weight in parts))
+
+
+def softmax(logs: np.ndarray) -> np.ndarray:
+    return np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+
+
+def expected_scores(
+    model_input: list[int], parts: list[tuple[np.ndarray, float]], may: list[int]
+) -> dict[int, float]:
+    """The formula, passage by passage, in an index of what may be found; equal passages share their mass."""
+    index = index_sequences([np.array(ROWS[p]) for p in may], END)
+    found = dict(zip(may, score_all(GENERATOR, index, model_input), strict=True))
+    for logs, weight in parts:
+        share = dict(zip(may, softmax(logs[may]), strict=True))
+        for p in may:
+            found[p] += weight * np.log(sum(share[q] for q in may if ROWS[q] == ROWS[p]))
+    return found
+
+
+ROWS = [[3, 4, END], [3, 5, 6, END], [4, END], [5, 3, 3, 3, 4, END], [5, 3, 3, 4, END], [3, 4, END], [6, END]]
+"""Shared beginnings, a stretch without a choice, and passages 0 and 5 that are the same."""
+
+
+@pytest.mark.parametrize("kind", [Decoder, FastDecoder])
+@pytest.mark.parametrize("weight", [0.7, -0.5])
+def test_a_beam_as_wide_as_the_corpus_equals_the_formula(kind: Any, weight: float) -> None:
+    index = index_sequences([np.array(row) for row in ROWS], END)
+    inputs = queries(6)
+    first, second = weights(1, 6, len(ROWS)), weights(2, 6, len(ROWS))
+    decoder = kind(GENERATOR if kind is Decoder else TREES, index, beams=len(ROWS))
+    found = decoder.search(inputs, prior=prior_of((first, weight), (second, 0.2)))
+    for n, hits in enumerate(found):
+        expected = expected_scores(inputs[n], [(first[n], weight), (second[n], 0.2)], list(range(len(ROWS))))
+        assert sorted(h.passage for h in hits) == list(range(len(ROWS)))
+        assert [h.score for h in hits] == sorted((h.score for h in hits), reverse=True)
+        for hit in hits:
+            assert hit.score == pytest.approx(expected[hit.passage], abs=1e-4)
+
+
+def test_what_may_not_be_found_has_no_mass() -> None:
+    """One filtered query, one with an excluded passage: priors are renormalized over what is left."""
+    index = index_sequences([np.array(row) for row in ROWS], END)
+    inputs, table = queries(2), weights(3, 2, 7)
+    table[0, 3] = table[1, 4] = 50.0  # what may not be found would take all the mass
+    allow = [Subset(index.rows, np.array([1, 2, 4, 6])), None]
+    for decoder in (Decoder(GENERATOR, index, 7), FastDecoder(TREES, index, 7)):
+        found = decoder.search(inputs, exclude=[[], [4]], allow=allow, prior=prior_of((table, 0.8)))
+        for n, may in enumerate(([1, 2, 4, 6], [0, 1, 2, 3, 5, 6])):
+            expected = expected_scores(inputs[n], [(table[n], 0.8)], may)
+            assert {h.passage: h.score for h in found[n]} == pytest.approx(expected, abs=1e-4)
+
+
+@st.composite
+def searches(draw: Any) -> dict[str, Any]:
+    tokens = st.lists(st.integers(3, 6), max_size=9).map(lambda row: [*row, END])
+    rows = draw(st.lists(tokens, min_size=1, max_size=30))
+    count, beams = draw(st.integers(1, 12)), draw(st.integers(1, 8))
+    some = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows))
+    return {
+        "rows": rows,
+        "inputs": queries(count, draw(st.integers(0, 99))),
+        "beams": beams,
+        "k": draw(st.integers(1, beams)),
+        "exclude": draw(st.one_of(st.just(()), st.lists(some, min_size=count, max_size=count))),
+        "mode": draw(st.sampled_from(["renormalized", "full"])),
+        "early_stop": draw(st.sampled_from([None, True, False])),
+        "slots": draw(st.integers(1, 9)),
+        "group": draw(st.sampled_from([1, 8])),
+        "backend": draw(st.sampled_from(["array", "flat"])),
+        "allow": [draw(st.none() | some) for _ in range(count)] if draw(st.booleans()) else (),
+        "weights": draw(st.lists(st.sampled_from([-1.5, -0.3, 0.0, 0.5, 2.0]), min_size=1, max_size=3)),
+        "fixed": draw(st.booleans()),
+        "seed": draw(st.integers(0, 99)),
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(searches())
+def test_the_fast_search_finds_what_the_plain_one_finds(search: dict[str, Any]) -> None:
+    index = index_sequences([np.array(row) for row in search["rows"]], END, search["backend"])
+    how = (index, search["beams"], search["mode"], search["early_stop"])
+    count, passages = len(search["inputs"]), len(search["rows"])
+    fixed = Fixed(passages - 1, -0.7) if search["fixed"] else None
+    prior = Prior(
+        tuple(
+            Part(among(weights(search["seed"] + n, count, passages)), weight, fixed)
+            for n, weight in enumerate(search["weights"])
+        )
+    )
+    allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
+    what = (search["inputs"], search["k"], search["exclude"], allow)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "_GROUP", search["group"])
+        found = FastDecoder(TREES, *how, slots=search["slots"]).search(*what, prior=prior)
+    for expected, some in zip(Decoder(GENERATOR, *how).search(*what, prior=prior), found, strict=True):
+        assert [f.score for f in some] == pytest.approx([f.score for f in expected], abs=1e-4)
+        assert ranking(some) == ranking(expected)
+
+
+def ranking(found: Any) -> list[int]:
+    """The passages, those of (nearly) equal score in order of number."""
+    return [f.passage for f in sorted(found, key=lambda f: (-round(f.score, 3), f.passage))]
+
+
+@pytest.mark.parametrize("kind", [Decoder, FastDecoder])
+def test_a_score_that_rises_is_not_cut_off(kind: Any) -> None:
+    """One result is asked for, and the best passage is behind a prefix that begins below a finished one."""
+    index = index_sequences([np.array(row) for row in ROWS], END)
+    # Passage 3 has nearly all of the prior beneath its prefix, so what is taken back there falls on passage 4
+    # only once they part; until then the prefix stands below passage 2, which is finished.
+    table = np.array([[0.0, 0.0, -2.0, 4.0, -20.0, 0.0, 0.0]])
+    decoder = kind(GENERATOR if kind is Decoder else TREES, index, beams=len(ROWS))
+    best = decoder.search(queries(1), 1, prior=prior_of((table, -1.0)))[0][0]
+    expected = expected_scores(queries(1)[0], [(table[0], -1.0)], list(range(len(ROWS))))
+    scores, share = score_all(GENERATOR, index, queries(1)[0]), softmax(table[0])
+    prefix = np.logaddexp(scores[3], scores[4]) - np.log(share[3] + share[4])
+    assert prefix < expected[2] < expected[4] == max(expected.values())  # else this shows nothing
+    assert best.passage == 4
+    assert best.score == pytest.approx(expected[4], abs=1e-4)
+
+
+def test_a_prior_sees_ahead_of_a_narrow_beam() -> None:
+    """What it favours is found by a beam of one, whatever the model prefers at its first token."""
+    rng = np.random.default_rng(5)
+    rows = [np.append(rng.integers(3, 12, 6), END) for _ in range(80)]
+    index = index_sequences(rows, END)
+    wanted = rng.integers(0, 80, 10)
+    table = np.zeros((10, 80))
+    table[np.arange(10), wanted] = 60.0
+    found = FastDecoder(TREES, index, beams=1).search(queries(10), prior=prior_of((table, 1.0)))
+    assert [some[0].passage for some in found] == wanted.tolist()
+
+
+def test_a_weight_of_zero_is_as_no_prior_and_asks_nobody() -> None:
+    index = index_sequences([np.array(row) for row in ROWS], END)
+
+    def never(numbers: Any) -> Any:
+        raise AssertionError
+
+    for decoder in (Decoder(GENERATOR, index), FastDecoder(TREES, index)):
+        assert decoder.search(queries(5), prior=Prior((Part(never, 0.0),))) == decoder.search(queries(5))
+
+
+def test_a_fixed_passage_has_its_probability_among_what_is_left() -> None:
+    index = index_sequences([np.array(row) for row in ROWS], END)
+    table = weights(4, 1, len(ROWS))
+    table[0, 6] = np.nan_to_num(-np.inf)
+    prior = Prior((Part(among(table), 1.0, Fixed(6, float(np.log(0.25)))),))
+    scope = Scope(index, 1, [[1, 2]])
+    masses = prior.open(index, scope, 1)
+    masses.load(np.array([0]), np.array([0]))
+    row = masses._sums[0].leaves(np.array([0]))[0]
+    rows = index.rows.row_of
+    assert row[rows[6]] / row.sum() == pytest.approx(0.25)
+    assert row[rows[1]] == row[rows[2]] == 0
+    others = [3, 4]
+    assert row[rows[3]] / row[rows[4]] == pytest.approx(np.exp(table[0, 3] - table[0, 4]))
+    assert row[rows[others]].sum() < 0.75 * row.sum()  # the rest is that of 0 and 5, which are one row
+
+
+def test_a_passage_of_no_weight_at_all_is_still_found() -> None:
+    index = index_sequences([np.array(row) for row in ROWS], END)
+    table = np.full((1, len(ROWS)), -np.inf)
+    table[0, 3] = 0.0
+    for decoder in (Decoder(GENERATOR, index, 7), FastDecoder(TREES, index, 7)):
+        hits = decoder.search(queries(1), prior=prior_of((table, 1.0)))[0]
+        assert hits[0].passage == 3
+        assert len(hits) == len(ROWS)
+        assert LEAST - 20 < min(hit.score for hit in hits) < LEAST + 20
+
+
+def test_some_queries_of_a_prior() -> None:
+    table = weights(6, 9, 4)
+    prior = prior_of((table, 0.5)).among([7, 2, 3]).among([2, 0])
+    assert (prior.parts[0].log_weights(np.array([0, 1])) == table[[3, 7]]).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.integers(0, 999))
+def test_ranges_equal_plain_reductions(rows: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.random((3, rows)) * 10.0 ** rng.integers(-200, 1, (3, rows))
+    low = rng.integers(0, rows, 50)
+    high = np.minimum(low + rng.integers(0, rows + 1, 50), rows)
+    places = rng.integers(0, 3, 50)
+    for work, neutral in ((np.add, 0.0), (np.minimum, np.inf)):
+        ranges = Ranges(work, neutral, 3, rows)
+        ranges.put(np.arange(3), rng.random((3, rows)))
+        ranges.put(np.array([2, 0, 1]), values[[2, 0, 1]])
+        expected = [
+            work.reduce(values[p, a:b]) if b > a else neutral
+            for p, a, b in zip(places, low, high, strict=True)
+        ]
+        assert ranges.over(places, low, high) == pytest.approx(expected, rel=1e-12, abs=0)
+
+
+def test_a_small_mass_beside_a_great_one_keeps_its_digits() -> None:
+    ranges = Ranges(np.add, 0.0, 1, 6)
+    ranges.put(np.array([0]), np.array([[1.0, 1e-30, 2e-30, 3e-30, 1.0, 1.0]]))
+    assert ranges.over(np.array([0]), np.array([1]), np.array([4]))[0] == pytest.approx(6e-30)
+
+
+@pytest.mark.parametrize("block", [1, 3, 512])
+def test_the_walk_equals_scoring_passage_by_passage(block: int) -> None:
+    rng = np.random.default_rng(1)
+    rows = [np.append(rng.integers(3, 7, rng.integers(1, 7)), END) for _ in range(30)]
+    split = index_sequences(rows[:20], END), index_sequences(rows[20:], END)
+    for index in (index_sequences(rows, END), UnionIndex(*split)):
+        scores = score_rows(GENERATOR, index, queries(1)[0], block)
+        assert np.exp(scores).sum() == pytest.approx(1.0, abs=1e-5)
+        expected = score_all(GENERATOR, index, queries(1)[0])
+        assert scores[index.rows.row_of.astype(int)] == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_walk_of_one_passage_has_nothing_to_decide() -> None:
+    index = index_sequences([np.array([3, 4, END])] * 2, END)
+    assert score_rows(GENERATOR, index, queries(1)[0]).tolist() == [0.0]
+
+
+def test_what_cannot_be_a_prior_is_refused() -> None:
+    index = index_sequences([np.array(row) for row in ROWS], END)
+    decoder = FastDecoder(TREES, index)
+    table = weights(1, 2, len(ROWS))
+    with pytest.raises(ValueError, match="2 queries and 7 passages"):
+        decoder.search(queries(2), prior=prior_of((table[:, :3], 1.0)))
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(ConfigError, match="not numbers"):
+            decoder.search(queries(2), prior=prior_of((np.full_like(table, wrong), 1.0)))
+    with pytest.raises(ConfigError, match="must be a finite number, got nan"):
+        prior_of((table, float("nan")))
+    for log_probability in (0.0, -np.inf, np.nan):
+        with pytest.raises(ConfigError, match="below 0"):
+            Part(among(table), 1.0, Fixed(0, log_probability))
+    with pytest.raises(ConfigError, match="takes no priors"):
+        DeviceDecoder(TREES, index).search(queries(2), prior=prior_of((table, 1.0)))
