@@ -250,7 +250,7 @@ class Comparison:
     def hybrid(self) -> None:
         """The generator with the bi-encoder looking ahead, less the empty prompt; weights tuned on dev."""
         tuned, output = f"{self.folder}/hybrid.yaml", f"{self.folder}/hybrid-single"
-        members = ("--retriever", f"{self.folder}/generator-retriever")
+        members: tuple[str, ...] = ("--retriever", f"{self.folder}/generator-retriever")
         members += ("--prior", f"{self.folder}/biencoder-retriever")
         self.grls(
             "tune-hybrid", *members, "--data", self.data, "--beams", "20", "--output", tuned,

@@ -175,7 +175,8 @@ def test_a_causal_model_needs_chain_data(
 ) -> None:
     plain = [o for o in options(root, tmp_path / "run") if not o.startswith("--config")]
     source = ["--model=grls.train.module.Retrieve", "--model.generator=grls.models.language.CausalLM"]
-    kept = [o for o in plain[1:] if "freeze_embeddings" not in o]
+    kept = [o for o in plain[1:] if "freeze_embeddings" not in o and "name_or_path" not in o]
+    source.append(f"--model.generator.name_or_path={root / 'llama'}")
     given = ["train", *source, "--model.loss=allowed", "--data=grls.train.data.RetrieveData", *kept]
     assert main(given) != 0
     assert "train a causal one with" in capsys.readouterr().err
