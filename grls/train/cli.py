@@ -12,6 +12,8 @@ writes when dev is measured. ``last`` is there to go on from (``--ckpt_path``): 
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 import grls.models.language  # noqa: F401  registers the generator classes by name, with those of build
 from grls.files import refuse_foreign
@@ -90,9 +93,29 @@ def _model(output: str) -> str:
 
 
 def train(arguments: Sequence[str] | None = None) -> None:
-    """Run one training stage; ``arguments`` are those of ``fit`` (None: the command line)."""
+    """Run one training stage.
+
+    Args:
+        arguments: Those of ``fit``; None: the command line.
+
+    Raises:
+        SystemExit: SIGTERM has ended the run; the status is the shell's, 143, where Lightning's is 0, as if
+            all had been done.
+    """
     quiet()
     given = None if arguments is None else ["fit", *arguments]
+    try:
+        _fit(given)
+    except SIGTERMException:
+        print(
+            "error: the run was ended by SIGTERM before it was done; go on from its last checkpoint with "
+            "--ckpt_path OUTPUT/checkpoints/last.ckpt.",
+            file=sys.stderr,
+        )
+        raise SystemExit(128 + signal.SIGTERM) from None
+
+
+def _fit(given: Sequence[str] | None) -> None:
     TrainCLI(
         GeneratorModule,
         FitData,

@@ -24,6 +24,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small(tmp_path_factory.mktemp("resume") / "data")
 
 
+def test_a_run_that_sigterm_ends_does_not_look_done(data: Path, tmp_path: Path) -> None:
+    politely = "--trainer.callbacks.politely=true"
+    ended = start(arguments("retrieve", data, tmp_path / "ended", OFTEN, *KILLED, politely))
+    assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
+    assert "go on from its last checkpoint" in ended.stderr
+    assert not (tmp_path / "ended" / "model").exists()
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
     data: Path, tmp_path: Path, workers: int

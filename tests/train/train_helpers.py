@@ -74,11 +74,13 @@ class KillAfter(L.Callback):
 
     Args:
         batches: After so many batches of the whole run.
+        politely: By SIGTERM, as a scheduler does first.
     """
 
-    def __init__(self, batches: int):
+    def __init__(self, batches: int, politely: bool = False):
         self.batches = batches
+        self.signal = signal.SIGTERM if politely else signal.SIGKILL
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.batches:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.signal)
