@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from grls.dataset import Qrels
 from grls.errors import ConfigError
 from grls.models.generator import start_token
 from grls.train.chain_collate import ChainCollator
@@ -14,7 +12,6 @@ from grls.train.chains import ChainExamples, MemoriseChains, Teaching
 from grls.train.data import RetrieveData
 from grls.train.memorise_sources import Reading
 from grls.train.teacher import DenseTeacher
-from grls.types import Query
 
 
 class ChainData(RetrieveData):
@@ -31,6 +28,8 @@ class ChainData(RetrieveData):
             beam keeps, weigh more.
         kwargs: The options of :class:`grls.train.data.RetrieveData`; ``batch_size`` counts queries.
     """
+
+    kind = ChainExamples
 
     def __init__(
         self,
@@ -81,18 +80,3 @@ class ChainData(RetrieveData):
 
     def _memorise_examples(self, reading: Reading) -> MemoriseChains:
         return MemoriseChains(super()._memorise_examples(reading))
-
-    def _retrieve_examples(
-        self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool
-    ) -> ChainExamples:
-        return ChainExamples(
-            queries,
-            qrels,
-            self.corpus,
-            self.codec,
-            multistep=self.multistep,
-            done=done,
-            shuffle=shuffle,
-            truncate=self.truncate_queries,
-            seed=self.seed,
-        )

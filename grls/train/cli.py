@@ -115,7 +115,7 @@ def train(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(128 + signal.SIGTERM) from None
 
 
-def _fit(given: Sequence[str] | None) -> None:
+def _fit(given: list[str] | None) -> None:
     TrainCLI(
         GeneratorModule,
         FitData,

@@ -189,6 +189,9 @@ class RetrieveData(StageData):
         kwargs: The options of :class:`StageData`.
     """
 
+    kind: Any = RetrieveExamples
+    """What examples are made of queries."""
+
     def __init__(
         self,
         data: str,
@@ -233,10 +236,8 @@ class RetrieveData(StageData):
         # Never shuffled: each passage of a chain was found from the one before.
         return self._retrieve_examples(queries, {}, self.done and self.mix.pseudo_done, shuffle=False)
 
-    def _retrieve_examples(
-        self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool
-    ) -> Any:  # of the kind that the batches are made of
-        return RetrieveExamples(
+    def _retrieve_examples(self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool) -> Any:
+        return self.kind(
             queries,
             qrels,
             self.corpus,
