@@ -32,6 +32,7 @@ from transformers import (
     T5Config,
     T5ForConditionalGeneration,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from grls.corpus import Corpus
 from grls.dataset import read_queries
@@ -87,12 +88,15 @@ class Pretrained(GeneratorSpec):
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.name_or_path)
             config = AutoConfig.from_pretrained(self.name_or_path)
+            if _only_reads(config):
+                raise ValueError(f"a {config.model_type} is an encoder, which writes nothing.")
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
             model: Any = kind.from_pretrained(self.name_or_path, dtype=torch.float32)
         except (OSError, ValueError, SafetensorError) as error:
             raise ConfigError(
-                f"cannot load a generator from {self.name_or_path!r}: {first_line(error)} "
-                "Give a folder that holds config.json, weights and tokenizer, or a hub name."
+                f"cannot load a generator from {self.name_or_path!r}: {first_line(error)} Give a folder that "
+                "holds config.json, weights and tokenizer of a sequence-to-sequence or a causal model, or a hub "
+                "name."
             ) from error
         add_markers(model, tokenizer)
         return Loaded(model, tokenizer)
@@ -208,6 +212,12 @@ class WarmStart(GeneratorSpec):
             decoder.bert.encoder.layer[n].load_state_dict(source.state_dict(), strict=False)
         decoder.tie_weights()
         return decoder
+
+
+def _only_reads(config: Any) -> bool:
+    """Whether a config is that of an encoder, which transformers would load as a causal model all the same."""
+    masked = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return masked and not config.is_encoder_decoder and not getattr(config, "is_decoder", False)
 
 
 def add_markers(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:

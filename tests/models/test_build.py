@@ -132,9 +132,7 @@ def test_absent_models_are_errors_of_ours(
     for name in ("runs/there", "nobody/nosuch", "runs"):
         refuse_missing_folder(name)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(
-        ConfigError, match=r"cannot load a sequence-to-sequence model from .*config.json, weights"
-    ):
+    with pytest.raises(ConfigError, match=r"cannot load a generator from .*config.json, weights"):
         Pretrained(str(tmp_path / "empty")).load()
     with pytest.raises(ConfigError, match="cannot load a tokenizer from"):
         ScratchT5(tokenizer=str(tmp_path / "empty")).load()
@@ -150,7 +148,7 @@ def test_damaged_weights_are_an_error_of_ours(data: Path, tmp_path: Path, damage
         weights.write_bytes(weights.read_bytes()[:-100])
     else:
         weights.unlink()
-    with pytest.raises(ConfigError, match=r"cannot load a sequence-to-sequence model"):
+    with pytest.raises(ConfigError, match=r"cannot load a generator"):
         Pretrained(str(tmp_path / "m")).load()
 
 
