@@ -95,8 +95,8 @@ class Pretrained(GeneratorSpec):
         except (OSError, ValueError, SafetensorError) as error:
             raise ConfigError(
                 f"cannot load a generator from {self.name_or_path!r}: {first_line(error)} Give a folder that "
-                "holds config.json, weights and tokenizer of a sequence-to-sequence or a causal model, or a hub "
-                "name."
+                "holds config.json, weights and tokenizer of a sequence-to-sequence or a causal model, or a "
+                "hub name."
             ) from error
         add_markers(model, tokenizer)
         return Loaded(model, tokenizer)
@@ -215,7 +215,7 @@ class WarmStart(GeneratorSpec):
 
 
 def _only_reads(config: Any) -> bool:
-    """Whether a config is that of an encoder, which transformers would load as a causal model all the same."""
+    """Whether a config is that of an encoder, which transformers would load as a causal model, too."""
     masked = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     return masked and not config.is_encoder_decoder and not getattr(config, "is_decoder", False)
 
