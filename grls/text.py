@@ -196,6 +196,12 @@ class Codec:
         room = self.limits.input - len(self._before) - len(self._after)
         return [*self._before, *tokens[:room], *self._after]
 
+    def text(self, tokens: Sequence[int]) -> str:
+        """What a model input says, without its markers."""
+        markers = {self.question, self.evidence, self.title, self.done}
+        kept = [token for token in tokens if token not in markers]
+        return str(self.tokenizer.decode(kept, skip_special_tokens=True)).strip()
+
     def fingerprint(self) -> str:
         """Changes when the tokenizer, or how passages become tokens, changes."""
         parts: list[Any] = ["text-1", self.limits.passage, tokenizer_fingerprint(self.tokenizer)]

@@ -23,6 +23,8 @@ class ChainData(RetrieveData):
         teacher_share: Its share.
         teacher_temperature: Its scores are divided by this before the softmax.
         teacher_passages: Passages that it gives an opinion of.
+        teach_memories: Ask the teacher about what is read of passages that are memorised along with retrieval
+            (``mix.memorise``), too: every passage then is a query whose answer is the teacher's.
         branches: Passages drawn from its opinion that are trained beside the gold one, at each hop.
         decay: The n-th token of a passage weighs ``decay ** n``; below 1 the first ones, which decide what a
             beam keeps, weigh more.
@@ -38,6 +40,7 @@ class ChainData(RetrieveData):
         teacher_share: float = 0.5,
         teacher_temperature: float = 0.05,
         teacher_passages: int = 100,
+        teach_memories: bool = False,
         branches: int = 0,
         decay: float = 1.0,
         **kwargs: Any,
@@ -47,6 +50,7 @@ class ChainData(RetrieveData):
         self.teacher_share = teacher_share
         self.teacher_temperature = teacher_temperature
         self.teacher_passages = teacher_passages
+        self.teach_memories = teach_memories
         self.branches = branches
         self.decay = decay
 
@@ -63,6 +67,8 @@ class ChainData(RetrieveData):
             )
         if not 0 < self.decay <= 1:
             raise ConfigError(f"decay must be above 0 and at most 1, got {self.decay}.")
+        if self.teach_memories and (self.teacher is None or self.mix.memorise is None):
+            raise ConfigError("teach_memories needs a teacher (--data.teacher) and --data.mix.memorise.")
         done = len(self.corpus)
         if self.teacher is None:
             teaching = Teaching(self.index, done, branches=self.branches)
@@ -79,4 +85,4 @@ class ChainData(RetrieveData):
         return ChainCollator(pad, self.index, teaching, self.decay, start)
 
     def _memorise_examples(self, reading: Reading) -> MemoriseChains:
-        return MemoriseChains(super()._memorise_examples(reading))
+        return MemoriseChains(super()._memorise_examples(reading), self.teach_memories)

@@ -105,14 +105,16 @@ class ChainExamples:
 
 
 class MemoriseChains:
-    """Passages to memorise as chains of one hop, of which no teacher is asked.
+    """Passages to memorise as chains of one hop.
 
     Args:
         passages: What is read of each passage.
+        taught: The teacher is asked what it would find by what is read, as if that was a query.
     """
 
-    def __init__(self, passages: MemoriseExamples):
+    def __init__(self, passages: MemoriseExamples, taught: bool = False):
         self._passages = passages
+        self._taught = taught
 
     def __len__(self) -> int:
         return len(self._passages)
@@ -120,8 +122,9 @@ class MemoriseChains:
     def draw(self, number: int, epoch: int) -> ChainExample:
         """Passage ``number`` as it is read in ``epoch``."""
         source = self._passages.draw(number, epoch).source
+        text = self._passages.codec.text(source) if self._taught else ""
         seed = f"memorise-{epoch}-{number}"
-        return ChainExample((HopExample(source, (number,), number, "", (), (number,), seed),))
+        return ChainExample((HopExample(source, (number,), number, text, (), (number,), seed),))
 
     def lengths(self) -> Sequence[int]:
         """Tokens of the passages."""
