@@ -1,11 +1,11 @@
 """From chains of hops to tensors with decisions, for causal and for sequence-to-sequence models.
 
-Legend: b chains, t nodes of the largest tree, h hops of all chains, s longest input, p paths, u longest
+Legend: b chains, t nodes of the largest tree, h distinct inputs of all hops, s longest input, p paths, u longest
 stretch of a path, D decisions, A allowed tokens of all of them together, T tokens taken.
 
 For a causal model a chain is a tree of tokens: its hops share what they have in common, and so do the
 passages that are scored behind a hop. For a sequence-to-sequence model each hop is an input that is encoded
-once, however many passages are scored for it. A passage is fed as far as its last decision (in a tree: unless
+once, however many passages are scored for it and hops begin with it. A passage is fed as far as its last decision (in a tree: unless
 it is evidence of the next hop).
 """
 
@@ -59,7 +59,7 @@ class HopBatch(NamedTuple):
     Attributes:
         input_ids: ``[h, s]``.
         attention_mask: ``[h, s]``.
-        owners: ``[p]`` the hop of each path, ascending.
+        owners: ``[p]`` the input of each path.
         decoder_input_ids: ``[p, u]``.
     """
 
@@ -75,7 +75,7 @@ class ChainBatch(NamedTuple):
     Attributes:
         read: The tokens.
         decisions: What is trained.
-        labels: ``[h]`` one number a hop, whose loss the mean is taken over.
+        labels: One number a hop, whose loss the mean is taken over.
     """
 
     read: TreeBatch | HopBatch
@@ -160,9 +160,11 @@ class ChainCollator:
         self, hops: Sequence[HopExample], paths: Sequence[Path], written: Sequence[list[int]], start: int
     ) -> tuple[HopBatch, list[list[int]]]:
         """An input a hop and a row a path, and where each path's tokens stand."""
-        inputs, mask = pad([hop.source for hop in hops], self.pad_token)
+        distinct: dict[tuple[int, ...], int] = {}
+        numbers = [distinct.setdefault(tuple(hop.source), len(distinct)) for hop in hops]
+        inputs, mask = pad([list(source) for source in distinct], self.pad_token)
         rows, _ = pad([[start, *tokens] for tokens in written], self.pad_token)
-        owners = torch.tensor([path.hop for path in paths])
+        owners = torch.tensor([numbers[path.hop] for path in paths])
         width = rows.shape[1]
         places = [list(range(n * width, (n + 1) * width)) for n in range(len(paths))]
         return HopBatch(inputs, mask, owners, rows), places
