@@ -1,11 +1,11 @@
 """From chains of hops to tensors with decisions, for causal and for sequence-to-sequence models.
 
-Legend: b chains, t nodes of the largest tree, h distinct inputs of all hops, s longest input, p paths, u longest
-stretch of a path, D decisions, A allowed tokens of all of them together, T tokens taken.
+Legend: b chains, t nodes of the largest tree, D decisions, A allowed tokens of all of them together, T
+tokens taken.
 
 For a causal model a chain is a tree of tokens: its hops share what they have in common, and so do the
-passages that are scored behind a hop. For a sequence-to-sequence model each hop is an input that is encoded
-once, however many passages are scored for it and hops begin with it. A passage is fed as far as its last decision (in a tree: unless
+passages that are scored behind a hop. For a sequence-to-sequence model each hop is an input of its own
+(:mod:`grls.train.hop_batches`). A passage is fed as far as its last decision (in a tree: unless
 it is evidence of the next hop).
 """
 
@@ -20,8 +20,8 @@ from torch import Tensor
 
 from grls.index import ConstraintIndex
 from grls.train.chains import ChainExample, HopExample, Teaching
-from grls.train.collate import pad
 from grls.train.decisions import Decisions, Path, decide
+from grls.train.hop_batches import HopBatch, group
 from grls.train.token_trees import TokenTree, TreeBatch, stack
 
 
@@ -29,7 +29,8 @@ class Weighed(NamedTuple):
     """Decisions as tensors.
 
     Attributes:
-        places: ``[D]`` where the model's state at each is found, in the flattened ``[b * t]`` or ``[p * u]``.
+        places: ``[D]`` where the model's state at each is found, in the flattened ``[b * t]`` or among those
+            of a :class:`~grls.train.hop_batches.HopBatch`.
         weights: ``[D]``.
         owners: ``[A]`` ascending.
         tokens: ``[A]``.
@@ -51,22 +52,6 @@ class Weighed(NamedTuple):
     right: Tensor
     wrong: Tensor
     paths: int
-
-
-class HopBatch(NamedTuple):
-    """Hops and the paths behind them, for a sequence-to-sequence model.
-
-    Attributes:
-        input_ids: ``[h, s]``.
-        attention_mask: ``[h, s]``.
-        owners: ``[p]`` the input of each path.
-        decoder_input_ids: ``[p, u]``.
-    """
-
-    input_ids: Tensor
-    attention_mask: Tensor
-    owners: Tensor
-    decoder_input_ids: Tensor
 
 
 class ChainBatch(NamedTuple):
@@ -119,7 +104,10 @@ class ChainCollator:
             owner = np.repeat(np.arange(len(examples)), [len(example.hops) for example in examples])
             read, nodes = self._trees(hops, owner, paths, written)
         else:
-            read, nodes = self._rows(hops, paths, written, self.start_token)
+            sources = [hop.source for hop in hops]
+            read, nodes = group(
+                sources, [path.hop for path in paths], written, self.pad_token, self.start_token
+            )
         places = [
             nodes[p][place] for p, place in zip(found.paths.tolist(), found.places.tolist(), strict=True)
         ]
@@ -155,19 +143,6 @@ class ChainCollator:
             for path, own in zip(paths, nodes, strict=True)
         ]
         return batch, places
-
-    def _rows(
-        self, hops: Sequence[HopExample], paths: Sequence[Path], written: Sequence[list[int]], start: int
-    ) -> tuple[HopBatch, list[list[int]]]:
-        """An input a hop and a row a path, and where each path's tokens stand."""
-        distinct: dict[tuple[int, ...], int] = {}
-        numbers = [distinct.setdefault(tuple(hop.source), len(distinct)) for hop in hops]
-        inputs, mask = pad([list(source) for source in distinct], self.pad_token)
-        rows, _ = pad([[start, *tokens] for tokens in written], self.pad_token)
-        owners = torch.tensor([numbers[path.hop] for path in paths])
-        width = rows.shape[1]
-        places = [list(range(n * width, (n + 1) * width)) for n in range(len(paths))]
-        return HopBatch(inputs, mask, owners, rows), places
 
 
 def weigh(found: Decisions, places: Sequence[int], paths: Sequence[Path]) -> Weighed:

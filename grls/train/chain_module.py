@@ -21,7 +21,8 @@ from grls.models.generator import check_positions
 from grls.models.head import Head
 from grls.models.kinds import is_causal
 from grls.models.slots import agree
-from grls.train.chain_collate import HopBatch, Weighed
+from grls.train.chain_collate import Weighed
+from grls.train.hop_batches import HopBatch, HopGroup
 from grls.train.module import GeneratorModule, Loss
 from grls.train.token_trees import TokenTree, TreeBatch, stack
 
@@ -139,22 +140,29 @@ class RetrieveChains(GeneratorModule):
         return caught[0].flatten(0, 1)
 
     def _read_hops(self, hops: HopBatch) -> Tensor:
-        """What reaches the head at every place of every path, ``[p * u, d]``."""
-        check_positions(self.model, hops.input_ids.shape[1], hops.decoder_input_ids.shape[1])
-        inputs = hops.input_ids, hops.attention_mask
-        if self._cache is None:
-            encoder = self.model.get_encoder()
-            encoded = encoder(input_ids=inputs[0], attention_mask=inputs[1]).last_hidden_state
-        else:
-            encoded = self._cache(self.model.get_encoder(), *inputs)
-        with self._head.catch() as caught:
-            self.model(
-                encoder_outputs=BaseModelOutput(last_hidden_state=encoded[hops.owners]),
-                attention_mask=hops.attention_mask[hops.owners],
-                decoder_input_ids=hops.decoder_input_ids,
-                use_cache=False,
-            )
-        return caught[0].flatten(0, 1)
+        """What reaches the head at every place of every path, in order, ``[places, d]``."""
+        read = []
+        for inputs in hops.groups:
+            encoded = self._encode(inputs)
+            for owners, tokens in inputs.stretches:
+                check_positions(self.model, inputs.input_ids.shape[1], tokens.shape[1])
+                with self._head.catch() as caught:
+                    self.model(
+                        encoder_outputs=BaseModelOutput(last_hidden_state=encoded[owners]),
+                        attention_mask=inputs.attention_mask[owners],
+                        decoder_input_ids=tokens,
+                        use_cache=False,
+                    )
+                read.append(caught[0].flatten(0, 1))
+        return torch.cat(read)
+
+    def _encode(self, inputs: HopGroup) -> Tensor:
+        """Encoder states ``[h, s, d]``."""
+        encoder, given = self.model.get_encoder(), (inputs.input_ids, inputs.attention_mask)
+        if self._cache is not None:
+            return self._cache(encoder, *given)
+        encoded: Tensor = encoder(input_ids=given[0], attention_mask=given[1]).last_hidden_state
+        return encoded
 
 
 def taken_scores(head: Head, hidden: Tensor, decisions: Weighed) -> Tensor:

@@ -128,7 +128,11 @@ def test_the_loss_of_a_chain_is_the_mean_over_its_hops(
     assert batch.read.visible.shape[1] < tokens / 3  # hops share what they have in common
 
 
-def test_a_sequence_to_sequence_model_learns_the_same_targets(tmp_path: Path) -> None:
+@pytest.mark.parametrize("inputs", [2, 16])
+def test_a_sequence_to_sequence_model_learns_the_same_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: int
+) -> None:
+    monkeypatch.setattr("grls.train.hop_batches._GROUP", inputs)
     write_small(tmp_path)
     module = RetrieveChains(scratch(tmp_path))
     module.model.eval()
@@ -136,11 +140,14 @@ def test_a_sequence_to_sequence_model_learns_the_same_targets(tmp_path: Path) ->
     index = build_index(corpus, codec)
     some = ChainExamples(*read_split(tmp_path, "train", corpus), corpus, codec)
     teaching = Teaching(index, len(corpus), Opinion({1: 0.75, 8: 0.25}), share=0.4, branches=3)
-    hops = [hop for n in (0, 2) for hop in some.draw(n, 0).hops]
+    hops = [hop for n in (0, 2, 2) for hop in some.draw(n, 0).hops]
     targets, paths = teaching(hops)
     start = int(module.model.config.decoder_start_token_id)
-    batch = ChainCollator(0, index, teaching, start_token=start)([some.draw(n, 0) for n in (0, 2)])
-    assert len(batch.read.input_ids) == 5  # a hop is encoded once
+    # A query that comes twice is encoded once, and of paths some are longer than others.
+    batch = ChainCollator(0, index, teaching, start_token=start)([some.draw(n, 0) for n in (0, 2, 2)])
+    assert sum(len(part.input_ids) for part in batch.read.groups) == 5
+    assert len(batch.read.groups) == -(-5 // inputs)
+    assert max(len(part.stretches) for part in batch.read.groups) > 1
     with torch.no_grad():
         found = float(module.batch_loss(batch))
     scores = [score_all(Seq2SeqGenerator(module.model), index, hop.source) for hop in hops]
