@@ -5,18 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from grls.errors import ConfigError
-from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.hybrid import HybridRetriever, Weighed
-from grls.retrieve.open import open_retriever
-from grls.retrieve.priors import BM25Prior, DensePrior, EmptyPromptPrior, Source
-from grls.retrieve.sparse import BM25Retriever
-
-BM25 = "bm25"
+from grls.retrieve.open import open_sources
+from grls.retrieve.priors import EmptyPromptPrior
 
 Value = TypeVar("Value", str, float)
 
@@ -30,6 +25,7 @@ class PriorOptions(NamedTuple):
         prior_temperature: One each; None: the source's own.
         empty_weight: How much of the score under an empty prompt is taken back.
         done_share: Log of DONE's share of a prior that does not know it.
+        prior_normalized: The sums of scores are normalized at every token.
     """
 
     prior: tuple[str, ...]
@@ -37,6 +33,7 @@ class PriorOptions(NamedTuple):
     prior_temperature: tuple[float | None, ...]
     empty_weight: float
     done_share: float
+    prior_normalized: bool
 
     @property
     def given(self) -> bool:
@@ -55,6 +52,7 @@ def prior_options(
     temperature: list[float] | float | None,
     empty_weight: float,
     done_share: float,
+    normalized: bool,
 ) -> PriorOptions:
     """Options as they are given, one value standing for a list of one.
 
@@ -74,6 +72,7 @@ def prior_options(
         temperatures or (None,) * len(names),
         empty_weight,
         done_share,
+        normalized,
     )
 
 
@@ -81,27 +80,6 @@ def _listed(given: list[Value] | Value | None) -> tuple[Value, ...]:
     if given is None:
         return ()
     return tuple(given) if isinstance(given, list) else (given,)
-
-
-def open_sources(
-    generator: GenerativeRetriever, priors: Sequence[str], device: str, options: SearchOptions
-) -> list[Source]:
-    """Open what priors are made of.
-
-    Raises:
-        ConfigError: A folder holds no bi-encoder.
-    """
-    sources: list[Source] = []
-    for name in priors:
-        if name == BM25:
-            sources.append(BM25Prior(BM25Retriever(generator.corpus)))
-            continue
-        opened = open_retriever(name, device, "float32", options)
-        if not isinstance(opened, DenseRetriever):
-            raise ConfigError(f"{name} is no bi-encoder's folder; a prior is one, or {BM25}.")
-        opened.progress = False  # the search shows its own
-        sources.append(DensePrior(opened, name))
-    return sources
 
 
 def open_hybrid(
@@ -114,10 +92,10 @@ def open_hybrid(
     """
     if not isinstance(generator, GenerativeRetriever):
         raise ConfigError("priors look ahead for a generative retriever; give one by --retriever.")
-    sources = open_sources(generator, priors.prior, device, options)
+    sources = open_sources(generator.corpus, priors.prior, device, options)
     weighed = [
         Weighed(*some) for some in zip(sources, priors.prior_weight, priors.prior_temperature, strict=True)
     ]
     if priors.empty_weight:
         weighed.append(Weighed(EmptyPromptPrior(generator), -priors.empty_weight))
-    return HybridRetriever(generator, weighed, priors.done_share)
+    return HybridRetriever(generator, weighed, priors.done_share, priors.prior_normalized)

@@ -61,6 +61,7 @@ def retrieve(
     prior: list[str] | str | None = None,
     prior_weight: list[float] | float | None = None,
     prior_temperature: list[float] | float | None = None,
+    prior_normalized: bool = False,
     empty_weight: float = 0.0,
     done_share: float = DONE_SHARE,
 ) -> None:
@@ -105,6 +106,8 @@ def retrieve(
             writes a file for --config.
         prior_temperature: What the scores of each prior are divided by; null: 0.05 for a
             bi-encoder of unit vectors, 1 for another, 2 for BM25.
+        prior_normalized: Normalize the sums of scores at every token, for a generator that was trained beside
+            these priors (`--data.prior`) with these weights.
         empty_weight: How much of a passage's log-probability under an empty prompt is taken from its score,
             against what the generator favours whatever is asked (with or without --prior).
         done_share: Log of DONE's share of a prior that knows nothing of it (dynamic, with a prior).
@@ -125,7 +128,7 @@ def retrieve(
         beams, mode, early_stop, batch_size, truncate_queries, progress=True, compile=compile
     )
     filters = _filters(queries, allow, where, query_filters)
-    priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share)
+    priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
     opened = opened_retriever(data, retriever, device, precision, options)
     if priors.given:
         opened = open_hybrid(opened, priors, device, options)

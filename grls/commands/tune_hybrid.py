@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from grls.commands.priors import open_sources
 from grls.commands.retrieve import refuse_other_corpus
 from grls.dataset import gold_passages, read_split
 from grls.decode.scores import ScoreMode
@@ -24,7 +23,7 @@ from grls.models.precision import Precision
 from grls.retrieve.base import check_counts
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.hybrid import HybridRetriever, Weighed
-from grls.retrieve.open import open_retriever
+from grls.retrieve.open import open_retriever, open_sources
 from grls.retrieve.priors import EmptyPromptPrior, Remembering
 
 WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -41,6 +40,7 @@ def tune_hybrid(
     weights: list[float] | None = None,
     temperatures: list[float] | None = None,
     empty_weights: list[float] | None = None,
+    prior_normalized: bool = False,
     split: str = "dev",
     tune_k: int = 10,
     limit: int | None = None,
@@ -65,6 +65,7 @@ def tune_hybrid(
         temperatures: Factors of a prior's usual temperature that are tried with each weight; null: 1.
         empty_weights: What is tried for the score under an empty prompt; null: 0.1, 0.2, 0.4, 0.6; an empty
             list leaves it out.
+        prior_normalized: As of `grls retrieve`, for a generator that was trained beside the priors.
         split: The development queries: not those that results will be reported for.
         tune_k: Cut-off of the recall that is to be high; of equal ones the smaller weight is taken.
         limit: Only so many of the queries.
@@ -96,17 +97,24 @@ def tune_hybrid(
 
     def measure(priors: Sequence[Weighed]) -> float:
         start = perf_counter()
-        found = HybridRetriever(opened, priors).retrieve(queries, tune_k)
+        found = HybridRetriever(opened, priors, normalized=prior_normalized).retrieve(queries, tune_k)
         ids = [[hit.id for hit in hits] for hits in found]
         recall = sequence_recall(ids, gold, [tune_k])[f"recall@{tune_k}"]
         spent = 1000 * (perf_counter() - start) / len(queries)
         print(f"recall@{tune_k} {100 * recall:5.1f}  {spent:6.1f} ms a query  {_shown(priors)}", flush=True)
         return recall
 
-    sources = [Remembering(source) for source in open_sources(opened, names, device, options)]
+    sources = [Remembering(source) for source in open_sources(opened.corpus, names, device, options)]
     start = [Weighed(source, 0.0, source.temperature) for source in sources]
     best, recall = tune(start, Weighed(EmptyPromptPrior(opened), 0.0), tried, measure)
-    _write(output, retriever, names, best, f"recall@{tune_k} {100 * recall:.1f} on {split} of {data}")
+    _write(
+        output,
+        retriever,
+        names,
+        best,
+        prior_normalized,
+        f"recall@{tune_k} {100 * recall:.1f} on {split} of {data}",
+    )
     print(f"{output}: {_shown(best)}")
 
 
@@ -153,7 +161,14 @@ def _above_zero(name: str, given: list[float] | None, usual: tuple[float, ...]) 
     return values
 
 
-def _write(output: str, retriever: str, names: Sequence[str], best: Sequence[Weighed], why: str) -> None:
+def _write(
+    output: str,
+    retriever: str,
+    names: Sequence[str],
+    best: Sequence[Weighed],
+    normalized: bool,
+    why: str,
+) -> None:
     """A config of ``grls retrieve``; JSON's values are YAML's."""
     *priors, empty = best
     settings = {
@@ -161,6 +176,7 @@ def _write(output: str, retriever: str, names: Sequence[str], best: Sequence[Wei
         "prior": list(names),
         "prior_weight": [prior.weight for prior in priors],
         "prior_temperature": [prior.divisor for prior in priors],
+        "prior_normalized": normalized,
         "empty_weight": abs(empty.weight),
     }
     lines = [f"# {why}", *(f"{key}: {json.dumps(value)}" for key, value in settings.items())]

@@ -266,9 +266,9 @@ class _Search:
         """One step: new beams, the row each continues, and its token."""
         allowed, rows, remaining = continuations(self.index, self.scope, beams.queries, beams.states)
         queries = beams.queries[rows]
-        steps = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
+        steps: Floats = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
         if self.masses is not None:
-            steps = steps + self.masses.gains(queries, allowed.states, allowed.offsets)
+            steps = self.masses.weigh(steps, queries, allowed.states, allowed.offsets)
         scores = beams.scores[rows] + steps
         complete = finished(allowed.tokens, remaining, self.index.rows.end, self.decoder.stops_early)
         chosen = select(queries, scores, complete, self.decoder.beams)

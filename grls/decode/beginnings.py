@@ -68,6 +68,7 @@ class Beginnings:
         mode: ScoreMode,
         beams: int,
         gains: Floats | None = None,
+        normalized: bool = False,
     ) -> Best:
         """The K best finished and the K best unfinished candidates of each row.
 
@@ -78,6 +79,7 @@ class Beginnings:
             mode: What the probabilities are normalized over.
             beams: K.
             gains: ``[B, N]`` what priors add to each (:meth:`gains`).
+            normalized: The sums are normalized.
         """
         logits = session.shared(self.tokens)
         scoped = scope.concerns(queries)
@@ -92,6 +94,8 @@ class Beginnings:
             )  # fmt: skip
             if gains is not None:
                 logits = logits.double() + torch.from_numpy(gains).to(logits.device)
+                if normalized:
+                    normalizer = logits.logsumexp(-1)
             if scoped:
                 parts = [_top(logits.masked_fill(some, -torch.inf), beams) for some in (done, ~done)]
             else:

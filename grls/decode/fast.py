@@ -127,9 +127,10 @@ class _Search(SlotSearch):
         )
         decides = np.diff(allowed.offsets) > 1 if self.lazy else np.ones(len(beams.slots), dtype=bool)
         beams = self._feed(beams, decides)
-        scores = beams.scores[rows] + self._steps(allowed, rows, decides)
+        steps = self._steps(allowed, rows, decides)
         if self.masses is not None:
-            scores = scores + self.masses.gains(beams.slots[rows], allowed.states, allowed.offsets)
+            steps = self.masses.weigh(steps, beams.slots[rows], allowed.states, allowed.offsets)
+        scores = beams.scores[rows] + steps
         complete = finished(allowed.tokens, remaining, self.index.rows.end, self.options.stops_early)
         self.beams = self._choose(beams, _Candidates(rows, allowed.states, scores, complete))
         self.clock += 1

@@ -14,6 +14,10 @@ which for a finished passage is log p(x | query) + sum_i w_i log P_i(x | query),
 to all the passages beneath it. Masses are those of what a query may find, so filters and exclusions
 renormalize priors, too. Passages with equal tokens share a row, whose mass is the sum of theirs.
 
+Or, ``normalized``, by the sum over tokens of the log of what the softmax of that makes of each among its
+siblings: the product of experts (Hinton 2002), which a generator that was trained beside a prior
+(``--data.prior``) is one half of. Then scores are log-probabilities of passages, and sum to one.
+
 A weight may be negative: with P_i the model's own probabilities under an empty prompt it takes back what the
 model favours whatever is asked (the anti-language model of Li et al. 2016, arXiv 1510.03055, there over
 replies). Scores can then rise along a path, by as much as :meth:`Masses.rise` says.
@@ -90,15 +94,18 @@ class Prior:
 
     Args:
         parts: The priors.
+        normalized: What they make of each token's score is normalized over its siblings.
     """
 
     parts: tuple[Part, ...]
+    normalized: bool = False
 
     def among(self, queries: Sequence[int]) -> Prior:
         """The same for some of the queries, which are numbered anew."""
         numbers = np.array(queries, dtype=np.int64)
         return Prior(
-            tuple(replace(part, log_weights=_Among(part.log_weights, numbers)) for part in self.parts)
+            tuple(replace(part, log_weights=_Among(part.log_weights, numbers)) for part in self.parts),
+            self.normalized,
         )
 
     def open(self, index: ConstraintIndex, scope: Scope, places: int) -> Masses:
@@ -132,6 +139,7 @@ class Masses:
 
     def __init__(self, prior: Prior, index: ConstraintIndex, scope: Scope, places: int):
         self._parts = [part for part in prior.parts if part.weight]
+        self.normalized = prior.normalized
         self._index = index
         self._scope = scope
         rows = len(index.rows)
@@ -156,6 +164,20 @@ class Masses:
             sums.put(places, masses)
             if least is not None:
                 least.put(places, np.where(allowed, masses, np.inf))
+
+    def weigh(self, steps: Floats, places: Ints, states: Ints, offsets: Ints) -> Floats:
+        """``[A]`` the score of each candidate (nats) with what the priors add.
+
+        Args:
+            steps: ``[A]`` what the generator gives each candidate: log-probabilities among its siblings.
+            places: ``[A]`` where the query of each candidate stands.
+            states: ``[A]`` its state in the index.
+            offsets: ``[R + 1]`` which candidates continue each beam.
+        """
+        scores = steps + self.gains(places, states, offsets)
+        if self.normalized:
+            scores = scores - np.repeat(ragged_logsumexp(scores, offsets), np.diff(offsets))
+        return scores
 
     def gains(self, places: Ints, states: Ints, offsets: Ints) -> Floats:
         """``[A]`` what the priors add to the score of each candidate (nats); 0 where it has no sibling.
@@ -197,10 +219,11 @@ class Masses:
     def rise(self, places: Ints, states: Ints) -> Floats:
         """``[n]`` by how much the score of each prefix can rise at most until it is finished (nats).
 
-        It is what a negative weight can still add: that of the least likely passage beneath.
+        It is what a negative weight can still add: that of the least likely passage beneath. Normalized
+        scores never rise.
         """
         rise = np.zeros(len(states))
-        if not len(states):
+        if not len(states) or self.normalized:
             return rise
         low, high = self._index.span(states)
         for part, sums, least in zip(self._parts, self._sums, self._least, strict=True):

@@ -171,12 +171,13 @@ class SlotSearch(ABC):
             return
         nodes = self.session.load(slots, [self.ask.inputs[q] for q in queries])
         self.queries[slots] = queries
-        gains = None
+        gains, normalized = None, False
         if self.masses is not None:
             self.masses.load(slots, queries)
+            normalized = self.masses.normalized
             gains = self.options.beginnings.gains(self.masses, slots)
         best = self.options.beginnings.best(
-            self.session, queries, self.scope, self.options.mode, self.options.beams, gains
+            self.session, queries, self.scope, self.options.mode, self.options.beams, gains, normalized
         )
         self.enter(slots, nodes, best)
 

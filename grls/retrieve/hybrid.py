@@ -64,6 +64,8 @@ class HybridRetriever:
         generator: What writes.
         priors: What looks ahead; of weight 0 they are not asked.
         done_share: Log of DONE's share of every prior that does not know it (nats, below 0).
+        normalized: The sums of scores are normalized at every token, as of a generator that was trained
+            beside these priors; else they are sums of log-probabilities.
 
     Raises:
         ConfigError: A weight, temperature or share cannot be used, or the generator is set to compile.
@@ -71,7 +73,11 @@ class HybridRetriever:
     """
 
     def __init__(
-        self, generator: GenerativeRetriever, priors: Sequence[Weighed], done_share: float = DONE_SHARE
+        self,
+        generator: GenerativeRetriever,
+        priors: Sequence[Weighed],
+        done_share: float = DONE_SHARE,
+        normalized: bool = False,
     ):
         if generator.options.compile:
             raise ConfigError("the compiled search takes no priors: leave compile out, or the priors.")
@@ -94,6 +100,7 @@ class HybridRetriever:
         self.generator = generator
         self.priors = tuple(priors)
         self.done_share = done_share
+        self.normalized = normalized
 
     @property
     def corpus(self) -> Corpus:
@@ -166,19 +173,37 @@ class HybridRetriever:
         tokens = self.generator.encode(queries)
         inputs = [codec.model_input(t, codec.passages(e)) for t, e in zip(tokens, evidence, strict=True)]
         within = self.generator.subsets(queries, allow)
-        prior = self._prior(queries, evidence)
+        done = self.generator.done
+        prior = prior_of(self.priors, queries, evidence, done, self.done_share, self.normalized)
         return self.generator.search(inputs, k, hidden, "retrieve", within, prior)
 
-    def _prior(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Prior:
-        fixed = Fixed(self.generator.done, self.done_share)
-        parts = []
-        for prior in self.priors:
-            if prior.weight:
-                scores = prior.source.ask(queries, evidence)
-                known = prior.source.knows_done
-                weights = _LogWeights(scores, prior.divisor, known)
-                parts.append(Part(weights, prior.weight, None if known else fixed))
-        return Prior(tuple(parts))
+
+def prior_of(
+    priors: Sequence[Weighed],
+    queries: Sequence[Query],
+    evidence: Sequence[Sequence[Passage]],
+    done: int,
+    done_share: float = DONE_SHARE,
+    normalized: bool = False,
+) -> Prior:
+    """What some sources say of Q queries, for the search.
+
+    Args:
+        priors: The sources; those of weight 0 are not asked.
+        queries: The queries.
+        evidence: For each, the passages found so far.
+        done: The number of DONE in the index, that of the last passage and one.
+        done_share: Log of its share of every source that does not know it (nats).
+        normalized: See :class:`~grls.decode.prior.Prior`.
+    """
+    parts = []
+    for prior in priors:
+        if prior.weight:
+            scores = prior.source.ask(queries, evidence)
+            known = prior.source.knows_done
+            weights = _LogWeights(scores, prior.divisor, known)
+            parts.append(Part(weights, prior.weight, None if known else Fixed(done, done_share)))
+    return Prior(tuple(parts), normalized)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,20 @@
-"""Opening a retriever folder, whatever kind of retriever is in it."""
+"""Opening a retriever folder, whatever kind of retriever is in it, and what priors are made of."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.files import read_json
 from grls.retrieve.dense import KIND, DenseRetriever
 from grls.retrieve.generative import MANIFEST, GenerativeRetriever, SearchOptions
+from grls.retrieve.priors import BM25Prior, DensePrior, Source
+from grls.retrieve.sparse import BM25Retriever
+
+BM25 = "bm25"
+"""What stands for BM25 where folders of retrievers are named."""
 
 
 def open_retriever(
@@ -50,3 +57,31 @@ def open_retriever(
         truncate_queries=given.truncate_queries,
         progress=given.progress,
     )
+
+
+def open_sources(
+    corpus: Corpus, names: Sequence[str], device: str = "auto", options: SearchOptions | None = None
+) -> list[Source]:
+    """Open what priors are made of.
+
+    Args:
+        corpus: What BM25 is over.
+        names: Folders of bi-encoders, or ``bm25``.
+        device: Where bi-encoders embed.
+        options: As of :func:`open_retriever`.
+
+    Raises:
+        ConfigError: A folder holds no bi-encoder.
+        DataError: It holds no retriever.
+    """
+    sources: list[Source] = []
+    for name in names:
+        if name == BM25:
+            sources.append(BM25Prior(BM25Retriever(corpus)))
+            continue
+        opened = open_retriever(name, device, "float32", options)
+        if not isinstance(opened, DenseRetriever):
+            raise ConfigError(f"{name} is no bi-encoder's folder; a prior is one, or {BM25}.")
+        opened.progress = False  # whoever asks shows its own
+        sources.append(DensePrior(opened, name))
+    return sources

@@ -22,6 +22,7 @@ from grls.index import ConstraintIndex
 from grls.train.chains import ChainExample, HopExample, Teaching
 from grls.train.decisions import Decisions, Path, decide
 from grls.train.hop_batches import HopBatch, group
+from grls.train.prior import TrainingPrior
 from grls.train.token_trees import TokenTree, TreeBatch, stack
 
 
@@ -40,6 +41,7 @@ class Weighed(NamedTuple):
         right: ``[n]`` the path of the right passage of each pair that is to be told apart.
         wrong: ``[n]`` that of the wrong one.
         paths: How many there are.
+        gains: ``[A]`` what a prior adds to each score (nats).
     """
 
     places: Tensor
@@ -52,6 +54,7 @@ class Weighed(NamedTuple):
     right: Tensor
     wrong: Tensor
     paths: int
+    gains: Tensor
 
 
 class ChainBatch(NamedTuple):
@@ -77,6 +80,7 @@ class ChainCollator:
         teaching: Gives the hops of some chains their targets and paths.
         decay: See :func:`grls.train.decisions.decide`.
         start_token: What the decoder begins with; None for a causal model.
+        prior: What the model learns beside.
     """
 
     def __init__(
@@ -86,18 +90,21 @@ class ChainCollator:
         teaching: Teaching,
         decay: float = 1.0,
         start_token: int | None = None,
+        prior: TrainingPrior | None = None,
     ):
         self.pad_token = pad_token
         self.index = index
         self.teaching = teaching
         self.decay = decay
         self.start_token = start_token
+        self.prior = prior
 
     def __call__(self, examples: Sequence[ChainExample]) -> ChainBatch:
         """Make one batch."""
         hops = [hop for example in examples for hop in example.hops]
         targets, paths = self.teaching(hops)
-        found = decide(self.index, targets, paths, self.decay)
+        gains = None if self.prior is None else self.prior.open(self.index, hops).gains
+        found = decide(self.index, targets, paths, self.decay, gains)
         written = self._written(found, paths)
         read: TreeBatch | HopBatch
         if self.start_token is None:
@@ -168,4 +175,5 @@ def weigh(found: Decisions, places: Sequence[int], paths: Sequence[Path]) -> Wei
         torch.tensor([first[paths[n].hop] for n in wrong], dtype=torch.long),
         torch.tensor(wrong, dtype=torch.long),
         len(paths),
+        torch.from_numpy(found.gains).float(),
     )

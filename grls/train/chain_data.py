@@ -11,6 +11,7 @@ from grls.train.chain_module import RetrieveChains
 from grls.train.chains import ChainExamples, MemoriseChains, Teaching
 from grls.train.data import RetrieveData
 from grls.train.memorise_sources import Reading
+from grls.train.prior import LearnBeside, TrainingPrior
 from grls.train.teacher import DenseTeacher
 
 
@@ -26,6 +27,8 @@ class ChainData(RetrieveData):
         teach_memories: Ask the teacher about what is read of passages that are memorised along with retrieval
             (``mix.memorise``), too: every passage then is a query whose answer is the teacher's.
         branches: Passages drawn from its opinion that are trained beside the gold one, at each hop.
+        prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both,
+            so it learns where they are wrong. Decode it with the same.
         decay: The n-th token of a passage weighs ``decay ** n``; below 1 the first ones, which decide what a
             beam keeps, weigh more.
         kwargs: The options of :class:`grls.train.data.RetrieveData`; ``batch_size`` counts queries.
@@ -42,6 +45,7 @@ class ChainData(RetrieveData):
         teacher_passages: int = 100,
         teach_memories: bool = False,
         branches: int = 0,
+        prior: LearnBeside | None = None,
         decay: float = 1.0,
         **kwargs: Any,
     ):
@@ -52,6 +56,7 @@ class ChainData(RetrieveData):
         self.teacher_passages = teacher_passages
         self.teach_memories = teach_memories
         self.branches = branches
+        self.prior = prior
         self.decay = decay
 
     def collate(self, module: Any) -> ChainCollator:
@@ -78,11 +83,16 @@ class ChainData(RetrieveData):
             options = (self.teacher_temperature, self.teacher_passages, device)
             teacher = DenseTeacher(self.teacher, self.corpus, *options)
             teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches)
+        prior = None
+        if self.prior is not None:
+            self.beside = self.prior.open(self.corpus, "cpu" if self.workers else "auto")
+            prior = TrainingPrior(self.beside, self.corpus)
         pad = int(module.tokenizer.pad_token_id)
         start = None if self.codec.causal else start_token(module.model)
         # Dev measures the gold chains alone, so that runs with and without a teacher compare.
-        self.dev_collator = ChainCollator(pad, self.index, Teaching(self.index, done), start_token=start)
-        return ChainCollator(pad, self.index, teaching, self.decay, start)
+        gold = Teaching(self.index, done)
+        self.dev_collator = ChainCollator(pad, self.index, gold, start_token=start, prior=prior)
+        return ChainCollator(pad, self.index, teaching, self.decay, start, prior)
 
     def _memorise_examples(self, reading: Reading) -> MemoriseChains:
         return MemoriseChains(super()._memorise_examples(reading), self.teach_memories)

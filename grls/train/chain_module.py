@@ -168,6 +168,8 @@ class RetrieveChains(GeneratorModule):
 def taken_scores(head: Head, hidden: Tensor, decisions: Weighed) -> Tensor:
     """``[A]`` log-probability of each allowed token at its decision, over what is allowed there.
 
+    With a prior, that of the product of model and prior.
+
     One matrix product gives the logits of all U tokens that any decision allows.
 
     Args:
@@ -179,9 +181,9 @@ def taken_scores(head: Head, hidden: Tensor, decisions: Weighed) -> Tensor:
         return hidden.sum(-1)
     union, columns = decisions.tokens.unique(return_inverse=True)
     logits = head.some(hidden, union)
-    allowed = torch.zeros(logits.shape, dtype=torch.bool, device=logits.device)
-    allowed[decisions.owners, columns] = True
-    scores = logits.masked_fill(~allowed, float("-inf")).log_softmax(-1)
+    gains = torch.full_like(logits, float("-inf"))
+    gains[decisions.owners, columns] = decisions.gains.to(logits.dtype)
+    scores = (logits + gains).log_softmax(-1)
     return scores[decisions.owners, columns]
 
 

@@ -24,6 +24,7 @@ from grls.train.examples import Example, Examples, MemoriseExamples, RetrieveExa
 from grls.train.loading import FitData, filled_split
 from grls.train.memorise_sources import Reading
 from grls.train.mixture import Mix, mixed, planned_epochs
+from grls.train.prior import Beside
 from grls.types import Query
 
 _FRONT = Reading()
@@ -53,7 +54,12 @@ class StageData(FitData):
         truncate_queries: Cut queries that are too long.
         kwargs: The options of :class:`grls.train.loading.FitData`; ``dev_size`` counts passages (memorise) or
             queries (retrieve).
+
+    Attributes:
+        beside: The priors that the generator is to be decoded with; None: it is decoded alone.
     """
+
+    beside: Beside | None = None
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ knows nothing of models or of trees of tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,11 @@ from grls.train.targets import Target
 
 _NOTHING = 1e-9
 """Less than this of a target under a prefix is the rounding of a difference of sums."""
+
+
+Gains = Callable[[Ints, Ints, Ints], Floats]
+"""Hops ``[D]`` of decisions, states ``[A]`` of their allowed tokens and offsets ``[D + 1]`` -> what is added
+to the score of each token (nats), ``[A]``."""
 
 
 class Path(NamedTuple):
@@ -52,6 +57,7 @@ class Decisions(NamedTuple):
         probabilities: ``[A]`` the target; zero all over where it has nothing under the prefix.
         takers: ``[T]`` the path that took a token, ascending.
         taken: ``[T]`` which of the A it is.
+        gains: ``[A]`` what a prior adds to the score of each allowed token (nats).
     """
 
     paths: Ints
@@ -62,10 +68,15 @@ class Decisions(NamedTuple):
     probabilities: Floats
     takers: Ints
     taken: Ints
+    gains: Floats
 
 
 def decide(
-    index: ConstraintIndex, targets: Sequence[Target], paths: Sequence[Path], decay: float = 1.0
+    index: ConstraintIndex,
+    targets: Sequence[Target],
+    paths: Sequence[Path],
+    decay: float = 1.0,
+    gains: Gains | None = None,
 ) -> Decisions:
     """Walk paths through the index, all at once.
 
@@ -75,8 +86,9 @@ def decide(
         paths: The passages.
         decay: The n-th place of a passage counts ``decay ** n`` in the loss of the target: below 1 the first
             tokens, which decide what a beam keeps, weigh more.
+        gains: What priors add to the allowed tokens; None: nothing.
     """
-    walk = _Walk(index, targets, paths)
+    walk = _Walk(index, targets, paths, gains)
     place = 0
     while len(live := walk.live(place)):
         walk.step(live, place, decay**place)
@@ -92,8 +104,15 @@ class _Walk:
         parts: The decisions of each step, those with one allowed token among them.
     """
 
-    def __init__(self, index: ConstraintIndex, targets: Sequence[Target], paths: Sequence[Path]):
+    def __init__(
+        self,
+        index: ConstraintIndex,
+        targets: Sequence[Target],
+        paths: Sequence[Path],
+        gains: Gains | None,
+    ):
         self.index = index
+        self.gains = gains
         self.targets = targets
         self.hops = np.array([path.hop for path in paths], dtype=np.int64)
         self.weights = np.array([path.weight for path in paths])
@@ -126,11 +145,18 @@ class _Walk:
                 self._conditional(some[:, 0], owners, allowed.states),
                 live,
                 taken + self._entries,
+                self._gains(some[:, 0], owners, allowed),
             )
         )
         self.states[live] = allowed.states[taken]
         self._decisions += len(some)
         self._entries += len(owners)
+
+    def _gains(self, hops: Ints, owners: Ints, allowed: Allowed) -> Floats:
+        """``[A]`` what the prior adds to each allowed token."""
+        if self.gains is None:
+            return np.zeros(len(owners))
+        return self.gains(hops, allowed.states, allowed.offsets)
 
     def _conditional(self, hops: Ints, owners: Ints, states: Ints) -> Floats:
         """``[A]`` the target's probability of each allowed token at its decision."""
@@ -158,8 +184,8 @@ def _open(parts: Sequence[Decisions]) -> Decisions:
     """All decisions, those with one allowed token left out."""
     none = np.empty(0, dtype=np.int64)
     if not parts:
-        return Decisions(none, none, np.empty(0), none, none, np.empty(0), none, none)
-    paths, places, weights, owners, tokens, probabilities, takers, taken = (
+        return Decisions(none, none, np.empty(0), none, none, np.empty(0), none, none, np.empty(0))
+    paths, places, weights, owners, tokens, probabilities, takers, taken, gains = (
         np.concatenate(some) for some in zip(*parts, strict=True)
     )
     several = np.bincount(owners, minlength=len(paths)) > 1
@@ -170,5 +196,5 @@ def _open(parts: Sequence[Decisions]) -> Decisions:
     order = order[kept[taken[order]]]
     return Decisions(
         paths[several], places[several], weights[several], number[owners[kept]], tokens[kept],
-        probabilities[kept], takers[order], entry[taken[order]],
+        probabilities[kept], takers[order], entry[taken[order]], gains[kept],
     )  # fmt: skip

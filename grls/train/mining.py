@@ -73,6 +73,11 @@ class MineNegatives(L.Callback):
                 "a margin loss needs both --model.margin and --mine.passages above 0, got "
                 f"{margin} and {self.passages}."
             )
+        if self.passages and getattr(trainer.datamodule, "prior", None) is not None:  # type: ignore[attr-defined]
+            raise ConfigError(
+                "--mine.passages searches with the generator alone, which --data.prior does not train: give "
+                "one of them."
+            )
         if self.passages and trainer.datamodule.workers:  # type: ignore[attr-defined]
             raise ConfigError("--mine.passages needs --data.workers 0: the search needs the model as it is.")
 

@@ -23,7 +23,9 @@ from grls.evaluation.metrics.set_f1 import set_scores
 from grls.files import atomic_folder, write_json
 from grls.models.build import TRAINING
 from grls.models.lora import merge_adapters
+from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.hybrid import HybridRetriever
 from grls.retrieve.multistep import MultistepRetriever
 from grls.train.data import StageData
 
@@ -79,9 +81,18 @@ class ConstrainedRecall(L.Callback):
         training = module.model.training
         options = replace(self.options, truncate_queries=data.truncate_queries)
         retriever = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, options)
-        scores = {"dev_recall": self._recalls(retriever, data, trainer)}
+        hybrid = None if data.beside is None else data.beside.retriever(retriever)
+        if hybrid is None:
+            scores = {"dev_recall": self._recalls(retriever, data, trainer)}
+        else:
+            scores = {"dev_recall": self._hybrid_recalls(hybrid, data, trainer)}
         if self.hops:
-            scores["dev_f1"] = self._f1s(retriever, data, trainer)
+            multistep = (
+                MultistepRetriever(retriever, hops=self.hops)
+                if hybrid is None
+                else AppendingMultistep(hybrid, hybrid.corpus, hops=self.hops)
+            )
+            scores["dev_f1"] = self._f1s(multistep, data, trainer)
         log_means(trainer, pl_module, scores)
         module.model.train(training)
 
@@ -93,10 +104,20 @@ class ConstrainedRecall(L.Callback):
             for hits, i in zip(found, inputs, strict=True)
         ]
 
-    def _f1s(self, retriever: GenerativeRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
+    def _hybrid_recalls(self, hybrid: HybridRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
         queries, qrels = data.dev_queries()
         mine = queries[trainer.global_rank :: trainer.world_size]
-        chains = MultistepRetriever(retriever, hops=self.hops).retrieve_chains(mine)
+        return [
+            recall_at([h.id for h in hits], frozenset(gold_passages(query, qrels)), self.k)
+            for hits, query in zip(hybrid.retrieve(mine, self.k), mine, strict=True)
+        ]
+
+    def _f1s(
+        self, multistep: MultistepRetriever | AppendingMultistep, data: StageData, trainer: L.Trainer
+    ) -> list[float]:
+        queries, qrels = data.dev_queries()
+        mine = queries[trainer.global_rank :: trainer.world_size]
+        chains = multistep.retrieve_chains(mine)
         return [
             set_scores([h.id for h in some[0].hits] if some else [], gold_passages(query, qrels)).f1
             for some, query in zip(chains, mine, strict=True)

@@ -85,6 +85,50 @@ def test_a_beam_as_wide_as_the_corpus_equals_the_formula(kind: Any, weight: floa
             assert hit.score == pytest.approx(expected[hit.passage], abs=1e-4)
 
 
+@pytest.mark.parametrize("kind", [Decoder, FastDecoder])
+def test_a_product_with_a_prior_is_normalized_at_every_token(kind: Any) -> None:
+    """Token by token, from every passage's own probability; and the probabilities of all sum to one."""
+    index = index_sequences([np.array(row) for row in ROWS], END)
+    inputs, table, weight = queries(4), weights(5, 4, len(ROWS)), 0.7
+    decoder = kind(GENERATOR if kind is Decoder else TREES, index, beams=len(ROWS))
+    prior = Prior((Part(among(table), weight),), normalized=True)
+    for n, hits in enumerate(decoder.search(inputs, prior=prior)):
+        model, other = np.exp(score_all(GENERATOR, index, inputs[n])), softmax(table[n])
+        expected = product_scores(model, other, weight)
+        distinct = {tuple(ROWS[hit.passage]): hit.score for hit in hits}
+        assert sum(np.exp(list(distinct.values()))) == pytest.approx(1, abs=1e-4)
+        for hit in hits:
+            assert hit.score == pytest.approx(expected[tuple(ROWS[hit.passage])], abs=1e-4)
+
+
+def product_scores(model: np.ndarray, other: np.ndarray, weight: float) -> dict[tuple[int, ...], float]:
+    """Each step's softmax of log model + weight * log other, over what may follow.
+
+    Passages of equal tokens count once in the model (they are one row) and together in the other.
+    """
+    rows = sorted({tuple(row) for row in ROWS})
+    masses = [{row: float(model[ROWS.index([*row])]) for row in rows}, dict.fromkeys(rows, 0.0)]
+    for row, value in zip(ROWS, other, strict=True):
+        masses[1][tuple(row)] += value
+
+    def under(mass: dict[tuple[int, ...], float], prefix: tuple[int, ...]) -> float:
+        return sum(value for row, value in mass.items() if row[: len(prefix)] == prefix)
+
+    def step(prefix: tuple[int, ...]) -> float:
+        return under(masses[0], prefix) / under(masses[0], prefix[:-1]) * (
+            under(masses[1], prefix) / under(masses[1], prefix[:-1])
+        ) ** weight  # fmt: skip
+
+    found = {}
+    for row in rows:
+        score = 0.0
+        for length in range(1, len(row) + 1):
+            siblings = {other[:length] for other in rows if other[: length - 1] == row[: length - 1]}
+            score += np.log(step(row[:length]) / sum(step(sibling) for sibling in siblings))
+        found[row] = float(score)
+    return found
+
+
 def test_what_may_not_be_found_has_no_mass() -> None:
     """One filtered query, one with an excluded passage: priors are renormalized over what is left."""
     index = index_sequences([np.array(row) for row in ROWS], END)
@@ -118,6 +162,7 @@ def searches(draw: Any) -> dict[str, Any]:
         "allow": [draw(st.none() | some) for _ in range(count)] if draw(st.booleans()) else (),
         "weights": draw(st.lists(st.sampled_from([-1.5, -0.3, 0.0, 0.5, 2.0]), min_size=1, max_size=3)),
         "fixed": draw(st.booleans()),
+        "normalized": draw(st.booleans()),
         "seed": draw(st.integers(0, 99)),
     }
 
@@ -133,7 +178,8 @@ def test_the_fast_search_finds_what_the_plain_one_finds(search: dict[str, Any]) 
         tuple(
             Part(among(weights(search["seed"] + n, count, passages)), weight, fixed)
             for n, weight in enumerate(search["weights"])
-        )
+        ),
+        search["normalized"],
     )
     allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
     what = (search["inputs"], search["k"], search["exclude"], allow)

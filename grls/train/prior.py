@@ -1,0 +1,150 @@
+"""A prior beside which a generator learns, as it will be decoded beside it.
+
+The generator's logits are added to what the prior says of each allowed token, and the loss is that of the
+softmax of the sum: a product of experts (Hinton 2002) of which one is given. So the generator need not learn
+what a bi-encoder or BM25 knows, and learns where they are wrong. Decode it with the same prior, weight and
+temperature (``grls retrieve --prior … --prior_normalized true``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from grls.corpus import Corpus
+from grls.decode.prior import Masses
+from grls.decode.stop import Scope
+from grls.errors import ConfigError, MismatchError
+from grls.index import ConstraintIndex
+from grls.index.rows import Ints
+from grls.models.base import Floats
+from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.hybrid import DONE_SHARE, HybridRetriever, Weighed, prior_of
+from grls.retrieve.open import open_sources
+from grls.train.chains import HopExample
+from grls.types import Query
+
+
+@dataclass(frozen=True)
+class LearnBeside:
+    """Priors by name.
+
+    Args:
+        retrievers: Folders of bi-encoders over the corpus (``grls index --kind dense``), or ``bm25``.
+        weights: One each; null: 1.
+        temperatures: What the scores of each are divided by; null: 0.05 for a bi-encoder of unit vectors, 1
+            for another, 2 for BM25.
+        done_share: Log of DONE's share of priors that do not know it (nats).
+    """
+
+    retrievers: list[str]
+    weights: list[float] | None = None
+    temperatures: list[float] | None = None
+    done_share: float = DONE_SHARE
+
+    def open(self, corpus: Corpus, device: str) -> Beside:
+        """Open them.
+
+        Raises:
+            ConfigError: None is named, there are not as many weights or temperatures, or a folder holds no
+                bi-encoder.
+        """
+        count = len(self.retrievers)
+        weights = [1.0] * count if self.weights is None else self.weights
+        temperatures = [None] * count if self.temperatures is None else self.temperatures
+        if not count or len(weights) != count or len(temperatures) != count:
+            raise ConfigError(
+                "prior needs retrievers, and a weight and a temperature for each where they are given; got "
+                f"{count}, {len(weights)} and {len(temperatures)}."
+            )
+        options = SearchOptions(truncate_queries=True)
+        sources = open_sources(corpus, self.retrievers, device, options)
+        return Beside(
+            tuple(Weighed(*some) for some in zip(sources, weights, temperatures, strict=True)),
+            self.done_share,
+        )
+
+
+class Beside(NamedTuple):
+    """What a generator is to be decoded with.
+
+    Attributes:
+        priors: With their weights.
+        done_share: Log of DONE's share of priors that do not know it (nats).
+    """
+
+    priors: tuple[Weighed, ...]
+    done_share: float = DONE_SHARE
+
+    def retriever(self, generator: GenerativeRetriever) -> HybridRetriever:
+        """The generator with its priors."""
+        return HybridRetriever(generator, self.priors, self.done_share, normalized=True)
+
+
+class TrainingPrior:
+    """What priors add to the allowed tokens of hops.
+
+    Args:
+        beside: The priors.
+        corpus: The corpus of the generator, which must be theirs.
+
+    Raises:
+        MismatchError: A prior is over another corpus.
+    """
+
+    def __init__(self, beside: Beside, corpus: Corpus):
+        for weighed in beside.priors:
+            if weighed.source.corpus.fingerprint != corpus.fingerprint:
+                raise MismatchError(
+                    f"the prior {weighed.source.name} is over another corpus than the training data; index "
+                    "that corpus for it."
+                )
+        self.beside = beside
+        self.corpus = corpus
+
+    def open(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> HopMasses:
+        """What the priors say of some hops."""
+        asked = np.array([n for n, hop in enumerate(hops) if hop.query], dtype=np.int64)
+        masses = prior_of(
+            self.beside.priors,
+            [Query(str(n), hops[n].query) for n in asked.tolist()],
+            [self.corpus.passages(hops[n].evidence) for n in asked.tolist()],
+            len(self.corpus),
+            self.beside.done_share,
+            normalized=True,
+        ).open(index, Scope(index, len(asked)), len(asked))
+        masses.load(np.arange(len(asked)), np.arange(len(asked)))
+        places = np.full(len(hops), -1)
+        places[asked] = np.arange(len(asked))
+        return HopMasses(masses, places)
+
+
+class HopMasses(NamedTuple):
+    """What priors say of hops.
+
+    Attributes:
+        masses: Of the hops that have a query.
+        places: ``[hops]`` where each stands among them; -1: it has none.
+    """
+
+    masses: Masses
+    places: Ints
+
+    def gains(self, hops: Ints, states: Ints, offsets: Ints) -> Floats:
+        """``[A]`` what they add to each allowed token (nats); 0 for hops without the text of a query.
+
+        Args:
+            hops: ``[D]`` the hop of each decision.
+            states: ``[A]`` of the allowed tokens.
+            offsets: ``[D + 1]`` which of them each decision has.
+        """
+        sizes = np.diff(offsets)
+        known = self.places[hops] >= 0
+        some = np.repeat(known, sizes)
+        bounds = np.concatenate(([0], np.cumsum(sizes[known])))
+        gains = np.zeros(len(states))
+        gains[some] = self.masses.gains(np.repeat(self.places[hops], sizes)[some], states[some], bounds)
+        return gains
