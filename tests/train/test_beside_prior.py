@@ -1,0 +1,181 @@
+"""A generator that learns beside a prior: its loss is that of the search it is decoded with."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from llama_small import write_llama
+from small_data import tiny_bert, write_small
+from train_helpers import logged
+
+from grls.cli import main
+from grls.errors import ConfigError, MismatchError
+from grls.models.language import CausalLM
+from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.open import open_sources
+from grls.train.chain_data import ChainData
+from grls.train.chain_module import RetrieveChains
+from grls.train.memorise_sources import Reading
+from grls.train.mixture import Mix
+from grls.train.prior import LearnBeside, TrainingPrior
+from grls.types import Query
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("beside")
+    write_small(folder / "data")
+    write_llama(folder / "llama", folder / "data")
+    tiny_bert(folder / "bert")
+    command = ["index", "--kind=dense", f"--model={folder / 'bert'}", f"--corpus={folder / 'data'}"]
+    assert main([*command, f"--output={folder / 'dense'}"]) == 0
+    return folder
+
+
+def opened(root: Path, prior: LearnBeside | None, **options: Any) -> tuple[ChainData, RetrieveChains]:
+    data = ChainData(str(root / "data"), prior=prior, **options)
+    module = RetrieveChains(CausalLM(str(root / "llama")))
+    module.model.eval()
+    data._ready = True
+    data.read(module)
+    return data, module
+
+
+def both(root: Path) -> LearnBeside:
+    return LearnBeside([str(root / "dense"), "bm25"], weights=[0.8, 0.5], temperatures=[0.3, 1.0])
+
+
+def test_the_loss_is_what_the_search_scores(root: Path) -> None:
+    """Hop by hop, minus the score that the right passage has when it is searched for, DONE among them."""
+    (data, module), (plain, _) = opened(root, both(root)), opened(root, None)
+    assert data.beside is not None
+    options = SearchOptions(beams=20)
+    generator = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, options)
+    hybrid = data.beside.retriever(generator)
+    for number in (2, 5):  # one of two hops
+        chain: Any = data.train_examples.draw(number, 0)
+        expected = []
+        for hop in chain.hops:
+            evidence = data.corpus.passages(hop.evidence)
+            (found,) = hybrid.retrieve_hop([Query("q", hop.query)], [evidence], len(data.corpus))
+            scores = {hit.id: hit.score for hit in found.hits}
+            gold = data.corpus.ids([n for n in hop.gold if n < len(data.corpus)])
+            expected.append(-scores[gold[0]] if gold else -found.done_score)  # type: ignore[operator]
+        with torch.no_grad():
+            loss = float(module.batch_loss(data.collator([chain])))
+            dev = float(module.batch_loss(data.dev_collator([chain])))
+            alone = float(module.batch_loss(plain.collator([chain])))
+        assert loss == pytest.approx(np.mean(expected), abs=1e-4)
+        assert dev == pytest.approx(loss)
+        assert alone != pytest.approx(loss, rel=1e-2)
+
+
+def test_what_is_memorised_without_a_query_has_no_prior(root: Path) -> None:
+    mix = Mix(memorise=Reading(), memorise_share=0.5)
+    data, module = opened(root, both(root), mix=mix)
+    plain, _ = opened(root, None, mix=mix)
+    told = [data.train_examples.draw(n, 0) for n in range(6, 12)]
+    assert {hop.query for chain in told for hop in chain.hops} == {""}  # type: ignore[union-attr]
+    with torch.no_grad():
+        expected = float(module.batch_loss(plain.collator(told)))
+        assert float(module.batch_loss(data.collator(told))) == pytest.approx(expected, rel=1e-6)
+        every = [data.train_examples.draw(n, 0) for n in range(12)]
+        found = float(module.batch_loss(data.collator(every)))
+        assert found != pytest.approx(float(module.batch_loss(plain.collator(every))), rel=1e-3)
+
+
+def test_what_is_memorised_is_a_query_to_a_teacher_that_is_asked(root: Path) -> None:
+    mix = Mix(memorise=Reading(reads="whole"), memorise_share=1.0)
+    options = {"teacher": str(root / "dense"), "teacher_share": 0.5, "mix": mix}
+    data, _ = opened(root, None, teach_memories=True, **options)
+    chain: Any = data.train_examples.draw(3, 0)
+    (hop,) = chain.hops
+    passage = data.corpus[hop.taken]
+    assert hop.query.split() == passage.text.split()
+    assert len(data.collator.teaching([hop])[0][0].rows) > 1
+    untaught, _ = opened(root, None, **options)
+    (hop,) = untaught.train_examples.draw(3, 0).hops  # type: ignore[union-attr]
+    assert len(untaught.collator.teaching([hop])[0][0].rows) == 1
+
+
+def options(root: Path, output: Path, *more: str) -> list[str]:
+    return [
+        "train", "--config=configs/base/causal.yaml", f"--output={output}", f"--data.data={root / 'data'}",
+        f"--model.generator.name_or_path={root / 'llama'}", "--model.learning_rate=1e-2",
+        "--data.batch_size=4", "--trainer.max_epochs=2", "--trainer.accelerator=cpu",
+        "--trainer.enable_progress_bar=false", "--trainer.log_every_n_steps=1", "--recall.hops=3", *more,
+    ]  # fmt: skip
+
+
+def test_a_fit_beside_a_prior_and_retrieval_with_it(root: Path, tmp_path: Path) -> None:
+    """Dev recall is that of the search beside the prior; at a great weight, that of the prior alone."""
+    prior = ["--data.prior.retrievers=[bm25]", "--data.prior.weights=[50]", "--recall.k=2"]
+    assert main(options(root, tmp_path / "run", *prior)) == 0
+    found = logged(tmp_path / "run", "dev_recall")
+    corpus, data = root / "data", f"--data={root / 'data'}"
+    index = ["index", f"--model={tmp_path / 'run' / 'model'}", f"--corpus={corpus}"]
+    assert main([*index, f"--output={tmp_path / 'retriever'}"]) == 0
+    retrieve = [
+        "retrieve", f"--retriever={tmp_path / 'retriever'}", data, "--split=dev", "--k=2", "--beams=20",
+        "--prior=bm25", "--prior_weight=50", "--prior_normalized=true",
+    ]  # fmt: skip
+    assert main([*retrieve, f"--output={tmp_path / 'hybrid'}"]) == 0
+    assert '"prior_normalized": true' in (tmp_path / "hybrid.info.json").read_text()
+    bm25 = ["retrieve", "--bm25=true", data, "--split=dev", "--k=2", f"--output={tmp_path / 'bm25'}"]
+    assert main(bm25) == 0
+    tops = [
+        {line.split()[2] for line in (tmp_path / f"{name}.trec").read_text().splitlines()}
+        for name in ("hybrid", "bm25")
+    ]
+    assert tops[0] == tops[1]
+    assert set(found.values()) == {_recall(root, tmp_path)}
+    assert logged(tmp_path / "run", "dev_f1")
+
+
+def _recall(root: Path, folder: Path) -> float:
+    from grls.dataset import read_split
+    from grls.evaluation.metrics.sequence_recall import recall_at
+
+    queries, qrels = read_split(root / "data", "dev")
+    found: dict[str, list[str]] = {}
+    for line in (folder / "hybrid.trec").read_text().splitlines():
+        query, _, passage, *_ = line.split()
+        found.setdefault(query, []).append(passage)
+    return float(np.mean([recall_at(found[q.id], frozenset(qrels[q.id]), 2) for q in queries]))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--data.prior.retrievers=[]"], "prior needs retrievers"),
+        (["--data.prior.retrievers=[bm25]", "--data.prior.weights=[1,2]"], "got 1, 2 and 1"),
+        (["--data.prior.retrievers=[nowhere]"], "no retriever here"),
+        (
+            ["--data.prior.retrievers=[bm25]", "--model.margin=1", "--mine.passages=2"],
+            "searches with the generator alone",
+        ),
+        (["--data.teach_memories=true"], "teach_memories needs a teacher"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(
+    root: Path, tmp_path: Path, given: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(options(root, tmp_path / "run", *given)) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_a_prior_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> None:
+    data, _ = opened(root, both(root))
+    data.corpus.select([0, 1]).write(tmp_path / "corpus.jsonl")
+    from grls.corpus import Corpus
+
+    assert data.beside is not None
+    with pytest.raises(MismatchError, match="another corpus"):
+        TrainingPrior(data.beside, Corpus.read(tmp_path))
+    write_llama(tmp_path / "llama", root / "data")
+    index = ["index", f"--model={tmp_path / 'llama'}", f"--corpus={root / 'data'}"]
+    assert main([*index, f"--output={tmp_path / 'generative'}"]) == 0
+    with pytest.raises(ConfigError, match="no bi-encoder's folder"):
+        open_sources(data.corpus, [str(tmp_path / "generative")])
