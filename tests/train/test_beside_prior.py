@@ -62,7 +62,7 @@ def test_the_loss_is_what_the_search_scores(root: Path) -> None:
             (found,) = hybrid.retrieve_hop([Query("q", hop.query)], [evidence], len(data.corpus))
             scores = {hit.id: hit.score for hit in found.hits}
             gold = data.corpus.ids([n for n in hop.gold if n < len(data.corpus)])
-            expected.append(-scores[gold[0]] if gold else -found.done_score)  # type: ignore[operator]
+            expected.append(-scores[gold[0]] if gold else -found.done)  # type: ignore[operator]
         with torch.no_grad():
             loss = float(module.batch_loss(data.collator([chain])))
             dev = float(module.batch_loss(data.dev_collator([chain])))
