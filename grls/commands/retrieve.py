@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeGuard
 
 from grls.commands.output import Outcome, write_outputs
 from grls.commands.priors import open_hybrid, prior_options
@@ -46,6 +46,7 @@ def retrieve(
     branch: int | None = None,
     done_bias: float = 0.0,
     repeat: bool = False,
+    sets: bool = False,
     pool: bool = False,
     mode: ScoreMode = "renormalized",
     early_stop: bool | None = None,
@@ -86,6 +87,8 @@ def retrieve(
         done_bias: Added to the log-odds of DONE at every hop (dense: to its score); negative makes chains
             longer. Tune it on dev.
         repeat: Allow a passage twice in a chain.
+        sets: Chains of the same passages in another order are one, whose probability is the sum of theirs:
+            where any order is right (generative).
         pool: Rank the passages of all chains, the best chain's first, up to ``k`` (fixed).
         mode: Score mode: over the allowed tokens, or over the vocabulary (generative).
         early_stop: Stop at the unique prefix; null means where it is exact (renormalized).
@@ -133,7 +136,7 @@ def retrieve(
     if priors.given:
         opened = open_hybrid(opened, priors, device, options)
     refuse_other_corpus(opened, data, split)
-    hop_by_hop = Hops(hops, *usual_beams(opened, chains, branch), done_bias, repeat)
+    hop_by_hop = Hops(hops, *usual_beams(opened, chains, branch), done_bias, repeat, sets)
     start = perf_counter()
     found = _retrieve(opened, queries, steps, k, hop_by_hop, pool, filters)
     seconds = perf_counter() - start
@@ -165,13 +168,21 @@ class Hops:
     branch: int
     done_bias: float
     repeat: bool
+    sets: bool = False
 
 
 def usual_beams(opened: AnyRetriever, chains: int | None, branch: int | None) -> tuple[int, int]:
     """Chains and branch, as given or as is usual for the kind of retriever."""
-    generative = isinstance(opened, GenerativeRetriever)
+    generative = writes_chains(opened)
     kept = (4 if generative else 1) if chains is None else chains
     return kept, (4 if generative else kept) if branch is None else branch
+
+
+def writes_chains(opened: AnyRetriever) -> TypeGuard[GenerativeRetriever | HybridRetriever]:
+    """Whether its scores are log-probabilities of chains: a generator's, or normalized ones beside priors."""
+    return isinstance(opened, GenerativeRetriever) or (
+        isinstance(opened, HybridRetriever) and opened.normalized
+    )
 
 
 def _filters(queries: list[Query], allow: str | None, where: str | None, own: bool) -> list[Filter | None]:
@@ -236,11 +247,14 @@ def multistep(opened: AnyRetriever, dynamic: bool, options: Hops) -> MultistepRe
     Raises:
         ConfigError: It cannot end a chain, and is to.
     """
-    if isinstance(opened, GenerativeRetriever):
+    if writes_chains(opened):
         return MultistepRetriever(opened, dynamic=dynamic, **vars(options))
+    if options.sets:
+        raise ConfigError("--sets true needs a generator, or one with priors that are normalized.")
     if dynamic and isinstance(opened, BM25Retriever):
         raise ConfigError("BM25 never writes DONE: choose --steps single or fixed.")
-    return AppendingMultistep(opened, opened.corpus, dynamic=dynamic, **vars(options))
+    given = {name: value for name, value in vars(options).items() if name != "sets"}
+    return AppendingMultistep(opened, opened.corpus, dynamic=dynamic, **given)
 
 
 def described(opened: AnyRetriever) -> tuple[System, str, dict[str, Any]]:

@@ -131,7 +131,7 @@ class HybridRetriever:
             ConfigError: k is below 1, a filter cannot be used, or none of them leaves a passage.
         """
         hidden = [[self.generator.done]] * len(queries)
-        found = self._search(queries, [()] * len(queries), k, hidden, allow)
+        found = self.search(queries, [()] * len(queries), k, hidden, allow)
         return [self.generator.hits(some) for some in found]
 
     def retrieve_hop(
@@ -152,7 +152,7 @@ class HybridRetriever:
             k: Most hits a query.
             allow: What may be found; a filter says nothing about DONE.
         """
-        found = self._search(queries, evidence, k + 1, [[]] * len(queries), allow)
+        found = self.search(queries, evidence, k + 1, [[]] * len(queries), allow)
         return [self._hop(some, k) for some in found]
 
     def _hop(self, found: Sequence[Found], k: int) -> HopHits:
@@ -160,14 +160,23 @@ class HybridRetriever:
         score = next((some.score for some in found if some.passage == done), None)
         return HopHits(self.generator.hits([some for some in found if some.passage != done][:k]), score)
 
-    def _search(
+    def search(
         self,
         queries: Sequence[Query],
         evidence: Sequence[Sequence[Passage]],
         k: int,
         hidden: Sequence[Sequence[int]],
-        allow: Allow,
+        allow: Allow = None,
     ) -> list[list[Found]]:
+        """The k best of all the index holds, DONE among them.
+
+        Args:
+            queries: The queries.
+            evidence: For each, the passages found so far, in order.
+            k: Most hits a query.
+            hidden: For each, numbers that may not be found.
+            allow: What may be found; a filter says nothing about DONE.
+        """
         check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)

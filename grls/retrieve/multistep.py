@@ -10,22 +10,28 @@ first hop. DONE is one token that competes with whole passages, and a model may 
 Z = 1 - p + p exp(b), DONE then has p exp(b) / Z and every other passage 1 / Z of what it had, so the
 probabilities of all chains still sum to one. (A bonus added to finished chains would not do: each has one
 DONE, and their order would stay.)
+
+Where any order of the evidence is right, a model spreads a set's probability over its orders, and chains of
+many passages look less likely than they are. With ``sets``, chains of the same passages are one: log p(set |
+query) is the log of the sum over those of its orders that the beams reach, and sets compete, also for where
+to stop.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from grls.decode import Found
-from grls.filters import Allow
-from grls.index.subset import Subset
+from grls.errors import ConfigError
+from grls.filters import Allow, one_each, resolved
 from grls.retrieve.base import check_counts
 from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.hybrid import HybridRetriever
 from grls.types import Chain, Hit, Query
 
 
@@ -45,12 +51,16 @@ class _Live(NamedTuple):
     total: float
 
 
+_Find = Callable[[Sequence[_Live], int], list[list[Found]]]
+"""Chains under way, and the number of the hop -> what may continue each, best first."""
+
+
 @dataclass
 class MultistepRetriever:
     """Multi-step retrieval with chain beams.
 
     Args:
-        retriever: Finds the passages of each hop.
+        retriever: Finds the passages of each hop: a generator, or a hybrid whose scores are normalized.
         hops: Exactly this many where ``dynamic`` is off, else at most.
         dynamic: End a chain when the model writes DONE.
         chains: Chain beams C kept a query.
@@ -59,12 +69,13 @@ class MultistepRetriever:
             it on dev. A DONE that is not among the ``beams`` best of a hop counts as impossible there.
         min_hops: Hops before DONE is allowed.
         repeat: Allow a passage twice in a chain.
+        sets: Chains of the same passages in another order are one, in the order of the likeliest.
 
     Raises:
-        ConfigError: A count is not positive.
+        ConfigError: A count is not positive, or a hybrid's scores are no log-probabilities.
     """
 
-    retriever: GenerativeRetriever
+    retriever: GenerativeRetriever | HybridRetriever
     hops: int = 20
     dynamic: bool = True
     chains: int = 4
@@ -72,9 +83,19 @@ class MultistepRetriever:
     done_bias: float = 0.0
     min_hops: int = 1
     repeat: bool = False
+    sets: bool = False
 
     def __post_init__(self) -> None:
         check_counts(hops=self.hops, chains=self.chains, branch=self.branch)
+        if isinstance(self.retriever, HybridRetriever) and not self.retriever.normalized:
+            raise ConfigError(
+                "sums of scores with priors are no log-probabilities of chains: normalize them, or take "
+                "grls.retrieve.appending.AppendingMultistep."
+            )
+
+    @property
+    def _generator(self) -> GenerativeRetriever:
+        return self.retriever.generator if isinstance(self.retriever, HybridRetriever) else self.retriever
 
     def retrieve_chains(self, queries: Sequence[Query], allow: Allow = None) -> list[list[Chain]]:
         """At most C chains a query, best first.
@@ -88,35 +109,26 @@ class MultistepRetriever:
             DataError: A query is empty or too long, or a filter names an unknown passage.
             ConfigError: A filter cannot be used, or none of them leaves a passage.
         """
-        tokens = self.retriever.encode(queries)
-        allowed = self.retriever.subsets(queries, allow)
+        find = self._finder(queries, allow)
         live = [_Live(q, (), (), 0.0) for q in range(len(queries))]
         ended: list[list[tuple[_Live, bool]]] = [[] for _ in queries]
         for hop in range(self.hops):
             if not live:
                 break
-            live = self._hop(tokens, allowed, live, hop, ended)
+            live = self._hop(find, live, hop, ended)
         for chain in live:
             ended[chain.query].append((chain, False))
         return [self._ranked(some) for some in ended]
 
     def _hop(
         self,
-        tokens: list[list[int]],
-        allowed: list[Subset | None],
+        find: _Find,
         live: list[_Live],
         hop: int,
         ended: list[list[tuple[_Live, bool]]],
     ) -> list[_Live]:
         """Continue every chain by one passage; chains that end are moved to ``ended``."""
-        index, codec = self.retriever.index, self.retriever.codec
-        inputs = [
-            codec.model_input(tokens[chain.query], [index.tokens(p) for p in chain.passages])
-            for chain in live
-        ]
-        hidden = [self._hidden(chain, hop) for chain in live]
-        within = [allowed[chain.query] for chain in live]
-        found = self.retriever.search(inputs, self._width, hidden, label=f"hop {hop + 1}", allow=within)
+        found = find(live, hop)
         candidates: dict[int, list[_Live]] = {}
         for chain, hits in zip(live, found, strict=True):
             if not hits:  # every passage that may be found is in the chain already
@@ -131,14 +143,48 @@ class MultistepRetriever:
                 candidates.setdefault(chain.query, []).append(longer)
         return [chain for some in candidates.values() for chain in self._keep(some, ended)]
 
+    def _finder(self, queries: Sequence[Query], allow: Allow) -> _Find:
+        """What finds the passages that continue each chain."""
+        if isinstance(self.retriever, HybridRetriever):
+            return self._find_beside_priors(self.retriever, queries, allow)
+        generator = self.retriever
+        index, codec = generator.index, generator.codec
+        tokens = generator.encode(queries)
+        allowed = generator.subsets(queries, allow)
+
+        def find(live: Sequence[_Live], hop: int) -> list[list[Found]]:
+            inputs = [
+                codec.model_input(tokens[chain.query], [index.tokens(p) for p in chain.passages])
+                for chain in live
+            ]
+            hidden = [self._hidden(chain, hop) for chain in live]
+            within = [allowed[chain.query] for chain in live]
+            return generator.search(inputs, self._width, hidden, label=f"hop {hop + 1}", allow=within)
+
+        return find
+
+    def _find_beside_priors(self, hybrid: HybridRetriever, queries: Sequence[Query], allow: Allow) -> _Find:
+        filters = resolved(one_each(allow, len(queries)), hybrid.corpus)
+
+        def find(live: Sequence[_Live], hop: int) -> list[list[Found]]:
+            return hybrid.search(
+                [queries[chain.query] for chain in live],
+                [hybrid.corpus.passages(chain.passages) for chain in live],
+                self._width,
+                [self._hidden(chain, hop) for chain in live],
+                [filters[chain.query] for chain in live],
+            )
+
+        return find
+
     @property
     def _width(self) -> int:
         """Hits to ask for: with a bias, the probability of DONE must be known where it can matter."""
-        return max(self.branch, self.retriever.options.beams) if self.done_bias else self.branch
+        return max(self.branch, self._generator.options.beams) if self.done_bias else self.branch
 
     def _weighed(self, hits: Sequence[Found]) -> list[tuple[float, Found]]:
         """The W best hits once DONE is weighed, each with what it adds to the chain's total."""
-        done = self.retriever.done
+        done = self._generator.done
         score = min(next((hit.score for hit in hits if hit.passage == done), -math.inf), 0.0)
         others = math.log(-math.expm1(score)) if score < 0 else -math.inf
         normalizer = float(np.logaddexp(others, score + self.done_bias)) if self.done_bias else 0.0
@@ -150,19 +196,21 @@ class MultistepRetriever:
         """Passages that may not come next."""
         hidden = [] if self.repeat else list(chain.passages)
         if not self.dynamic or hop < self.min_hops:
-            hidden.append(self.retriever.done)
+            hidden.append(self._generator.done)
         return hidden
 
     def _keep(self, candidates: list[_Live], ended: list[list[tuple[_Live, bool]]]) -> list[_Live]:
         """The C best unfinished chains that can still matter; finished ones among the C best end."""
+        if self.sets:
+            candidates = _merged(candidates)
         candidates.sort(key=lambda chain: -chain.total)
         query = candidates[0].query
         for chain in candidates[: self.chains]:
-            if chain.passages[-1] == self.retriever.done:
+            if chain.passages[-1] == self._generator.done:
                 ended[query].append((chain, True))
         done = sorted((chain.total for chain, _ in ended[query]), reverse=True)
         bar = done[self.chains - 1] if len(done) >= self.chains else float("-inf")
-        live = [chain for chain in candidates if chain.passages[-1] != self.retriever.done]
+        live = [chain for chain in candidates if chain.passages[-1] != self._generator.done]
         return [chain for chain in live[: self.chains] if chain.total > bar]
 
     def _ranked(self, ended: list[tuple[_Live, bool]]) -> list[Chain]:
@@ -171,6 +219,19 @@ class MultistepRetriever:
 
     def _chain(self, chain: _Live, done: bool) -> Chain:
         passages = chain.passages[:-1] if done else chain.passages
-        ids = self.retriever.corpus.ids(passages)
+        ids = self._generator.corpus.ids(passages)
         hits = tuple(Hit(i, s) for i, s in zip(ids, chain.scores, strict=False))
         return Chain(hits, chain.total, done)
+
+
+def _merged(chains: Sequence[_Live]) -> list[_Live]:
+    """Chains of one query that hold the same passages as one, in the order of the likeliest."""
+    sets: dict[frozenset[int], list[_Live]] = {}
+    for chain in chains:
+        sets.setdefault(frozenset(chain.passages), []).append(chain)
+    return [
+        max(some, key=lambda chain: chain.total)._replace(
+            total=float(np.logaddexp.reduce([chain.total for chain in some]))
+        )
+        for some in sets.values()
+    ]

@@ -84,8 +84,8 @@ def test_single_step(data: Path, dense: Path, tmp_path: Path) -> None:
     assert (info.system, info.score_mode, info.steps) == ("biencoder", "inner_product", "single")
     assert info.corpus == opened.corpus.fingerprint
     assert info.options == {
-        "k": 4, "hops": 20, "chains": 1, "branch": 1, "done_bias": 0.0, "repeat": False, "pool": False,
-        "max_input_tokens": 64, "truncate_queries": False,
+        "k": 4, "hops": 20, "chains": 1, "branch": 1, "done_bias": 0.0, "repeat": False, "sets": False,
+        "pool": False, "max_input_tokens": 64, "truncate_queries": False,
     }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from grls.retrieve.appending import AppendingMultistep, HopRetriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import DONE_SHARE, HybridRetriever, Weighed
+from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.priors import BM25Prior, DensePrior, EmptyPromptPrior, Remembering, Source
 from grls.retrieve.sparse import BM25Retriever
 from grls.types import Passage, Query
@@ -240,3 +241,31 @@ def test_what_cannot_work_is_refused(
     other = BM25Retriever(Corpus.from_passages([Passage("x", "another passage")]))
     with pytest.raises(MismatchError, match="bm25 is over"):
         HybridRetriever(generator, [Weighed(BM25Prior(other), 1.0)])
+
+
+def test_chains_beside_normalized_priors_have_log_probabilities(
+    generator: GenerativeRetriever, dense: DenseRetriever
+) -> None:
+    """Hop by hop what the search finds; a sum over chains of all first hops is one."""
+    weighed = [Weighed(DensePrior(dense), 0.5)]
+    hybrid = HybridRetriever(generator, weighed, normalized=True)
+    count = len(generator.corpus)
+    search = MultistepRetriever(hybrid, hops=2, chains=count, branch=count, done_bias=0.0)
+    for query, chains in zip(QUERIES, search.retrieve_chains(QUERIES), strict=True):
+        assert chains[0].score == max(chain.score for chain in chains)
+        chain = chains[0]
+        done = generator.done
+        (first,) = hybrid.search([query], [()], count, [[done]])
+        scores = {generator.corpus.ids([f.passage])[0]: f.score for f in first}
+        assert sum(np.exp(list(scores.values()))) == pytest.approx(1, abs=1e-4)
+        taken = generator.corpus.numbers([chain.hits[0].id])
+        evidence = [generator.corpus.passages([n for n in taken if n is not None])]
+        (second,) = hybrid.search([query], evidence, count + 1, [[n for n in taken if n is not None]])
+        following = {f.passage: f.score for f in second}
+        last = done if chain.done else generator.corpus.numbers([chain.hits[1].id])[0]
+        assert last is not None
+        assert chain.score == pytest.approx(scores[chain.hits[0].id] + following[last], abs=1e-4)
+    with pytest.raises(ConfigError, match="no log-probabilities of chains"):
+        MultistepRetriever(HybridRetriever(generator, weighed))
+    allowed = search.retrieve_chains(QUERIES, ["otter-calm", "lynx-quick"])
+    assert {h.id for some in allowed for chain in some for h in chain.hits} == {"otter-calm", "lynx-quick"}

@@ -89,6 +89,22 @@ def test_wide_beams_find_every_chain_with_its_score(
         assert sum(map(math.exp, scores)) == pytest.approx(1.0, abs=1e-4)
 
 
+def test_orders_of_a_set_are_one_chain_whose_probability_is_their_sum(small: GenerativeRetriever) -> None:
+    search = MultistepRetriever(small, hops=2, chains=30, branch=5, sets=True)
+    plain = MultistepRetriever(small, hops=2, chains=30, branch=5)
+    for query in QUERIES:
+        sets: dict[frozenset[str], float] = {}
+        for chain, score in all_chains(small, query, 2).items():
+            sets[frozenset(chain)] = np.logaddexp(sets.get(frozenset(chain), -np.inf), score)
+        best = {}
+        for chain in plain.retrieve_chains([query])[0]:
+            best.setdefault(frozenset(named(chain)), named(chain))  # best first
+        (found,) = search.retrieve_chains([query])
+        assert [chain.score for chain in found] == sorted((c.score for c in found), reverse=True)
+        assert {frozenset(named(chain)): chain.score for chain in found} == pytest.approx(sets, abs=1e-4)
+        assert [best[frozenset(named(chain))] for chain in found] == [named(chain) for chain in found]
+
+
 def test_repeats_are_found_where_they_are_allowed(small: GenerativeRetriever) -> None:
     search = MultistepRetriever(small, 2, chains=200, branch=5, repeat=True)
     (chains,) = search.retrieve_chains(QUERIES[:1])
