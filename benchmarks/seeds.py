@@ -1,0 +1,173 @@
+"""The same training with several seeds, and what of its results is chance.
+
+    python -m benchmarks.seeds ruletaker-paper
+    python -m benchmarks.seeds entailmentbank --seeds 0 1 2 --dry_run true
+
+Every seed draws the first weights, the order of the examples and what is drawn of them anew; data and options
+stay. Each step is a `grls` command, printed before it runs; what exists already is not made again, so a
+killed run goes on (after a change of settings, remove runs/NAME/seed-*). The table on test has the mean over
+seeds, the sample standard deviation, and every seed's value; it is written to runs/NAME/seeds.md, too.
+"""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jsonargparse import auto_cli
+
+from grls.cli import main as grls
+from grls.errors import GrlsError
+from grls.evaluation.evaluate import evaluate_run
+from grls.files import atomic_file
+
+
+class Stage(NamedTuple):
+    """A stage of training.
+
+    Attributes:
+        config: Its file in ``configs/base`` and in ``configs/NAME``.
+        after: Begins with the model of that stage.
+    """
+
+    config: str
+    after: str | None = None
+
+
+class Recipe(NamedTuple):
+    """What is trained and measured.
+
+    Attributes:
+        stages: In order; the last one makes the retriever.
+        runs: Options of each run on test, by its name.
+    """
+
+    stages: tuple[Stage, ...]
+    runs: Mapping[str, tuple[str, ...]]
+
+
+_SINGLE = ("--steps", "single", "--k", "20", "--beams", "20")
+_TWO_STAGES = (Stage("memorise"), Stage("retrieve", "memorise"))
+RECIPES = {
+    "ruletaker-paper": Recipe(_TWO_STAGES, {"dynamic": ("--steps", "dynamic", "--hops", "10")}),
+    "entailmentbank": Recipe(
+        (Stage("causal"),),
+        {
+            "single": _SINGLE,
+            "hybrid": (*_SINGLE, "--prior", "runs/entailmentbank/biencoder-retriever", "--prior_weight", "3"),
+        },
+    ),
+}
+
+
+@dataclass
+class Repeat:
+    """Runs the commands of one recipe with several seeds.
+
+    Args:
+        name: Data set: ``data/NAME``, ``configs/NAME``; everything is written to ``runs/NAME/seed-N``.
+        dry_run: Print the commands only.
+        commands: What was run or printed.
+    """
+
+    name: str
+    dry_run: bool = False
+    commands: list[list[str]] = field(default_factory=list)
+
+    def one(self, seed: int) -> dict[str, dict[str, float]]:
+        """Train and retrieve with one seed: the measures of each run."""
+        recipe, folder = RECIPES[self.name], Path("runs") / self.name / f"seed-{seed}"
+        data = f"data/{self.name}"
+        for stage in recipe.stages:
+            self._train(stage, folder, seed)
+        model = folder / recipe.stages[-1].config / "model"
+        retriever = folder / "retriever"
+        given = ("--model", str(model), "--corpus", data, "--output", str(retriever))
+        self._grls("index", *given, makes=retriever / "grls.json")
+        found = {}
+        for name, options in recipe.runs.items():
+            output = folder / name
+            given = ("--retriever", str(retriever), "--data", data, "--split", "test")
+            made = Path(f"{output}.info.json")
+            self._grls("retrieve", *given, *options, "--output", str(output), makes=made)
+            if not self.dry_run:
+                found[name] = flat(evaluate_run(f"{output}.jsonl", data, "test"))
+        return found
+
+    def _train(self, stage: Stage, folder: Path, seed: int) -> None:
+        layers = [f"configs/{base}/{stage.config}.yaml" for base in ("base", self.name)]
+        options = [word for layer in layers for word in ("--config", layer)]
+        for option in ("seed_everything", "data.seed", "model.seed"):
+            options += [f"--{option}", str(seed)]
+        if stage.after is not None:
+            options += ["--model.generator.name_or_path", str(folder / stage.after / "model")]
+        output = folder / stage.config
+        made = output / "model" / "config.json"
+        self._grls("train", *options, "--output", str(output), makes=made)
+
+    def _grls(self, *arguments: str, makes: Path) -> None:
+        """Run a command unless what it makes is there."""
+        command = list(arguments)
+        self.commands.append(command)
+        print(f"grls {shlex.join(command)}", flush=True)
+        if self.dry_run or makes.is_file():
+            return
+        if grls(command) != 0:
+            raise GrlsError(f"the seeds stop at: grls {shlex.join(command)}")
+
+
+def flat(measures: Mapping[str, Any]) -> dict[str, float]:
+    """Measures between 0 and 1 by name; counts are left out."""
+    found: dict[str, float] = {}
+    for name, value in measures.items():
+        if isinstance(value, Mapping):
+            found |= {key if name in key else f"{name} {key}": number for key, number in flat(value).items()}
+        elif isinstance(value, float):
+            found[name.replace("_", " ")] = value
+    return found
+
+
+def table(found: Sequence[Mapping[str, Mapping[str, float]]], seeds: Sequence[int]) -> str:
+    """A table in Markdown, in percent, of what every seed has."""
+    lines = [
+        f"| run | measure | mean | spread | {' | '.join(f'seed {seed}' for seed in seeds)} |",
+        f"|---|---|---:|---:|{'---:|' * len(seeds)}",
+    ]
+    for run in found[0]:
+        for measure in found[0][run]:
+            values = [100 * some[run][measure] for some in found]
+            spread = f"{statistics.stdev(values):.1f}" if len(values) > 1 else "–"
+            each = " | ".join(f"{value:.1f}" for value in values)
+            lines.append(f"| {run} | {measure} | {statistics.mean(values):.1f} | {spread} | {each} |")
+    return "\n".join(lines)
+
+
+def main(name: str, seeds: Sequence[int] = (0, 1, 2), dry_run: bool = False) -> None:
+    """Train with several seeds and print mean and spread.
+
+    Args:
+        name: ruletaker-paper or entailmentbank (its causal language model; the bi-encoder's retriever of
+            `python -m benchmarks.compare entailmentbank` must be there); the data stand in data/NAME.
+        seeds: Which.
+        dry_run: Print the commands only.
+    """
+    if name not in RECIPES:
+        raise SystemExit(f"error: unknown recipe {name!r}; choose one of {', '.join(RECIPES)}.")
+    if not seeds:
+        raise SystemExit("error: --seeds names none.")
+    repeat = Repeat(name, dry_run)
+    found = [repeat.one(seed) for seed in seeds]
+    if dry_run:
+        return
+    text = table(found, seeds)
+    print(text)
+    with atomic_file(str(Path("runs") / name / "seeds.md")) as stream:
+        stream.write(text + "\n")
+
+
+if __name__ == "__main__":
+    auto_cli(main)

@@ -1,0 +1,74 @@
+"""Training with several seeds: its commands, what is measured, and the table."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import seeds
+from benchmarks.seeds import Recipe, Repeat, Stage, flat, main, table
+
+
+def test_every_seed_has_its_own_folder_and_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    main("ruletaker-paper", (3, 4), dry_run=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == ["train", "train", "index", "retrieve"] * 2
+    for number, half in ((3, lines[:4]), (4, lines[4:])):
+        assert all(f"runs/ruletaker-paper/seed-{number}/" in line for line in half)
+        for line in half[:2]:
+            for option in ("seed_everything", "data.seed", "model.seed"):
+                assert f"--{option} {number} " in line
+        assert f"--model.generator.name_or_path runs/ruletaker-paper/seed-{number}/memorise/model" in half[1]
+
+
+@pytest.mark.parametrize("name", sorted(seeds.RECIPES))
+def test_every_recipe_has_its_configs(name: str) -> None:
+    repeat = Repeat(name, dry_run=True)
+    repeat.one(0)
+    layers = [word for command in repeat.commands for word in command if word.startswith("configs/")]
+    assert layers
+    assert all(Path(layer).is_file() for layer in layers)
+
+
+def test_a_small_run_measures_each_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The real commands on a small set, twice: the second time nothing is made again."""
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(tmp_path)
+    from data_prep.ruletaker import prepare
+
+    prepare(Path("data/small"), subjects=5, predicates=6, rules=6, max_depth=2, train=20, dev=4, test=6)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "base").symlink_to(root / "configs" / "base")
+    folder = tmp_path / "configs" / "small"
+    folder.mkdir()
+    text = (root / "configs" / "ruletaker-paper" / "memorise.yaml").read_text()
+    text = text.replace("ruletaker-paper", "small").replace("max_epochs: 6", "max_epochs: 1")
+    (folder / "memorise.yaml").write_text(text.replace("_epoch: 3", "_epoch: 1"))
+    recipe = Recipe((Stage("memorise"),), {"single": ("--steps", "single", "--k", "5")})
+    monkeypatch.setitem(seeds.RECIPES, "small", recipe)
+    main("small", (0, 1))
+    shown = capsys.readouterr().out
+    written = (tmp_path / "runs" / "small" / "seeds.md").read_text()
+    assert written.strip() in shown
+    rows = [line.split(" | ") for line in written.splitlines()[2:]]
+    assert [row[1] for row in rows if "@5" in row[1]]
+    assert any(row[-2] != row[-1].removesuffix(" |") for row in rows)  # the seeds differ
+    before = (tmp_path / "runs" / "small" / "seed-0" / "single.jsonl").stat().st_mtime_ns
+    main("small", (0, 1))
+    assert (tmp_path / "runs" / "small" / "seed-0" / "single.jsonl").stat().st_mtime_ns == before
+
+
+def test_the_table_has_mean_and_spread() -> None:
+    found = [
+        {"single": flat({"recall": {"recall@5": value}, "queries": {"judged": 3}})} for value in (0.5, 0.7)
+    ]
+    assert table(found, (0, 1)).splitlines()[2:] == ["| single | recall@5 | 60.0 | 14.1 | 50.0 | 70.0 |"]
+    assert "| 60.0 | – |" in table([{"single": {"recall@5": 0.6}}], (0,))
+
+
+def test_unknown_recipes_are_refused() -> None:
+    with pytest.raises(SystemExit, match="unknown recipe 'nowhere'"):
+        main("nowhere")
+    with pytest.raises(SystemExit, match="names none"):
+        main("ruletaker-paper", ())
