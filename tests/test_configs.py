@@ -193,7 +193,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     files_of_readme(workplace)
     commands = readme_commands()
     compared = ["train-biencoder", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
-    compared += ["tune-hybrid", "retrieve"]
+    compared += ["tune-hybrid", "retrieve", "train", "index", "retrieve"]
     filtered = ["retrieve", "retrieve", "update", "update"]
     reached = ["neighbours", "train", "train", "pseudo-queries", "train"]
     used = [
