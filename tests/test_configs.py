@@ -114,6 +114,20 @@ def test_shipped_configs_train_a_causal_generator(name: str, workplace: Path) ->
     assert (workplace / "runs" / name / "causal" / "model" / "config.json").is_file()
 
 
+@pytest.mark.parametrize("name", sets_with("beside"))
+def test_shipped_configs_learn_beside_a_prior(name: str, workplace: Path) -> None:
+    """BM25 in the place of the bi-encoder, who would have to be trained."""
+    small(workplace / "data" / name)
+    language_model(workplace, f"data/{name}")
+    layers = [
+        f"--config=configs/{config}.yaml" for config in ("base/causal", f"{name}/causal", f"{name}/beside")
+    ]
+    swap = ["--model.generator.name_or_path=lm", "--data.prior.retrievers=[bm25]"]
+    short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0"]
+    assert main(["train", *layers, *swap, *short, *QUICK]) == 0
+    assert (workplace / "runs" / name / "beside" / "model" / "config.json").is_file()
+
+
 @pytest.mark.parametrize("name", sets_with("query-generator"))
 def test_shipped_configs_learn_to_write_queries(name: str, workplace: Path) -> None:
     small(workplace / "data" / name)
