@@ -1,7 +1,7 @@
 """The same training with several seeds, and what of its results is chance.
 
     python -m benchmarks.seeds ruletaker-paper
-    python -m benchmarks.seeds entailmentbank --seeds 0 1 2 --dry_run true
+    python -m benchmarks.seeds entailmentbank --seeds '[0, 1, 2]' --dry_run true
 
 Every seed draws the first weights, the order of the examples and what is drawn of them anew; data and options
 stay. Each step is a `grls` command, printed before it runs; what exists already is not made again, so a
@@ -146,7 +146,7 @@ def table(found: Sequence[Mapping[str, Mapping[str, float]]], seeds: Sequence[in
     return "\n".join(lines)
 
 
-def main(name: str, seeds: Sequence[int] = (0, 1, 2), dry_run: bool = False) -> None:
+def main(name: str, seeds: tuple[int, ...] = (0, 1, 2), dry_run: bool = False) -> None:
     """Train with several seeds and print mean and spread.
 
     Args:

@@ -197,10 +197,16 @@ class Codec:
         return [*self._before, *tokens[:room], *self._after]
 
     def text(self, tokens: Sequence[int]) -> str:
-        """What a model input says, without its markers."""
+        """What a model input says, without its markers; what they part is parted by a space."""
         markers = {self.question, self.evidence, self.title, self.done}
-        kept = [token for token in tokens if token not in markers]
-        return str(self.tokenizer.decode(kept, skip_special_tokens=True)).strip()
+        parts: list[list[int]] = [[]]
+        for token in tokens:
+            if token in markers:
+                parts.append([])
+            else:
+                parts[-1].append(token)
+        texts = [str(self.tokenizer.decode(part, skip_special_tokens=True)).strip() for part in parts]
+        return " ".join(text for text in texts if text)
 
     def fingerprint(self) -> str:
         """Changes when the tokenizer, or how passages become tokens, changes."""

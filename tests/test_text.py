@@ -76,6 +76,13 @@ def test_a_marker_in_a_text_stays_text(codec: Codec, marker: str) -> None:
     assert not special & set(codec.queries(["q"], [f"the {marker} otter"])[0])
 
 
+def test_a_model_input_as_text_has_no_markers_and_parts_what_they_part(codec: Codec) -> None:
+    titled = codec.passages([Passage("a", "the otter is calm .", "lynx")])[0]
+    given = codec.model_input(codec.queries(["q"], ["is it quick ?"])[0], [titled])
+    assert codec.text(given) == "is it quick ? lynx the otter is calm ."
+    assert codec.text([]) == ""
+
+
 def test_the_text_of_done_is_not_done(codec: Codec) -> None:
     assert codec.passages([Passage("a", DONE)])[0].tolist() != codec.done_sequence.tolist()
     assert codec.done_sequence.tolist() == [codec.tokenizer.convert_tokens_to_ids(DONE), codec.end]

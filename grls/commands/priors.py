@@ -57,9 +57,13 @@ def prior_options(
     """Options as they are given, one value standing for a list of one.
 
     Raises:
-        ConfigError: There are not as many weights or temperatures as priors.
+        ConfigError: There are not as many weights or temperatures as priors, or none is named to normalize.
     """
     names = _listed(prior)
+    if normalized and not names:
+        raise ConfigError(
+            "--prior_normalized true is for a generator that was trained beside priors: name them by --prior."
+        )
     weights, temperatures = _listed(weight), _listed(temperature)
     for option, values in (("prior_weight", weights), ("prior_temperature", temperatures)):
         if values and len(values) != len(names):

@@ -124,6 +124,8 @@ def retrieve(
         raise ConfigError(
             "pool ranks the passages of chains of a fixed number of hops: choose --steps fixed."
         )
+    if sets and steps == "single":
+        raise ConfigError("--sets true is about chains: choose --steps dynamic or fixed.")
     if compile and bm25:
         raise ConfigError("--compile true compiles the search of a generative retriever; BM25 has no such.")
     queries = read_queries(data) if split is None else read_split(data, split)[0]

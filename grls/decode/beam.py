@@ -172,7 +172,8 @@ class Decoder(BeamSearch):
                 has among those.
             observer: Called with every step, once it is decided (see :mod:`grls.decode.trace`).
             prior: What is known of the passages beforehand, added to the model's scores at every token (see
-                :mod:`grls.decode.prior`). Scores are then no log-probabilities any more.
+                :mod:`grls.decode.prior`). Scores are then no log-probabilities any
+                more, unless they are normalized.
 
         Returns:
             For each query at most k passages, best first; fewer where the beam ran out of passages.

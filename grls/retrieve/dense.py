@@ -34,6 +34,9 @@ from grls.types import Hit, Passage, Query
 
 log = logging.getLogger(__name__)
 
+_TOLD = 10
+"""Queries that are cut and named in a warning; training may ask of a great many."""
+
 FORMAT = 1
 KIND = "dense"
 
@@ -79,6 +82,7 @@ class DenseRetriever:
         self.batch_size = batch_size
         self.truncate_queries = truncate_queries
         self.progress = progress
+        self._cut = 0
         self._work: Path | None = None
         self._embedded_by: str | None = None
 
@@ -290,7 +294,11 @@ class DenseRetriever:
                     f"{what} Shorten it, raise --max_input_tokens (of grls index), or accept the cut with "
                     "--truncate_queries true."
                 )
-            log.warning(what)
+            self._cut += 1
+            if self._cut <= _TOLD:
+                log.warning(what)
+            elif self._cut == _TOLD + 1:
+                log.warning("more queries are longer than %d tokens and cut; they are not named.", limit)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -5,7 +5,9 @@ Legend: Q queries, N passages, W hits a hop.
 The scores of a bi-encoder or of BM25 become priors of the beam search (:mod:`grls.decode.prior`): a prefix is
 worth the more, the more they say for the passages beneath it, so that passages they favour do not fall out of
 the beam before they can be told apart. One pass, and no second list to fuse. A score is
-log p(passage | query) + sum over priors of w_i log P_i(passage | query): what ranks, and no log-probability.
+log p(passage | query) + sum over priors of w_i log P_i(passage | query): what ranks, and no log-probability,
+unless it is normalized at every token, for a generator that has learned beside its priors (the product of
+experts of :mod:`grls.decode.prior`); chains of those are :mod:`grls.retrieve.multistep`'s.
 
 DONE is a passage to the search, and retrievers say nothing of it (but for bi-encoders trained with it), so it
 gets a constant share of every prior. Where chains end is tuned by ``done_bias`` of
@@ -81,22 +83,7 @@ class HybridRetriever:
     ):
         if generator.options.compile:
             raise ConfigError("the compiled search takes no priors: leave compile out, or the priors.")
-        for source, weight, _ in priors:
-            if not math.isfinite(weight):
-                raise ConfigError(f"the weight of {source.name} must be a finite number, got {weight}.")
-            if source.corpus.fingerprint != generator.corpus.fingerprint:
-                raise MismatchError(
-                    f"{source.name} is over {source.corpus.source} ({len(source.corpus):,} passages) and the "
-                    f"generator over {generator.corpus.source} ({len(generator.corpus):,}); make both from "
-                    "the same corpus.jsonl."
-                )
-        for prior in priors:
-            if not 0 < prior.divisor < math.inf:
-                raise ConfigError(
-                    f"the temperature of {prior.source.name} must be above 0, got {prior.divisor}."
-                )
-        if not -math.inf < done_share < 0:
-            raise ConfigError(f"done_share must be a finite number below 0 (nats), got {done_share}.")
+        check_priors(priors, generator.corpus, done_share)
         self.generator = generator
         self.priors = tuple(priors)
         self.done_share = done_share
@@ -176,6 +163,10 @@ class HybridRetriever:
             k: Most hits a query.
             hidden: For each, numbers that may not be found.
             allow: What may be found; a filter says nothing about DONE.
+
+        Raises:
+            DataError: A query is empty or too long, or a filter names an unknown passage.
+            ConfigError: k is below 1, a filter cannot be used, or none of them leaves a passage.
         """
         check_counts(k=k)
         codec = self.generator.codec
@@ -185,6 +176,33 @@ class HybridRetriever:
         done = self.generator.done
         prior = prior_of(self.priors, queries, evidence, done, self.done_share, self.normalized)
         return self.generator.search(inputs, k, hidden, "retrieve", within, prior)
+
+
+def check_priors(priors: Sequence[Weighed], corpus: Corpus, done_share: float) -> None:
+    """Refuse what cannot be used.
+
+    Args:
+        priors: The priors.
+        corpus: That of the generator.
+        done_share: See :class:`HybridRetriever`.
+
+    Raises:
+        ConfigError: A weight, temperature or share cannot be used.
+        MismatchError: A prior is over another corpus.
+    """
+    for source, weight, _ in priors:
+        if not math.isfinite(weight):
+            raise ConfigError(f"the weight of {source.name} must be a finite number, got {weight}.")
+        if source.corpus.fingerprint != corpus.fingerprint:
+            raise MismatchError(
+                f"{source.name} is over {source.corpus.source} ({len(source.corpus):,} passages) and the "
+                f"generator over {corpus.source} ({len(corpus):,}); make both from the same corpus.jsonl."
+            )
+    for prior in priors:
+        if not 0 < prior.divisor < math.inf:
+            raise ConfigError(f"the temperature of {prior.source.name} must be above 0, got {prior.divisor}.")
+    if not -math.inf < done_share < 0:
+        raise ConfigError(f"done_share must be a finite number below 0 (nats), got {done_share}.")
 
 
 def prior_of(

@@ -14,7 +14,7 @@ DONE, and their order would stay.)
 Where any order of the evidence is right, a model spreads a set's probability over its orders, and chains of
 many passages look less likely than they are. With ``sets``, chains of the same passages are one: log p(set |
 query) is the log of the sum over those of its orders that the beams reach, and sets compete, also for where
-to stop.
+to stop. It is approximate from the third passage on: a set goes on in its likeliest order alone.
 """
 
 from __future__ import annotations
@@ -226,9 +226,9 @@ class MultistepRetriever:
 
 def _merged(chains: Sequence[_Live]) -> list[_Live]:
     """Chains of one query that hold the same passages as one, in the order of the likeliest."""
-    sets: dict[frozenset[int], list[_Live]] = {}
+    sets: dict[tuple[int, ...], list[_Live]] = {}
     for chain in chains:
-        sets.setdefault(frozenset(chain.passages), []).append(chain)
+        sets.setdefault(tuple(sorted(chain.passages)), []).append(chain)
     return [
         max(some, key=lambda chain: chain.total)._replace(
             total=float(np.logaddexp.reduce([chain.total for chain in some]))

@@ -25,7 +25,8 @@ class ChainData(RetrieveData):
         teacher_temperature: Its scores are divided by this before the softmax.
         teacher_passages: Passages that it gives an opinion of.
         teach_memories: Ask the teacher about what is read of passages that are memorised along with retrieval
-            (``mix.memorise``), too: every passage then is a query whose answer is the teacher's.
+            (``mix.memorise``), too: every passage then is a query whose answer is the teacher's (and is
+            learned beside the prior, which otherwise says nothing of what has no query).
         branches: Passages drawn from its opinion that are trained beside the gold one, at each hop.
         prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both,
             so it learns where they are wrong. Decode it with the same.
@@ -85,8 +86,8 @@ class ChainData(RetrieveData):
             teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches)
         prior = None
         if self.prior is not None:
-            self.beside = self.prior.open(self.corpus, "cpu" if self.workers else "auto")
-            prior = TrainingPrior(self.beside, self.corpus)
+            self.priors = self.prior.open(self.corpus, "cpu" if self.workers else "auto")
+            prior = TrainingPrior(self.priors, self.corpus)
         pad = int(module.tokenizer.pad_token_id)
         start = None if self.codec.causal else start_token(module.model)
         # Dev measures the gold chains alone, so that runs with and without a teacher compare.

@@ -24,7 +24,7 @@ from grls.train.examples import Example, Examples, MemoriseExamples, RetrieveExa
 from grls.train.loading import FitData, filled_split
 from grls.train.memorise_sources import Reading
 from grls.train.mixture import Mix, mixed, planned_epochs
-from grls.train.prior import Beside
+from grls.train.prior import OpenPriors
 from grls.types import Query
 
 _FRONT = Reading()
@@ -56,10 +56,10 @@ class StageData(FitData):
             queries (retrieve).
 
     Attributes:
-        beside: The priors that the generator is to be decoded with; None: it is decoded alone.
+        priors: What the generator is to be decoded beside; None: it is decoded alone.
     """
 
-    beside: Beside | None = None
+    priors: OpenPriors | None = None
 
     def __init__(
         self,

@@ -17,15 +17,18 @@ import numpy as np
 from grls.corpus import Corpus
 from grls.decode.prior import Masses
 from grls.decode.stop import Scope
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
-from grls.retrieve.hybrid import DONE_SHARE, HybridRetriever, Weighed, prior_of
+from grls.retrieve.hybrid import DONE_SHARE, HybridRetriever, Weighed, check_priors, prior_of
 from grls.retrieve.open import open_sources
 from grls.train.chains import HopExample
 from grls.types import Query
+
+_NONE = -1000.0
+"""In place of the logarithm of no mass (nats): no share of a softmax, and finite, so that 0 times it is 0."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,13 @@ class LearnBeside:
     temperatures: list[float] | None = None
     done_share: float = DONE_SHARE
 
-    def open(self, corpus: Corpus, device: str) -> Beside:
+    def open(self, corpus: Corpus, device: str) -> OpenPriors:
         """Open them.
 
         Raises:
-            ConfigError: None is named, there are not as many weights or temperatures, or a folder holds no
-                bi-encoder.
+            ConfigError: None is named, there are not as many weights or temperatures, one of them cannot be
+                used, or a folder holds no bi-encoder.
+            MismatchError: A prior is over another corpus.
         """
         count = len(self.retrievers)
         weights = [1.0] * count if self.weights is None else self.weights
@@ -62,64 +66,58 @@ class LearnBeside:
             )
         options = SearchOptions(truncate_queries=True)
         sources = open_sources(corpus, self.retrievers, device, options)
-        return Beside(
-            tuple(Weighed(*some) for some in zip(sources, weights, temperatures, strict=True)),
-            self.done_share,
-        )
+        weighed = tuple(Weighed(*some) for some in zip(sources, weights, temperatures, strict=True))
+        check_priors(weighed, corpus, self.done_share)
+        return OpenPriors(weighed, self.done_share)
 
 
-class Beside(NamedTuple):
+class OpenPriors(NamedTuple):
     """What a generator is to be decoded with.
 
     Attributes:
-        priors: With their weights.
+        weighed: The priors with their weights.
         done_share: Log of DONE's share of priors that do not know it (nats).
     """
 
-    priors: tuple[Weighed, ...]
+    weighed: tuple[Weighed, ...]
     done_share: float = DONE_SHARE
 
-    def retriever(self, generator: GenerativeRetriever) -> HybridRetriever:
+    def beside(self, generator: GenerativeRetriever) -> HybridRetriever:
         """The generator with its priors."""
-        return HybridRetriever(generator, self.priors, self.done_share, normalized=True)
+        return HybridRetriever(generator, self.weighed, self.done_share, normalized=True)
 
 
 class TrainingPrior:
     """What priors add to the allowed tokens of hops.
 
     Args:
-        beside: The priors.
-        corpus: The corpus of the generator, which must be theirs.
-
-    Raises:
-        MismatchError: A prior is over another corpus.
+        priors: The priors.
+        corpus: The corpus of the generator.
     """
 
-    def __init__(self, beside: Beside, corpus: Corpus):
-        for weighed in beside.priors:
-            if weighed.source.corpus.fingerprint != corpus.fingerprint:
-                raise MismatchError(
-                    f"the prior {weighed.source.name} is over another corpus than the training data; index "
-                    "that corpus for it."
-                )
-        self.beside = beside
+    def __init__(self, priors: OpenPriors, corpus: Corpus):
+        self.priors = priors
         self.corpus = corpus
 
     def open(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> HopMasses:
         """What the priors say of some hops."""
         asked = np.array([n for n, hop in enumerate(hops) if hop.query], dtype=np.int64)
         masses = prior_of(
-            self.beside.priors,
+            self.priors.weighed,
             [Query(str(n), hops[n].query) for n in asked.tolist()],
             [self.corpus.passages(hops[n].evidence) for n in asked.tolist()],
             len(self.corpus),
-            self.beside.done_share,
+            self.priors.done_share,
             normalized=True,
-        ).open(index, Scope(index, len(asked)), len(asked))
+        ).open(index, self._scope(index, [hops[n] for n in asked.tolist()]), len(asked))
         masses.load(np.arange(len(asked)), np.arange(len(asked)))
         places = np.full(len(hops), -1)
         places[asked] = np.arange(len(asked))
         return HopMasses(masses, places)
+
+    def _scope(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> Scope:
+        """What each hop may find: as in the search, not what is evidence already."""
+        return Scope(index, len(hops), [hop.evidence for hop in hops])
 
 
 class HopMasses(NamedTuple):
@@ -146,5 +144,7 @@ class HopMasses(NamedTuple):
         some = np.repeat(known, sizes)
         bounds = np.concatenate(([0], np.cumsum(sizes[known])))
         gains = np.zeros(len(states))
-        gains[some] = self.masses.gains(np.repeat(self.places[hops], sizes)[some], states[some], bounds)
+        with np.errstate(divide="ignore"):  # what leads to evidence alone has no mass
+            found = self.masses.gains(np.repeat(self.places[hops], sizes)[some], states[some], bounds)
+        gains[some] = np.maximum(found, _NONE)
         return gains

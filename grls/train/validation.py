@@ -23,7 +23,6 @@ from grls.evaluation.metrics.set_f1 import set_scores
 from grls.files import atomic_folder, write_json
 from grls.models.build import TRAINING
 from grls.models.lora import merge_adapters
-from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.hybrid import HybridRetriever
 from grls.retrieve.multistep import MultistepRetriever
@@ -81,18 +80,13 @@ class ConstrainedRecall(L.Callback):
         training = module.model.training
         options = replace(self.options, truncate_queries=data.truncate_queries)
         retriever = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, options)
-        hybrid = None if data.beside is None else data.beside.retriever(retriever)
+        hybrid = None if data.priors is None else data.priors.beside(retriever)
         if hybrid is None:
             scores = {"dev_recall": self._recalls(retriever, data, trainer)}
         else:
             scores = {"dev_recall": self._hybrid_recalls(hybrid, data, trainer)}
         if self.hops:
-            multistep = (
-                MultistepRetriever(retriever, hops=self.hops)
-                if hybrid is None
-                else AppendingMultistep(hybrid, hybrid.corpus, hops=self.hops)
-            )
-            scores["dev_f1"] = self._f1s(multistep, data, trainer)
+            scores["dev_f1"] = self._f1s(hybrid or retriever, data, trainer)
         log_means(trainer, pl_module, scores)
         module.model.train(training)
 
@@ -113,11 +107,11 @@ class ConstrainedRecall(L.Callback):
         ]
 
     def _f1s(
-        self, multistep: MultistepRetriever | AppendingMultistep, data: StageData, trainer: L.Trainer
+        self, retriever: GenerativeRetriever | HybridRetriever, data: StageData, trainer: L.Trainer
     ) -> list[float]:
         queries, qrels = data.dev_queries()
         mine = queries[trainer.global_rank :: trainer.world_size]
-        chains = multistep.retrieve_chains(mine)
+        chains = MultistepRetriever(retriever, hops=self.hops).retrieve_chains(mine)
         return [
             set_scores([h.id for h in some[0].hits] if some else [], gold_passages(query, qrels)).f1
             for some, query in zip(chains, mine, strict=True)

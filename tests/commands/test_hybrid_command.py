@@ -143,6 +143,13 @@ def test_what_cannot_work_is_refused(
         ("retrieve", ["--bm25=true", "--empty_weight=0.1"], "look ahead for a generative retriever"),
         ("retrieve", [generator, f"--prior={generative}"], "is no bi-encoder's folder"),
         ("retrieve", [generator, "--prior=bm25", "--done_share=0"], "must be a finite number below 0"),
+        ("retrieve", [generator, "--prior_normalized=true"], "name them by --prior"),
+        ("retrieve", [generator, "--sets=true"], "choose --steps dynamic or fixed"),
+        (
+            "retrieve",
+            [f"--retriever={dense}", "--sets=true", "--steps=fixed"],
+            "--sets true needs a generator",
+        ),
         ("retrieve", [generator, "--empty_weight=.nan"], "must be a finite number"),
         ("tune-hybrid", [generator, "--empty_weights=[]"], "nothing to tune"),
         ("tune-hybrid", [generator, "--prior=bm25", "--weights=[0]"], "--weights must be above 0"),

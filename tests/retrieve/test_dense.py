@@ -137,6 +137,18 @@ def test_done_has_a_score_and_is_no_hit(retriever: DenseRetriever) -> None:
         assert "DONE" not in {hit.id for hit in step.hits}
 
 
+def test_a_great_many_queries_that_are_cut_are_not_all_named(
+    retriever: DenseRetriever, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = " ".join(["otter"] * 500)
+    asked = DenseRetriever(retriever.biencoder, retriever.corpus, retriever.embeddings, truncate_queries=True)
+    for part in range(5):
+        asked.retrieve([Query(f"q{part}-{n}", long) for n in range(4)], 1)
+    told = [record.getMessage() for record in caplog.records]
+    assert [line.split("'")[1] for line in told[:-1]] == [f"q{n // 4}-{n % 4}" for n in range(10)]
+    assert told[-1].startswith("more queries are longer than")
+
+
 def test_evidence_joins_the_query(retriever: DenseRetriever, corpus: Corpus) -> None:
     evidence = corpus.passages([3, 8])
     (step,) = retriever.retrieve_hop(QUERIES[:1], [evidence], 4)

@@ -105,6 +105,19 @@ def test_orders_of_a_set_are_one_chain_whose_probability_is_their_sum(small: Gen
         assert [best[frozenset(named(chain))] for chain in found] == [named(chain) for chain in found]
 
 
+def test_a_passage_found_twice_is_another_set(small: GenerativeRetriever) -> None:
+    search = MultistepRetriever(small, hops=2, chains=60, branch=5, repeat=True, sets=True)
+    for query in QUERIES:
+        sets: dict[tuple[str, ...], float] = {}
+        for chain, score in all_chains(small, query, 2, repeat=True).items():
+            key = tuple(sorted(chain))
+            sets[key] = np.logaddexp(sets.get(key, -np.inf), score)
+        (found,) = search.retrieve_chains([query])
+        assert {
+            tuple(sorted(named(chain))): c for chain, c in ((f, f.score) for f in found)
+        } == pytest.approx(sets, abs=1e-4)
+
+
 def test_repeats_are_found_where_they_are_allowed(small: GenerativeRetriever) -> None:
     search = MultistepRetriever(small, 2, chains=200, branch=5, repeat=True)
     (chains,) = search.retrieve_chains(QUERIES[:1])

@@ -1,5 +1,6 @@
 """A generator that learns beside a prior: its loss is that of the search it is decoded with."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from train_helpers import logged
 
 from grls.cli import main
 from grls.errors import ConfigError, MismatchError
+from grls.evaluation.evaluate import evaluate_run
 from grls.models.language import CausalLM
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.open import open_sources
@@ -19,7 +21,7 @@ from grls.train.chain_data import ChainData
 from grls.train.chain_module import RetrieveChains
 from grls.train.memorise_sources import Reading
 from grls.train.mixture import Mix
-from grls.train.prior import LearnBeside, TrainingPrior
+from grls.train.prior import LearnBeside
 from grls.types import Query
 
 
@@ -50,19 +52,19 @@ def both(root: Path) -> LearnBeside:
 def test_the_loss_is_what_the_search_scores(root: Path) -> None:
     """Hop by hop, minus the score that the right passage has when it is searched for, DONE among them."""
     (data, module), (plain, _) = opened(root, both(root)), opened(root, None)
-    assert data.beside is not None
+    assert data.priors is not None
     options = SearchOptions(beams=20)
     generator = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, options)
-    hybrid = data.beside.retriever(generator)
+    hybrid = data.priors.beside(generator)
     for number in (2, 5):  # one of two hops
         chain: Any = data.train_examples.draw(number, 0)
         expected = []
         for hop in chain.hops:
             evidence = data.corpus.passages(hop.evidence)
-            (found,) = hybrid.retrieve_hop([Query("q", hop.query)], [evidence], len(data.corpus))
-            scores = {hit.id: hit.score for hit in found.hits}
-            gold = data.corpus.ids([n for n in hop.gold if n < len(data.corpus)])
-            expected.append(-scores[gold[0]] if gold else -found.done)  # type: ignore[operator]
+            hidden = [list(hop.evidence)]
+            (found,) = hybrid.search([Query("q", hop.query)], [evidence], len(data.corpus) + 1, hidden)
+            scores = {hit.passage: hit.score for hit in found}
+            expected.append(-scores[hop.gold[0]])
         with torch.no_grad():
             loss = float(module.batch_loss(data.collator([chain])))
             dev = float(module.batch_loss(data.dev_collator([chain])))
@@ -126,12 +128,22 @@ def test_a_fit_beside_a_prior_and_retrieval_with_it(root: Path, tmp_path: Path) 
     bm25 = ["retrieve", "--bm25=true", data, "--split=dev", "--k=2", f"--output={tmp_path / 'bm25'}"]
     assert main(bm25) == 0
     tops = [
-        {line.split()[2] for line in (tmp_path / f"{name}.trec").read_text().splitlines()}
+        {(line.split()[0], line.split()[2]) for line in (tmp_path / f"{name}.trec").read_text().splitlines()}
         for name in ("hybrid", "bm25")
     ]
     assert tops[0] == tops[1]
     assert set(found.values()) == {_recall(root, tmp_path)}
-    assert logged(tmp_path / "run", "dev_f1")
+    # Dynamic retrieval as users have it, with the beams of the callback.
+    retrieve = [o for o in retrieve if not o.startswith("--beams")]
+    more = ["--steps=dynamic", "--hops=3", "--beams=10", f"--output={tmp_path / 'chains'}"]
+    assert main([*retrieve, *more]) == 0
+    f1 = evaluate_run(str(tmp_path / "chains.jsonl"), str(root / "data"), "dev")["set"]["f1"]
+    assert list(logged(tmp_path / "run", "dev_f1").values()) == pytest.approx([f1, f1])
+    assert max(len(chain) for chain in _chains(tmp_path / "chains.jsonl")) < 3  # DONE ends them
+
+
+def _chains(file: Path) -> list[list[Any]]:
+    return [json.loads(line)["chain"]["hops"] for line in file.read_text().splitlines()]
 
 
 def _recall(root: Path, folder: Path) -> float:
@@ -152,6 +164,8 @@ def _recall(root: Path, folder: Path) -> float:
         (["--data.prior.retrievers=[]"], "prior needs retrievers"),
         (["--data.prior.retrievers=[bm25]", "--data.prior.weights=[1,2]"], "got 1, 2 and 1"),
         (["--data.prior.retrievers=[nowhere]"], "no retriever here"),
+        (["--data.prior.retrievers=[bm25]", "--data.prior.temperatures=[0]"], "temperature of bm25 must be"),
+        (["--data.prior.retrievers=[bm25]", "--data.prior.done_share=0"], "done_share must be a finite"),
         (
             ["--data.prior.retrievers=[bm25]", "--model.margin=1", "--mine.passages=2"],
             "searches with the generator alone",
@@ -171,9 +185,9 @@ def test_a_prior_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> Non
     data.corpus.select([0, 1]).write(tmp_path / "corpus.jsonl")
     from grls.corpus import Corpus
 
-    assert data.beside is not None
-    with pytest.raises(MismatchError, match="another corpus"):
-        TrainingPrior(data.beside, Corpus.read(tmp_path))
+    assert data.priors is not None
+    with pytest.raises(MismatchError, match="make both from the same corpus"):
+        both(root).open(Corpus.read(tmp_path), "cpu")
     write_llama(tmp_path / "llama", root / "data")
     index = ["index", f"--model={tmp_path / 'llama'}", f"--corpus={root / 'data'}"]
     assert main([*index, f"--output={tmp_path / 'generative'}"]) == 0
