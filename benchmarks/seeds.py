@@ -58,7 +58,7 @@ RECIPES = {
         (Stage("causal"),),
         {
             "single": _SINGLE,
-            "hybrid": (*_SINGLE, "--prior", "runs/entailmentbank/biencoder-retriever", "--prior_weight", "3"),
+            "hybrid": (*_SINGLE, "--prior", "runs/entailmentbank/biencoder-retriever", "--prior_weight", "2"),
         },
     ),
 }
