@@ -121,13 +121,16 @@ class Repeat:
 
 
 def flat(measures: Mapping[str, Any]) -> dict[str, float]:
-    """Measures between 0 and 1 by name; counts are left out."""
+    """Measures between 0 and 1 by name, that of their group before it where it says more; no counts."""
     found: dict[str, float] = {}
     for name, value in measures.items():
+        group = name.replace("_", " ")
         if isinstance(value, Mapping):
-            found |= {key if name in key else f"{name} {key}": number for key, number in flat(value).items()}
+            for key, number in flat(value).items():
+                told = any(word in key for word in group.split())  # "sequence recall", "recall@5"
+                found[key if told else f"{group} {key}"] = number
         elif isinstance(value, float):
-            found[name.replace("_", " ")] = value
+            found[group] = value
     return found
 
 

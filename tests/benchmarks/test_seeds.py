@@ -64,6 +64,8 @@ def test_the_table_has_mean_and_spread() -> None:
         {"single": flat({"recall": {"recall@5": value}, "queries": {"judged": 3}})} for value in (0.5, 0.7)
     ]
     assert table(found, (0, 1)).splitlines()[2:] == ["| single | recall@5 | 60.0 | 14.1 | 50.0 | 70.0 |"]
+    groups = {"set": {"f1": 0.5}, "seen_unseen": {"seen_recall@5": 0.5, "seen_queries": 3}}
+    assert list(flat(groups)) == ["set f1", "seen recall@5"]
     assert "| 60.0 | – |" in table([{"single": {"recall@5": 0.6}}], (0,))
 
 
