@@ -62,8 +62,8 @@ class MineNegatives(L.Callback):
         """Refuse options that would do nothing.
 
         Raises:
-            ConfigError: Passages are mined without a margin loss or the other way round, or while other
-                processes make the batches.
+            ConfigError: Passages are mined without a margin loss or the other way round, beside a prior, or
+                while other processes make the batches.
         """
         if stage != "fit":
             return

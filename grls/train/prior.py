@@ -144,7 +144,9 @@ class HopMasses(NamedTuple):
         some = np.repeat(known, sizes)
         bounds = np.concatenate(([0], np.cumsum(sizes[known])))
         gains = np.zeros(len(states))
-        with np.errstate(divide="ignore"):  # what leads to evidence alone has no mass
+        # What leads to evidence alone has no mass; where nothing else follows (gold with the text of
+        # evidence), no token has.
+        with np.errstate(divide="ignore", invalid="ignore"):
             found = self.masses.gains(np.repeat(self.places[hops], sizes)[some], states[some], bounds)
-        gains[some] = np.maximum(found, _NONE)
+        gains[some] = np.where(np.isfinite(found), found, _NONE)
         return gains

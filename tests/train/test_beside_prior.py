@@ -74,6 +74,29 @@ def test_the_loss_is_what_the_search_scores(root: Path) -> None:
         assert alone != pytest.approx(loss, rel=1e-2)
 
 
+@pytest.mark.parametrize("weight", [0.8, -0.8])
+def test_what_leads_to_evidence_alone_has_no_mass(root: Path, weight: float) -> None:
+    """Of the tokens at the root, and where all that follows is evidence (gold may have the same text)."""
+    data, _ = opened(root, LearnBeside(["bm25"], weights=[weight]))
+    otters = tuple(n for n, passage in enumerate(data.corpus) if "otter" in passage.text)
+    hop: Any = data.train_examples.draw(2, 0)
+    masses = data.collator.prior.open(data.index, [hop.hops[0]._replace(evidence=otters)])
+    state, tokens = np.array([data.index.start()]), data.index.tokens(otters[0])
+    seen = []
+    for token in tokens[:-1]:
+        allowed = data.index.allowed(state)
+        gains = masses.gains(np.array([0]), allowed.states, allowed.offsets)
+        assert np.isfinite(gains).all()
+        low, high = data.index.span(allowed.states)
+        rows = {int(data.index.rows.row_of[n]) for n in otters}
+        alone = [set(range(*ends)) <= rows for ends in zip(low.tolist(), high.tolist(), strict=True)]
+        assert [gain == -1000 for gain in gains] == [one and len(gains) > 1 for one in alone]
+        seen.append((any(alone), all(alone) and len(gains) > 1))
+        state = allowed.states[allowed.tokens == token]
+    assert any(some for some, _ in seen)
+    assert any(every for _, every in seen)
+
+
 def test_what_is_memorised_without_a_query_has_no_prior(root: Path) -> None:
     mix = Mix(memorise=Reading(), memorise_share=0.5)
     data, module = opened(root, both(root), mix=mix)
