@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, Cache
 
 from grls.index.rows import Ints
+from grls.models.attention import attending, configs_of
 from grls.models.base import Floats
 from grls.models.head import Cut, Head
 
@@ -88,8 +89,7 @@ class SlotModel:
 
     def __init__(self, module: nn.Module, head: Head):
         self.head = head
-        configs: list[Any] = [part.config for part in module.modules() if hasattr(part, "config")]
-        self._configs = list({id(config): config for config in configs}.values())
+        self._configs = configs_of(module)
         self._cut: tuple[Version, Ints, Cut] | None = None
 
     @property
@@ -107,15 +107,13 @@ class SlotModel:
     @contextmanager
     def attention(self, session: SlotMemory) -> Iterator[None]:
         """Within the block the model attends by slot."""
-        before = [config._attn_implementation for config in self._configs]
         try:
             for config in self._configs:
-                config._attn_implementation = _NAME
                 setattr(config, _SESSION, session)
-            yield
+            with attending(self._configs, _NAME):
+                yield
         finally:
-            for config, name in zip(self._configs, before, strict=True):
-                config._attn_implementation = name
+            for config in self._configs:
                 delattr(config, _SESSION)
 
 

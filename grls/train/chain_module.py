@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError
+from grls.models.attention import plain_attention
 from grls.models.build import GeneratorSpec
 from grls.models.causal import refuse_windows
 from grls.models.generator import check_positions
@@ -130,7 +131,7 @@ class RetrieveChains(GeneratorModule):
     def _read_trees(self, trees: TreeBatch) -> Tensor:
         """What reaches the head at every node, ``[b * t, d]``."""
         check_positions(self.model, int(trees.position_ids.max()) + 1, 0)
-        with self._head.catch() as caught:
+        with plain_attention(self.model), self._head.catch() as caught:
             self.model(
                 input_ids=trees.input_ids,
                 position_ids=trees.position_ids,
