@@ -6,7 +6,7 @@ import random
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 from tqdm import tqdm
 
@@ -51,6 +51,7 @@ def pseudo_queries(
     batch_size: int = 32,
     limit: int | None = None,
     device: str = "auto",
+    precision: Literal["float32", "bfloat16"] = "float32",
 ) -> None:
     """Let a query generator write queries for passages, and keep those that lead back to them.
 
@@ -76,6 +77,7 @@ def pseudo_queries(
         batch_size: Queries written together.
         limit: Only for so many passages, drawn by the seed; null takes all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        precision: In which numbers the query generator computes: bfloat16 where the processor has it.
     """
     quiet()
     check_counts(**{"--k": k, "--batch_size": batch_size, "--limit": 1 if limit is None else limit})
@@ -87,11 +89,12 @@ def pseudo_queries(
     judge = _judge(data, corpus, retriever, device, batch_size) if filter else None
     near = None if links is None else Neighbours.read(links, corpus)
     asked = tasks(_chosen(len(corpus), limit, seed), near, drawing)
-    loaded, tokenizer = load_language_model(model, device)
+    loaded, tokenizer = load_language_model(model, device, precision)
     prompt = QueryPrompt(tokenizer, not loaded.config.is_encoder_decoder, form)
     origin = {
         "weights": weights_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
         "form": form._asdict(), "corpus": corpus.fingerprint, "limit": limit,
+        "precision": precision,
         "links": None if links is None else sha256(links), **asdict(drawing),
     }  # fmt: skip
     file = GrowingFile(_beside(output, "written.jsonl"), origin)

