@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 from grls.commands.output import Outcome, write_outputs
 from grls.commands.priors import open_hybrid, prior_options
@@ -21,6 +21,7 @@ from grls.logs import quiet
 from grls.models.precision import Precision
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.expected_f1 import expected_f1
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.hybrid import DONE_SHARE, HybridRetriever
 from grls.retrieve.multistep import MultistepRetriever
@@ -29,6 +30,7 @@ from grls.retrieve.pool import pooled_ranking
 from grls.retrieve.sparse import BM25Retriever
 from grls.types import Query
 
+Choice = Literal["likeliest", "expected-f1"]
 AnyRetriever = GenerativeRetriever | DenseRetriever | BM25Retriever | HybridRetriever
 
 
@@ -47,6 +49,7 @@ def retrieve(
     done_bias: float = 0.0,
     repeat: bool = False,
     sets: bool = False,
+    choose: Choice = "likeliest",
     pool: bool = False,
     mode: ScoreMode = "renormalized",
     early_stop: bool | None = None,
@@ -89,6 +92,9 @@ def retrieve(
         repeat: Allow a passage twice in a chain.
         sets: Chains of the same passages in another order are one, whose probability is the sum of theirs:
             where any order is right (generative).
+        choose: Of the chains kept the ``likeliest``; or, of passages of any of them, the set whose F1 is
+            highest on average over the chains: ``expected-f1`` (dynamic, generative; the more ``chains`` the
+            better).
         pool: Rank the passages of all chains, the best chain's first, up to ``k`` (fixed).
         mode: Score mode: over the allowed tokens, or over the vocabulary (generative).
         early_stop: Stop at the unique prefix; null means where it is exact (renormalized).
@@ -126,6 +132,8 @@ def retrieve(
         )
     if sets and steps == "single":
         raise ConfigError("--sets true is about chains: choose --steps dynamic or fixed.")
+    if choose != "likeliest" and steps != "dynamic":
+        raise ConfigError(f"--choose {choose} is about chains that end: choose --steps dynamic.")
     if compile and bm25:
         raise ConfigError("--compile true compiles the search of a generative retriever; BM25 has no such.")
     queries = read_queries(data) if split is None else read_split(data, split)[0]
@@ -140,7 +148,7 @@ def retrieve(
     refuse_other_corpus(opened, data, split)
     hop_by_hop = Hops(hops, *usual_beams(opened, chains, branch), done_bias, repeat, sets)
     start = perf_counter()
-    found = _retrieve(opened, queries, steps, k, hop_by_hop, pool, filters)
+    found = _retrieve(opened, queries, steps, k, hop_by_hop, choose, pool, filters)
     seconds = perf_counter() - start
     kind, score_mode, own = described(opened)
     given = {"allow": allow, "where": where, "query_filters": query_filters or None}
@@ -156,7 +164,15 @@ def retrieve(
         score_mode=score_mode,
         stages=() if isinstance(opened, BM25Retriever) else opened.stages,
         seconds=seconds,
-        options={"k": k, **vars(hop_by_hop), "pool": pool, **own, **filtered, **priors.record},
+        options={
+            "k": k,
+            **vars(hop_by_hop),
+            "choose": choose,
+            "pool": pool,
+            **own,
+            **filtered,
+            **priors.record,
+        },
     )
     write_outputs(output, queries, opened.corpus, found, info)
 
@@ -232,13 +248,21 @@ def _retrieve(
     steps: Steps,
     k: int,
     options: Hops,
+    choose: Choice,
     pool: bool,
     filters: list[Filter | None],
 ) -> Outcome:
     if steps == "single":
         return Outcome(rankings=opened.retrieve(queries, k, filters))
     search = multistep(opened, steps == "dynamic", options)
+    if choose == "expected-f1" and not isinstance(search, MultistepRetriever):
+        raise ConfigError(
+            "--choose expected-f1 needs probabilities of chains: a generator, or one with priors that are "
+            "normalized."
+        )
     chains = search.retrieve_chains(queries, filters)
+    if choose == "expected-f1":
+        return Outcome(chains=[expected_f1(some) for some in chains])
     rankings = [pooled_ranking(some, k) for some in chains] if pool else None
     return Outcome(rankings, [best[0] for best in chains])
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from grls.models.biencoder import BiEncoder
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.dense_encode import work_folder
+from grls.retrieve.expected_f1 import expected_f1
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.pool import pooled_ranking
 from grls.retrieve.sparse import BM25Retriever
 
@@ -85,7 +89,7 @@ def test_single_step(data: Path, dense: Path, tmp_path: Path) -> None:
     assert info.corpus == opened.corpus.fingerprint
     assert info.options == {
         "k": 4, "hops": 20, "chains": 1, "branch": 1, "done_bias": 0.0, "repeat": False, "sets": False,
-        "pool": False, "max_input_tokens": 64, "truncate_queries": False,
+        "choose": "likeliest", "pool": False, "max_input_tokens": 64, "truncate_queries": False,
     }  # fmt: skip
 
 
@@ -131,6 +135,20 @@ def test_a_generative_retriever_pools_too(data: Path, generative: Path, tmp_path
     assert {"beams", "early_stop", "truncate_queries"} <= set(info.options)
 
 
+def test_the_set_of_highest_expected_f1_is_chosen(data: Path, generative: Path, tmp_path: Path) -> None:
+    given = (f"--retriever={generative}", "--steps=dynamic", "--hops=3", "--chains=6", "--beams=6")
+    found, info = retrieve(data, tmp_path / "o", *given, "--choose=expected-f1")
+    opened = GenerativeRetriever.from_pretrained(generative, "cpu")
+    opened.options = replace(opened.options, beams=6)
+    search = MultistepRetriever(opened, hops=3, chains=6, branch=4)
+    queries = read_split(data, "test")[0]
+    chains = [expected_f1(some) for some in search.retrieve_chains(queries)]
+    assert found == {q.id: [hit.id for hit in c.hits] for q, c in zip(queries, chains, strict=True)}
+    assert info.options["choose"] == "expected-f1"
+    likeliest, _ = retrieve(data, tmp_path / "o", *given)
+    assert likeliest != found
+
+
 def test_branch_follows_chains(data: Path, dense: Path, tmp_path: Path) -> None:
     options = (f"--retriever={dense}", "--steps=fixed", "--hops=2", "--chains=3")
     _, info = retrieve(data, tmp_path / "o", *options)
@@ -144,6 +162,9 @@ def test_what_cannot_work_is_refused(
     assert "pool ranks" in fails(capsys, *asked, f"--retriever={dense}", "--pool=true")
     assert "BM25 has no such" in fails(capsys, *asked, "--bm25=true", "--compile=true")
     assert "no step to compile" in fails(capsys, *asked, f"--retriever={dense}", "--compile=true")
+    assert "choose --steps dynamic" in fails(capsys, *asked, f"--retriever={dense}", "--choose=expected-f1")
+    chosen = fails(capsys, *asked, f"--retriever={dense}", "--choose=expected-f1", "--steps=dynamic")
+    assert "needs probabilities of chains" in chosen
     assert "BM25 never writes DONE" in fails(capsys, *asked, "--bm25=true", "--steps=dynamic")
     for name in ("chains", "branch"):
         message = fails(capsys, *asked, f"--retriever={dense}", "--steps=fixed", f"--{name}=0")
