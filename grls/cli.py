@@ -22,6 +22,7 @@ COMMANDS = {
     "update": "add passages to a retriever folder, remove some, merge both into its index",
     "retrieve": "retrieve for the queries of a data set: single-step, fixed or dynamic multi-step, or BM25",
     "tune-hybrid": "find the weights of bi-encoder, BM25 and empty prompt in hybrid decoding, on dev queries",
+    "tune-dynamic": "find where chains are to end, and how one is chosen, on dev queries",
     "ensemble": "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
     "evaluate": "score a run",
     "report": "compare runs on one page: tables, curves, proof graphs, significance",

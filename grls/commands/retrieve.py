@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, get_args
 
 from grls.commands.output import Outcome, write_outputs
 from grls.commands.priors import open_hybrid, prior_options
@@ -31,6 +31,10 @@ from grls.retrieve.sparse import BM25Retriever
 from grls.types import Query
 
 Choice = Literal["likeliest", "expected-f1"]
+CHOICES: tuple[Choice, ...] = get_args(Choice)
+NEEDS_PROBABILITIES = (
+    "--choose expected-f1 needs probabilities of chains: a generator, or one with priors that are normalized."
+)
 AnyRetriever = GenerativeRetriever | DenseRetriever | BM25Retriever | HybridRetriever
 
 
@@ -256,10 +260,7 @@ def _retrieve(
         return Outcome(rankings=opened.retrieve(queries, k, filters))
     search = multistep(opened, steps == "dynamic", options)
     if choose == "expected-f1" and not isinstance(search, MultistepRetriever):
-        raise ConfigError(
-            "--choose expected-f1 needs probabilities of chains: a generator, or one with priors that are "
-            "normalized."
-        )
+        raise ConfigError(NEEDS_PROBABILITIES)
     chains = search.retrieve_chains(queries, filters)
     if choose == "expected-f1":
         return Outcome(chains=[expected_f1(some) for some in chains])

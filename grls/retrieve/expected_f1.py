@@ -29,7 +29,8 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
     Returns:
         Its passages by their probability (that of the chains that hold them), highest first, each with the
         log of it; the score is the log of the expected F1. It is ``done`` if chains that are have half of
-        the probability or more. Among equals the fewest passages, those of likelier chains first.
+        the probability or more. Among equals the fewest passages, those of likelier chains first. An empty
+        set has no F1, as in :mod:`grls.evaluation.metrics.set_f1`, so it is chosen only where all are empty.
 
     Raises:
         ValueError: There is no chain.
@@ -44,8 +45,7 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
     for row, some in enumerate(sets):
         holds[row, [names[name] for name in some]] = 1
     sizes = holds.sum(1)
-    # An empty set is right where a chain is empty.
-    best, chosen = float(probabilities[sizes == 0].sum()), np.array([], dtype=int)
+    best, chosen = 0.0, np.array([], dtype=int)
     for k in range(1, len(names) + 1):  # a set may be larger than any chain
         gains = (probabilities * 2 / (k + sizes)) @ holds
         order = np.argsort(-gains, kind="stable")[:k]

@@ -55,6 +55,10 @@ _Find = Callable[[Sequence[_Live], int], list[list[Found]]]
 """Chains under way, and the number of the hop -> what may continue each, best first."""
 
 
+Memory = dict[tuple[Query, tuple[int, ...], tuple[int, ...]], list[Found]]
+"""A query, a chain, what is hidden -> what may continue it, best first."""
+
+
 @dataclass
 class MultistepRetriever:
     """Multi-step retrieval with chain beams.
@@ -70,6 +74,8 @@ class MultistepRetriever:
         min_hops: Hops before DONE is allowed.
         repeat: Allow a passage twice in a chain.
         sets: Chains of the same passages in another order are one, in the order of the likeliest.
+        memory: What continues a chain, kept for when the same queries are asked again with another
+            ``done_bias``; None keeps nothing.
 
     Raises:
         ConfigError: A count is not positive, or a hybrid's scores are no log-probabilities.
@@ -84,6 +90,7 @@ class MultistepRetriever:
     min_hops: int = 1
     repeat: bool = False
     sets: bool = False
+    memory: Memory | None = None
 
     def __post_init__(self) -> None:
         check_counts(hops=self.hops, chains=self.chains, branch=self.branch)
@@ -103,13 +110,15 @@ class MultistepRetriever:
         Args:
             queries: The queries.
             allow: What every hop may find; see :class:`~grls.retrieve.base.Retriever`. A filter says nothing
-                about DONE.
+                about DONE. Give the same one to retrievers that share a memory.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
             ConfigError: A filter cannot be used, or none of them leaves a passage.
         """
         find = self._finder(queries, allow)
+        if self.memory is not None:
+            find = self._remembering(find, self.memory, queries)
         live = [_Live(q, (), (), 0.0) for q in range(len(queries))]
         ended: list[list[tuple[_Live, bool]]] = [[] for _ in queries]
         for hop in range(self.hops):
@@ -177,10 +186,21 @@ class MultistepRetriever:
 
         return find
 
+    def _remembering(self, find: _Find, memory: Memory, queries: Sequence[Query]) -> _Find:
+        def remembered(live: Sequence[_Live], hop: int) -> list[list[Found]]:
+            keys = [(queries[chain.query], chain.passages, tuple(self._hidden(chain, hop))) for chain in live]
+            new = [n for n, key in enumerate(keys) if key not in memory]
+            for n, hits in zip(new, find([live[n] for n in new], hop) if new else (), strict=True):
+                memory[keys[n]] = hits
+            return [memory[key] for key in keys]
+
+        return remembered
+
     @property
     def _width(self) -> int:
         """Hits to ask for: with a bias, the probability of DONE must be known where it can matter."""
-        return max(self.branch, self._generator.options.beams) if self.done_bias else self.branch
+        weighed = self.done_bias or self.memory is not None
+        return max(self.branch, self._generator.options.beams) if weighed else self.branch
 
     def _weighed(self, hits: Sequence[Found]) -> list[tuple[float, Found]]:
         """The W best hits once DONE is weighed, each with what it adds to the chain's total."""

@@ -16,7 +16,7 @@ def chain(names: str, probability: float, done: bool = True) -> Chain:
 
 
 def f1(some: set[str], right: set[str]) -> float:
-    return 2 * len(some & right) / (len(some) + len(right)) if some or right else 1.0
+    return 2 * len(some & right) / (len(some) + len(right)) if some and right else 0.0
 
 
 def expected(some: set[str], chains: list[Chain]) -> float:
@@ -43,6 +43,7 @@ def test_no_set_is_better(chains: list[Chain]) -> None:
     )
     assert expected({hit.id for hit in found.hits}, chains) == pytest.approx(best)
     assert math.exp(found.score) == pytest.approx(best)
+    assert bool(found.hits) == any(some.hits for some in chains)
 
 
 def test_what_chains_agree_on_is_taken_and_ranked_by_its_probability() -> None:

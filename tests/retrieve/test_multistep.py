@@ -14,7 +14,7 @@ from grls.errors import ConfigError, DataError
 from grls.index import index_sequences
 from grls.models.generator import Seq2SeqGenerator
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
-from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.multistep import Memory, MultistepRetriever
 from grls.types import Chain, Query
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "is it proud ?")]
@@ -267,3 +267,28 @@ def test_bad_input_is_refused(large: GenerativeRetriever) -> None:
     with pytest.raises(DataError, match="query 'x' is empty"):
         MultistepRetriever(large).retrieve_chains([Query("x", "")])
     assert MultistepRetriever(large).retrieve_chains([]) == []
+
+
+def test_what_was_found_for_a_chain_is_remembered_for_other_biases(
+    small: GenerativeRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"hops": 3, "chains": 5, "branch": 4}
+    expected = [
+        MultistepRetriever(small, **given, done_bias=bias).retrieve_chains(QUERIES)
+        for bias in (-2.0, 0.0, 2.0)
+    ]
+    asked: list[tuple[int, ...]] = []
+    search = GenerativeRetriever.search
+
+    def counted(
+        self: GenerativeRetriever, inputs: list[np.ndarray], *more: object, **options: object
+    ) -> object:
+        asked.extend(tuple(some) for some in inputs)
+        return search(self, inputs, *more, **options)
+
+    monkeypatch.setattr(GenerativeRetriever, "search", counted)
+    memory: Memory = {}
+    for bias, chains in zip((-2.0, 0.0, 2.0), expected, strict=True):
+        found = MultistepRetriever(small, **given, done_bias=bias, memory=memory).retrieve_chains(QUERIES)
+        assert [[named(c) for c in some] for some in found] == [[named(c) for c in some] for some in chains]
+    assert len(asked) == len(set(asked)) == len(memory)

@@ -1,0 +1,210 @@
+"""``grls tune-dynamic``: where chains are to end, by development queries.
+
+The bias on DONE and how a chain is chosen (``--choose``), tried together. What a generator has found for a
+chain is kept, so another bias searches only for chains that have not been met. What is written is a config of
+``grls retrieve``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from time import perf_counter
+from typing import NamedTuple
+
+from grls.commands.priors import PriorOptions, open_hybrid, prior_options
+from grls.commands.retrieve import (
+    CHOICES,
+    NEEDS_PROBABILITIES,
+    AnyRetriever,
+    Choice,
+    Hops,
+    multistep,
+    opened_retriever,
+    refuse_other_corpus,
+    usual_beams,
+)
+from grls.dataset import gold_passages, read_split
+from grls.decode.scores import ScoreMode
+from grls.errors import ConfigError
+from grls.evaluation.metrics.done_missing import done_missing
+from grls.evaluation.metrics.set_f1 import set_f1
+from grls.files import atomic_file
+from grls.logs import quiet
+from grls.models.precision import Precision
+from grls.retrieve.appending import AppendingMultistep
+from grls.retrieve.base import check_counts
+from grls.retrieve.expected_f1 import expected_f1
+from grls.retrieve.generative import SearchOptions
+from grls.retrieve.hybrid import DONE_SHARE
+from grls.retrieve.multistep import MultistepRetriever
+from grls.types import Chain
+
+GENERATIVE_BIASES = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
+"""In nats."""
+DENSE_BIASES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+"""Of inner products of unit vectors."""
+
+
+class Setting(NamedTuple):
+    """What is tried, and how good it is.
+
+    Attributes:
+        done_bias: See :func:`tune_dynamic`.
+        choose: Likewise.
+        f1: Mean set F1.
+        missing: Share of the queries whose chain does not end with DONE.
+    """
+
+    done_bias: float
+    choose: Choice
+    f1: float
+    missing: float
+
+
+def tune_dynamic(
+    data: str,
+    retriever: str,
+    output: str,
+    done_biases: list[float] | None = None,
+    choose: list[Choice] | None = None,
+    split: str = "dev",
+    limit: int | None = None,
+    hops: int = 20,
+    beams: int = 10,
+    chains: int | None = None,
+    branch: int | None = None,
+    sets: bool = False,
+    mode: ScoreMode = "renormalized",
+    batch_size: int = 32,
+    truncate_queries: bool = False,
+    device: str = "auto",
+    precision: Precision = "float32",
+    prior: list[str] | str | None = None,
+    prior_weight: list[float] | float | None = None,
+    prior_temperature: list[float] | float | None = None,
+    prior_normalized: bool = False,
+    empty_weight: float = 0.0,
+    done_share: float = DONE_SHARE,
+) -> None:
+    """Find where chains are to end on development queries: the best set F1 of dynamic retrieval.
+
+    Prints what each setting finds, and writes OUTPUT for `grls retrieve --config OUTPUT`.
+
+    Args:
+        data: Data set folder.
+        retriever: Retriever folder, generative or dense.
+        output: The YAML file.
+        done_biases: What is tried for `--done_bias`; null: -3 to 2 for scores that are log-probabilities,
+            0 to 0.3 for a dense retriever's.
+        choose: What is tried for `--choose`; null: both where scores are log-probabilities, else likeliest.
+        split: The development queries: not those that results will be reported for.
+        limit: Only so many of the queries.
+        hops: Most hops.
+        beams: Beam width of each hop (generative).
+        chains: Chains kept side by side; null: as of `grls retrieve`. For `expected-f1`, many are better.
+        branch: Passages that continue a chain at each hop; null: as of `grls retrieve`.
+        sets: As of `grls retrieve`.
+        mode: Score mode (generative).
+        batch_size: Model inputs decoded or embedded together.
+        truncate_queries: Cut queries that are too long instead of refusing them.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        precision: In which numbers the model computes.
+        prior: As of `grls retrieve`.
+        prior_weight: Likewise.
+        prior_temperature: Likewise.
+        prior_normalized: Likewise.
+        empty_weight: Likewise.
+        done_share: Likewise.
+    """
+    quiet()
+    check_counts(limit=1 if limit is None else limit)
+    queries, qrels = read_split(data, split)
+    queries = queries[:limit]
+    options = SearchOptions(beams, mode, None, batch_size, truncate_queries)
+    priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
+    opened = opened_retriever(data, retriever, device, precision, options)
+    if priors.given:
+        opened = open_hybrid(opened, priors, device, options)
+    refuse_other_corpus(opened, data, split)
+    search = _search(opened, Hops(hops, *usual_beams(opened, chains, branch), 0.0, False, sets))
+    gold = [set(gold_passages(query, qrels)) for query in queries]
+    tried = []
+    for bias in _biases(done_biases, search):
+        start = perf_counter()
+        search.done_bias = bias
+        found = search.retrieve_chains(queries)
+        spent = 1000 * (perf_counter() - start) / len(queries)
+        for how in _choices(choose, search):
+            best = [expected_f1(some) if how == "expected-f1" else some[0] for some in found]
+            tried.append(Setting(bias, how, *_measured(best, gold)))
+            print(f"{_shown(tried[-1])}  {spent:7.1f} ms a query", flush=True)
+    best_one = max(tried, key=lambda setting: (setting.f1, -abs(setting.done_bias)))
+    settings = {
+        "retriever": retriever, "steps": "dynamic", "hops": hops, "beams": beams, "chains": search.chains,
+        "branch": search.branch, "sets": sets, "mode": mode, "done_bias": best_one.done_bias,
+        "choose": best_one.choose, **_told(priors),
+    }  # fmt: skip
+    lines = [f"{option}: {json.dumps(value)}" for option, value in settings.items()]
+    lines.insert(0, f"# {_shown(best_one)}, on {split} of {data}")
+    with atomic_file(output) as stream:
+        stream.write("\n".join(lines) + "\n")
+    print(f"{output}: {_shown(best_one)}")
+
+
+def _search(opened: AnyRetriever, options: Hops) -> MultistepRetriever | AppendingMultistep:
+    """Dynamic retrieval that remembers what it has found, where it can."""
+    search = multistep(opened, True, options)
+    if isinstance(search, MultistepRetriever):
+        search.memory = {}
+    return search
+
+
+def _biases(given: Sequence[float] | None, search: object) -> Sequence[float]:
+    """What is tried for the bias on DONE.
+
+    Raises:
+        ConfigError: Nothing is, or a value is not finite.
+    """
+    usual = GENERATIVE_BIASES if isinstance(search, MultistepRetriever) else DENSE_BIASES
+    biases = usual if given is None else given
+    if not biases or not all(map(math.isfinite, biases)):
+        raise ConfigError(f"--done_biases must be finite numbers, at least one; got {list(biases)}.")
+    return biases
+
+
+def _choices(given: Sequence[Choice] | None, search: object) -> Sequence[Choice]:
+    """What is tried for how a chain is chosen.
+
+    Raises:
+        ConfigError: Nothing is, or it needs probabilities of chains.
+    """
+    probable = isinstance(search, MultistepRetriever)
+    choices: Sequence[Choice] = given if given is not None else CHOICES if probable else CHOICES[:1]
+    if not choices:
+        raise ConfigError("--choose is empty: give likeliest, expected-f1, or both.")
+    if "expected-f1" in choices and not probable:
+        raise ConfigError(NEEDS_PROBABILITIES)
+    return choices
+
+
+def _measured(chains: Sequence[Chain], gold: Sequence[set[str]]) -> tuple[float, float]:
+    """Set F1, and the share without DONE."""
+    f1 = set_f1([{hit.id for hit in chain.hits} for chain in chains], gold)["f1"]
+    return f1, done_missing([chain.done for chain in chains])["done_missing"]
+
+
+def _told(priors: PriorOptions) -> dict[str, object]:
+    """Priors as options of ``grls retrieve``; nothing where there is none."""
+    told = {name: list(value) if isinstance(value, tuple) else value for name, value in priors.record.items()}
+    if None in priors.prior_temperature:
+        told["prior_temperature"] = None
+    return told
+
+
+def _shown(setting: Setting) -> str:
+    return (
+        f"set F1 {100 * setting.f1:5.1f}, DONE missing {100 * setting.missing:4.1f} %, "
+        f"done_bias {setting.done_bias:g}, {setting.choose}"
+    )

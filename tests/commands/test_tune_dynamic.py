@@ -1,0 +1,97 @@
+"""``grls tune-dynamic``: what it writes is the best of what it tried, and retrieves what it promised."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from failing import fails
+from small_data import small_retriever, tiny_bert, write_small
+
+from grls.cli import main
+from grls.evaluation.evaluate import evaluate_run
+from grls.models.biencoder import BiEncoder
+
+SHOWN = re.compile(r"set F1 +([\d.]+), DONE missing +([\d.]+) %, done_bias (\S+), (\S+)")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("tuning") / "data")
+
+
+@pytest.fixture(scope="module")
+def generative(data: Path) -> Path:
+    folder = data.parent / "generative"
+    small_retriever(data).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def dense(data: Path) -> Path:
+    torch.manual_seed(0)
+    BiEncoder.load(str(tiny_bert(data.parent / "bert")), device="cpu").save(data.parent / "model")
+    folder = data.parent / "dense"
+    given = [f"--model={data.parent / 'model'}", f"--corpus={data}", f"--output={folder}", "--device=cpu"]
+    assert main(["index", *given]) == 0
+    return folder
+
+
+def tune(data: Path, retriever: Path, output: Path, *options: str) -> list[str]:
+    given = [f"--data={data}", f"--retriever={retriever}", f"--output={output}", "--device=cpu"]
+    return ["tune-dynamic", *given, "--split=train", "--hops=4", *options]
+
+
+@pytest.mark.parametrize("kind", ["generative", "dense", "beside"])
+def test_the_config_retrieves_the_best_that_was_tried(
+    kind: str,
+    data: Path,
+    generative: Path,
+    dense: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = tmp_path / "dynamic.yaml"
+    options = ["--done_biases=[-9, 0, 9]"]
+    if kind != "dense":
+        options += ["--chains=6", "--beams=6"]
+    if kind == "beside":
+        options += [f"--prior={dense}", "--prior_normalized=true"]
+    assert main(tune(data, dense if kind == "dense" else generative, config, *options)) == 0
+    *tried, best = [SHOWN.search(line) for line in capsys.readouterr().out.splitlines()]
+    assert best is not None
+    found = [match.groups() for match in tried if match]
+    assert len(found) == (3 if kind == "dense" else 6)
+    assert best[1] == max((f1 for f1, *_ in found), key=float)
+    assert best.groups() in found
+    assert len({f1 for f1, *_ in found}) > 1
+    assert best[0] in config.read_text()
+    given = [f"--config={config}", f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu"]
+    assert main(["retrieve", *given, "--split=train"]) == 0
+    measures = evaluate_run(f"{tmp_path / 'o'}.jsonl", data, "train")
+    assert f"{100 * measures['set']['f1']:.1f}" == best[1]
+    assert f"{100 * measures['done_missing']['done_missing']:.1f}" == best[2]
+
+
+def test_one_setting_alone_and_some_queries(
+    data: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--done_biases=[-1]", "--choose=[likeliest]", "--limit=2"]
+    assert main(tune(data, generative, tmp_path / "x.yaml", *given)) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    text = (tmp_path / "x.yaml").read_text()
+    assert "done_bias: -1.0\n" in text
+    assert 'choose: "likeliest"\n' in text
+    assert "prior" not in text
+
+
+def test_what_cannot_be_tuned_is_refused(
+    data: Path, generative: Path, dense: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "x.yaml"
+    assert "finite numbers" in fails(capsys, *tune(data, generative, output, "--done_biases=[]"))
+    assert "finite numbers" in fails(capsys, *tune(data, generative, output, "--done_biases=[.inf]"))
+    assert "--choose is empty" in fails(capsys, *tune(data, generative, output, "--choose=[]"))
+    assert "needs probabilities" in fails(capsys, *tune(data, dense, output, "--choose=[expected-f1]"))
+    assert "limit must be at least 1" in fails(capsys, *tune(data, dense, output, "--limit=0"))
+    assert not output.exists()
