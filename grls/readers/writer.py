@@ -246,6 +246,25 @@ class Drawn(LogitsProcessor):
                 noise = torch.empty(scores.shape[1]).exponential_(generator=generator).log_().neg_()  # [V]
                 likely = scores[row : row + 1] / draw.temperature  # [1, V]
                 if draw.top_p < 1:
-                    likely = TopPLogitsWarper(draw.top_p)(input_ids, likely)
+                    likely = nucleus(likely, draw.top_p)
                 drawn[row] = likely[0] + noise.to(scores.device)
         return drawn
+
+
+_LIKELY = 1024
+"""Tokens that nearly always hold a nucleus."""
+
+
+def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Logits ``[1, V]`` with minus infinity outside of the likeliest tokens whose probability is ``top_p``.
+
+    As transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary: most of the time of a draw. The
+    likeliest tokens alone are sorted where they are enough.
+    """
+    probabilities, places = logits.float().softmax(-1).topk(min(_LIKELY, logits.shape[1]))
+    before = probabilities.cumsum(-1) - probabilities
+    if before[0, -1] < top_p and len(places[0]) < logits.shape[1]:  # the nucleus may be larger
+        some: torch.Tensor = TopPLogitsWarper(top_p)(None, logits)
+        return some
+    kept = places[before < top_p]
+    return torch.full_like(logits, -torch.inf).index_copy(1, kept, logits[:, kept])

@@ -7,11 +7,11 @@ import torch
 from models_small import END, PAD, VOCABULARY, small_gpt2, small_llama, small_t5
 from reader_helpers import characters
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, TopPLogitsWarper
 
 from grls.errors import ConfigError
 from grls.readers.dialogue import Asked, few_shot
-from grls.readers.writer import Draw, Drawn, TextWriter
+from grls.readers.writer import Draw, Drawn, TextWriter, nucleus
 
 PROMPTS = [[5, 6, 7, 8, 9], [3, 4], [9, 9, 4, 3], [7]]
 
@@ -212,3 +212,12 @@ def test_a_nucleus_is_the_likeliest_tokens_that_reach_its_probability(top_p: flo
 def test_a_nucleus_of_nothing_or_more_than_all_is_refused(top_p: float) -> None:
     with pytest.raises(ConfigError, match="expected top_p above 0 and at most 1"):
         TextWriter(small_llama(), words(), 2).write(PROMPTS[:1], draws=[Draw(1.0, 0, top_p)])
+
+
+@pytest.mark.parametrize("sharpness", [0.1, 3.0, 30.0])  # the first has a nucleus of thousands
+@pytest.mark.parametrize("top_p", [0.001, 0.5, 0.95])
+def test_a_nucleus_is_that_of_transformers(sharpness: float, top_p: float) -> None:
+    logits = sharpness * torch.randn(1, 5000, generator=torch.Generator().manual_seed(0))
+    expected = TopPLogitsWarper(top_p)(None, logits)
+    assert nucleus(logits, top_p).equal(expected)
+    assert expected.isfinite().any()
