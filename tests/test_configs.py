@@ -217,6 +217,8 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
         "index",
         "retrieve",
         "evaluate",
+        "tune-dynamic",
+        "retrieve",
         "train",
         *reached,
         *compared,
