@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, NamedTuple, TypeVar
 
 from grls.errors import ConfigError
+from grls.models.build import BESIDE
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.hybrid import HybridRetriever, Weighed
 from grls.retrieve.open import open_sources
 from grls.retrieve.priors import EmptyPromptPrior
 
+log = logging.getLogger(__name__)
 Value = TypeVar("Value", str, float)
 
 
@@ -103,3 +106,21 @@ def open_hybrid(
     if priors.empty_weight:
         weighed.append(Weighed(EmptyPromptPrior(generator), -priors.empty_weight))
     return HybridRetriever(generator, weighed, priors.done_share, priors.prior_normalized)
+
+
+def tell_unlike_training(opened: object) -> None:
+    """Warn where a generator that learned beside priors is decoded in another way, or the other way round."""
+    normalized = isinstance(opened, HybridRetriever) and opened.normalized
+    if not isinstance(opened, GenerativeRetriever | HybridRetriever) or not opened.stages:
+        return
+    learned = opened.stages[-1] == BESIDE
+    if learned and not normalized:
+        log.warning(
+            "the generator learned beside priors, and without them knows only where they are wrong: give "
+            "--prior, with the weights of its training, and --prior_normalized true."
+        )
+    if normalized and not learned:
+        log.warning(
+            "the generator was not trained beside priors (--data.prior), so sums with theirs need not be "
+            "normalized: leave --prior_normalized out, or train it so."
+        )

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Literal, TypeGuard, get_args
 
 from grls.commands.output import Outcome, write_outputs
-from grls.commands.priors import open_hybrid, prior_options
+from grls.commands.priors import open_hybrid, prior_options, tell_unlike_training
 from grls.corpus import Corpus, corpus_file
 from grls.dataset import read_queries, read_split
 from grls.decode.scores import ScoreMode
@@ -150,6 +150,7 @@ def retrieve(
     if priors.given:
         opened = open_hybrid(opened, priors, device, options)
     refuse_other_corpus(opened, data, split)
+    tell_unlike_training(opened)
     hop_by_hop = Hops(hops, *usual_beams(opened, chains, branch), done_bias, repeat, sets)
     start = perf_counter()
     found = _retrieve(opened, queries, steps, k, hop_by_hop, choose, pool, filters)

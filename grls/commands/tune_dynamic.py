@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import NamedTuple
 
-from grls.commands.priors import PriorOptions, open_hybrid, prior_options
+from grls.commands.priors import PriorOptions, open_hybrid, prior_options, tell_unlike_training
 from grls.commands.retrieve import (
     CHOICES,
     NEEDS_PROBABILITIES,
@@ -128,6 +128,7 @@ def tune_dynamic(
     if priors.given:
         opened = open_hybrid(opened, priors, device, options)
     refuse_other_corpus(opened, data, split)
+    tell_unlike_training(opened)
     search = _search(opened, Hops(hops, *usual_beams(opened, chains, branch), 0.0, False, sets))
     gold = [set(gold_passages(query, qrels)) for query in queries]
     tried = []

@@ -43,6 +43,8 @@ from grls.text import SPECIAL_TOKENS, add_special_tokens
 TRAINING = "training.json"
 """Stands beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the stages it has gone through,
 and for a bi-encoder ``"done"``, whether it has learned DONE."""
+BESIDE = "beside priors"
+"""Follows a stage in which the generator learned beside priors, as it is to be decoded."""
 
 
 class Loaded(NamedTuple):

@@ -21,7 +21,7 @@ from grls.errors import ConfigError
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.files import atomic_folder, write_json
-from grls.models.build import TRAINING
+from grls.models.build import BESIDE, TRAINING
 from grls.models.lora import merge_adapters
 from grls.retrieve.generative import GenerativeRetriever, SearchOptions
 from grls.retrieve.hybrid import HybridRetriever
@@ -171,4 +171,5 @@ class SaveModel(L.Callback):
                 data: Any = trainer.datamodule  # type: ignore[attr-defined]
                 for name, content in data.beside_model().items():
                     write_json(new / name, content)
-                write_json(new / TRAINING, {"stages": list(module.stages)})
+                beside = [] if getattr(data, "priors", None) is None else [BESIDE]
+                write_json(new / TRAINING, {"stages": [*module.stages, *beside]})

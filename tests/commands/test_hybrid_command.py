@@ -158,3 +158,16 @@ def test_what_cannot_work_is_refused(
     ):
         assert message in fails(capsys, command, *given, *options)
         assert not (tmp_path / "x").exists()
+
+
+def test_a_generator_that_did_not_learn_beside_priors_is_told(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    generator = small_retriever(data)
+    generator.stages = ("retrieve",)
+    generator.save_pretrained(tmp_path / "retriever")
+    given = [f"--data={data}", f"--retriever={tmp_path / 'retriever'}", f"--output={tmp_path / 'o'}"]
+    assert main(["retrieve", *given, "--prior=bm25", "--device=cpu"]) == 0
+    assert "beside priors" not in caplog.text
+    assert main(["retrieve", *given, "--prior=bm25", "--prior_normalized=true", "--device=cpu"]) == 0
+    assert "was not trained beside priors" in caplog.text

@@ -134,7 +134,9 @@ def options(root: Path, output: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-def test_a_fit_beside_a_prior_and_retrieval_with_it(root: Path, tmp_path: Path) -> None:
+def test_a_fit_beside_a_prior_and_retrieval_with_it(
+    root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Dev recall is that of the search beside the prior; at a great weight, that of the prior alone."""
     prior = ["--data.prior.retrievers=[bm25]", "--data.prior.weights=[50]", "--recall.k=2"]
     assert main(options(root, tmp_path / "run", *prior)) == 0
@@ -148,6 +150,9 @@ def test_a_fit_beside_a_prior_and_retrieval_with_it(root: Path, tmp_path: Path) 
     ]  # fmt: skip
     assert main([*retrieve, f"--output={tmp_path / 'hybrid'}"]) == 0
     assert '"prior_normalized": true' in (tmp_path / "hybrid.info.json").read_text()
+    assert "beside priors" not in caplog.text
+    assert main([*retrieve[:-3], f"--output={tmp_path / 'alone'}"]) == 0
+    assert "the generator learned beside priors" in caplog.text
     bm25 = ["retrieve", "--bm25=true", data, "--split=dev", "--k=2", f"--output={tmp_path / 'bm25'}"]
     assert main(bm25) == 0
     tops = [
