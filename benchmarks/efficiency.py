@@ -41,7 +41,8 @@ from grls.index import build_index
 from grls.models.biencoder import BiEncoder, passage_text
 from grls.models.build import GeneratorSpec, Pretrained, WarmStart
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.options import SearchOptions
 from grls.text import Codec, Limits
 from grls.types import Passage, Query
 

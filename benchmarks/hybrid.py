@@ -26,8 +26,9 @@ from grls.dataset import gold_passages, read_split
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion import Fusion, tune_weights
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import HybridRetriever, Weighed
+from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import BM25Prior, DensePrior, EmptyPromptPrior, Remembering, Source
 from grls.retrieve.sparse import BM25Retriever
 from grls.types import Hit, Query

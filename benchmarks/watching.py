@@ -17,7 +17,8 @@ from grls.dataset import read_split
 from grls.decode.scores import ScoreMode
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.index import build_index
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.options import SearchOptions
 from grls.text import Codec
 from grls.train.chains import ChainExamples
 

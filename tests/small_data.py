@@ -9,7 +9,8 @@ from transformers import PreTrainedTokenizerBase
 from grls.corpus import Corpus
 from grls.dataset import write_dataset
 from grls.models.build import ScratchT5, train_tokenizer
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.options import SearchOptions
 from grls.text import Limits, add_special_tokens
 from grls.types import Passage, Query
 

@@ -22,7 +22,9 @@ from grls.explain.text import format_explanation
 from grls.files import read_json, write_json
 from grls.logs import quiet
 from grls.models.precision import Precision
-from grls.retrieve.generative import MANIFEST, GenerativeRetriever, SearchOptions
+from grls.retrieve.folder import MANIFEST
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.options import SearchOptions
 from grls.types import Query
 
 log = logging.getLogger(__name__)

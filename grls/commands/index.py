@@ -17,7 +17,8 @@ from grls.models.biencoder import MODULES, BiEncoder
 from grls.models.build import Pretrained
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.dense_encode import work_folder
-from grls.retrieve.generative import MANIFEST, GenerativeRetriever
+from grls.retrieve.folder import MANIFEST
+from grls.retrieve.generative import GenerativeRetriever
 from grls.text import LIMITS, Limits
 
 Kind = Literal["auto", "generative", "dense", "st5"]

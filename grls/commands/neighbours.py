@@ -13,9 +13,9 @@ from grls.files import refuse_unwritable
 from grls.logs import quiet
 from grls.neighbours import Neighbours
 from grls.retrieve.base import Retriever
-from grls.retrieve.generative import SearchOptions
 from grls.retrieve.neighbours import by_retriever, by_shared_words
 from grls.retrieve.open import open_retriever
+from grls.retrieve.options import SearchOptions
 from grls.retrieve.sparse import BM25Retriever
 
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from grls.errors import ConfigError
 from grls.models.build import BESIDE
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import HybridRetriever, Weighed
 from grls.retrieve.open import open_sources
+from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import EmptyPromptPrior
 
 log = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from grls.programs.query_form import QueryForm, QueryPrompt
 from grls.programs.round_trip import Sifted, sift
 from grls.readers.writer import TextWriter
 from grls.retrieve.base import Retriever, check_counts
-from grls.retrieve.generative import SearchOptions
 from grls.retrieve.open import open_retriever
+from grls.retrieve.options import SearchOptions
 from grls.retrieve.sparse import BM25Retriever
 from grls.text import tokenizer_fingerprint
 

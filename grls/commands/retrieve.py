@@ -22,10 +22,11 @@ from grls.models.precision import Precision
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.expected_f1 import expected_f1
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import DONE_SHARE, HybridRetriever
 from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.open import open_retriever
+from grls.retrieve.options import SearchOptions
 from grls.retrieve.pool import pooled_ranking
 from grls.retrieve.sparse import BM25Retriever
 from grls.types import Query

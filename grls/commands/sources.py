@@ -25,8 +25,9 @@ from grls.retrieve.base import Retriever, check_counts
 from grls.retrieve.chained import ChainedRetriever
 from grls.retrieve.ensemble import EnsembleRetriever
 from grls.retrieve.fusion import Fusion, Method
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.open import open_retriever
+from grls.retrieve.options import SearchOptions
 from grls.retrieve.sparse import BM25Retriever
 
 Folders = list[str] | str | None

@@ -36,9 +36,9 @@ from grls.models.precision import Precision
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.base import check_counts
 from grls.retrieve.expected_f1 import expected_f1
-from grls.retrieve.generative import SearchOptions
 from grls.retrieve.hybrid import DONE_SHARE
 from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.options import SearchOptions
 from grls.types import Chain
 
 GENERATIVE_BIASES = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0)

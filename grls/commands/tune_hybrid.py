@@ -21,9 +21,10 @@ from grls.files import atomic_file
 from grls.logs import quiet
 from grls.models.precision import Precision
 from grls.retrieve.base import check_counts
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import HybridRetriever, Weighed
 from grls.retrieve.open import open_retriever, open_sources
+from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import EmptyPromptPrior, Remembering
 
 WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

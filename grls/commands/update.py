@@ -9,7 +9,8 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.files import refuse_foreign
 from grls.logs import quiet
-from grls.retrieve.generative import MANIFEST, GenerativeRetriever
+from grls.retrieve.folder import MANIFEST
+from grls.retrieve.generative import GenerativeRetriever
 
 
 def update(

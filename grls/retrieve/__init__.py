@@ -4,8 +4,9 @@
 file is a way to do it, or wraps one: a single-step retriever returns ``list[list[Hit]]``, a multi-step
 one chains, and both are written and scored by ``grls.evaluation`` alike.
 
-- ``sparse`` is BM25, ``generative`` decodes passages, ``dense`` compares embeddings (``dense_encode`` makes
-  them, resumably; ``dense_search`` finds the nearest, exactly). ``open`` opens a folder of either kind.
+- ``sparse`` is BM25, ``generative`` decodes passages (``options`` says how, ``folder`` is what it leaves
+  on disk), ``dense`` compares embeddings (``dense_encode`` makes them, resumably; ``dense_search`` finds
+  the nearest, exactly). ``open`` opens a folder of either kind.
 - ``multistep`` goes hop by hop with a generative retriever, ``appending`` with any other one: the passages
   found join the query. ``pool`` makes one ranking of several chains.
 - ``neighbours`` asks a retriever for what is near to each passage of a corpus.
@@ -17,8 +18,9 @@ take seconds to load, and nothing else here needs them. Nothing here imports ``g
 """
 
 from grls.retrieve.appending import AppendingMultistep
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.options import SearchOptions
 from grls.retrieve.pool import pooled_ranking
 
 __all__ = [

@@ -28,7 +28,7 @@ from grls.retrieve.appending import HopHits
 from grls.retrieve.base import Reachable, check_counts, reachable
 from grls.retrieve.dense_encode import EMBEDDINGS, check_corpus, encode_corpus, encode_to_disk
 from grls.retrieve.dense_search import BLOCK, Nearest, inner_products, top_k
-from grls.retrieve.generative import MANIFEST
+from grls.retrieve.folder import MANIFEST
 from grls.retrieve.hub import upload
 from grls.types import Hit, Passage, Query
 

@@ -1,15 +1,12 @@
 """A generative retriever: model, tokenizer, index and corpus together, in memory and on disk.
 
-Its folder holds ``model/`` (model and tokenizer as transformers writes them), ``index/``, ``corpus.jsonl``
-and ``grls.json`` (format version and length limits); where passages were added since, ``added/`` (a second
-segment of the index), and where some were removed, ``removed.json``. Single-step retrieval is here; hops are
-in ``multistep``.
+Its folder holds ``model/`` (model and tokenizer as transformers writes them) and what
+:mod:`grls.retrieve.folder` says. Single-step retrieval is here; hops are in ``multistep``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
@@ -19,19 +16,18 @@ import torch
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from grls.corpus import Corpus, corpus_file
+from grls.corpus import Corpus
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, Found
 from grls.decode.device import suits
 from grls.decode.prior import Prior
-from grls.decode.scores import ScoreMode, check_mode
 from grls.decode.slots import SlotDecoder
-from grls.errors import ConfigError, DataError, MismatchError
-from grls.files import atomic_folder, read_json, write_json
+from grls.errors import ConfigError, DataError
+from grls.files import atomic_folder
 from grls.filters import Allow
-from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, build_index, load_index, merge
+from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, build_index, merge
 from grls.index.array import ArrayIndex
 from grls.index.rows import Form, Ints
-from grls.index.store import build_segment, write_index
+from grls.index.store import build_segment
 from grls.models.build import Pretrained
 from grls.models.causal import CausalTrees
 from grls.models.generator import check_positions
@@ -39,51 +35,11 @@ from grls.models.kinds import is_causal, plain_generator, planted
 from grls.models.precision import move, packed
 from grls.models.seq2seq import Seq2SeqTrees
 from grls.retrieve.base import reachable
+from grls.retrieve.folder import MANIFEST, read_limits, read_manifest, read_passages, write_passages
 from grls.retrieve.hub import upload
+from grls.retrieve.options import SearchOptions
 from grls.text import Codec, Limits
 from grls.types import Hit, Passage, Query
-
-FORMAT = 1
-CHANGED = 2
-"""The format of a folder with added or removed passages, which a reader of format 1 would overlook."""
-MANIFEST = "grls.json"
-REMOVED = "removed.json"
-
-
-@dataclass
-class SearchOptions:
-    """How passages are decoded.
-
-    Args:
-        beams: Beam width.
-        mode: Score mode: ``renormalized`` over the allowed tokens, or ``full`` over the vocabulary.
-        early_stop: Stop at the unique prefix; None means where it is exact (``renormalized``).
-        batch_size: Model inputs decoded together (slots of the fast search).
-        truncate_queries: Cut queries longer than the limit instead of refusing them.
-        progress: Show a progress bar.
-        compile: Take the search for GPUs (wherever the model is), its whole step compiled and, on a GPU,
-            replayed as a CUDA graph. The first queries wait for the compiler, from seconds to minutes for
-            each of a few sizes, and later ones are faster: for thousands of queries on a GPU. It needs the
-            index backend ``array`` in one segment, and a model whose decoder can be driven by slots (T5, not
-            BART).
-
-    Raises:
-        ConfigError: A count is not positive, or the score mode is unknown.
-    """
-
-    beams: int = 10
-    mode: ScoreMode = "renormalized"
-    early_stop: bool | None = None
-    batch_size: int = 32
-    truncate_queries: bool = False
-    progress: bool = False
-    compile: bool = False
-
-    def __post_init__(self) -> None:
-        check_mode(self.mode)
-        for name in ("beams", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
 
 
 class GenerativeRetriever:
@@ -182,24 +138,12 @@ class GenerativeRetriever:
             MismatchError: The index belongs to another tokenizer or corpus.
         """
         path = Path(folder)
-        if not (path / MANIFEST).is_file():
-            raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", path)
-        manifest = read_json(path / MANIFEST)
-        limits = _limits(manifest, path / MANIFEST)
+        manifest = read_manifest(path)
+        limits = read_limits(path, manifest)
         loaded = Pretrained(str(path / "model")).load()
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
-        corpus = Corpus.read(path)
-        belongs = codec.fingerprint(), corpus.fingerprint, verify
-        base = load_index(path / "index", *belongs)
-        added = load_index(path / "added", *belongs) if manifest.get("added") else None
-        index: ConstraintIndex = base if added is None else UnionIndex(base, added)
-        if len(index) != len(corpus) + 1:
-            raise MismatchError(
-                f"{path}: the index holds {len(index) - 1:,} passages and the corpus {len(corpus):,}; make "
-                "it again with `grls index`."
-            )
-        removed = _removed(path / REMOVED, corpus) if manifest.get("removed") else ()
+        corpus, index, removed = read_passages(path, manifest, codec, verify)
         opened = cls(loaded.model, codec, corpus, index, options, manifest.get("stages", ()), removed)
         _ = opened._trees  # tried in full precision: what int8 computes depends on its company
         move(loaded.model, where, precision)
@@ -216,25 +160,7 @@ class GenerativeRetriever:
         with atomic_folder(folder, MANIFEST) as new:
             self.model.save_pretrained(new / "model")
             self.codec.tokenizer.save_pretrained(new / "model")
-            base, added = self._segments()
-            for name, segment in (("index", base), ("added", added)):
-                if segment is not None:
-                    (new / name).mkdir()
-                    write_index(segment, new / name, self.codec.fingerprint(), self.corpus.fingerprint)
-            self.corpus.write(corpus_file(new))
-            if self.removed:
-                write_json(new / REMOVED, self.corpus.ids(sorted(self.removed)))
-            changed = added is not None or bool(self.removed)
-            write_json(
-                new / MANIFEST,
-                {
-                    "format": CHANGED if changed else FORMAT,
-                    "kind": "generative",
-                    "limits": self.codec.limits._asdict(),
-                    "stages": list(self.stages),
-                }
-                | ({"added": added is not None, "removed": bool(self.removed)} if changed else {}),
-            )
+            write_passages(new, self.codec, self.corpus, self._segments(), self.removed, self.stages)
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""
@@ -454,33 +380,3 @@ class GenerativeRetriever:
                 found[i] = result
             bar.update(len(batch))
         return found
-
-
-def _removed(file: Path, corpus: Corpus) -> list[int]:
-    """The numbers of the passages that a file names as removed."""
-    ids = read_json(file)
-    if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
-        raise DataError("expected a list of passage ids; make it again with `grls index`.", file)
-    found = corpus.numbers(ids)
-    if None in found or not 0 < len(set(found)) < len(corpus):
-        raise DataError("these are not passages of corpus.jsonl; make it again with `grls index`.", file)
-    return [number for number in found if number is not None]
-
-
-def _limits(manifest: Any, file: Path) -> Limits:
-    """The length limits of a retriever's manifest, refused where it is not one of ours."""
-    if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, CHANGED):
-        found = manifest.get("format") if isinstance(manifest, dict) else manifest
-        raise DataError(
-            f"retriever format {found}, this version reads {FORMAT} and {CHANGED}; make it again with "
-            "`grls index`.",
-            file,
-        )
-    try:
-        return Limits(**manifest["limits"])
-    except (KeyError, TypeError):
-        raise DataError(
-            f"expected the limits {', '.join(Limits._fields)}, got {manifest.get('limits')!r}; make it again "
-            "with `grls index`.",
-            file,
-        ) from None

@@ -9,7 +9,9 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.files import read_json
 from grls.retrieve.dense import KIND, DenseRetriever
-from grls.retrieve.generative import MANIFEST, GenerativeRetriever, SearchOptions
+from grls.retrieve.folder import MANIFEST
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import BM25Prior, DensePrior, Source
 from grls.retrieve.sparse import BM25Retriever
 

@@ -17,7 +17,8 @@ import numpy as np
 import torch.distributed
 
 from grls.errors import ConfigError
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.options import SearchOptions
 from grls.train.chains import HopExample, Teaching
 
 

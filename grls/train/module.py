@@ -216,7 +216,7 @@ class GeneratorModule(L.LightningModule):
             parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused
         )
         # It could undo the scaling by itself, for which lightning refuses to clip gradients, scaled or not.
-        optimizer._step_supports_amp_scaling = False  # type: ignore[attr-defined]
+        optimizer._step_supports_amp_scaling = False
         return optimizer
 
 

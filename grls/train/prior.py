@@ -21,9 +21,10 @@ from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import DONE_SHARE, HybridRetriever, Weighed, check_priors, prior_of
 from grls.retrieve.open import open_sources
+from grls.retrieve.options import SearchOptions
 from grls.train.chains import HopExample
 from grls.types import Query
 

@@ -23,9 +23,10 @@ from grls.evaluation.metrics.set_f1 import set_scores
 from grls.files import atomic_folder, write_json
 from grls.models.build import BESIDE, TRAINING
 from grls.models.lora import merge_adapters
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import HybridRetriever
 from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.options import SearchOptions
 from grls.train.data import StageData
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,8 @@ from benchmarks.watching import Climb, HopRecall, Meter, Speed
 from grls.corpus import Corpus
 from grls.dataset import read_split
 from grls.evaluation.metrics.sequence_recall import recall_at
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.options import SearchOptions
 from grls.text import Codec
 from grls.train.chains import ChainExamples
 from grls.train.collate import IGNORED

@@ -17,8 +17,9 @@ from grls.evaluation.manifest import read_info
 from grls.evaluation.run import read_run
 from grls.models.biencoder import BiEncoder
 from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import HybridRetriever, Weighed
+from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import BM25Prior, DensePrior, EmptyPromptPrior
 from grls.retrieve.sparse import BM25Retriever
 

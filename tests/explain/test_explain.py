@@ -16,8 +16,9 @@ from grls.explain.explain import Explainer
 from grls.explain.facts import Explanation
 from grls.explain.summary import format_summary, summarise
 from grls.explain.text import format_explanation, why
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.options import SearchOptions
 from grls.text import Limits
 from grls.types import Passage, Query
 

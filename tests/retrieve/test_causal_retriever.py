@@ -14,8 +14,9 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError
 from grls.models.build import Pretrained
 from grls.models.language import CausalLM
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.options import SearchOptions
 from grls.text import EVIDENCE, SPECIAL_TOKENS
 from grls.types import Passage
 

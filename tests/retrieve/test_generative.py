@@ -13,7 +13,8 @@ from small_data import passages, scratch, small_retriever, small_tokenizer, writ
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, IndexFormatError, MismatchError
 from grls.models.precision import packed, packs
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.options import SearchOptions
 from grls.text import Limits
 from grls.types import Passage, Query
 

@@ -13,8 +13,9 @@ from grls.decode.exhaustive import score_all
 from grls.errors import ConfigError, DataError
 from grls.index import index_sequences
 from grls.models.generator import Seq2SeqGenerator
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.multistep import Memory, MultistepRetriever
+from grls.retrieve.options import SearchOptions
 from grls.types import Chain, Query
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "is it proud ?")]

@@ -12,8 +12,9 @@ from grls.decode import PrefixAllowedTokens
 from grls.decode.exhaustive import score_all
 from grls.errors import ConfigError
 from grls.index import UnionIndex, build_index, index_sequences, load_index, save_index
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.options import SearchOptions
 from grls.types import Passage
 
 END = 1

@@ -15,8 +15,9 @@ from grls.cli import main
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.evaluate import evaluate_run
 from grls.models.language import CausalLM
-from grls.retrieve.generative import GenerativeRetriever, SearchOptions
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.open import open_sources
+from grls.retrieve.options import SearchOptions
 from grls.train.chain_data import ChainData
 from grls.train.chain_module import RetrieveChains
 from grls.train.memorise_sources import Reading

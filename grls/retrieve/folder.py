@@ -1,0 +1,139 @@
+"""The folder of a generative retriever, but for its model.
+
+``grls.json`` (format version, length limits, training stages), ``index/`` and ``corpus.jsonl``; where
+passages were added since, ``added/`` (a second segment of the index), and where some were removed,
+``removed.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from grls.corpus import Corpus, corpus_file
+from grls.errors import DataError, MismatchError
+from grls.files import read_json, write_json
+from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
+from grls.index.store import write_index
+from grls.text import Codec, Limits
+
+FORMAT = 1
+CHANGED = 2
+"""The format of a folder with added or removed passages, which a reader of format 1 would overlook."""
+MANIFEST = "grls.json"
+REMOVED = "removed.json"
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What stands in ``grls.json``.
+
+    Raises:
+        DataError: There is none, or it is not one of ours.
+    """
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
+    manifest = read_json(file)
+    if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, CHANGED):
+        found = manifest.get("format") if isinstance(manifest, dict) else manifest
+        raise DataError(
+            f"retriever format {found}, this version reads {FORMAT} and {CHANGED}; make it again with "
+            "`grls index`.",
+            file,
+        )
+    return manifest
+
+
+def read_limits(folder: Path, manifest: dict[str, Any]) -> Limits:
+    """The length limits of a manifest.
+
+    Raises:
+        DataError: It has none.
+    """
+    try:
+        return Limits(**manifest["limits"])
+    except (KeyError, TypeError):
+        raise DataError(
+            f"expected the limits {', '.join(Limits._fields)}, got {manifest.get('limits')!r}; make it again "
+            "with `grls index`.",
+            folder / MANIFEST,
+        ) from None
+
+
+def read_passages(
+    folder: Path, manifest: dict[str, Any], codec: Codec, verify: bool | None
+) -> tuple[Corpus, ConstraintIndex, list[int]]:
+    """Corpus, index, and the numbers of the passages that were removed.
+
+    Args:
+        folder: The retriever's.
+        manifest: What stands in it.
+        codec: What wrote the passages as tokens.
+        verify: As of :func:`grls.index.load_index`.
+
+    Raises:
+        DataError: A file is damaged.
+        IndexFormatError: The index is damaged.
+        MismatchError: The index belongs to another tokenizer or corpus.
+    """
+    corpus = Corpus.read(folder)
+    belongs = codec.fingerprint(), corpus.fingerprint, verify
+    base = load_index(folder / "index", *belongs)
+    added = load_index(folder / "added", *belongs) if manifest.get("added") else None
+    index: ConstraintIndex = base if added is None else UnionIndex(base, added)
+    if len(index) != len(corpus) + 1:
+        raise MismatchError(
+            f"{folder}: the index holds {len(index) - 1:,} passages and the corpus {len(corpus):,}; make "
+            "it again with `grls index`."
+        )
+    return corpus, index, _removed(folder / REMOVED, corpus) if manifest.get("removed") else []
+
+
+def write_passages(
+    folder: Path,
+    codec: Codec,
+    corpus: Corpus,
+    segments: tuple[Segment, Segment | None],
+    removed: Collection[int],
+    stages: Sequence[str],
+) -> None:
+    """Write all but the model, the manifest last.
+
+    Args:
+        folder: The retriever's.
+        codec: What wrote the passages as tokens.
+        corpus: The passages.
+        segments: The index, and what was added since.
+        removed: Numbers of the passages that were removed.
+        stages: The training stages that the model has gone through.
+    """
+    base, added = segments
+    for name, segment in (("index", base), ("added", added)):
+        if segment is not None:
+            (folder / name).mkdir()
+            write_index(segment, folder / name, codec.fingerprint(), corpus.fingerprint)
+    corpus.write(corpus_file(folder))
+    if removed:
+        write_json(folder / REMOVED, corpus.ids(sorted(removed)))
+    changed = added is not None or bool(removed)
+    manifest = {
+        "format": CHANGED if changed else FORMAT,
+        "kind": "generative",
+        "limits": codec.limits._asdict(),
+        "stages": list(stages),
+    }
+    if changed:
+        manifest |= {"added": added is not None, "removed": bool(removed)}
+    write_json(folder / MANIFEST, manifest)
+
+
+def _removed(file: Path, corpus: Corpus) -> list[int]:
+    """The numbers of the passages that a file names as removed."""
+    ids = read_json(file)
+    if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
+        raise DataError("expected a list of passage ids; make it again with `grls index`.", file)
+    found = corpus.numbers(ids)
+    if None in found or not 0 < len(set(found)) < len(corpus):
+        raise DataError("these are not passages of corpus.jsonl; make it again with `grls index`.", file)
+    return [number for number in found if number is not None]

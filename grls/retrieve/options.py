@@ -1,0 +1,44 @@
+"""How a generative retriever decodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grls.decode.scores import ScoreMode, check_mode
+from grls.errors import ConfigError
+
+
+@dataclass
+class SearchOptions:
+    """How passages are decoded.
+
+    Args:
+        beams: Beam width.
+        mode: Score mode: ``renormalized`` over the allowed tokens, or ``full`` over the vocabulary.
+        early_stop: Stop at the unique prefix; None means where it is exact (``renormalized``).
+        batch_size: Model inputs decoded together (slots of the fast search).
+        truncate_queries: Cut queries longer than the limit instead of refusing them.
+        progress: Show a progress bar.
+        compile: Take the search for GPUs (wherever the model is), its whole step compiled and, on a GPU,
+            replayed as a CUDA graph. The first queries wait for the compiler, from seconds to minutes for
+            each of a few sizes, and later ones are faster: for thousands of queries on a GPU. It needs the
+            index backend ``array`` in one segment, and a model whose decoder can be driven by slots (T5, not
+            BART).
+
+    Raises:
+        ConfigError: A count is not positive, or the score mode is unknown.
+    """
+
+    beams: int = 10
+    mode: ScoreMode = "renormalized"
+    early_stop: bool | None = None
+    batch_size: int = 32
+    truncate_queries: bool = False
+    progress: bool = False
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        check_mode(self.mode)
+        for name in ("beams", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
