@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from failing import fails
 from llama_small import write_llama
-from small_data import tiny_bert, write_small
-from train_helpers import logged
+from train_helpers import logged, write_chain_parts
 
 from grls.cli import main
 from grls.errors import ConfigError, MismatchError
@@ -28,13 +28,7 @@ from grls.types import Query
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("beside")
-    write_small(folder / "data")
-    write_llama(folder / "llama", folder / "data")
-    tiny_bert(folder / "bert")
-    command = ["index", "--kind=dense", f"--model={folder / 'bert'}", f"--corpus={folder / 'data'}"]
-    assert main([*command, f"--output={folder / 'dense'}"]) == 0
-    return folder
+    return write_chain_parts(tmp_path_factory.mktemp("beside"))
 
 
 def opened(root: Path, prior: LearnBeside | None, **options: Any) -> tuple[ChainData, RetrieveChains]:
@@ -205,8 +199,7 @@ def _recall(root: Path, folder: Path) -> float:
 def test_options_that_cannot_work_are_refused(
     root: Path, tmp_path: Path, given: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(options(root, tmp_path / "run", *given)) != 0
-    assert message in capsys.readouterr().err
+    assert message in fails(capsys, *options(root, tmp_path / "run", *given))
 
 
 def test_a_prior_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> None:

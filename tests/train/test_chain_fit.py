@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_small import write_llama
-from small_data import tiny_bert, write_small
-from train_helpers import logged
+from failing import fails
+from train_helpers import logged, write_chain_parts
 
 from grls.cli import main
 from grls.errors import ConfigError, MismatchError
@@ -20,13 +19,7 @@ from grls.train.teacher import DenseTeacher
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("causal-fit")
-    write_small(folder / "data")
-    write_llama(folder / "llama", folder / "data")
-    tiny_bert(folder / "bert")
-    command = ["index", "--kind=dense", f"--model={folder / 'bert'}", f"--corpus={folder / 'data'}"]
-    assert main([*command, f"--output={folder / 'dense'}"]) == 0
-    return folder
+    return write_chain_parts(tmp_path_factory.mktemp("causal-fit"))
 
 
 def options(root: Path, output: Path, *more: str) -> list[str]:
@@ -152,8 +145,7 @@ def test_what_is_gold_in_any_way_is_no_negative(root: Path) -> None:
 def test_options_that_cannot_work_are_refused(
     root: Path, tmp_path: Path, given: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(options(root, tmp_path / "run", *given)) != 0
-    assert message in capsys.readouterr().err
+    assert message in fails(capsys, *options(root, tmp_path / "run", *given))
 
 
 def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> None:

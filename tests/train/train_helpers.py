@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+from llama_small import write_llama
+from small_data import tiny_bert, write_small
 
 from grls.cli import main
 
@@ -42,6 +44,16 @@ def arguments(stage: str, data: Path, output: Path, *more: str, dropout: float =
         "--trainer.enable_model_summary=false",
         *more,
     ]
+
+
+def write_chain_parts(folder: Path) -> Path:
+    """What training on chains starts from: ``data``, a causal model ``llama``, a dense retriever ``dense``."""
+    write_small(folder / "data")
+    write_llama(folder / "llama", folder / "data")
+    tiny_bert(folder / "bert")
+    command = ["index", "--kind=dense", f"--model={folder / 'bert'}", f"--corpus={folder / 'data'}"]
+    assert main([*command, f"--output={folder / 'dense'}"]) == 0
+    return folder
 
 
 def train(*given: Any, **named: Any) -> Path:
