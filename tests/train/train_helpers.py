@@ -47,7 +47,7 @@ def arguments(stage: str, data: Path, output: Path, *more: str, dropout: float =
 
 
 def write_chain_parts(folder: Path) -> Path:
-    """What training on chains starts from: ``data``, a causal model ``llama``, a dense retriever ``dense``."""
+    """What training on chains starts from: ``data``, a causal model ``llama``, a dense index ``dense``."""
     write_small(folder / "data")
     write_llama(folder / "llama", folder / "data")
     tiny_bert(folder / "bert")
