@@ -1,20 +1,31 @@
 """Which attention a model computes with, and that it is as it was afterwards."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from models_small import small_llama, small_t5
+from torch import nn
 
 from grls.models.attention import configs_of, plain_attention
 
 
 @pytest.mark.parametrize("make", [small_llama, small_t5])
-def test_on_a_cpu_attention_is_plain_within_the_block_only(make: object) -> None:
-    model = make()  # type: ignore[operator]
-    before = [config._attn_implementation for config in configs_of(model)]
-    with pytest.raises(KeyError), plain_attention(model):
-        assert {config._attn_implementation for config in configs_of(model)} == {"eager"}
-        raise KeyError
-    assert [config._attn_implementation for config in configs_of(model)] == before
+def test_on_a_cpu_attention_is_plain_within_the_block_only(make: Callable[[], nn.Module]) -> None:
+    model = make()
+
+    def kinds() -> set[str]:
+        return {config._attn_implementation for config in configs_of(model)}
+
+    def fail_within() -> None:
+        with plain_attention(model):
+            assert kinds() == {"eager"}
+            raise KeyError
+
+    before = kinds()
+    with pytest.raises(KeyError):
+        fail_within()
+    assert kinds() == before != {"eager"}
 
 
 def test_what_is_computed_is_the_same() -> None:

@@ -113,7 +113,7 @@ def test_gradient_checkpointing_changes_no_loss(data: Path, tmp_path: Path) -> N
 
 
 def test_bfloat16_is_close(data: Path, tmp_path: Path) -> None:
-    """With clipped gradients, which lightning would refuse where an optimizer says that it can unscale them."""
+    """With clipped gradients, which lightning refuses of optimizers that can unscale them."""
     clipped = ("--trainer.gradient_clip_val=1.0",)
     plain = losses(data, tmp_path / "a", *clipped, dropout=0.0)
     half = losses(data, tmp_path / "b", *clipped, "--trainer.precision=bf16-mixed", dropout=0.0)
