@@ -128,6 +128,23 @@ def test_shipped_configs_learn_beside_a_prior(name: str, workplace: Path) -> Non
     assert (workplace / "runs" / name / "beside" / "model" / "config.json").is_file()
 
 
+@pytest.mark.parametrize("name", sets_with("causal-mixed"))
+def test_shipped_configs_mix_for_a_causal_generator(name: str, workplace: Path) -> None:
+    data = workplace / "data" / name
+    small(data)
+    language_model(workplace, f"data/{name}")
+    pseudo = workplace / "runs" / name / "pseudo.jsonl"
+    pseudo.parent.mkdir(parents=True)
+    pseudo.write_text((data / "queries.jsonl").read_text())
+    layers = [
+        f"--config=configs/{config}.yaml"
+        for config in ("base/causal", f"{name}/causal", f"{name}/causal-mixed")
+    ]
+    swap = ["--model.generator.name_or_path=lm", "--data.teacher=null", "--data.mix.size=8"]
+    assert main(["train", *layers, *swap, *QUICK]) == 0
+    assert (workplace / "runs" / name / "causal-mixed" / "model" / "config.json").is_file()
+
+
 @pytest.mark.parametrize("name", sets_with("query-generator"))
 def test_shipped_configs_learn_to_write_queries(name: str, workplace: Path) -> None:
     small(workplace / "data" / name)

@@ -109,19 +109,25 @@ def open_hybrid(
     return HybridRetriever(generator, weighed, priors.done_share, priors.prior_normalized)
 
 
-def tell_unlike_training(opened: object) -> None:
-    """Warn where a generator that learned beside priors is decoded in another way, or the other way round."""
-    normalized = isinstance(opened, HybridRetriever) and opened.normalized
-    if not isinstance(opened, GenerativeRetriever | HybridRetriever) or not opened.stages:
+def tell_unlike_training(generator: object, normalized: bool | None = None) -> None:
+    """Warn where a generator that learned beside priors is decoded in another way, or the other way round.
+
+    Args:
+        generator: What was opened, with or without priors.
+        normalized: Whether sums with priors are to be normalized; None: as ``generator`` does.
+    """
+    if not isinstance(generator, GenerativeRetriever | HybridRetriever) or not generator.stages:
         return
-    learned = opened.stages[-1] == BESIDE
+    if normalized is None:
+        normalized = isinstance(generator, HybridRetriever) and generator.normalized
+    learned = generator.stages[-1] == BESIDE
     if learned and not normalized:
         log.warning(
-            "the generator learned beside priors, and without them knows only where they are wrong: give "
-            "--prior, with the weights of its training, and --prior_normalized true."
+            "the generator learned beside priors; decoded otherwise, it knows only where they are wrong: "
+            "give --prior, with the weights of its training, and --prior_normalized true."
         )
     if normalized and not learned:
         log.warning(
-            "the generator was not trained beside priors (--data.prior), so sums with theirs need not be "
-            "normalized: leave --prior_normalized out, or train it so."
+            "the generator does not say that it was trained beside priors (--data.prior); if it was not, "
+            "leave --prior_normalized out."
         )

@@ -94,9 +94,10 @@ def pseudo_queries(
     origin = {
         "weights": weights_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
         "form": form._asdict(), "corpus": corpus.fingerprint, "limit": limit,
-        "precision": precision,
         "links": None if links is None else sha256(links), **asdict(drawing),
     }  # fmt: skip
+    if precision != "float32":
+        origin["precision"] = precision
     file = GrowingFile(_beside(output, "written.jsonl"), origin)
     writer = TextWriter(loaded, tokenizer, form.query_tokens + 1, batch_size)
     _write(QueryWriter(writer, prompt, corpus, drawing), asked, file, batch_size)

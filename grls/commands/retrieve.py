@@ -99,7 +99,7 @@ def retrieve(
             where any order is right (generative).
         choose: Of the chains kept the ``likeliest``; or, of passages of any of them, the set whose F1 is
             highest on average over the chains: ``expected-f1`` (dynamic, generative; the more ``chains`` the
-            better).
+            better). Its passages come by their probability, with its logarithm as the score.
         pool: Rank the passages of all chains, the best chain's first, up to ``k`` (fixed).
         mode: Score mode: over the allowed tokens, or over the vocabulary (generative).
         early_stop: Stop at the unique prefix; null means where it is exact (renormalized).
@@ -157,6 +157,8 @@ def retrieve(
     found = _retrieve(opened, queries, steps, k, hop_by_hop, choose, pool, filters)
     seconds = perf_counter() - start
     kind, score_mode, own = described(opened)
+    if choose != "likeliest":
+        score_mode = f"{score_mode}, {choose}"
     given = {"allow": allow, "where": where, "query_filters": query_filters or None}
     filtered = {option: value for option, value in given.items() if value is not None}
     info = RunInfo(

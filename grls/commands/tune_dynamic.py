@@ -30,18 +30,19 @@ from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
 from grls.evaluation.metrics.done_missing import done_missing
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.files import atomic_file
+from grls.files import atomic_file, refuse_unwritable
 from grls.logs import quiet
 from grls.models.precision import Precision
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.base import check_counts
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.expected_f1 import expected_f1
 from grls.retrieve.hybrid import DONE_SHARE
 from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.options import SearchOptions
 from grls.types import Chain
 
-GENERATIVE_BIASES = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
+GENERATIVE_BIASES = (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
 """In nats."""
 DENSE_BIASES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 """Of inner products of unit vectors."""
@@ -96,8 +97,8 @@ def tune_dynamic(
         data: Data set folder.
         retriever: Retriever folder, generative or dense.
         output: The YAML file.
-        done_biases: What is tried for `--done_bias`; null: -3 to 2 for scores that are log-probabilities,
-            0 to 0.3 for a dense retriever's.
+        done_biases: What is tried for `--done_bias`; null: -4 to 2 for a generative retriever, with priors or
+            without, 0 to 0.3 for a dense one.
         choose: What is tried for `--choose`; null: both where scores are log-probabilities, else likeliest.
         split: The development queries: not those that results will be reported for.
         limit: Only so many of the queries.
@@ -120,6 +121,7 @@ def tune_dynamic(
     """
     quiet()
     check_counts(limit=1 if limit is None else limit)
+    refuse_unwritable(output)
     queries, qrels = read_split(data, split)
     queries = queries[:limit]
     options = SearchOptions(beams, mode, None, batch_size, truncate_queries)
@@ -132,26 +134,27 @@ def tune_dynamic(
     search = _search(opened, Hops(hops, *usual_beams(opened, chains, branch), 0.0, False, sets))
     gold = [set(gold_passages(query, qrels)) for query in queries]
     tried = []
-    for bias in _biases(done_biases, search):
-        start = perf_counter()
+    biases, choices = _biases(done_biases, opened), _choices(choose, search)
+    start = perf_counter()
+    for bias in biases:
         search.done_bias = bias
         found = search.retrieve_chains(queries)
-        spent = 1000 * (perf_counter() - start) / len(queries)
-        for how in _choices(choose, search):
+        for how in choices:
             best = [expected_f1(some) if how == "expected-f1" else some[0] for some in found]
             tried.append(Setting(bias, how, *_measured(best, gold)))
-            print(f"{_shown(tried[-1])}  {spent:7.1f} ms a query", flush=True)
+            print(_shown(tried[-1]), flush=True)
     best_one = max(tried, key=lambda setting: (setting.f1, -abs(setting.done_bias)))
     settings = {
         "retriever": retriever, "steps": "dynamic", "hops": hops, "beams": beams, "chains": search.chains,
         "branch": search.branch, "sets": sets, "mode": mode, "done_bias": best_one.done_bias,
-        "choose": best_one.choose, **_told(priors),
+        "choose": best_one.choose, "truncate_queries": truncate_queries, "precision": precision,
+        **_told(priors),
     }  # fmt: skip
-    lines = [f"{option}: {json.dumps(value)}" for option, value in settings.items()]
+    lines = [f"{option}: {json.dumps(value, ensure_ascii=False)}" for option, value in settings.items()]
     lines.insert(0, f"# {_shown(best_one)}, on {split} of {data}")
     with atomic_file(output) as stream:
         stream.write("\n".join(lines) + "\n")
-    print(f"{output}: {_shown(best_one)}")
+    print(f"{output}: {_shown(best_one)}; {len(queries):,} queries, {perf_counter() - start:.1f} s")
 
 
 def _search(opened: AnyRetriever, options: Hops) -> MultistepRetriever | AppendingMultistep:
@@ -162,13 +165,13 @@ def _search(opened: AnyRetriever, options: Hops) -> MultistepRetriever | Appendi
     return search
 
 
-def _biases(given: Sequence[float] | None, search: object) -> Sequence[float]:
+def _biases(given: Sequence[float] | None, opened: AnyRetriever) -> Sequence[float]:
     """What is tried for the bias on DONE.
 
     Raises:
         ConfigError: Nothing is, or a value is not finite.
     """
-    usual = GENERATIVE_BIASES if isinstance(search, MultistepRetriever) else DENSE_BIASES
+    usual = DENSE_BIASES if isinstance(opened, DenseRetriever) else GENERATIVE_BIASES
     biases = usual if given is None else given
     if not biases or not all(map(math.isfinite, biases)):
         raise ConfigError(f"--done_biases must be finite numbers, at least one; got {list(biases)}.")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
+from grls.commands.priors import tell_unlike_training
 from grls.commands.retrieve import refuse_other_corpus
 from grls.dataset import gold_passages, read_split
 from grls.decode.scores import ScoreMode
@@ -94,6 +95,7 @@ def tune_hybrid(
     if not isinstance(opened, GenerativeRetriever):
         raise ConfigError(f"{retriever} is no generative retriever; priors look ahead for one.")
     refuse_other_corpus(opened, data, split)
+    tell_unlike_training(opened, prior_normalized)
     gold = [gold_passages(query, qrels) for query in queries]
 
     def measure(priors: Sequence[Weighed]) -> float:
@@ -180,7 +182,10 @@ def _write(
         "prior_normalized": normalized,
         "empty_weight": abs(empty.weight),
     }
-    lines = [f"# {why}", *(f"{key}: {json.dumps(value)}" for key, value in settings.items())]
+    lines = [
+        f"# {why}",
+        *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()),
+    ]
     with atomic_file(output) as stream:
         stream.write("\n".join(lines) + "\n")
 

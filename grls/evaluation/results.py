@@ -9,7 +9,8 @@ A line for every query, answered or not::
 ``chain`` stands where the query was answered hop by hop; its hop scores are each hop's own, while the
 scores of ``hits`` are the ranking's. DONE takes no rank and is not in ``hits``. What a score means is named
 by ``score_mode``: ``renormalized`` or ``full`` for a generative retriever, otherwise the retriever's name
-(``bm25``). The module knows no metric.
+(``bm25``); after ``, expected-f1``, passages have the logarithm of their probability and
+stand by it. The module knows no metric.
 """
 
 from __future__ import annotations

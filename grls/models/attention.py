@@ -38,9 +38,10 @@ def plain_attention(model: nn.Module) -> Iterator[None]:
     """Within the block a model on a CPU attends by plain matrix products.
 
     For the short inputs of training, which come with a mask of their own, these are faster there than the
-    fused kernel, above all backwards. On a GPU nothing changes.
+    fused kernel, above all backwards. On a GPU, or with gradient checkpointing, nothing changes.
     """
-    if next(model.parameters()).device.type != "cpu":
+    recomputed = getattr(model, "is_gradient_checkpointing", False)  # outside of the block, and as before it
+    if recomputed or next(model.parameters()).device.type != "cpu":
         yield
         return
     with attending(configs_of(model), "eager"):

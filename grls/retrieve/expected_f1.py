@@ -30,13 +30,15 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
         Its passages by their probability (that of the chains that hold them), highest first, each with the
         log of it; the score is the log of the expected F1. It is ``done`` if chains that are have half of
         the probability or more. Among equals the fewest passages, those of likelier chains first. An empty
-        set has no F1, as in :mod:`grls.evaluation.metrics.set_f1`, so it is chosen only where all are empty.
+        set has no F1, as in :mod:`grls.evaluation.metrics.set_f1`; where all are, the likeliest chain.
 
     Raises:
         ValueError: There is no chain.
     """
     if not chains:
         raise ValueError("expected at least one chain.")
+    if not any(chain.hits and chain.score > -math.inf for chain in chains):
+        return max(chains, key=lambda chain: chain.score)
     scores = np.array([chain.score for chain in chains])
     probabilities = np.exp(scores - np.logaddexp.reduce(scores))
     sets = [dict.fromkeys(hit.id for hit in chain.hits) for chain in chains]
@@ -56,4 +58,4 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
     ranked = sorted(chosen.tolist(), key=lambda place: (-likely[place], place))
     hits = tuple(Hit(ids[place], math.log(min(likely[place], 1.0))) for place in ranked)
     done = float(probabilities[[chain.done for chain in chains]].sum())
-    return Chain(hits, math.log(best) if best > 0 else -math.inf, done >= 0.5 - 1e-9)
+    return Chain(hits, math.log(best), done >= 0.5 - 1e-9)

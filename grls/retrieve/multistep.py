@@ -75,7 +75,7 @@ class MultistepRetriever:
         repeat: Allow a passage twice in a chain.
         sets: Chains of the same passages in another order are one, in the order of the likeliest.
         memory: What continues a chain, kept for when the same queries are asked again with another
-            ``done_bias``; None keeps nothing.
+            ``done_bias`` and all else as it is; None keeps nothing.
 
     Raises:
         ConfigError: A count is not positive, or a hybrid's scores are no log-probabilities.

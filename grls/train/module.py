@@ -213,7 +213,7 @@ class GeneratorModule(L.LightningModule):
         """AdamW that updates every weight in one pass over memory, unless gradients are scaled (float16)."""
         fused = self.trainer.precision != "16-mixed" and all(p.device.type in _FUSED for p in parameters)
         optimizer = torch.optim.AdamW(
-            parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused
+            parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused or None
         )
         # It could undo the scaling by itself, for which lightning refuses to clip gradients, scaled or not.
         optimizer._step_supports_amp_scaling = False

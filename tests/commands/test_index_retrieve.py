@@ -216,6 +216,7 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
     assert {frozenset(ids) for ids in found.values()} == {frozenset({"r0", "otter-calm"})}
     both = (f"--allow={tmp_path / 'ids'}", "--where=kind=rule", "--steps=dynamic", "--done_bias=-9")
     chains, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", *both)
+    chains, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", *both)
     assert {tuple(ids) for ids in chains.values()} == {("r0",)}
     records = [json.loads(line) for line in (other / "queries.jsonl").read_text().splitlines()]
     for record in records:
@@ -223,6 +224,11 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
     write_jsonl(other / "queries.jsonl", records)
     found, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", "--query_filters=true")
     assert {tuple(ids) for ids in found.values()} == {("r1",)}
+    records[-1]["metadata"] = {"allow": []}
+    write_jsonl(other / "queries.jsonl", records)
+    chosen = ("--query_filters=true", "--steps=dynamic", "--choose=expected-f1", "--done_bias=-9")
+    found, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", *chosen)
+    assert [tuple(found.get(query.id, ())) for query in read_split(other, "test")[0]] == [("r1",), ()]
     asked = (
         "retrieve",
         f"--data={other}",

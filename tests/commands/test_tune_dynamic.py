@@ -1,18 +1,20 @@
 """``grls tune-dynamic``: what it writes is the best of what it tried, and retrieves what it promised."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 import torch
 from failing import fails
-from small_data import small_retriever, tiny_bert, write_small
+from small_data import small_retriever, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
+from grls.commands.tune_dynamic import GENERATIVE_BIASES
 from grls.evaluation.evaluate import evaluate_run
 from grls.models.biencoder import BiEncoder
 
-SHOWN = re.compile(r"set F1 +([\d.]+), DONE missing +([\d.]+) %, done_bias (\S+), (\S+)")
+SHOWN = re.compile(r"set F1 +([\d.]+), DONE missing +([\d.]+) %, done_bias (\S+), ([\w-]+)")
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +85,27 @@ def test_one_setting_alone_and_some_queries(
     assert "done_bias: -1.0\n" in text
     assert 'choose: "likeliest"\n' in text
     assert "prior" not in text
+
+
+@pytest.mark.parametrize("options", [["--prior=bm25"], ["--empty_weight=0.2"], []])
+def test_scores_in_nats_have_biases_of_their_own(
+    options: list[str], data: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(tune(data, generative, tmp_path / "x.yaml", "--limit=2", "--beams=3", *options)) == 0
+    tried = [SHOWN.search(line) for line in capsys.readouterr().out.splitlines()[:-1]]
+    assert {float(match[3]) for match in tried if match} == set(GENERATIVE_BIASES)
+
+
+def test_queries_that_may_be_cut_may_be_cut_again(data: Path, generative: Path, tmp_path: Path) -> None:
+    long = write_small(tmp_path / "data")
+    lines = [json.loads(line) for line in (long / "queries.jsonl").read_text().splitlines()]
+    lines = [{**line, "text": " ".join([line["text"]] * 200)} for line in lines]
+    write_jsonl(long / "queries.jsonl", lines)
+    config = tmp_path / "x.yaml"
+    given = ["--truncate_queries=true", "--limit=2", "--done_biases=[0]"]
+    assert main(tune(long, generative, config, *given)) == 0
+    given = [f"--config={config}", f"--data={long}", f"--output={tmp_path / 'o'}", "--split=train"]
+    assert main(["retrieve", *given]) == 0
 
 
 def test_what_cannot_be_tuned_is_refused(

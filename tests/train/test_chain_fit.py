@@ -131,6 +131,13 @@ def test_what_is_gold_in_any_way_is_no_negative(root: Path) -> None:
     assert [set(hop.known) for hop in hops] == [{*hops[0].gold, *hops[1].gold, done}] * 3
 
 
+def test_gradient_checkpointing_changes_no_loss(root: Path, tmp_path: Path) -> None:
+    assert main(options(root, tmp_path / "plain")) == 0
+    assert main(options(root, tmp_path / "saving", "--model.gradient_checkpointing=true")) == 0
+    plain, saving = (logged(tmp_path / name, "train_loss") for name in ("plain", "saving"))
+    assert saving == pytest.approx(plain, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
