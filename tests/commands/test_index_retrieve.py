@@ -216,7 +216,6 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
     assert {frozenset(ids) for ids in found.values()} == {frozenset({"r0", "otter-calm"})}
     both = (f"--allow={tmp_path / 'ids'}", "--where=kind=rule", "--steps=dynamic", "--done_bias=-9")
     chains, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", *both)
-    chains, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", *both)
     assert {tuple(ids) for ids in chains.values()} == {("r0",)}
     records = [json.loads(line) for line in (other / "queries.jsonl").read_text().splitlines()]
     for record in records:
