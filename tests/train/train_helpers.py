@@ -15,6 +15,8 @@ from small_data import tiny_bert, write_small
 from grls.cli import main
 
 TRAIN = Path(__file__).parents[2] / "train.py"
+_HELPERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
+"""Where a process of its own finds what these tests import: here, and a folder up."""
 
 STAGES = {"memorise": ("Memorise", "MemoriseData"), "retrieve": ("Retrieve", "RetrieveData")}
 
@@ -67,7 +69,7 @@ def start(options: list[str], timeout: float = 300) -> subprocess.CompletedProce
     """`grls train` in a process of its own."""
     return subprocess.run(
         [sys.executable, str(TRAIN), *options],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": _HELPERS},
         capture_output=True,
         text=True,
         timeout=timeout,
