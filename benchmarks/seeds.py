@@ -71,11 +71,13 @@ class Repeat:
     Args:
         name: Data set: ``data/NAME``, ``configs/NAME``; everything is written to ``runs/NAME/seed-N``.
         dry_run: Print the commands only.
+        precision: In which numbers it trains, as lightning names them; None: as the configs say.
         commands: What was run or printed.
     """
 
     name: str
     dry_run: bool = False
+    precision: str | None = None
     commands: list[list[str]] = field(default_factory=list)
 
     def one(self, seed: int) -> dict[str, dict[str, float]]:
@@ -103,6 +105,8 @@ class Repeat:
         options = [word for layer in layers for word in ("--config", layer)]
         for option in ("seed_everything", "data.seed", "model.seed"):
             options += [f"--{option}", str(seed)]
+        if self.precision is not None:
+            options += ["--trainer.precision", self.precision]
         if stage.after is not None:
             options += ["--model.generator.name_or_path", str(folder / stage.after / "model")]
         output = folder / stage.config
@@ -149,7 +153,9 @@ def table(found: Sequence[Mapping[str, Mapping[str, float]]], seeds: Sequence[in
     return "\n".join(lines)
 
 
-def main(name: str, seeds: tuple[int, ...] = (0, 1, 2), dry_run: bool = False) -> None:
+def main(
+    name: str, seeds: tuple[int, ...] = (0, 1, 2), dry_run: bool = False, precision: str | None = None
+) -> None:
     """Train with several seeds and print mean and spread.
 
     Args:
@@ -157,12 +163,13 @@ def main(name: str, seeds: tuple[int, ...] = (0, 1, 2), dry_run: bool = False) -
             `python -m benchmarks.compare entailmentbank` must be there); the data stand in data/NAME.
         seeds: Which.
         dry_run: Print the commands only.
+        precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.
     """
     if name not in RECIPES:
         raise SystemExit(f"error: unknown recipe {name!r}; choose one of {', '.join(RECIPES)}.")
     if not seeds:
         raise SystemExit("error: --seeds names none.")
-    repeat = Repeat(name, dry_run)
+    repeat = Repeat(name, dry_run, precision)
     found = [repeat.one(seed) for seed in seeds]
     if dry_run:
         return

@@ -20,6 +20,15 @@ def test_every_seed_has_its_own_folder_and_begins_anew(capsys: pytest.CaptureFix
         assert f"--model.generator.name_or_path runs/ruletaker-paper/seed-{number}/memorise/model" in half[1]
 
 
+def test_every_training_has_the_precision_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    main("ruletaker-paper", (0,), dry_run=True)
+    assert "precision" not in capsys.readouterr().out
+    main("ruletaker-paper", (0,), dry_run=True, precision="bf16-mixed")
+    lines = capsys.readouterr().out.splitlines()
+    told = ["--trainer.precision bf16-mixed" in line for line in lines]
+    assert told == [line.startswith("grls train ") for line in lines]
+
+
 @pytest.mark.parametrize("name", sorted(seeds.RECIPES))
 def test_every_recipe_has_its_configs(name: str) -> None:
     repeat = Repeat(name, dry_run=True)
