@@ -21,7 +21,7 @@ import numpy as np
 from jsonargparse import auto_cli
 
 from benchmarks.common import machine, print_table, seconds
-from grls.commands.tune_hybrid import EMPTY_WEIGHTS, WEIGHTS, Tried, tune
+from grls.commands.tune_hybrid import EMPTY_WEIGHTS, WEIGHTS
 from grls.dataset import gold_passages, read_split
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.retrieve.dense import DenseRetriever
@@ -31,6 +31,7 @@ from grls.retrieve.hybrid import HybridRetriever, Weighed
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import BM25Prior, DensePrior, EmptyPromptPrior, Remembering, Source
 from grls.retrieve.sparse import BM25Retriever
+from grls.retrieve.tuning import Pool, Setting, Tried, tune
 from grls.types import Hit, Query
 
 KS = (1, 5, 10, 20)
@@ -115,14 +116,17 @@ class Bench:
 
     def hybrid(self, sources: Sequence[Source], empty: bool) -> list[Weighed]:
         """Priors with the weights that are best on dev."""
-        asked = [Weighed(Remembering(source), 0.0) for source in sources]
+        asked = [Weighed(Remembering(source), 0.0, source.temperature) for source in sources]
         tried = self.tried if empty else Tried(self.tried.weights, self.tried.temperatures, ())
+        choices = tried.choices(asked, Weighed(self.empty, 0.0))
+        pool = Pool(self.generator, *self.dev, self.k, choices)
 
-        def recall(priors: Sequence[Weighed]) -> float:
-            found = HybridRetriever(self.generator, priors).retrieve(self.dev.queries, self.depth)
+        def recall(setting: Setting) -> float:
+            found = HybridRetriever(self.generator, setting).retrieve(self.dev.queries, self.depth)
+            pool.add(setting, found)
             return self.dev.recall(found, [self.k])[0]
 
-        best, _ = tune(asked, Weighed(self.empty, 0.0), tried, recall)
+        best = tune(choices, recall, pool).priors
         own = [*sources, self.empty]
         priors = [found._replace(source=source) for found, source in zip(best, own, strict=True)]
         return priors if empty else priors[:-1]

@@ -1,6 +1,5 @@
 """``grls tune-hybrid``: the weights of priors that are best on development queries.
 
-One prior after another, those before it at their best: not every setting of several is tried.
 What is written is a config of ``grls retrieve``.
 """
 
@@ -8,8 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from time import perf_counter
 
 from grls.commands.priors import tell_unlike_training
@@ -27,11 +25,10 @@ from grls.retrieve.hybrid import HybridRetriever, Weighed
 from grls.retrieve.open import open_retriever, open_sources
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import EmptyPromptPrior, Remembering
+from grls.retrieve.tuning import Pool, Setting, Tried, tune, tune_in_turn
 
-WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
-
-Measure = Callable[[Sequence[Weighed]], float]
 
 
 def tune_hybrid(
@@ -55,19 +52,21 @@ def tune_hybrid(
 ) -> None:
     """Find the weights of hybrid decoding on development queries, single-step.
 
-    Prints what each setting finds, and writes OUTPUT for `grls retrieve --config OUTPUT`. A prior that helps
-    at no weight gets weight 0.
+    Searches with a few settings, and ranks what they have found under all combinations of the weights to
+    choose the next one. Prints what each search finds, and writes OUTPUT for `grls retrieve --config OUTPUT`.
+    A prior that helps at no weight gets weight 0.
 
     Args:
         data: Data set folder.
         retriever: Folder of the generative retriever.
         output: The YAML file.
         prior: Folders of bi-encoders over the same corpus, or `bm25`. One, or a list.
-        weights: What is tried for each of them; null: 0.25, 0.5, 1, 2, 4, 8. Weight 0 always is.
+        weights: What is tried for each of them; null: 0.25, 0.5, 1, 2, 4, 8, 16. Weight 0 always is.
         temperatures: Factors of a prior's usual temperature that are tried with each weight; null: 1.
         empty_weights: What is tried for the score under an empty prompt; null: 0.1, 0.2, 0.4, 0.6; an empty
             list leaves it out.
-        prior_normalized: As of `grls retrieve`, for a generator that was trained beside the priors.
+        prior_normalized: As of `grls retrieve`, for a generator that was trained beside the priors; then
+            every setting that is tried is a search, one prior after another.
         split: The development queries: not those that results will be reported for.
         tune_k: Cut-off of the recall that is to be high; of equal ones the smaller weight is taken.
         limit: Only so many of the queries.
@@ -98,63 +97,28 @@ def tune_hybrid(
     tell_unlike_training(opened, prior_normalized)
     gold = [gold_passages(query, qrels) for query in queries]
 
-    def measure(priors: Sequence[Weighed]) -> float:
+    sources = [Remembering(source) for source in open_sources(opened.corpus, names, device, options)]
+    starts = [Weighed(source, 0.0, source.temperature) for source in sources]
+    choices = tried.choices(starts, Weighed(EmptyPromptPrior(opened), 0.0))
+    # Scores that are normalized at every token are no sums, so nothing can be told of other weights.
+    depth = max(tune_k, beams)  # what is too low in one ranking may be high under other weights
+    pool = None if prior_normalized else Pool(opened, queries, gold, tune_k, choices)
+
+    def measure(setting: Setting) -> float:
         start = perf_counter()
-        found = HybridRetriever(opened, priors, normalized=prior_normalized).retrieve(queries, tune_k)
+        found = HybridRetriever(opened, setting, normalized=prior_normalized).retrieve(queries, depth)
+        spent = 1000 * (perf_counter() - start) / len(queries)
+        if pool is not None:
+            pool.add(setting, found)
         ids = [[hit.id for hit in hits] for hits in found]
         recall = sequence_recall(ids, gold, [tune_k])[f"recall@{tune_k}"]
-        spent = 1000 * (perf_counter() - start) / len(queries)
-        print(f"recall@{tune_k} {100 * recall:5.1f}  {spent:6.1f} ms a query  {_shown(priors)}", flush=True)
+        print(f"recall@{tune_k} {100 * recall:5.1f}  {spent:6.1f} ms a query  {_shown(setting)}", flush=True)
         return recall
 
-    sources = [Remembering(source) for source in open_sources(opened.corpus, names, device, options)]
-    start = [Weighed(source, 0.0, source.temperature) for source in sources]
-    best, recall = tune(start, Weighed(EmptyPromptPrior(opened), 0.0), tried, measure)
-    _write(
-        output,
-        retriever,
-        names,
-        best,
-        prior_normalized,
-        f"recall@{tune_k} {100 * recall:.1f} on {split} of {data}",
-    )
-    print(f"{output}: {_shown(best)}")
-
-
-@dataclass(frozen=True)
-class Tried:
-    """What is tried; see :func:`tune_hybrid`."""
-
-    weights: tuple[float, ...]
-    temperatures: tuple[float, ...]
-    empty: tuple[float, ...]
-
-
-def tune(
-    priors: Sequence[Weighed], empty: Weighed, tried: Tried, measure: Measure
-) -> tuple[list[Weighed], float]:
-    """The best setting, the empty prompt's prior last, and its measure.
-
-    Args:
-        priors: Tuned in this order.
-        empty: Tuned after them; its weights are taken as negative.
-        tried: What is tried.
-        measure: How good a setting is; higher is better.
-    """
-    best = [*priors, empty]
-    value = measure(best)
-    for place, start in enumerate(best):
-        last = place == len(priors)
-        weights = [-w for w in tried.empty] if last else list(tried.weights)
-        factors = (1.0,) if last else tried.temperatures
-        for weight in sorted(weights, key=abs):
-            for factor in factors:
-                changed = start._replace(weight=weight, temperature=factor * start.divisor)
-                setting = [*best[:place], changed, *best[place + 1 :]]
-                found = measure(setting)
-                if found > value:
-                    best, value = setting, found
-    return best, value
+    best = tune_in_turn(choices, measure) if pool is None else tune(choices, measure, pool)
+    found = f"recall@{tune_k} {100 * best.recall:.1f} on {split} of {data}"
+    _write(output, retriever, names, best.priors, prior_normalized, found)
+    print(f"{output}: {_shown(best.priors)}")
 
 
 def _above_zero(name: str, given: list[float] | None, usual: tuple[float, ...]) -> tuple[float, ...]:

@@ -216,6 +216,19 @@ class Masses:
             table[some] += part.weight * np.log((masses / total)[some])
         return table
 
+    def shares(self, place: int, rows: Ints) -> Floats:
+        """``[n, I]`` the log-probability that each of the I priors gives some rows (nats).
+
+        Args:
+            place: Where their query stands.
+            rows: ``[n]`` rows that it may find.
+        """
+        found = np.empty((len(rows), len(self._sums)))
+        for part, sums in enumerate(self._sums):
+            masses = sums.leaves(np.array([place]))[0]
+            found[:, part] = np.log(masses[rows]) - np.log(masses.sum())
+        return found
+
     def rise(self, places: Ints, states: Ints) -> Floats:
         """``[n]`` by how much the score of each prefix can rise at most until it is finished (nats).
 

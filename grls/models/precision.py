@@ -73,6 +73,26 @@ def fastest(device: torch.device) -> str:
     return min(times, key=lambda name: times[name])
 
 
+def accelerator() -> torch.device:
+    """The GPU where there is one, else the CPU."""
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return found or torch.device("cpu")
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether a processor multiplies in bfloat16 by instructions of its own, so that training gains by it.
+
+    Args:
+        device: A GPU, or the CPU: where that is no x86, or PyTorch too old to tell, it is False.
+    """
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type != "cpu":
+        return False
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(known.get("avx512_bf16") or known.get("amx_bf16"))
+
+
 def _seconds(work: Callable[[], Tensor], device: torch.device) -> float:
     """The fastest of a few runs."""
     best = float("inf")

@@ -26,6 +26,7 @@ from grls.dataset import Qrels, gold_passages
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.files import read_json, refuse_foreign
 from grls.models.biencoder import MODULES, STAGE, BiEncoder, passage_text
+from grls.models.precision import accelerator, has_bfloat16
 from grls.train.biencoder_examples import BiEncoderExamples, PairOptions
 from grls.train.biencoder_loss import MaskedRankingLoss
 from grls.train.biencoder_trainer import BiEncoderTrainer
@@ -65,7 +66,8 @@ class BiEncoderOptions(PairOptions):
             where the model normalises its embeddings, 1 where it does not.
         length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch.
         gradient_checkpointing: Less memory for more time.
-        precision: ``bfloat16`` computes in mixed precision; the weights are float32 in either case.
+        precision: ``bfloat16`` computes in mixed precision, ``auto`` does so where the processor has
+            instructions for it; the weights are float32 in any case.
         device: ``auto`` takes a GPU where there is one; of several the first (CUDA_VISIBLE_DEVICES says which
             one that is).
         dev_size: Most dev queries whose recall is measured after each epoch.
@@ -86,7 +88,7 @@ class BiEncoderOptions(PairOptions):
     scale: float | None = None
     length_pool: int = 1
     gradient_checkpointing: bool = False
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
     device: Literal["auto", "cpu"] = "auto"
     dev_size: int = 500
     k: int = 5
@@ -266,6 +268,8 @@ def _scale(encoder: BiEncoder, options: BiEncoderOptions) -> float:
 
 
 def _arguments(options: BiEncoderOptions, folder: Path, dev: bool) -> SentenceTransformerTrainingArguments:
+    device = torch.device("cpu") if options.device == "cpu" else accelerator()
+    mixed = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
     made = SentenceTransformerTrainingArguments(
         output_dir=str(folder / "checkpoints"),
         num_train_epochs=options.epochs,
@@ -278,8 +282,8 @@ def _arguments(options: BiEncoderOptions, folder: Path, dev: bool) -> SentenceTr
         weight_decay=options.weight_decay,
         optim="adafactor" if options.optimizer == "adafactor" else "adamw_torch",
         max_grad_norm=options.clip,
-        bf16=options.precision == "bfloat16",
-        use_cpu=options.device == "cpu",
+        bf16=mixed,
+        use_cpu=device.type == "cpu",  # said even where there is no GPU: else bfloat16 is refused
         seed=options.seed,
         logging_steps=options.log_every,
         logging_nan_inf_filter=False,

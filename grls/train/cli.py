@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
@@ -27,12 +28,29 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 import grls.models.language  # noqa: F401  registers the generator classes by name, with those of build
 from grls.files import refuse_foreign
 from grls.logs import quiet
+from grls.models.precision import accelerator, has_bfloat16
 from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint
 from grls.train.loading import FitData
 from grls.train.mining import MineNegatives
 from grls.train.module import GeneratorModule
 from grls.train.riches_validation import QuoteRecall
 from grls.train.validation import ConstrainedRecall, SaveModel
+
+
+class Trainer(L.Trainer):
+    """Lightning's.
+
+    Args:
+        precision: As of Lightning, or ``auto``: ``bf16-mixed`` where the processor has instructions for it,
+            else ``32-true``.
+        kwargs: The other options of Lightning's trainer.
+    """
+
+    def __init__(self, *, precision: str | int | None = None, **kwargs: Any):
+        if precision == "auto":
+            device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
+            precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
+        super().__init__(precision=precision, **kwargs)  # type: ignore[arg-type]
 
 
 class TrainCLI(LightningCLI):
@@ -123,6 +141,7 @@ def _fit(given: list[str] | None) -> None:
         subclass_mode_model=True,
         subclass_mode_data=True,
         seed_everything_default=0,
+        trainer_class=Trainer,
         trainer_defaults={"use_distributed_sampler": False, "num_sanity_val_steps": 0},
         save_config_kwargs={"overwrite": True},
         auto_configure_optimizers=False,

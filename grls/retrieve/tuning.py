@@ -1,0 +1,254 @@
+"""Weights of priors that are best on development queries, from few searches.
+
+Legend: Q queries, M passages of the query that has most in the pool, F priors with each temperature.
+
+What hybrid decoding finds scores log p(x | query) + sum_i w_i log P_i(x | query), and the priors' share
+of it is known. So a passage that one search has found can be ranked under any other weights without the
+model. :func:`tune` searches with a few settings, ranks what they have found under every setting of a grid,
+searches with the one that looks best, which adds what it finds, and so on until the one that looks best has
+been searched with: the n-best lists that grow from round to round of minimum error rate training (Och 2003,
+ACL), there for translation. A search is a beam search of all queries, a setting of the grid a sum.
+What is returned is the best of those searched with, by what they really found.
+
+A generator that is normalized beside its priors at every token has no such sum; :func:`tune_in_turn` searches
+with every setting that it tries, one prior after another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from grls.decode.stop import Scope
+from grls.errors import ConfigError
+from grls.models.base import Floats
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.hybrid import Weighed, prior_of
+from grls.types import Hit, Query
+
+ROUNDS = 8
+"""Most searches after the first three."""
+
+SETTINGS = 20_000
+"""Most settings of a grid."""
+
+Setting = tuple[Weighed, ...]
+"""Priors with their weights, that of the empty prompt last."""
+
+Rankings = list[list[Hit]]
+Measure = Callable[[Setting], float]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What is tried beside weight 0.
+
+    Attributes:
+        weights: Of every prior, above 0.
+        temperatures: Factors of a prior's usual temperature, with each weight.
+        empty: Of the score under an empty prompt, which is taken back, above 0.
+    """
+
+    weights: tuple[float, ...]
+    temperatures: tuple[float, ...] = (1.0,)
+    empty: tuple[float, ...] = ()
+
+    def choices(self, priors: Sequence[Weighed], empty: Weighed) -> list[list[Weighed]]:
+        """Each prior as it is with everything that is tried of it, weight 0 first, then ascending.
+
+        Args:
+            priors: Retrievers as priors, with their usual temperatures; weights are not read.
+            empty: The score under an empty prompt.
+        """
+        tried = [(weight, factor) for weight in self.weights for factor in self.temperatures]
+        tried.sort(key=lambda some: some[0] / some[1])  # what a passage's own score counts
+        made = [
+            [start._replace(weight=weight, temperature=factor * start.divisor) for weight, factor in tried]
+            for start in priors
+        ]
+        made.append([empty._replace(weight=-weight) for weight in sorted(self.empty)])
+        return [
+            [start._replace(weight=0.0), *some] for start, some in zip([*priors, empty], made, strict=True)
+        ]
+
+
+class Tuned(NamedTuple):
+    """What tuning has chosen.
+
+    Attributes:
+        priors: The priors with their weights, that of the empty prompt last.
+        recall: What was found with them.
+        searched: With how many settings it searched.
+    """
+
+    priors: Setting
+    recall: float
+    searched: int
+
+
+def tune(choices: Sequence[Sequence[Weighed]], measure: Measure, pool: Pool) -> Tuned:
+    """The best setting of the grid, as far as a few searches tell.
+
+    Args:
+        choices: What is tried of each prior (:meth:`Tried.choices`); the grid is all their combinations.
+        measure: How good what a search finds with a setting is; it adds that to the pool.
+        pool: What searches have found.
+
+    Returns:
+        The best of those searched with, of equal ones that of the smallest weights.
+
+    Raises:
+        ConfigError: The grid has more than :data:`SETTINGS` settings.
+    """
+    size = math.prod(map(len, choices))
+    if size > SETTINGS:
+        counts = " x ".join(str(len(some)) for some in choices)
+        raise ConfigError(
+            f"{counts} settings of the priors are {size:,}, more than {SETTINGS:,}: try fewer weights or "
+            "temperatures."
+        )
+
+    def setting(places: tuple[int, ...]) -> Setting:
+        return tuple(some[place] for some, place in zip(choices, places, strict=True))
+
+    def added(places: tuple[int, ...]) -> float:
+        return sum(abs(prior.weight) for prior in setting(places))
+
+    grid = sorted(itertools.product(*(range(len(some)) for some in choices)), key=added)
+    measured: dict[tuple[int, ...], float] = {}
+    for part in (0.0, 0.5, 1.0):  # no priors, each with its middle weight, each with its largest one
+        first = *(math.ceil(part * (len(some) - 1)) for some in choices[:-1]), 0
+        if first not in measured:
+            measured[first] = measure(setting(first))
+    for _ in range(ROUNDS):
+        best = grid[int(np.argmax([pool.recall(setting(places)) for places in grid]))]
+        if best in measured:
+            break
+        measured[best] = measure(setting(best))
+    chosen = max((places for places in grid if places in measured), key=lambda places: measured[places])
+    return Tuned(setting(chosen), measured[chosen], len(measured))
+
+
+def tune_in_turn(choices: Sequence[Sequence[Weighed]], measure: Measure) -> Tuned:
+    """The best of each prior's choices, one prior after another, those before it at their best.
+
+    Args:
+        choices: As of :func:`tune`.
+        measure: How good what a search finds with a setting is; of equal ones the first is taken.
+    """
+    best = tuple(some[0] for some in choices)
+    value, searched = measure(best), 1
+    for place, some in enumerate(choices):
+        for changed in some[1:]:
+            setting = (*best[:place], changed, *best[place + 1 :])
+            found, searched = measure(setting), searched + 1
+            if found > value:
+                best, value = setting, found
+    return Tuned(best, value, searched)
+
+
+@dataclass
+class _Known:
+    """What is known of one query's passages.
+
+    Attributes:
+        places: Passage ids to places in the other lists.
+        own: What the generator gives each (nats).
+        logs: ``[F]`` what the priors give each (nats).
+    """
+
+    places: dict[str, int] = field(default_factory=dict)
+    own: list[float] = field(default_factory=list)
+    logs: list[Floats] = field(default_factory=list)
+
+
+class Pool:
+    """All passages that searches have found for some queries, and what their scores are made of.
+
+    Args:
+        generator: What writes.
+        queries: Q queries.
+        gold: The gold passages of each.
+        k: Cut-off of the recall.
+        choices: Every prior with the temperatures that settings may have.
+
+    Raises:
+        DataError: A query is empty or too long.
+    """
+
+    def __init__(
+        self,
+        generator: GenerativeRetriever,
+        queries: Sequence[Query],
+        gold: Sequence[Sequence[str]],
+        k: int,
+        choices: Sequence[Sequence[Weighed]],
+    ):
+        self._corpus = generator.corpus
+        self._row_of = generator.index.rows.row_of
+        self._gold = [set(some) for some in gold]
+        self._k = k
+        weighed = [prior for some in choices for prior in some if prior.weight]
+        columns = {_column(prior): prior._replace(weight=1.0) for prior in weighed}
+        self._columns = {key: place for place, key in enumerate(columns)}
+        prior = prior_of([*columns.values()], queries, [()] * len(queries), generator.done)
+        hidden = [[generator.done]] * len(queries)
+        scope = Scope(generator.index, len(queries), hidden, generator.subsets(queries, None))
+        self._masses = prior.open(generator.index, scope, 1)
+        self._known = [_Known() for _ in queries]
+
+    def add(self, setting: Setting, found: Rankings) -> None:
+        """Take in what a search with a setting has found."""
+        weights = self._weights(setting)
+        for query, (known, hits) in enumerate(zip(self._known, found, strict=True)):
+            new = [hit for hit in hits if hit.id not in known.places]
+            if not new:
+                continue
+            numbers = [
+                number for number in self._corpus.numbers([hit.id for hit in new]) if number is not None
+            ]
+            self._masses.load(np.array([0]), np.array([query]))
+            logs = self._masses.shares(0, self._row_of[numbers].astype(np.int64))
+            for hit, row in zip(new, logs, strict=True):
+                known.places[hit.id] = len(known.own)
+                known.own.append(hit.score - float(row @ weights))
+                known.logs.append(row)
+        self._stack()
+
+    def recall(self, setting: Setting) -> float:
+        """The recall of the k best of each query's pool under a setting."""
+        scores = self._own + self._logs @ self._weights(setting)
+        k = min(self._k, scores.shape[1])
+        best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+        return float((np.take_along_axis(self._right, best, axis=1).sum(axis=1)).mean())
+
+    def _stack(self) -> None:
+        """What is known as arrays ``[Q, M]`` and ``[Q, M, F]``, and what each passage adds to recall."""
+        shape = len(self._known), max(1, *(len(known.own) for known in self._known))
+        self._own = np.full(shape, -np.inf)
+        self._logs = np.zeros((*shape, len(self._columns)))
+        self._right = np.zeros(shape)
+        for query, (known, gold) in enumerate(zip(self._known, self._gold, strict=True)):
+            count = len(known.own)
+            self._own[query, :count] = known.own
+            if count:
+                self._logs[query, :count] = known.logs
+            found = [known.places[some] for some in gold if some in known.places]
+            self._right[query, found] = 1 / max(len(gold), 1)
+
+    def _weights(self, setting: Setting) -> Floats:
+        """``[F]``."""
+        weights = np.zeros(len(self._columns))
+        for prior in setting:
+            if prior.weight:
+                weights[self._columns[_column(prior)]] += prior.weight
+        return weights
+
+
+def _column(prior: Weighed) -> tuple[int, float]:
+    return id(prior.source), prior.divisor

@@ -1,0 +1,160 @@
+"""Weights of priors: what a few searches tell of all settings, and what is chosen."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_data import small_retriever, write_small
+
+from grls.dataset import gold_passages, read_split
+from grls.errors import ConfigError
+from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.hybrid import HybridRetriever, Weighed
+from grls.retrieve.priors import BM25Prior, EmptyPromptPrior
+from grls.retrieve.sparse import BM25Retriever
+from grls.retrieve.tuning import Pool, Setting, Tried, tune, tune_in_turn
+
+K = 2
+
+
+class _Named:
+    """Stands for a source in settings alone."""
+
+    temperature = 2.0
+
+    def __init__(self, name: str):
+        self.name = name
+
+
+def start(name: str) -> Weighed:
+    source: Any = _Named(name)
+    return Weighed(source, 0.0)
+
+
+class _Small:
+    """A small generator, its dev queries and all settings of BM25 and the empty prompt."""
+
+    def __init__(self, data: Path):
+        self.generator: GenerativeRetriever = small_retriever(data)
+        self.queries, qrels = read_split(data, "train")
+        self.gold = [gold_passages(query, qrels) for query in self.queries]
+        bm25 = Weighed(BM25Prior(BM25Retriever(self.generator.corpus)), 0.0)
+        empty = Weighed(EmptyPromptPrior(self.generator), 0.0)
+        tried = Tried((0.25, 1.0, 4.0, 16.0), (1.0, 3.0), (0.3,))
+        self.choices = tried.choices([bm25], empty)
+        self.pool = Pool(self.generator, self.queries, self.gold, K, self.choices)
+        self.searched = 0
+
+    def search(self, setting: Setting) -> float:
+        self.searched += 1
+        found = HybridRetriever(self.generator, setting).retrieve(self.queries, 3 * K)
+        self.pool.add(setting, found)
+        return sequence_recall([[hit.id for hit in hits] for hits in found], self.gold, [K])[f"recall@{K}"]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> _Small:
+    return _Small(write_small(tmp_path / "data"))
+
+
+def test_what_one_search_finds_tells_what_another_would_give_it(small: _Small) -> None:
+    """The scores of a second setting are those that the pool of the first one says."""
+    bm25, empty = small.choices
+    first, second = (bm25[4], empty[1]), (bm25[6], empty[0])
+    many = len(small.generator.corpus)  # all of them, so that both searches find the same
+    small.pool.add(first, HybridRetriever(small.generator, first).retrieve(small.queries, many))
+    found = HybridRetriever(small.generator, second).retrieve(small.queries, many)
+    weights = small.pool._weights(second)
+    for known, hits in zip(small.pool._known, found, strict=True):
+        assert len(hits) == many
+        for hit in hits:
+            place = known.places[hit.id]
+            promised = known.own[place] + known.logs[place] @ weights
+            assert promised == pytest.approx(hit.score, abs=1e-4)
+
+
+def test_a_pool_that_holds_all_promises_what_is_found(small: _Small) -> None:
+    bm25, empty = small.choices
+    alone = (bm25[0], empty[0])
+    small.pool.add(alone, HybridRetriever(small.generator, alone).retrieve(small.queries, 10_000))
+    promised, measured = set(), set()
+    for setting in ((one, other) for one in bm25 for other in empty):
+        value = small.search(setting)
+        assert small.pool.recall(setting) == pytest.approx(value)
+        promised.add(round(small.pool.recall(setting), 6))
+        measured.add(round(value, 6))
+    assert len(measured) > 2  # the settings differ, so a constant would not do
+    assert promised == measured
+
+
+def test_few_searches_find_what_all_would(small: _Small) -> None:
+    tuned = tune(small.choices, small.search, small.pool)
+    assert tuned.searched == small.searched < 2 * len(small.choices[0])
+    every = max(small.search((one, other)) for one in small.choices[0] for other in small.choices[1])
+    assert tuned.recall == pytest.approx(every)
+    assert small.search(tuned.priors) == pytest.approx(every)
+
+
+class _Promises:
+    """A pool that says of each setting what it is told to."""
+
+    def __init__(self, says: Any):
+        self.recall = says
+
+
+def test_the_most_promising_is_searched_with_until_it_has_been() -> None:
+    choices = Tried((1.0, 2.0, 3.0)).choices([start("a")], start("e"))
+    asked: list[float] = []
+
+    def measure(setting: Setting) -> float:
+        asked.append(setting[0].weight)
+        return {0.0: 0.1, 1.0: 0.4, 2.0: 0.3, 3.0: 0.3}[setting[0].weight]
+
+    # 1 is promised the most, and 0.4 when it has been searched with.
+    pool: Any = _Promises(lambda setting: {1.0: 0.9 if 1.0 not in asked else 0.4}.get(setting[0].weight, 0.3))
+    tuned = tune(choices, measure, pool)
+    assert asked == [0.0, 2.0, 3.0, 1.0]
+    assert (tuned.priors[0].weight, tuned.recall, tuned.searched) == (1.0, 0.4, 4)
+
+
+def test_what_was_promised_too_much_is_not_chosen_and_ties_go_to_the_smaller_weight() -> None:
+    choices = Tried((1.0, 2.0, 3.0)).choices([start("a")], start("e"))
+    pool: Any = _Promises(lambda setting: float(setting[0].weight == 1))
+    tuned = tune(choices, lambda setting: 0.0 if setting[0].weight < 2 else 0.5, pool)
+    assert (tuned.priors[0].weight, tuned.recall) == (2.0, 0.5)
+    tuned = tune(choices, lambda _: 0.5, pool)
+    assert tuned.priors[0].weight == 0  # it helps at no weight
+
+
+def test_too_large_a_grid_is_refused_before_anything_is_searched() -> None:
+    weights = tuple(float(n) for n in range(1, 40))
+    choices = Tried(weights).choices([start(name) for name in "abc"], start("e"))
+    pool: Any = None
+    with pytest.raises(ConfigError, match="40 x 40 x 40 x 1 settings of the priors are 64,000"):
+        tune(choices, lambda _: 1 / 0, pool)
+
+
+def test_one_prior_after_another_is_tuned_and_ties_go_to_the_smaller_weight() -> None:
+    seen = []
+
+    def measure(priors: Sequence[Weighed]) -> float:
+        a, b, empty = priors
+        seen.append((a.weight, a.divisor, b.weight, empty.weight))
+        right = a.weight == 1 and a.divisor == 4
+        return right + min(b.weight / b.divisor, 1) - 10 * abs(empty.weight + 0.2)
+
+    tried = Tried((1.0, 2.0, 3.0), (1.0, 2.0), (0.1, 0.2))
+    tuned = tune_in_turn(tried.choices([start("a"), start("b")], start("e")), measure)
+    assert [(p.weight, p.divisor) for p in tuned.priors] == [(1.0, 4.0), (2.0, 2.0), (-0.2, 2.0)]
+    assert tuned.recall == pytest.approx(2.0)
+    assert len(seen) == tuned.searched == 1 + 6 + 6 + 2
+    assert seen[1:3] == [(1.0, 4.0, 0.0, 0.0), (1.0, 2.0, 0.0, 0.0)]  # what counts less first
+    assert {setting[:2] for setting in seen[7:]} == {(1.0, 4.0)}  # the first one stays at its best
+
+
+def test_a_prior_that_never_helps_gets_no_weight() -> None:
+    choices = Tried((1.0,), (1.0,), (0.1,)).choices([start("a")], start("e"))
+    tuned = tune_in_turn(choices, lambda _: 0.5)
+    assert ([p.weight for p in tuned.priors], tuned.recall) == ([0.0, 0.0], 0.5)
