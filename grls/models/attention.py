@@ -40,7 +40,8 @@ def plain_attention(model: nn.Module) -> Iterator[None]:
     For the short inputs of training, which come with a mask of their own, these are faster there than the
     fused kernel, above all backwards. On a GPU, or with gradient checkpointing, nothing changes.
     """
-    recomputed = getattr(model, "is_gradient_checkpointing", False)  # outside of the block, and as before it
+    # Checkpointed parts are computed again outside of the block, and must be as they were within it.
+    recomputed = any(getattr(part, "is_gradient_checkpointing", False) for part in model.modules())
     if recomputed or next(model.parameters()).device.type != "cpu":
         yield
         return

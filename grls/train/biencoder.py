@@ -8,6 +8,7 @@ others). It does not search: dev recall is the library's exact evaluation over t
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -53,7 +54,7 @@ class BiEncoderOptions(PairOptions):
 
     Args:
         epochs: Passes over the examples.
-        max_steps: Stop after this many optimizer steps; null: after the epochs.
+        max_steps: Stop after this many optimizer steps, if the epochs are not over before.
         batch_size: Examples of a batch, each the negatives of the others.
         accumulate: Batches whose gradients are added up for one step; negatives stay those of one batch.
         learning_rate: Peak learning rate.
@@ -190,7 +191,7 @@ def fit(
         encoder,
         examples,
         loss=MaskedRankingLoss(encoder.model, scale=_scale(encoder, options), similarity_fct=dot_score),
-        args=_arguments(options, folder, dev is not None),
+        args=_arguments(options, folder, dev is not None, _steps(options, len(examples))),
         length_pool=options.length_pool,
         evaluator=evaluator,
         log=folder / LOGS,
@@ -267,13 +268,21 @@ def _scale(encoder: BiEncoder, options: BiEncoderOptions) -> float:
     return 20.0 if any(isinstance(module, Normalize) for module in encoder.model) else 1.0
 
 
-def _arguments(options: BiEncoderOptions, folder: Path, dev: bool) -> SentenceTransformerTrainingArguments:
+def _steps(options: BiEncoderOptions, examples: int) -> int:
+    """Optimizer steps of the whole training."""
+    steps = options.epochs * math.ceil(math.ceil(examples / options.batch_size) / options.accumulate)
+    return steps if options.max_steps is None else min(options.max_steps, steps)
+
+
+def _arguments(
+    options: BiEncoderOptions, folder: Path, dev: bool, steps: int
+) -> SentenceTransformerTrainingArguments:
     device = torch.device("cpu") if options.device == "cpu" else accelerator()
     mixed = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
     made = SentenceTransformerTrainingArguments(
         output_dir=str(folder / "checkpoints"),
         num_train_epochs=options.epochs,
-        max_steps=options.max_steps or -1,
+        max_steps=steps,
         per_device_train_batch_size=options.batch_size,
         gradient_accumulation_steps=options.accumulate,
         learning_rate=options.learning_rate,

@@ -19,6 +19,7 @@ from transformers import PrinterCallback, TrainerCallback
 
 from grls.errors import ConfigError, WriteError
 from grls.files import write_json
+from grls.models.attention import plain_attention
 from grls.models.biencoder import BiEncoder
 from grls.train.batching import LengthBucketedSampler
 from grls.train.biencoder_examples import BiEncoderExamples
@@ -85,7 +86,8 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         Raises:
             ConfigError: It is none.
         """
-        loss: Any = super().compute_loss(*args, **kwargs)
+        with plain_attention(self.model):
+            loss: Any = super().compute_loss(*args, **kwargs)
         # Looked at before the backward pass, so that a GPU has work while the next batch is made.
         if not bool(torch.isfinite(loss)):
             raise ConfigError(

@@ -137,10 +137,34 @@ def test_the_seed_decides_the_losses(place: Path, trained: Path, tmp_path: Path)
 def test_of_several_gpus_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their number is all that is pretended, so it is asked of the settings."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(biencoder, "accelerator", lambda: torch.device("cuda"))
     library = SentenceTransformerTrainingArguments(str(tmp_path), per_device_train_batch_size=4)
     assert (library.n_gpu, library.train_batch_size) == (3, 12)
-    ours = biencoder._arguments(BiEncoderOptions(batch_size=4), tmp_path, dev=False)
+    ours = biencoder._arguments(BiEncoderOptions(batch_size=4), tmp_path, dev=False, steps=1)
     assert (ours.n_gpu, ours.train_batch_size) == (1, 4)
+
+
+@pytest.mark.parametrize(("limit", "steps"), [(3, 3), (9, 8)])
+def test_training_ends_with_the_steps_or_with_the_epochs(
+    limit: int, steps: int, place: Path, tmp_path: Path
+) -> None:
+    output = train(place, tmp_path / "out", "--epochs=1", f"--max_steps={limit}")
+    assert list(logged(output, "loss")) == [*range(1, steps + 1)]
+
+
+def test_bfloat16_needs_no_gpu_and_rounds(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was asked for, or taken because the processor has it."""
+    plain = logged(train(place, tmp_path / "plain", "--max_steps=2"), "loss")
+    losses = {}
+    for precision, able in (("bfloat16", False), ("auto", True), ("auto", False)):
+        monkeypatch.setattr(biencoder, "has_bfloat16", lambda device, able=able: able)
+        given = ("--max_steps=2", "--device=auto", f"--precision={precision}")
+        losses[precision, able] = logged(train(place, tmp_path / f"{precision}-{able}", *given), "loss")
+    assert losses["bfloat16", False] == losses["auto", True] != plain
+    assert losses["auto", False] == plain
+    assert list(losses["auto", True].values()) == pytest.approx(list(plain.values()), rel=0.05)
 
 
 class KillAt(TrainerCallback):
