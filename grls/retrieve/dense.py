@@ -21,14 +21,14 @@ import numpy as np
 
 from grls.corpus import Corpus, corpus_file
 from grls.errors import DataError, MismatchError
-from grls.files import atomic_folder, read_json, sha256, write_json
+from grls.files import atomic_folder, sha256, write_json
 from grls.filters import Allow
 from grls.models.biencoder import BiEncoder, Matrix
 from grls.retrieve.appending import HopHits
 from grls.retrieve.base import Reachable, check_counts, reachable
 from grls.retrieve.dense_encode import EMBEDDINGS, check_corpus, encode_corpus, encode_to_disk
 from grls.retrieve.dense_search import BLOCK, Nearest, inner_products, top_k
-from grls.retrieve.folder import MANIFEST
+from grls.retrieve.folder import MANIFEST, manifest_of
 from grls.retrieve.hub import upload
 from grls.types import Hit, Passage, Query
 
@@ -308,9 +308,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         DataError: There is none, or it is not one of ours.
     """
     file = folder / MANIFEST
-    if not file.is_file():
-        raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
-    manifest = read_json(file)
+    manifest = manifest_of(folder)
     if not isinstance(manifest, dict) or (manifest.get("kind"), manifest.get("format")) != (KIND, FORMAT):
         raise DataError(f"expected a dense retriever of format {FORMAT}; {_REBUILD}", file)
     kinds = {"model": str, "corpus": str, "embeddings": dict, "max_tokens": int}

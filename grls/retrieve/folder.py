@@ -25,16 +25,26 @@ MANIFEST = "grls.json"
 REMOVED = "removed.json"
 
 
+def manifest_of(folder: Path) -> Any:
+    """What stands in the ``grls.json`` of a retriever of either kind, whatever it is.
+
+    Raises:
+        DataError: There is none, or it is no JSON.
+    """
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
+    return read_json(file)
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What stands in ``grls.json``.
+    """What stands in the ``grls.json`` of a generative retriever.
 
     Raises:
         DataError: There is none, or it is not one of ours.
     """
     file = folder / MANIFEST
-    if not file.is_file():
-        raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
-    manifest = read_json(file)
+    manifest = manifest_of(folder)
     if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, CHANGED):
         found = manifest.get("format") if isinstance(manifest, dict) else manifest
         raise DataError(

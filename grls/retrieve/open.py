@@ -7,9 +7,8 @@ from pathlib import Path
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
-from grls.files import read_json
 from grls.retrieve.dense import KIND, DenseRetriever
-from grls.retrieve.folder import MANIFEST
+from grls.retrieve.folder import MANIFEST, manifest_of
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import BM25Prior, DensePrior, Source
@@ -40,9 +39,7 @@ def open_retriever(
         MismatchError: Its parts do not belong together.
     """
     file = Path(folder) / MANIFEST
-    if not file.is_file():
-        raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
-    manifest = read_json(file)
+    manifest = manifest_of(Path(folder))
     kind = manifest.get("kind", "generative") if isinstance(manifest, dict) else "generative"
     if kind == "generative":  # its own check of the manifest follows
         return GenerativeRetriever.from_pretrained(folder, device, precision, options)

@@ -1,25 +1,20 @@
-"""`grls train-biencoder` with a tiny model: losses, the best epoch, resuming, shipped configs, refusals."""
+"""`grls train-biencoder` with a tiny model: losses, the best epoch, shipped configs, refusals."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
+from biencoder_helpers import logged, made_place, options, train
 from failing import fails
 from sentence_transformers import SentenceTransformerTrainingArguments
-from small_data import passages, queries, scratch, tiny_bert, write_small
-from transformers import TrainerCallback
+from small_data import passages, queries, scratch
 
 from data_prep.ruletaker import prepare
 from grls.cli import main
-from grls.commands.train_biencoder import _fingerprints
 from grls.corpus import Corpus
 from grls.dataset import gold_passages, read_split, write_dataset
 from grls.evaluation.metrics.sequence_recall import recall_at
@@ -27,8 +22,7 @@ from grls.files import write_json
 from grls.models.biencoder import BiEncoder, passage_text
 from grls.models.build import TRAINING
 from grls.train import biencoder
-from grls.train.biencoder import BiEncoderOptions, Split
-from grls.train.biencoder_trainer import BiEncoderTrainer
+from grls.train.biencoder import BiEncoderOptions
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "configs").glob("*/biencoder.yaml"))
@@ -37,31 +31,7 @@ SETS = [file.parent.name for file in CONFIGS if file.parent.name != "base"]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("biencoder")
-    write_small(folder / "data")
-    torch.manual_seed(0)  # its weights are random: the losses below are those of this seed
-    tiny_bert(folder / "bert")
-    return folder
-
-
-def options(place: Path, output: Path, *more: str) -> list[str]:
-    """30 pairs, 4 a batch: 8 steps an epoch."""
-    return [
-        "train-biencoder", f"--data={place / 'data'}", f"--source={place / 'bert'}", f"--output={output}",
-        "--epochs=3", "--batch_size=4", "--learning_rate=1e-2", "--log_every=1", "--k=1", "--device=cpu",
-        *more,
-    ]  # fmt: skip
-
-
-def train(place: Path, output: Path, *more: str) -> Path:
-    assert main(options(place, output, *more)) == 0
-    return output
-
-
-def logged(output: Path, name: str) -> dict[int, float]:
-    """Step -> value."""
-    history = json.loads((output / "logs.json").read_text())["history"]
-    return {entry["step"]: entry[name] for entry in history if name in entry}
+    return made_place(tmp_path_factory.mktemp("biencoder"))
 
 
 @pytest.fixture(scope="module")
@@ -165,122 +135,6 @@ def test_bfloat16_needs_no_gpu_and_rounds(
     assert losses["bfloat16", False] == losses["auto", True] != plain
     assert losses["auto", False] == plain
     assert list(losses["auto", True].values()) == pytest.approx(list(plain.values()), rel=0.05)
-
-
-class KillAt(TrainerCallback):
-    """Ends the process as a power cut would."""
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == int(os.environ["KILL_AT"]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def main_that_dies(given: list[str]) -> None:
-    """What the process of the next test runs."""
-    made = BiEncoderTrainer.__init__
-
-    def begin(self: BiEncoderTrainer, *args: Any, **named: Any) -> None:
-        made(self, *args, **named)
-        self.add_callback(KillAt())
-
-    BiEncoderTrainer.__init__ = begin  # type: ignore[method-assign]
-    main(given)
-
-
-def test_a_killed_run_goes_on_to_the_same_losses(place: Path, trained: Path, tmp_path: Path) -> None:
-    given = options(place, tmp_path / "run")
-    code = f"from test_train_biencoder import main_that_dies; main_that_dies({given!r})"
-    folders = os.pathsep.join([str(Path(__file__).parent), str(ROOT / "tests"), str(ROOT)])
-    environment = {**os.environ, "KILL_AT": "12", "OMP_NUM_THREADS": "1", "PYTHONPATH": folders}
-    died = subprocess.run([sys.executable, "-c", code], env=environment, timeout=300, check=False)
-    assert died.returncode == -signal.SIGKILL
-    assert not (tmp_path / "run" / "model").exists()
-    # A checkpoint that was being written when the process died is passed over.
-    torn = tmp_path / "run" / "checkpoints" / "checkpoint-12"
-    torn.mkdir()
-    (torn / "model.safetensors").write_bytes(b"half")
-    train(place, tmp_path / "run", "--resume=true")
-    assert logged(tmp_path / "run", "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
-    assert logged(tmp_path / "run", "dev_recall@1") == logged(trained, "dev_recall@1")
-
-
-def test_resuming_needs_a_checkpoint_and_the_same_settings(
-    place: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "holds no checkpoint to resume from" in fails(
-        capsys, *options(place, tmp_path / "none", "--resume=true")
-    )
-    message = fails(capsys, *options(place, trained, "--resume=true", "--learning_rate=0.02"))
-    assert "had learning_rate 0.01, now it is 0.02" in message
-    copy = shutil.copytree(trained, tmp_path / "copy")
-    train(place, copy, "--resume=true", "--log_every=5")  # what does not decide the losses may change
-
-
-@pytest.mark.parametrize(("file", "old", "new", "changed"), [
-    ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", ["corpus.jsonl"]),
-    ("queries.jsonl", "is the otter calm ?", "is the otter mild ?", ["queries.jsonl (split train)"]),
-    ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', ["queries.jsonl (split train)"]),
-    ("queries.jsonl", "is the lynx calm ?", "is the lynx mild ?", ["queries.jsonl (split dev)"]),
-    ("queries.jsonl", "is the lynx kind ?", "is the lynx mild ?", []),  # a test query
-    ("qrels/train.tsv", "otter-calm\t1", "otter-calm\t2", ["qrels/train.tsv"]),
-    ("qrels/dev.tsv", "\t1", "\t2", ["qrels/dev.tsv"]),
-])  # fmt: skip
-def test_fingerprints_are_of_what_a_run_reads(
-    file: str, old: str, new: str, changed: list[str], place: Path, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(place / "data", tmp_path / "data")
-
-    def found() -> dict[str, str]:
-        corpus = Corpus.read(folder)
-        splits = {name: Split(*read_split(folder, name), corpus) for name in ("train", "dev")}
-        return _fingerprints("d", splits)
-
-    before = found()
-    text = (folder / file).read_text()
-    assert old in text
-    (folder / file).write_text(text.replace(old, new))
-    after = found()
-    assert [name for name in before if before[name] != after[name]] == [f"d/{name}" for name in changed]
-
-
-def test_a_run_whose_data_has_changed_is_not_resumed(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = shutil.copytree(place / "data", tmp_path / "data")
-    given = (f"--data={data}", "--epochs=1", "--max_steps=2")
-    output = train(place, tmp_path / "out", *given)
-    corpus = (data / "corpus.jsonl").read_text()
-    (data / "corpus.jsonl").write_text(corpus.replace("the lynx is calm .", "the lynx is still ."))
-    message = fails(capsys, *options(place, output, *given, "--resume=true"))
-    assert f"{data / 'corpus.jsonl'} has changed since the run in {output} began" in message
-    assert "without --resume" in message
-    (data / "corpus.jsonl").write_text(corpus)
-    train(place, output, *given, "--resume=true")
-    # A run that has noted no fingerprints is not refused for it.
-    logs = json.loads((output / "logs.json").read_text())
-    del logs["settings"]["fingerprints"]
-    write_json(output / "logs.json", logs)
-    train(place, output, *given, "--resume=true")
-
-
-def test_a_new_run_is_not_mistaken_for_the_old_one(place: Path, tmp_path: Path) -> None:
-    output = train(place, tmp_path / "out")
-    train(place, output, "--max_steps=3")
-    assert [folder.name for folder in (output / "checkpoints").glob("checkpoint-*")] == ["checkpoint-3"]
-    assert list(logged(output, "loss")) == [1, 2, 3]
-    # Checkpoints of a run that did not finish are not thrown away for want of an option.
-    (output / "model" / "modules.json").rename(tmp_path / "modules.json")
-    (output / "model").rename(tmp_path / "aside")
-    assert main(options(place, output)) == 1
-    assert list((output / "checkpoints").glob("checkpoint-3"))
-    (tmp_path / "aside").rename(output / "model")
-    (tmp_path / "modules.json").rename(output / "model" / "modules.json")
-    # A refused run takes nothing away, and a run may go on in another place.
-    assert main(options(place, output, "--hard_negatives=20")) == 1
-    moved = output.rename(tmp_path / "moved")
-    shutil.rmtree(moved / "model")
-    train(place, moved, "--max_steps=3", "--resume=true")
-    assert (moved / "model" / "model.safetensors").is_file()
 
 
 def test_a_generator_becomes_a_biencoder(place: Path, tmp_path: Path) -> None:
