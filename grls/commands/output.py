@@ -1,14 +1,16 @@
-"""What retrieval leaves behind: a TREC run, JSONL with the texts, and a manifest."""
+"""What retrieval leaves behind: a TREC run, JSONL with the texts, and a manifest; and configs for it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grls.corpus import Corpus
 from grls.evaluation.manifest import RunInfo, write_info
 from grls.evaluation.results import write_results
 from grls.evaluation.run import chain_ranking, write_run
+from grls.files import atomic_file
 from grls.types import Chain, Hit, Query
 
 
@@ -51,3 +53,19 @@ def write_outputs(
         f"{output}.trec, {output}.jsonl: {len(queries):,} queries, score mode {info.score_mode}, "
         f"{info.seconds:.1f} s"
     )
+
+
+def write_config(output: str, settings: Mapping[str, object], why: str) -> None:
+    """Write options of ``grls retrieve`` as a config; JSON's values are YAML's.
+
+    Args:
+        output: The file.
+        settings: Options and their values.
+        why: What was measured with them, for the first line.
+    """
+    lines = [
+        f"# {why}",
+        *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items()),
+    ]
+    with atomic_file(output) as stream:
+        stream.write("\n".join(lines) + "\n")

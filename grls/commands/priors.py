@@ -1,6 +1,6 @@
 """What the command line says of hybrid decoding, and the retriever that it makes.
 
-``grls retrieve`` retrieves with priors, ``grls tune-hybrid`` finds their weights; both open them here.
+``grls retrieve`` retrieves with priors, and ``grls tune-dynamic`` with them tunes where chains end.
 """
 
 from __future__ import annotations

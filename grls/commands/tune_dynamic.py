@@ -7,12 +7,12 @@ chain is kept, so another bias searches only for chains that have not been met. 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from time import perf_counter
 from typing import NamedTuple
 
+from grls.commands.output import write_config
 from grls.commands.priors import PriorOptions, open_hybrid, prior_options, tell_unlike_training
 from grls.commands.retrieve import (
     CHOICES,
@@ -30,7 +30,7 @@ from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
 from grls.evaluation.metrics.done_missing import done_missing
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.files import atomic_file, refuse_unwritable
+from grls.files import refuse_unwritable
 from grls.logs import quiet
 from grls.models.precision import Precision
 from grls.retrieve.appending import AppendingMultistep
@@ -150,10 +150,7 @@ def tune_dynamic(
         "choose": best_one.choose, "truncate_queries": truncate_queries, "precision": precision,
         **_told(priors),
     }  # fmt: skip
-    lines = [f"{option}: {json.dumps(value, ensure_ascii=False)}" for option, value in settings.items()]
-    lines.insert(0, f"# {_shown(best_one)}, on {split} of {data}")
-    with atomic_file(output) as stream:
-        stream.write("\n".join(lines) + "\n")
+    write_config(output, settings, f"{_shown(best_one)}, on {split} of {data}")
     print(f"{output}: {_shown(best_one)}; {len(queries):,} queries, {perf_counter() - start:.1f} s")
 
 

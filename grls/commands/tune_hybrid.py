@@ -5,18 +5,18 @@ What is written is a config of ``grls retrieve``.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from time import perf_counter
 
+from grls.commands.output import write_config
 from grls.commands.priors import tell_unlike_training
 from grls.commands.retrieve import refuse_other_corpus
 from grls.dataset import gold_passages, read_split
 from grls.decode.scores import ScoreMode
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.files import atomic_file
+from grls.files import refuse_unwritable
 from grls.logs import quiet
 from grls.models.precision import Precision
 from grls.retrieve.base import check_counts
@@ -70,7 +70,8 @@ def tune_hybrid(
         split: The development queries: not those that results will be reported for.
         tune_k: Cut-off of the recall that is to be high; of equal ones the smaller weight is taken.
         limit: Only so many of the queries.
-        beams: Beam width; give `grls retrieve` the same.
+        beams: Beam width. With priors a wide one finds more: what they favour is kept until the generator has
+            read on.
         mode: Score mode.
         batch_size: Model inputs decoded or embedded together.
         truncate_queries: Cut queries that are too long instead of refusing them.
@@ -78,6 +79,7 @@ def tune_hybrid(
         precision: In which numbers the generator computes.
     """
     quiet()
+    refuse_unwritable(output)
     check_counts(tune_k=tune_k, limit=1 if limit is None else limit)
     tried = Tried(
         _above_zero("weights", weights, WEIGHTS),
@@ -89,6 +91,8 @@ def tune_hybrid(
         raise ConfigError("there is nothing to tune: give --prior, or --empty_weights.")
     queries, qrels = read_split(data, split)
     queries = queries[:limit]
+    if not queries:
+        raise DataError(f"the split {split!r} holds no query to tune on; give another --split.", data)
     options = SearchOptions(beams, mode, None, batch_size, truncate_queries)
     opened = open_retriever(retriever, device, precision, options)
     if not isinstance(opened, GenerativeRetriever):
@@ -117,7 +121,20 @@ def tune_hybrid(
 
     best = tune_in_turn(choices, measure) if pool is None else tune(choices, measure, pool)
     found = f"recall@{tune_k} {100 * best.recall:.1f} on {split} of {data}"
-    _write(output, retriever, names, best.priors, prior_normalized, found)
+    *weighed, empty = best.priors
+    settings = {
+        "retriever": retriever,
+        "prior": names,
+        "prior_weight": [some.weight for some in weighed],
+        "prior_temperature": [some.divisor for some in weighed],
+        "prior_normalized": prior_normalized,
+        "empty_weight": abs(empty.weight),
+        "beams": beams,
+        "mode": mode,
+        "truncate_queries": truncate_queries,
+        "precision": precision,
+    }
+    write_config(output, settings, found)
     print(f"{output}: {_shown(best.priors)}")
 
 
@@ -126,32 +143,6 @@ def _above_zero(name: str, given: list[float] | None, usual: tuple[float, ...]) 
     if not all(0 < value < math.inf for value in values):
         raise ConfigError(f"--{name} must be above 0, got {list(values)}.")
     return values
-
-
-def _write(
-    output: str,
-    retriever: str,
-    names: Sequence[str],
-    best: Sequence[Weighed],
-    normalized: bool,
-    why: str,
-) -> None:
-    """A config of ``grls retrieve``; JSON's values are YAML's."""
-    *priors, empty = best
-    settings = {
-        "retriever": retriever,
-        "prior": list(names),
-        "prior_weight": [prior.weight for prior in priors],
-        "prior_temperature": [prior.divisor for prior in priors],
-        "prior_normalized": normalized,
-        "empty_weight": abs(empty.weight),
-    }
-    lines = [
-        f"# {why}",
-        *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in settings.items()),
-    ]
-    with atomic_file(output) as stream:
-        stream.write("\n".join(lines) + "\n")
 
 
 def _shown(priors: Sequence[Weighed]) -> str:

@@ -33,16 +33,25 @@ def configs_of(module: nn.Module) -> list[Any]:
     return list({id(config): config for config in found}.values())
 
 
+SHORT = 256
+"""Longest inputs (tokens) that plain products suit: they keep a number a head for each pair of tokens."""
+
+
 @contextmanager
-def plain_attention(model: nn.Module) -> Iterator[None]:
-    """Within the block a model on a CPU attends by plain matrix products.
+def plain_attention(model: nn.Module, length: int) -> Iterator[None]:
+    """Within the block a model on a CPU attends by plain matrix products, where the inputs are short.
 
     For the short inputs of training, which come with a mask of their own, these are faster there than the
-    fused kernel, above all backwards. On a GPU, or with gradient checkpointing, nothing changes.
+    fused kernel, above all backwards. On a GPU, for longer inputs, or with gradient checkpointing, nothing
+    changes.
+
+    Args:
+        model: What computes.
+        length: Tokens of the longest input.
     """
     # Checkpointed parts are computed again outside of the block, and must be as they were within it.
-    recomputed = any(getattr(part, "is_gradient_checkpointing", False) for part in model.modules())
-    if recomputed or next(model.parameters()).device.type != "cpu":
+    recomputed = any(getattr(part, "gradient_checkpointing", False) for part in model.modules())
+    if recomputed or length > SHORT or next(model.parameters()).device.type != "cpu":
         yield
         return
     with attending(configs_of(model), "eager"):

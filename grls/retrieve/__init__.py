@@ -8,13 +8,15 @@ one chains, and both are written and scored by ``grls.evaluation`` alike.
   on disk), ``dense`` compares embeddings (``dense_encode`` makes them, resumably; ``dense_search`` finds
   the nearest, exactly). ``open`` opens a folder of either kind.
 - ``multistep`` goes hop by hop with a generative retriever, ``appending`` with any other one: the passages
-  found join the query. ``pool`` makes one ranking of several chains.
+  found join the query. ``pool`` makes one ranking of several chains, ``expected_f1`` one set.
 - ``neighbours`` asks a retriever for what is near to each passage of a corpus.
-- ``hybrid`` lets other retrievers look ahead for a generator while it decodes; ``priors`` is what they say.
+- ``hybrid`` lets other retrievers look ahead for a generator while it decodes; ``priors`` is what they say,
+  and ``tuning`` finds what they are to count.
 - ``fusion`` fuses rankings and chains of several retrievers, which ``ensemble`` runs.
 
-``dense``, and ``hybrid`` which needs it, are imported from their own modules: sentence-transformers and faiss
-take seconds to load, and nothing else here needs them. Nothing here imports ``grls.train``.
+``dense``, and ``hybrid`` and ``tuning`` which need it, are imported from their own modules:
+sentence-transformers and faiss take seconds to load, and nothing else here needs them. Nothing here imports
+``grls.train``.
 """
 
 from grls.retrieve.appending import AppendingMultistep

@@ -47,7 +47,7 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
     for row, some in enumerate(sets):
         holds[row, [names[name] for name in some]] = 1
     sizes = holds.sum(1)
-    best, chosen = 0.0, np.array([], dtype=int)
+    best, chosen = -1.0, np.array([], dtype=int)
     for k in range(1, len(names) + 1):  # a set may be larger than any chain
         gains = (probabilities * 2 / (k + sizes)) @ holds
         order = np.argsort(-gains, kind="stable")[:k]
@@ -56,6 +56,11 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
     likely = probabilities @ holds
     ids = list(names)
     ranked = sorted(chosen.tolist(), key=lambda place: (-likely[place], place))
-    hits = tuple(Hit(ids[place], math.log(min(likely[place], 1.0))) for place in ranked)
+    hits = tuple(Hit(ids[place], _log(min(likely[place], 1.0))) for place in ranked)
     done = float(probabilities[[chain.done for chain in chains]].sum())
-    return Chain(hits, math.log(best), done >= 0.5 - 1e-9)
+    return Chain(hits, _log(best), done >= 0.5 - 1e-9)
+
+
+def _log(value: float) -> float:
+    """Of a probability that may be too small for a number: minus infinity."""
+    return math.log(value) if value > 0 else -math.inf

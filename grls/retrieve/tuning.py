@@ -8,7 +8,6 @@ model. :func:`tune` searches with a few settings, ranks what they have found und
 searches with the one that looks best, which adds what it finds, and so on until the one that looks best has
 been searched with: the n-best lists that grow from round to round of minimum error rate training (Och 2003,
 ACL), there for translation. A search is a beam search of all queries, a setting of the grid a sum.
-What is returned is the best of those searched with, by what they really found.
 
 A generator that is normalized beside its priors at every token has no such sum; :func:`tune_in_turn` searches
 with every setting that it tries, one prior after another.
@@ -16,7 +15,6 @@ with every setting that it tries, one prior after another.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +32,7 @@ from grls.types import Hit, Query
 ROUNDS = 8
 """Most searches after the first three."""
 
-SETTINGS = 20_000
+SETTINGS = 25_000
 """Most settings of a grid."""
 
 Setting = tuple[Weighed, ...]
@@ -83,16 +81,32 @@ class Tuned(NamedTuple):
     Attributes:
         priors: The priors with their weights, that of the empty prompt last.
         recall: What was found with them.
-        searched: With how many settings it searched.
     """
 
     priors: Setting
     recall: float
-    searched: int
+
+
+def check_grid(choices: Sequence[Sequence[Weighed]]) -> None:
+    """Refuse a grid of more than :data:`SETTINGS` settings.
+
+    Raises:
+        ConfigError: It has more.
+    """
+    size = math.prod(map(len, choices))
+    if size > SETTINGS:
+        counts = " x ".join(str(len(some)) for some in choices)
+        raise ConfigError(
+            f"{counts} settings of the priors are {size:,}, more than {SETTINGS:,}: try fewer weights or "
+            "temperatures."
+        )
 
 
 def tune(choices: Sequence[Sequence[Weighed]], measure: Measure, pool: Pool) -> Tuned:
-    """The best setting of the grid, as far as a few searches tell.
+    """A setting that is good along with those beside it in the grid, as far as a few searches tell.
+
+    A setting is worth what it finds and what its neighbours find, half of each, one step away in one prior's
+    choices: the best of many on a few queries is the luckiest, too, and luck does not extend to neighbours.
 
     Args:
         choices: What is tried of each prior (:meth:`Tried.choices`); the grid is all their combinations.
@@ -103,35 +117,49 @@ def tune(choices: Sequence[Sequence[Weighed]], measure: Measure, pool: Pool) -> 
         The best of those searched with, of equal ones that of the smallest weights.
 
     Raises:
-        ConfigError: The grid has more than :data:`SETTINGS` settings.
+        ConfigError: The grid is too large (:func:`check_grid`).
     """
-    size = math.prod(map(len, choices))
-    if size > SETTINGS:
-        counts = " x ".join(str(len(some)) for some in choices)
-        raise ConfigError(
-            f"{counts} settings of the priors are {size:,}, more than {SETTINGS:,}: try fewer weights or "
-            "temperatures."
-        )
+    check_grid(choices)
+    shape = tuple(len(some) for some in choices)
+    grid = list(np.ndindex(shape))
 
-    def setting(places: tuple[int, ...]) -> Setting:
+    def setting(places: Sequence[int]) -> Setting:
         return tuple(some[place] for some, place in zip(choices, places, strict=True))
 
-    def added(places: tuple[int, ...]) -> float:
-        return sum(abs(prior.weight) for prior in setting(places))
+    settings = [setting(places) for places in grid]
+    order = np.argsort([sum(abs(prior.weight) for prior in some) for some in settings], kind="stable")
+    measured: dict[int, float] = {}
 
-    grid = sorted(itertools.product(*(range(len(some)) for some in choices)), key=added)
-    measured: dict[tuple[int, ...], float] = {}
+    def ask(place: int) -> None:
+        if place not in measured:
+            measured[place] = measure(settings[place])
+
+    def worth() -> Floats:
+        """``[settings]``; of those measured what was found, of others what the pool promises."""
+        values = [measured[n] if n in measured else pool.recall(some) for n, some in enumerate(settings)]
+        return beside(np.reshape(values, shape)).ravel().round(9)
+
     for part in (0.0, 0.5, 1.0):  # no priors, each with its middle weight, each with its largest one
-        first = *(math.ceil(part * (len(some) - 1)) for some in choices[:-1]), 0
-        if first not in measured:
-            measured[first] = measure(setting(first))
+        ask(grid.index((*(math.ceil(part * (len(some) - 1)) for some in choices[:-1]), 0)))
     for _ in range(ROUNDS):
-        best = grid[int(np.argmax([pool.recall(setting(places)) for places in grid]))]
+        best = int(order[np.argmax(worth()[order])])
         if best in measured:
             break
-        measured[best] = measure(setting(best))
-    chosen = max((places for places in grid if places in measured), key=lambda places: measured[places])
-    return Tuned(setting(chosen), measured[chosen], len(measured))
+        ask(best)
+    known = [place for place in order.tolist() if place in measured]
+    chosen = known[int(np.argmax(worth()[known]))]
+    return Tuned(settings[chosen], measured[chosen])
+
+
+def beside(values: Floats) -> Floats:
+    """Each value of a grid, and the mean of its neighbours (one step away along one axis), half of each."""
+    total, count = np.zeros(values.shape), np.zeros(values.shape)
+    for axis in range(values.ndim):
+        for here, there in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
+            to = (slice(None),) * axis + (here,)
+            total[to] += values[(slice(None),) * axis + (there,)]
+            count[to] += 1
+    return np.where(count > 0, (values + total / np.maximum(count, 1)) / 2, values)
 
 
 def tune_in_turn(choices: Sequence[Sequence[Weighed]], measure: Measure) -> Tuned:
@@ -142,14 +170,14 @@ def tune_in_turn(choices: Sequence[Sequence[Weighed]], measure: Measure) -> Tune
         measure: How good what a search finds with a setting is; of equal ones the first is taken.
     """
     best = tuple(some[0] for some in choices)
-    value, searched = measure(best), 1
+    value = measure(best)
     for place, some in enumerate(choices):
         for changed in some[1:]:
             setting = (*best[:place], changed, *best[place + 1 :])
-            found, searched = measure(setting), searched + 1
+            found = measure(setting)
             if found > value:
                 best, value = setting, found
-    return Tuned(best, value, searched)
+    return Tuned(best, value)
 
 
 @dataclass
@@ -178,6 +206,7 @@ class Pool:
         choices: Every prior with the temperatures that settings may have.
 
     Raises:
+        ConfigError: The grid of the choices is too large (:func:`check_grid`).
         DataError: A query is empty or too long.
     """
 
@@ -189,6 +218,7 @@ class Pool:
         k: int,
         choices: Sequence[Sequence[Weighed]],
     ):
+        check_grid(choices)  # before all queries are embedded
         self._corpus = generator.corpus
         self._row_of = generator.index.rows.row_of
         self._gold = [set(some) for some in gold]

@@ -80,14 +80,15 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
                 "Free some space, then go on with --resume true."
             ) from error
 
-    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """The library's, which must be a number at every step and not only at those that are logged.
 
         Raises:
             ConfigError: It is none.
         """
-        with plain_attention(self.model):
-            loss: Any = super().compute_loss(*args, **kwargs)
+        longest = max(value.shape[-1] for name, value in inputs.items() if name.endswith("_input_ids"))
+        with plain_attention(model, longest):
+            loss: Any = super().compute_loss(model, inputs, *args, **kwargs)
         # Looked at before the backward pass, so that a GPU has work while the next batch is made.
         if not bool(torch.isfinite(loss)):
             raise ConfigError(

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError
-from grls.models.attention import plain_attention
+from grls.models.attention import SHORT, plain_attention
 from grls.models.build import GeneratorSpec
 from grls.models.causal import refuse_windows
 from grls.models.generator import check_positions
@@ -107,10 +107,13 @@ class RetrieveChains(GeneratorModule):
         batch = TreeBatch(*(part.to(device) for part in stack([tree], 0)))
         self.model.eval()
         try:
-            found = self._read_trees(batch)[[trunk[-1], branch[-1]]]
             paths = torch.tensor([[3, 4, 5, 6], [3, 5, 4, 3]], device=device)
             expected = self.model(input_ids=paths, use_cache=False).logits[:, -1].float()
-            return agree(self._head.all(found), expected, found.dtype)
+            for longest in (0, SHORT + 1):  # both kinds of attention that training may use
+                found = self._read_trees(batch, longest)[[trunk[-1], branch[-1]]]
+                if not agree(self._head.all(found), expected, found.dtype):
+                    return False
+            return True
         finally:
             self.model.train(training)
 
@@ -128,10 +131,11 @@ class RetrieveChains(GeneratorModule):
             loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
         return loss / len(batch.labels)
 
-    def _read_trees(self, trees: TreeBatch) -> Tensor:
-        """What reaches the head at every node, ``[b * t, d]``."""
+    def _read_trees(self, trees: TreeBatch, longest: int | None = None) -> Tensor:
+        """What reaches the head at every node, ``[b * t, d]``; by the attention for a length, None: for t."""
+        length = trees.input_ids.shape[1] if longest is None else longest
         check_positions(self.model, int(trees.position_ids.max()) + 1, 0)
-        with plain_attention(self.model), self._head.catch() as caught:
+        with plain_attention(self.model, length), self._head.catch() as caught:
             self.model(
                 input_ids=trees.input_ids,
                 position_ids=trees.position_ids,

@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lightning as L
 import torch
@@ -36,6 +36,12 @@ from grls.train.module import GeneratorModule
 from grls.train.riches_validation import QuoteRecall
 from grls.train.validation import ConstrainedRecall, SaveModel
 
+Precision = Literal[
+    "auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true",
+    "transformer-engine", "transformer-engine-float16", "64", "32", "16", "bf16", 64, 32, 16,
+]  # fmt: skip
+"""Lightning's, and ours."""
+
 
 class Trainer(L.Trainer):
     """Lightning's.
@@ -46,11 +52,11 @@ class Trainer(L.Trainer):
         kwargs: The other options of Lightning's trainer.
     """
 
-    def __init__(self, *, precision: str | int | None = None, **kwargs: Any):
+    def __init__(self, *, precision: Precision | None = None, **kwargs: Any):
         if precision == "auto":
             device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
             precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
-        super().__init__(precision=precision, **kwargs)  # type: ignore[arg-type]
+        super().__init__(precision=precision, **kwargs)
 
 
 class TrainCLI(LightningCLI):

@@ -1,5 +1,7 @@
 """``grls tune-hybrid`` and ``grls retrieve`` with priors: what is found, written and refused."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from small_data import small_retriever, tiny_bert, write_small
 from grls.cli import main
 from grls.corpus import Corpus
 from grls.dataset import read_split
+from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.manifest import read_info
 from grls.evaluation.run import read_run
 from grls.models.biencoder import BiEncoder
@@ -81,23 +84,36 @@ def test_priors_go_hop_by_hop(steps: str, data: Path, generative: Path, tmp_path
 def test_what_is_tuned_is_taken_as_a_config(
     data: Path, dense: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """In both ways of tuning: from few searches, and beside priors with a search for every setting."""
     tuned, out = tmp_path / "hybrid.yaml", tmp_path / "run"
     given = [f"--data={data}", f"--retriever={generative}", f"--output={tuned}", "--device=cpu"]
-    priors = [f'--prior=["bm25", "{dense}"]', "--weights=[1]", "--temperatures=[1, 20]", "--tune_k=2"]
-    assert main(["tune-hybrid", *given, *priors, "--empty_weights=[0.3]"]) == 0
-    shown = capsys.readouterr().out
-    assert shown.count("recall@2") >= 2  # two of the first three settings are the same: one weight is tried
-    assert tuned.read_text().startswith("# recall@2 ")
-    assert main(["retrieve", f"--config={tuned}", f"--data={data}", f"--output={out}", "--device=cpu"]) == 0
-    info = read_info(out)
-    assert info is not None
-    assert info.options["prior"] == ["bm25", str(dense)]
-    assert len(info.options["prior_weight"]) == len(info.options["prior_temperature"]) == 2
+    given += ["--split=train", "--mode=full", "--beams=4"]
+    priors = [f'--prior=["bm25", "{dense}"]', "--weights=[1, 16]", "--temperatures=[1, 20]", "--tune_k=2"]
+    for normalized, searches in (("false", range(3, 12)), ("true", range(1 + 4 + 4 + 1, 1 + 4 + 4 + 2))):
+        how = f"--prior_normalized={normalized}"
+        assert main(["tune-hybrid", *given, *priors, "--empty_weights=[0.3]", how]) == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert len(shown) - 1 in searches
+        first, *settings = tuned.read_text().splitlines()
+        recall = re.fullmatch(f"# recall@2 ([0-9.]+) on train of {data}", first)
+        assert recall is not None
+        assert {"beams: 4", 'mode: "full"', f"prior_normalized: {normalized}"} <= set(settings)
+        options = [f"--config={tuned}", f"--data={data}", f"--output={out}", "--device=cpu", "--split=train"]
+        assert main(["retrieve", *options]) == 0
+        capsys.readouterr()
+        measured = evaluate_run(f"{out}.jsonl", data, "train", ks=[2])
+        assert f"{100 * measured['sequence_recall']['recall@2']:.1f}" == recall[1]
+        info = read_info(out)
+        assert info is not None
+        assert info.options["prior"] == ["bm25", str(dense)]
+        assert len(info.options["prior_weight"]) == len(info.options["prior_temperature"]) == 2
 
 
 def test_what_cannot_work_is_refused(
     data: Path, dense: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    data = shutil.copytree(data, tmp_path / "data")
+    (data / "qrels" / "none.tsv").write_text("query-id\tcorpus-id\tscore\n")
     given = [f"--data={data}", f"--output={tmp_path / 'x'}", "--device=cpu"]
     generator = f"--retriever={generative}"
     for command, options, message in (
@@ -119,6 +135,12 @@ def test_what_cannot_work_is_refused(
         ("tune-hybrid", [generator, "--prior=bm25", "--weights=[0]"], "--weights must be above 0"),
         ("tune-hybrid", [f"--retriever={dense}", "--prior=bm25"], "is no generative retriever"),
         ("tune-hybrid", [generator, "--prior=bm25", "--limit=0"], "limit must be at least 1"),
+        ("tune-hybrid", [generator, "--prior=bm25", "--split=none"], "the split 'none' holds no query"),
+        (
+            "tune-hybrid",
+            [generator, "--prior=[bm25, bm25, bm25]", f"--weights={[*range(1, 40)]}"],
+            "settings of the priors are 320,000",
+        ),
     ):
         assert message in fails(capsys, command, *given, *options)
         assert not (tmp_path / "x").exists()
@@ -134,4 +156,8 @@ def test_a_generator_that_did_not_learn_beside_priors_is_told(
     assert main(["retrieve", *given, "--prior=bm25", "--device=cpu"]) == 0
     assert "beside priors" not in caplog.text
     assert main(["retrieve", *given, "--prior=bm25", "--prior_normalized=true", "--device=cpu"]) == 0
+    assert "does not say that it was trained beside priors" in caplog.text
+    caplog.clear()
+    how = ["--prior=bm25", "--prior_normalized=true", "--weights=[1]", "--empty_weights=[]"]
+    assert main(["tune-hybrid", *given, *how, "--device=cpu"]) == 0
     assert "does not say that it was trained beside priors" in caplog.text

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from grls.cli import main
 from grls.commands.tune_dynamic import GENERATIVE_BIASES
 from grls.evaluation.evaluate import evaluate_run
 from grls.models.biencoder import BiEncoder
+from grls.retrieve.generative import GenerativeRetriever
 
 SHOWN = re.compile(r"set F1 +([\d.]+), DONE missing +([\d.]+) %, done_bias (\S+), ([\w-]+)")
 
@@ -94,6 +96,36 @@ def test_scores_in_nats_have_biases_of_their_own(
     assert main(tune(data, generative, tmp_path / "x.yaml", "--limit=2", "--beams=3", *options)) == 0
     tried = [SHOWN.search(line) for line in capsys.readouterr().out.splitlines()[:-1]]
     assert {float(match[3]) for match in tried if match} == set(GENERATIVE_BIASES)
+
+
+def test_what_was_found_with_one_bias_is_not_searched_for_with_the_next(
+    data: Path, generative: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    search = GenerativeRetriever.search
+
+    def counting(self: GenerativeRetriever, inputs: Any, *args: Any, **named: Any) -> Any:
+        asked.append(len(inputs))
+        return search(self, inputs, *args, **named)
+
+    monkeypatch.setattr(GenerativeRetriever, "search", counting)
+    once = ["--done_biases=[0.5]", "--limit=3"]
+    assert main(tune(data, generative, tmp_path / "x.yaml", *once)) == 0
+    alone = sum(asked)
+    asked.clear()
+    assert main(tune(data, generative, tmp_path / "x.yaml", "--done_biases=[0.5, 0.5]", "--limit=3")) == 0
+    assert sum(asked) == alone
+
+
+def test_how_it_was_searched_is_written_and_of_equal_biases_the_smallest_is(
+    data: Path, generative: Path, tmp_path: Path
+) -> None:
+    given = ["--sets=true", "--mode=full", "--chains=3", "--done_biases=[-2, 1, -1]", "--limit=1", "--hops=1"]
+    assert main(tune(data, generative, tmp_path / "x.yaml", *given)) == 0
+    text = (tmp_path / "x.yaml").read_text()
+    for line in ("sets: true", 'mode: "full"', "chains: 3", "hops: 1"):
+        assert f"{line}\n" in text
+    assert "done_bias: 1.0\n" in text
 
 
 def test_queries_that_may_be_cut_may_be_cut_again(data: Path, generative: Path, tmp_path: Path) -> None:

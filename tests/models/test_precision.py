@@ -6,7 +6,8 @@ from models_small import small_t5
 
 from grls.errors import ConfigError
 from grls.models import precision
-from grls.models.precision import fastest, move, packed, packs
+from grls.models.precision import fastest, has_bfloat16, move, packed, packs
+from grls.train.cli import Trainer
 
 INPUT = {"input_ids": torch.tensor([[3, 4, 5, 1]]), "decoder_input_ids": torch.tensor([[0, 7, 9]])}
 
@@ -32,6 +33,23 @@ def test_the_head_is_never_packed() -> None:
     assert left == ["lm_head"]
     assert packed(model)
     assert not packed(small_t5())
+
+
+@pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16"])
+def test_training_takes_bfloat16_where_the_processor_has_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for able, taken in (
+        ({name: True}, "bf16-mixed"),
+        ({name: False, "avx2": True}, "32-true"),
+        ({}, "32-true"),
+    ):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda able=able: able, raising=False)
+        assert has_bfloat16(torch.device("cpu")) == (taken == "bf16-mixed")
+        trainer = Trainer(precision="auto", accelerator="cpu", logger=False, enable_checkpointing=False)
+        assert trainer.precision == taken
+    monkeypatch.delattr(torch.cpu, "get_capabilities")  # as in an older PyTorch
+    assert not has_bfloat16(torch.device("cpu"))
 
 
 def test_bfloat16_is_the_models_own() -> None:

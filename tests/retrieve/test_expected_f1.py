@@ -72,6 +72,14 @@ def test_where_no_chain_has_a_passage_the_likeliest_is_left() -> None:
     assert expected_f1([impossible]) == impossible
 
 
+@pytest.mark.parametrize("score", [-20.0, -30.0, -800.0])
+def test_an_empty_chain_may_be_all_but_certain(score: float) -> None:
+    found = expected_f1([Chain((), 0.0, True), Chain((Hit("a", score),), score, False)])
+    assert [hit.id for hit in found.hits] == ["a"]
+    assert found.score == (pytest.approx(score) if score > -700 else -math.inf)
+    assert found.done
+
+
 def test_no_chains_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         expected_f1([])

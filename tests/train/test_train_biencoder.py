@@ -114,11 +114,12 @@ def test_of_several_gpus_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (ours.n_gpu, ours.train_batch_size) == (1, 4)
 
 
-@pytest.mark.parametrize(("limit", "steps"), [(3, 3), (9, 8)])
+@pytest.mark.parametrize(("limit", "accumulate", "steps"), [(3, 1, 3), (9, 1, 8), (9, 3, 3)])
 def test_training_ends_with_the_steps_or_with_the_epochs(
-    limit: int, steps: int, place: Path, tmp_path: Path
+    limit: int, accumulate: int, steps: int, place: Path, tmp_path: Path
 ) -> None:
-    output = train(place, tmp_path / "out", "--epochs=1", f"--max_steps={limit}")
+    given = ("--epochs=1", f"--max_steps={limit}", f"--accumulate={accumulate}")
+    output = train(place, tmp_path / "out", *given)
     assert list(logged(output, "loss")) == [*range(1, steps + 1)]
 
 
