@@ -1,6 +1,7 @@
 """Training on chains, causal models on trees of tokens: the loss held against the plain way."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -260,6 +261,27 @@ def test_a_chain_longer_than_the_input_limit_branches_off(tmp_path: Path) -> Non
     expected = [-log_probability(module.model, index, hop.source, hop.taken) for hop in chain.hops]
     with torch.no_grad():
         assert float(module.batch_loss(batch)) == pytest.approx(np.mean(expected), rel=1e-4)
+
+
+def test_on_a_cpu_trees_that_are_short_are_attended_to_plainly(
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, corpus, codec, index, folder = small
+    asked, qrels = read_split(folder, "train", corpus)
+    examples = ChainExamples(asked, qrels, corpus, codec)
+    batch = ChainCollator(0, index, Teaching(index, len(corpus)))([examples.draw(0, 0)])
+    seen: list[str] = []
+    forward = module.model.forward
+
+    def watched(*args: Any, **named: Any) -> Any:
+        seen.append(module.model.config._attn_implementation)
+        return forward(*args, **named)
+
+    monkeypatch.setattr(module.model, "forward", watched)
+    module.batch_loss(batch)
+    monkeypatch.setattr("grls.models.attention.SHORT", 1)
+    module.batch_loss(batch)
+    assert seen == ["eager", "sdpa"]
 
 
 def test_the_margin_is_between_right_and_wrong_passages(

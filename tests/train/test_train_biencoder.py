@@ -21,7 +21,7 @@ from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.files import write_json
 from grls.models.biencoder import BiEncoder, passage_text
 from grls.models.build import TRAINING
-from grls.train import biencoder
+from grls.train import biencoder, biencoder_trainer
 from grls.train.biencoder import BiEncoderOptions
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +121,22 @@ def test_training_ends_with_the_steps_or_with_the_epochs(
     given = ("--epochs=1", f"--max_steps={limit}", f"--accumulate={accumulate}")
     output = train(place, tmp_path / "out", *given)
     assert list(logged(output, "loss")) == [*range(1, steps + 1)]
+
+
+def test_on_a_cpu_short_texts_are_attended_to_plainly(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths: list[int] = []
+    plain = biencoder_trainer.plain_attention
+
+    def watched(model: Any, length: int) -> Any:
+        lengths.append(length)
+        return plain(model, length)
+
+    monkeypatch.setattr(biencoder_trainer, "plain_attention", watched)
+    train(place, tmp_path / "out", "--max_steps=2", "--dev_split=null")
+    assert len(lengths) == 2
+    assert 2 < min(lengths) <= max(lengths) < 64
 
 
 def test_bfloat16_needs_no_gpu_and_rounds(
