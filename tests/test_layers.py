@@ -12,7 +12,7 @@ ORDER = (
     ("grls.errors", "grls.types", "grls.logs"),
     ("grls.files", "grls.jsonl", "grls.text", "grls.webpage"),
     ("grls.corpus", "grls.growing"),
-    ("grls.dataset", "grls.filters", "grls.neighbours"),
+    ("grls.dataset", "grls.filters", "grls.neighbours", "grls.views"),
     ("grls.index",),
     ("grls.models",),
     ("grls.decode",),

@@ -126,6 +126,11 @@ def _open(folder: str | None, device: str, precision: str, options: SearchOption
                 "step, so only its misses can be explained. Give a folder that `grls index` wrote."
             )
     opened = GenerativeRetriever.from_pretrained(folder, device, precision, options)
+    if opened.views is not None:
+        raise ConfigError(
+            f"--retriever {folder} writes views of passages, which cannot be explained; give one that writes "
+            "passages from their beginning."
+        )
     if opened.removed:
         raise ConfigError(
             f"--retriever {folder} has removed passages, which the searches repeated here would find: merge "

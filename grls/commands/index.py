@@ -17,9 +17,10 @@ from grls.models.biencoder import MODULES, BiEncoder
 from grls.models.build import Pretrained
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.dense_encode import work_folder
-from grls.retrieve.folder import MANIFEST
+from grls.retrieve.folder import MANIFEST, read_views
 from grls.retrieve.generative import GenerativeRetriever
 from grls.text import LIMITS, Limits
+from grls.views import VIEWS
 
 Kind = Literal["auto", "generative", "dense", "st5"]
 
@@ -35,6 +36,7 @@ def index(
     max_passage_tokens: int | None = None,
     max_query_tokens: int | None = None,
     max_input_tokens: int | None = None,
+    view_words: int | None = None,
     batch_size: int = 32,
     device: str = "auto",
 ) -> None:
@@ -60,6 +62,8 @@ def index(
             Generative; a bi-encoder has the one limit ``max_input_tokens``.
         max_query_tokens: Longest query; null: as in training (256). Generative.
         max_input_tokens: Longest model input, evidence included; null: as in training (512).
+        view_words: Words of the views that the model writes instead of passages from their beginning; null:
+            as in training (other models write passages). Generative.
         batch_size: Passages embedded together (dense).
         device: Where passages are embedded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
@@ -69,10 +73,12 @@ def index(
         for name, value in (("passage", max_passage_tokens), ("query", max_query_tokens)):
             if value is not None:
                 raise ConfigError(f"a bi-encoder has no max_{name}_tokens; set max_input_tokens instead.")
+        if view_words is not None:
+            raise ConfigError("a bi-encoder embeds whole passages: leave view_words out.")
         _dense(model, corpus, output, kind, max_input_tokens, batch_size, device)
         return
     limits = {"passage": max_passage_tokens, "query": max_query_tokens, "input": max_input_tokens}
-    _generative(model, corpus, output, backend, limits, form, memory_bytes(memory))
+    _generative(model, corpus, output, backend, limits, form, memory_bytes(memory), view_words)
 
 
 def memory_bytes(text: str) -> int:
@@ -115,10 +121,14 @@ def _generative(
     given: dict[str, int | None],
     form: Form,
     memory: int,
+    view_words: int | None,
 ) -> None:
     source = Pretrained(model)
     loaded = source.load()
     passages = Corpus.read(corpus)
+    learned = Path(model) / VIEWS
+    if view_words is None and learned.is_file():
+        view_words = read_views(read_json(learned), learned)
     trained = Path(model) / LIMITS
     limits = Limits(**read_json(trained)) if trained.is_file() else Limits()
     limits = limits._replace(**{name: value for name, value in given.items() if value is not None})
@@ -136,14 +146,17 @@ def _generative(
             form=form,
             memory=memory,
             scratch=scratch,
+            view_words=view_words,
         )
         retriever.save_pretrained(output)
     rows = retriever.index.rows
     assert isinstance(rows, Rows)
     tokens = len(rows.tokens)
     size = sum(file.stat().st_size for file in (Path(output) / "index").iterdir())
+    views = retriever.views
+    written = "" if views is None else f"{len(views):,} views of {views.words} words, "
     print(
-        f"{output}: {len(passages):,} passages, {len(rows):,} distinct sequences with DONE, "
+        f"{output}: {len(passages):,} passages, {written}{len(rows):,} distinct sequences with DONE, "
         f"{tokens:,} tokens{' of unique prefixes' if form == 'prefixes' else ''}, index "
         f"{size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, {size / len(passages):.1f} B a passage)"
     )

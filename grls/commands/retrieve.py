@@ -58,6 +58,7 @@ def retrieve(
     pool: bool = False,
     mode: ScoreMode = "renormalized",
     early_stop: bool | None = None,
+    view_temperature: float = 3.0,
     batch_size: int = 32,
     truncate_queries: bool = False,
     device: str = "auto",
@@ -103,6 +104,8 @@ def retrieve(
         pool: Rank the passages of all chains, the best chain's first, up to ``k`` (fixed).
         mode: Score mode: over the allowed tokens, or over the vocabulary (generative).
         early_stop: Stop at the unique prefix; null means where it is exact (renormalized).
+        view_temperature: How the views of a passage that were found make its score (a generator that writes
+            views): 1 adds their probabilities, above it counts the more how many there are. Tune it on dev.
         batch_size: Model inputs decoded or embedded together.
         truncate_queries: Cut queries that are too long instead of refusing them.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -143,7 +146,7 @@ def retrieve(
         raise ConfigError("--compile true compiles the search of a generative retriever; BM25 has no such.")
     queries = read_queries(data) if split is None else read_split(data, split)[0]
     options = SearchOptions(
-        beams, mode, early_stop, batch_size, truncate_queries, progress=True, compile=compile
+        beams, mode, early_stop, batch_size, truncate_queries, view_temperature, True, compile
     )
     filters = _filters(queries, allow, where, query_filters)
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
@@ -298,5 +301,9 @@ def described(opened: AnyRetriever) -> tuple[System, str, dict[str, Any]]:
         return "biencoder", "inner_product", own
     hybrid = isinstance(opened, HybridRetriever)
     how = opened.generator.options if isinstance(opened, HybridRetriever) else opened.options
-    own = {name: getattr(how, name) for name in ("beams", "early_stop", "truncate_queries")}
+    names = ["beams", "early_stop", "truncate_queries"]
+    writer = opened.generator if isinstance(opened, HybridRetriever) else opened
+    if writer.views is not None:
+        names.append("view_temperature")
+    own = {name: getattr(how, name) for name in names}
     return "hybrid" if hybrid else "generator", f"{how.mode} with priors" if hybrid else how.mode, own

@@ -104,9 +104,10 @@ def tune_hybrid(
     sources = [Remembering(source) for source in open_sources(opened.corpus, names, device, options)]
     starts = [Weighed(source, 0.0, source.temperature) for source in sources]
     choices = tried.choices(starts, Weighed(EmptyPromptPrior(opened), 0.0))
-    # Scores that are normalized at every token are no sums, so nothing can be told of other weights.
+    # Scores that are normalized at every token, or of views, are no sums: nothing is known of other weights.
     depth = max(tune_k, beams)  # what is too low in one ranking may be high under other weights
-    pool = None if prior_normalized else Pool(opened, queries, gold, tune_k, choices)
+    summed = not prior_normalized and opened.views is None
+    pool = Pool(opened, queries, gold, tune_k, choices) if summed else None
 
     def measure(setting: Setting) -> float:
         start = perf_counter()

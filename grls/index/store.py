@@ -30,6 +30,7 @@ from grls.index.rows import Array, Form, Offsets, Rows, sort_rows
 from grls.index.runs import Sequences, cost
 from grls.index.stream import SMALLEST_MEMORY, write_stream
 from grls.text import DONE_ID, Codec
+from grls.views import Views
 
 FORMAT = 2
 """1 had no ``within.npy``: its ``offsets.npy`` holds all offsets. It is read still."""
@@ -60,7 +61,7 @@ def index_sequences(
 
 
 def build_index(
-    corpus: Corpus,
+    corpus: Corpus | Views,
     codec: Codec,
     backend: str = "array",
     progress: bool = False,
@@ -71,7 +72,7 @@ def build_index(
     """Index a corpus and DONE. Passage n of the corpus is passage n here; DONE is number N.
 
     Args:
-        corpus: N passages.
+        corpus: N passages; or their views, which then are what N counts and is numbered.
         codec: Turns passages into tokens.
         backend: ``array``, ``marisa`` or ``flat``.
         progress: Show a progress bar.
@@ -128,7 +129,7 @@ def build_segment(
     return index_tokens(*_joined(pieces), codec.end, backend)
 
 
-def _refuse_unusable(corpus: Corpus) -> None:
+def _refuse_unusable(corpus: Corpus | Views) -> None:
     if not len(corpus):
         raise DataError(
             "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
@@ -141,7 +142,7 @@ def _token_type(codec: Codec) -> type[np.unsignedinteger[Any]]:
     return np.uint16 if len(codec.tokenizer) <= 1 << 16 else np.uint32
 
 
-def _tokenized(corpus: Corpus, codec: Codec, bar: tqdm[Any] | None = None) -> Iterator[Sequences]:
+def _tokenized(corpus: Corpus | Views, codec: Codec, bar: tqdm[Any] | None = None) -> Iterator[Sequences]:
     """The passages as tokens, a batch at a time."""
     for batch in corpus.batches():
         yield _sequences(codec.passages(batch), _token_type(codec))

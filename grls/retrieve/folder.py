@@ -17,12 +17,16 @@ from grls.files import read_json, write_json
 from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
 from grls.index.store import write_index
 from grls.text import Codec, Limits
+from grls.views import Views
 
 FORMAT = 1
 CHANGED = 2
 """The format of a folder with added or removed passages, which a reader of format 1 would overlook."""
+OF_VIEWS = 3
+"""The format of a folder whose index holds views, which a reader of the others would take for passages."""
 MANIFEST = "grls.json"
 REMOVED = "removed.json"
+_FORMATS = (FORMAT, CHANGED, OF_VIEWS)
 
 
 def manifest_of(folder: Path) -> Any:
@@ -45,11 +49,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     file = folder / MANIFEST
     manifest = manifest_of(folder)
-    if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, CHANGED):
+    if not isinstance(manifest, dict) or manifest.get("format") not in _FORMATS:
         found = manifest.get("format") if isinstance(manifest, dict) else manifest
         raise DataError(
-            f"retriever format {found}, this version reads {FORMAT} and {CHANGED}; make it again with "
-            "`grls index`.",
+            f"retriever format {found}, this version reads {', '.join(map(str, _FORMATS))}; make it again "
+            "with `grls index`.",
             file,
         )
     return manifest
@@ -73,8 +77,8 @@ def read_limits(folder: Path, manifest: dict[str, Any]) -> Limits:
 
 def read_passages(
     folder: Path, manifest: dict[str, Any], codec: Codec, verify: bool | None
-) -> tuple[Corpus, ConstraintIndex, list[int]]:
-    """Corpus, index, and the numbers of the passages that were removed.
+) -> tuple[Corpus, ConstraintIndex, list[int], Views | None]:
+    """Corpus, index, the numbers of the passages that were removed, and the views that the index holds.
 
     Args:
         folder: The retriever's.
@@ -92,12 +96,35 @@ def read_passages(
     base = load_index(folder / "index", *belongs)
     added = load_index(folder / "added", *belongs) if manifest.get("added") else None
     index: ConstraintIndex = base if added is None else UnionIndex(base, added)
-    if len(index) != len(corpus) + 1:
+    words = read_views(manifest.get("views"), folder / MANIFEST)
+    views = None if words is None else Views(corpus, words)
+    listed = len(corpus if views is None else views)
+    if len(index) != listed + 1:
+        what = "passages" if views is None else f"views of {views.words} words"
         raise MismatchError(
-            f"{folder}: the index holds {len(index) - 1:,} passages and the corpus {len(corpus):,}; make "
+            f"{folder}: the index holds {len(index) - 1:,} {what} and the corpus {listed:,}; make "
             "it again with `grls index`."
         )
-    return corpus, index, _removed(folder / REMOVED, corpus) if manifest.get("removed") else []
+    removed = _removed(folder / REMOVED, corpus) if manifest.get("removed") else []
+    return corpus, index, removed, views
+
+
+def read_views(found: Any, file: Path) -> int | None:
+    """The words of the views that a file speaks of; None where it speaks of none.
+
+    Args:
+        found: What stands there, ``{"words": 8}``.
+        file: For the error text.
+
+    Raises:
+        DataError: It says something else.
+    """
+    if found is None:
+        return None
+    words = found.get("words") if isinstance(found, dict) else None
+    if not isinstance(words, int) or isinstance(words, bool) or words < 1:
+        raise DataError(f'expected the length of views as {{"words": 8}}, got {found!r}.', file)
+    return words
 
 
 def write_passages(
@@ -106,6 +133,7 @@ def write_passages(
     corpus: Corpus,
     segments: tuple[Segment, Segment | None],
     removed: Collection[int],
+    views: Views | None,
     stages: Sequence[str],
 ) -> None:
     """Write all but the model, the manifest last.
@@ -116,6 +144,7 @@ def write_passages(
         corpus: The passages.
         segments: The index, and what was added since.
         removed: Numbers of the passages that were removed.
+        views: What the index holds of the passages; None: all of them.
         stages: The training stages that the model has gone through.
     """
     base, added = segments
@@ -128,13 +157,15 @@ def write_passages(
         write_json(folder / REMOVED, corpus.ids(sorted(removed)))
     changed = added is not None or bool(removed)
     manifest = {
-        "format": CHANGED if changed else FORMAT,
+        "format": OF_VIEWS if views is not None else CHANGED if changed else FORMAT,
         "kind": "generative",
         "limits": codec.limits._asdict(),
         "stages": list(stages),
     }
     if changed:
         manifest |= {"added": added is not None, "removed": bool(removed)}
+    if views is not None:
+        manifest["views"] = {"words": views.words}
     write_json(folder / MANIFEST, manifest)
 
 

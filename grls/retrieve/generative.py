@@ -38,8 +38,10 @@ from grls.retrieve.base import reachable
 from grls.retrieve.folder import MANIFEST, read_limits, read_manifest, read_passages, write_passages
 from grls.retrieve.hub import upload
 from grls.retrieve.options import SearchOptions
-from grls.text import Codec, Limits
+from grls.retrieve.views import pooled, spread
+from grls.text import Codec, Limits, TokenIds
 from grls.types import Hit, Passage, Query
+from grls.views import Views
 
 
 class GenerativeRetriever:
@@ -49,10 +51,11 @@ class GenerativeRetriever:
         model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
         codec: Text to tokens, with the model's tokenizer (``causal`` for a causal model).
         corpus: The passages; passage n of the index is passage n here.
-        index: The constraint index of that corpus and tokenizer, DONE last.
+        index: The constraint index of that corpus (or of its views) and tokenizer, DONE last.
         options: How to decode.
         stages: The training stages that the model has gone through.
         removed: Numbers of passages that no search finds.
+        views: What it writes of a passage, where it does not write passages from their beginning.
     """
 
     def __init__(
@@ -64,8 +67,10 @@ class GenerativeRetriever:
         options: SearchOptions | None = None,
         stages: Sequence[str] = (),
         removed: Collection[int] = (),
+        views: Views | None = None,
     ):
         self.removed = frozenset(removed)
+        self.views = views
         self.stages = tuple(stages)
         self.model = model
         self.codec = codec
@@ -83,11 +88,18 @@ class GenerativeRetriever:
         if isinstance(self.index, ArrayIndex) and self.index.rows.form == "prefixes":
             self.index.complete = self._sequence
 
-    def _sequence(self, passage: int) -> Ints:
-        """The whole token sequence of a passage, from its text."""
-        if passage == self.done:
+    def _sequence(self, number: int) -> Ints:
+        """The whole token sequence of what is ``number`` in the index, from its text."""
+        listed = self.corpus if self.views is None else self.views
+        if number == len(listed):
             return self.codec.done_sequence
-        return self.codec.passages([self.corpus[passage]])[0]
+        return self.codec.passages(listed.passages([number]))[0]
+
+    def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
+        """The token sequences of some passages, as evidence in a model input has them."""
+        if self.views is None:
+            return [self.index.tokens(passage) for passage in passages]
+        return self.codec.passages(self.corpus.passages(passages))
 
     @property
     def done(self) -> int:
@@ -108,11 +120,16 @@ class GenerativeRetriever:
         form: Form = "whole",
         memory: int | None = None,
         scratch: str | Path | None = None,
+        view_words: int | None = None,
     ) -> Self:
-        """Build the index of a corpus for a model, as :func:`grls.index.build_index` does, around it."""
+        """Build the index of a corpus for a model, as :func:`grls.index.build_index` does, around it.
+
+        ``view_words`` is the length of the views that the model writes; None: it writes whole passages.
+        """
         codec = Codec(tokenizer, limits, is_causal(model))
-        index = build_index(corpus, codec, backend, progress, form, memory, scratch)
-        return cls(model, codec, corpus, index, options, stages)
+        views = None if view_words is None else Views(corpus, view_words)
+        index = build_index(views or corpus, codec, backend, progress, form, memory, scratch)
+        return cls(model, codec, corpus, index, options, stages, views=views)
 
     @classmethod
     def from_pretrained(
@@ -143,8 +160,9 @@ class GenerativeRetriever:
         loaded = Pretrained(str(path / "model")).load()
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
-        corpus, index, removed = read_passages(path, manifest, codec, verify)
-        opened = cls(loaded.model, codec, corpus, index, options, manifest.get("stages", ()), removed)
+        corpus, index, removed, views = read_passages(path, manifest, codec, verify)
+        stages = manifest.get("stages", ())
+        opened = cls(loaded.model, codec, corpus, index, options, stages, removed, views)
         _ = opened._trees  # tried in full precision: what int8 computes depends on its company
         move(loaded.model, where, precision)
         return opened
@@ -160,7 +178,8 @@ class GenerativeRetriever:
         with atomic_folder(folder, MANIFEST) as new:
             self.model.save_pretrained(new / "model")
             self.codec.tokenizer.save_pretrained(new / "model")
-            write_passages(new, self.codec, self.corpus, self._segments(), self.removed, self.stages)
+            passages = (self.corpus, self._segments(), self.removed, self.views)
+            write_passages(new, self.codec, *passages, self.stages)
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""
@@ -212,8 +231,9 @@ class GenerativeRetriever:
 
         Raises:
             DataError: There is none, or an id is reserved, used twice or taken.
-            ConfigError: The index holds only unique prefixes.
+            ConfigError: The index holds only unique prefixes, or views.
         """
+        self._refuse_views("passages cannot be added to")
         base, added = self._segments()
         base.rows.refuse_prefixes("adding passages", decoding=False)
         new = (
@@ -229,14 +249,28 @@ class GenerativeRetriever:
 
         Linear in the tokens: no sequence is sorted or tokenised again, and the result is what ``grls index``
         would make. Passages keep their order, those that were added stand last.
+
+        Raises:
+            ConfigError: The index holds views, and passages were removed.
         """
         if not self.removed and isinstance(self.index, Segment):
             return
+        self._refuse_views("removed passages cannot be dropped from")
         keep = np.ones(len(self.corpus) + 1, dtype=bool)
         keep[sorted(self.removed)] = False
         index = merge(self.index, keep)
         corpus = self.corpus.select(np.flatnonzero(keep[:-1]).tolist()) if self.removed else self.corpus
         self._change(corpus, index, ())
+
+    def _refuse_views(self, what: str) -> None:
+        if self.views is not None:
+            raise ConfigError(
+                f"{what} an index of views: make it again with `grls index` from the corpus as it is to be."
+            )
+
+    def _numbers(self, passages: Sequence[int] | Ints) -> Ints:
+        """What some passages (DONE among them) are in the index, their views where it holds views."""
+        return np.asarray(passages, dtype=np.int64) if self.views is None else self.views.of(passages)
 
     def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
         self.corpus, self.index, self.removed = corpus, index, frozenset(removed)
@@ -254,7 +288,8 @@ class GenerativeRetriever:
     def _everything(self) -> Subset | None:
         """What a search without a filter may find; None where nothing is removed."""
         if self.removed and self._live is None:
-            live = np.setdiff1d(np.arange(len(self.index)), sorted(self.removed), assume_unique=True)
+            gone = self._numbers(sorted(self.removed))
+            live = np.setdiff1d(np.arange(len(self.index)), gone, assume_unique=True)
             self._live = Subset(self.index.rows, live)
         return self._live
 
@@ -264,7 +299,8 @@ class GenerativeRetriever:
         Queries with equal filters share one subset, which is made once.
         """
         within = reachable(queries, allow, self.corpus, self.removed)
-        made = [Subset(self.index.rows, np.append(numbers, self.done)) for numbers in within.sets]
+        rows = self.index.rows
+        made = [Subset(rows, self._numbers(np.append(numbers, self.done))) for numbers in within.sets]
         return [self._everything() if place is None else made[place] for place in within.places]
 
     def decoder(self, k: int) -> Decoder:
@@ -331,9 +367,11 @@ class GenerativeRetriever:
     ) -> list[list[Found]]:
         """Decode any number of inputs.
 
+        A generator that writes views finds as many views as its beam is wide, and the passages of these.
+
         Args:
             inputs: Model inputs as token ids.
-            k: Passages an input.
+            k: Passages an input, at most.
             exclude: For each input, passage numbers it may not find.
             label: What the progress bar says.
             allow: For each input, what it may find (:meth:`subsets`); empty: everything.
@@ -343,6 +381,24 @@ class GenerativeRetriever:
         Raises:
             ConfigError: The option ``compile`` is set where it cannot be heeded.
         """
+        if self.views is None:
+            return self._search(inputs, k, exclude, label, allow, prior)
+        views, temperature = self.views, self.options.view_temperature
+        hidden = [views.of(some).tolist() for some in exclude]
+        weighed = None if prior is None else spread(prior, views)
+        found = self._search(inputs, max(k, self.options.beams), hidden, label, allow, weighed)
+        return [pooled(some, views, temperature, k) for some in found]
+
+    def _search(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        label: str,
+        allow: Sequence[Subset | None],
+        prior: Prior | None,
+    ) -> list[list[Found]]:
+        """Decode what the index holds, passages or views."""
         self.model.eval()
         self._refuse_to_compile()
         allow = allow or [self._everything()] * len(inputs)

@@ -157,14 +157,13 @@ class MultistepRetriever:
         if isinstance(self.retriever, HybridRetriever):
             return self._find_beside_priors(self.retriever, queries, allow)
         generator = self.retriever
-        index, codec = generator.index, generator.codec
+        codec = generator.codec
         tokens = generator.encode(queries)
         allowed = generator.subsets(queries, allow)
 
         def find(live: Sequence[_Live], hop: int) -> list[list[Found]]:
             inputs = [
-                codec.model_input(tokens[chain.query], [index.tokens(p) for p in chain.passages])
-                for chain in live
+                codec.model_input(tokens[chain.query], generator.sequences(chain.passages)) for chain in live
             ]
             hidden = [self._hidden(chain, hop) for chain in live]
             within = [allowed[chain.query] for chain in live]

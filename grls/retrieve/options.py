@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from grls.decode.scores import ScoreMode, check_mode
@@ -18,6 +19,8 @@ class SearchOptions:
         early_stop: Stop at the unique prefix; None means where it is exact (``renormalized``).
         batch_size: Model inputs decoded together (slots of the fast search).
         truncate_queries: Cut queries longer than the limit instead of refusing them.
+        view_temperature: For a generator that writes views: T, by which the views of a passage make its score
+            (:mod:`grls.retrieve.views`).
         progress: Show a progress bar.
         compile: Take the search for GPUs (wherever the model is), its whole step compiled and, on a GPU,
             replayed as a CUDA graph. The first queries wait for the compiler, from seconds to minutes for
@@ -26,7 +29,7 @@ class SearchOptions:
             BART).
 
     Raises:
-        ConfigError: A count is not positive, or the score mode is unknown.
+        ConfigError: A count or the temperature is not positive, or the score mode is unknown.
     """
 
     beams: int = 10
@@ -34,6 +37,7 @@ class SearchOptions:
     early_stop: bool | None = None
     batch_size: int = 32
     truncate_queries: bool = False
+    view_temperature: float = 3.0
     progress: bool = False
     compile: bool = False
 
@@ -42,3 +46,5 @@ class SearchOptions:
         for name in ("beams", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if not 0 < self.view_temperature < math.inf:
+            raise ConfigError(f"view_temperature must be above 0, got {self.view_temperature}.")

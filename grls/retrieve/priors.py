@@ -170,7 +170,10 @@ class EmptyPromptPrior:
         return scores
 
     def log_probabilities(self) -> Floats:
-        """``[N]`` of every passage; those with equal tokens share their row's probability evenly."""
+        """``[N]`` of every passage; those with equal tokens share their row's probability evenly.
+
+        Of a generator that writes views, of every view.
+        """
         retriever = self._retriever
         if self._kept is None or self._kept[0] is not retriever.index:
             rows = retriever.index.rows

@@ -9,8 +9,8 @@ searches with the one that looks best, which adds what it finds, and so on until
 been searched with: the n-best lists that grow from round to round of minimum error rate training (Och 2003,
 ACL), there for translation. A search is a beam search of all queries, a setting of the grid a sum.
 
-A generator that is normalized beside its priors at every token has no such sum; :func:`tune_in_turn` searches
-with every setting that it tries, one prior after another.
+A generator that is normalized beside its priors at every token has no such sum, nor has one that writes views
+of passages; :func:`tune_in_turn` searches with every setting that it tries, one prior after another.
 """
 
 from __future__ import annotations

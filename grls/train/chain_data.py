@@ -13,6 +13,8 @@ from grls.train.data import RetrieveData
 from grls.train.memorise_sources import Reading
 from grls.train.prior import LearnBeside, TrainingPrior
 from grls.train.teacher import DenseTeacher
+from grls.train.view_targets import ViewTargets, WriteViews
+from grls.views import Views
 
 
 class ChainData(RetrieveData):
@@ -30,6 +32,7 @@ class ChainData(RetrieveData):
         branches: Passages drawn from its opinion that are trained beside the gold one, at each hop.
         prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both,
             so it learns where they are wrong. Decode it with the same.
+        views: Learn to write views of passages (:mod:`grls.views`) instead of passages from their beginning.
         decay: The n-th token of a passage weighs ``decay ** n``; below 1 the first ones, which decide what a
             beam keeps, weigh more.
         kwargs: The options of :class:`grls.train.data.RetrieveData`; ``batch_size`` counts queries.
@@ -47,6 +50,7 @@ class ChainData(RetrieveData):
         teach_memories: bool = False,
         branches: int = 0,
         prior: LearnBeside | None = None,
+        views: WriteViews | None = None,
         decay: float = 1.0,
         **kwargs: Any,
     ):
@@ -58,7 +62,20 @@ class ChainData(RetrieveData):
         self.teach_memories = teach_memories
         self.branches = branches
         self.prior = prior
+        self.write_views = views
         self.decay = decay
+
+    def make_views(self) -> Views | None:
+        """The views that are learned.
+
+        Raises:
+            ConfigError: They are to be learned beside a prior.
+        """
+        if self.write_views is None:
+            return None
+        if self.prior is not None:
+            raise ConfigError("--data.views and --data.prior do not go together: give one of them.")
+        return Views(self.corpus, self.write_views.words)
 
     def collate(self, module: Any) -> ChainCollator:
         """What makes batches of chains.
@@ -76,14 +93,18 @@ class ChainData(RetrieveData):
         if self.teach_memories and (self.teacher is None or self.mix.memorise is None):
             raise ConfigError("teach_memories needs a teacher (--data.teacher) and --data.mix.memorise.")
         done = len(self.corpus)
+        written: dict[str, Any] = {}
+        if self.write_views is not None and self.views is not None:
+            targets = ViewTargets(self.views, self.write_views.temperature)
+            written = {"views": targets, "drawn": self.write_views.drawn}
         if self.teacher is None:
-            teaching = Teaching(self.index, done, branches=self.branches)
+            teaching = Teaching(self.index, done, branches=self.branches, **written)
         else:
             # Processes that make batches are forked: a GPU would not be theirs to use.
             device = "cpu" if self.workers else "auto"
             options = (self.teacher_temperature, self.teacher_passages, device)
             teacher = DenseTeacher(self.teacher, self.corpus, *options)
-            teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches)
+            teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches, **written)
         prior = None
         if self.prior is not None:
             self.priors = self.prior.open(self.corpus, "cpu" if self.workers else "auto")
@@ -91,7 +112,7 @@ class ChainData(RetrieveData):
         pad = int(module.tokenizer.pad_token_id)
         start = None if self.codec.causal else start_token(module.model)
         # Dev measures the gold chains alone, so that runs with and without a teacher compare.
-        gold = Teaching(self.index, done)
+        gold = Teaching(self.index, done, **written)
         self.dev_collator = ChainCollator(pad, self.index, gold, start_token=start, prior=prior)
         return ChainCollator(pad, self.index, teaching, self.decay, start, prior)
 

@@ -23,6 +23,7 @@ from grls.text import Codec
 from grls.train.decisions import Path
 from grls.train.examples import MemoriseExamples, RetrieveExamples
 from grls.train.targets import Target
+from grls.train.view_targets import ViewTargets
 from grls.types import Query
 
 
@@ -148,6 +149,8 @@ class Teaching:
         teacher: Has an opinion.
         share: Of the teacher's in a target.
         branches: Paths drawn from the teacher's opinion, beside the gold passage that is taken.
+        views: What is written of a passage, where the index is over views.
+        drawn: Views of gold passages drawn for each hop.
 
     Attributes:
         negatives: Passages that the search has found wrongly, by the seed of the hop.
@@ -164,6 +167,8 @@ class Teaching:
         teacher: Teacher | None = None,
         share: float = 0.0,
         branches: int = 0,
+        views: ViewTargets | None = None,
+        drawn: int = 1,
     ):
         if not 0 <= share <= 1 or branches < 0:
             raise ConfigError(
@@ -178,6 +183,8 @@ class Teaching:
         self.teacher = teacher
         self.share = share
         self.branches = branches
+        self.views = views
+        self.drawn = drawn
         self.negatives: Mapping[str, Sequence[int]] = {}
         self.begin: Callable[[], object] | None = None
 
@@ -192,7 +199,11 @@ class Teaching:
             weights = {passage: (1 - share) / len(hop.gold) for passage in hop.gold}
             for passage, value in opinion.items():
                 weights[passage] = weights.get(passage, 0.0) + share * value
-            targets.append(Target.of(self.index, {p: w for p, w in weights.items() if w > 0}))
+            weights = {passage: value for passage, value in weights.items() if value > 0}
+            if self.views is None:
+                targets.append(Target.of(self.index, weights))
+            else:
+                targets.append(Target.weighed(self.index, *self.views.spread(hop.query, weights)))
             paths += self._paths(n, hop, opinion, share)
         return targets, paths
 
@@ -206,22 +217,41 @@ class Teaching:
 
     def _beyond(self, opinion: Mapping[int, float], evidence: Sequence[int]) -> Mapping[int, float]:
         """An opinion of what is not evidence yet, under any number; it sums to one."""
-        row_of = self.index.rows.row_of
-        taken = {int(row_of[passage]) for passage in evidence}
-        left = {passage: value for passage, value in opinion.items() if int(row_of[passage]) not in taken}
+        taken = {self._text(passage) for passage in evidence}
+        left = {passage: value for passage, value in opinion.items() if self._text(passage) not in taken}
         total = sum(left.values())
         return {passage: value / total for passage, value in left.items()} if total > 0 else {}
 
+    def _text(self, passage: int) -> int:
+        """What passages of the same text have in common; of views nobody knows."""
+        return passage if self.views is not None else int(self.index.rows.row_of[passage])
+
     def _paths(self, n: int, hop: HopExample, opinion: Mapping[int, float], share: float) -> list[Path]:
-        """The gold passage that is taken, and some drawn from the teacher's opinion.
+        """The gold passage that is taken, and some drawn from the teacher's opinion; or views of such.
 
         The weights make up for how they were drawn; without branches the gold path stands for all.
         """
         drawn = self.branches if opinion else 0
-        paths = [Path(n, hop.taken, 1 - share if drawn else 1.0)]
+        rng = random.Random(hop.seed)
+        gold = 1 - share if drawn else 1.0
+        if self.views is None:
+            paths = [Path(n, hop.taken, gold)]
+        else:
+            views = self._views(rng, hop, dict.fromkeys(hop.gold, 1.0), self.drawn)
+            paths = [Path(n, view, gold / self.drawn) for view in views]
         if drawn:
-            rng = random.Random(hop.seed)
-            chosen = rng.choices(list(opinion), list(opinion.values()), k=drawn)
+            if self.views is None:
+                chosen = rng.choices(list(opinion), list(opinion.values()), k=drawn)
+            else:
+                chosen = self._views(rng, hop, opinion, drawn)
             paths += [Path(n, passage, share / drawn) for passage in chosen]
         paths += [Path(n, passage, 0.0, negative=True) for passage in self.negatives.get(hop.seed, ())]
         return paths
+
+    def _views(
+        self, rng: random.Random, hop: HopExample, weights: Mapping[int, float], count: int
+    ) -> list[int]:
+        """Views drawn from a distribution over passages."""
+        assert self.views is not None
+        views, masses = self.views.spread(hop.query, weights)
+        return rng.choices(views.tolist(), masses.tolist(), k=count)

@@ -26,6 +26,7 @@ from grls.train.memorise_sources import Reading
 from grls.train.mixture import Mix, mixed, planned_epochs
 from grls.train.prior import OpenPriors
 from grls.types import Query
+from grls.views import VIEWS, Views
 
 _FRONT = Reading()
 _NOTHING = Mix()
@@ -57,9 +58,11 @@ class StageData(FitData):
 
     Attributes:
         priors: What the generator is to be decoded beside; None: it is decoded alone.
+        views: What it writes of passages; None: it writes them from their beginning.
     """
 
     priors: OpenPriors | None = None
+    views: Views | None = None
 
     def __init__(
         self,
@@ -78,7 +81,8 @@ class StageData(FitData):
         """Read the data set, index the corpus and make the examples."""
         self.codec = Codec(module.tokenizer, self.limits, is_causal(module.model))
         self.corpus = Corpus.read(self.data)
-        self.index: ConstraintIndex = build_index(self.corpus, self.codec)
+        self.views = self.make_views()
+        self.index: ConstraintIndex = build_index(self.views or self.corpus, self.codec)
         self.check(module.loss)
         self.train_examples, self.dev_examples = self.examples()
         self.collator = self.collate(module)
@@ -102,9 +106,14 @@ class StageData(FitData):
             index=self.index if module.loss == "allowed" else None,
         )
 
+    def make_views(self) -> Views | None:
+        """What is written of the passages of the corpus, where they are not written whole."""
+        return None
+
     def beside_model(self) -> dict[str, Any]:
-        """The length limits, which ``grls index`` reads."""
-        return {LIMITS: self.limits._asdict()}
+        """The length limits, and those of views, which ``grls index`` reads."""
+        found: dict[str, Any] = {LIMITS: self.limits._asdict()}
+        return found if self.views is None else {**found, VIEWS: {"words": self.views.words}}
 
     def check(self, loss: str) -> None:
         """Refuse options that do not fit the loss."""

@@ -63,8 +63,8 @@ class MineNegatives(L.Callback):
         """Refuse options that would do nothing.
 
         Raises:
-            ConfigError: Passages are mined without a margin loss or the other way round, beside a prior, or
-                while other processes make the batches.
+            ConfigError: Passages are mined without a margin loss or the other way round, beside a prior or
+                with views, or while other processes make the batches.
         """
         if stage != "fit":
             return
@@ -77,6 +77,11 @@ class MineNegatives(L.Callback):
         if self.passages and getattr(trainer.datamodule, "prior", None) is not None:  # type: ignore[attr-defined]
             raise ConfigError(
                 "--mine.passages searches with the generator alone, which --data.prior does not train: give "
+                "one of them."
+            )
+        if self.passages and getattr(trainer.datamodule, "write_views", None) is not None:  # type: ignore[attr-defined]
+            raise ConfigError(
+                "--mine.passages holds passages against each other, and --data.views has views of them: give "
                 "one of them."
             )
         if self.passages and trainer.datamodule.workers:  # type: ignore[attr-defined]

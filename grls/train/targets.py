@@ -41,10 +41,13 @@ class Target(NamedTuple):
     @classmethod
     def of(cls, index: ConstraintIndex, weights: Mapping[int, float]) -> Target:
         """From positive weights of passages; they are made to sum to one."""
-        rows, place = np.unique(
-            np.asarray(index.rows.row_of)[list(weights)].astype(np.int64), return_inverse=True
-        )
-        mass = np.bincount(place, list(weights.values()))
+        return cls.weighed(index, np.array(list(weights)), np.array(list(weights.values())))
+
+    @classmethod
+    def weighed(cls, index: ConstraintIndex, passages: Ints, weights: Floats) -> Target:
+        """From positive weights ``[n]`` of what has these numbers ``[n]`` in the index; each at most once."""
+        rows, place = np.unique(np.asarray(index.rows.row_of)[passages].astype(np.int64), return_inverse=True)
+        mass = np.bincount(place, weights)
         return cls(rows, np.concatenate(([0.0], np.cumsum(mass / mass.sum()))))
 
     def under(self, low: Ints, high: Ints) -> Floats:

@@ -80,7 +80,8 @@ class ConstrainedRecall(L.Callback):
         module: Any = pl_module
         training = module.model.training
         options = replace(self.options, truncate_queries=data.truncate_queries)
-        retriever = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, options)
+        parts = (module.model, data.codec, data.corpus, data.index)
+        retriever = GenerativeRetriever(*parts, options, views=data.views)
         hybrid = None if data.priors is None else data.priors.beside(retriever)
         if hybrid is None:
             scores = {"dev_recall": self._recalls(retriever, data, trainer)}

@@ -1,0 +1,116 @@
+"""Spans of passages as their identifiers: a passage may be written from any of its words on.
+
+Legend: N passages, V views.
+
+A generator that writes a passage from its beginning has to guess its first words, and for a passage that it
+never saw as an answer it can only guess. With views it may begin at any word: at the name that the question
+holds, say. A view is a span of a few words, title and text taken together, and the constraint index is over
+views instead of passages, each the name of the passage that it stands in. Substrings as identifiers are those
+of Bevilacqua et al. 2022 (arXiv 2204.10628), several views of a passage those of Li et al. 2023 (arXiv
+2305.16675). How the views of a passage that were found make its score is :mod:`grls.retrieve.views`' affair.
+
+Views are numbered as their passages are, those of one passage side by side in the order of its words; DONE
+comes after the last one. Nothing of them is stored: they follow from the corpus and their length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from grls.corpus import Corpus
+from grls.errors import ConfigError
+from grls.types import Passage
+
+VIEWS = "views.json"
+"""The file beside a trained model that says what views it learned to write."""
+
+_BATCH = 10_000
+
+Ints = npt.NDArray[np.int64]
+
+
+class Views:
+    """The views of a corpus.
+
+    A view begins at every word that holds a letter or a digit, and ends ``words`` words later or with its
+    passage. A passage without such a word has one view, all of it.
+
+    Args:
+        corpus: N passages.
+        words: Words of a view.
+
+    Raises:
+        ConfigError: ``words`` is below 1.
+    """
+
+    def __init__(self, corpus: Corpus, words: int = 8):
+        if words < 1:
+            raise ConfigError(f"views must have at least 1 word, got {words}.")
+        self.corpus = corpus
+        self.words = words
+        self.source = corpus.source
+        starts = [beginnings(words_of(passage)) for passage in corpus]
+        self.starts: Ints = np.concatenate([np.array(some, dtype=np.int64) for some in starts])
+        self.offsets: Ints = np.concatenate(([0], np.cumsum([len(some) for some in starts])))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @cached_property
+    def owners(self) -> Ints:
+        """``[V + 1]`` the passage of every view, and N, the number of DONE, of DONE."""
+        return np.repeat(np.arange(len(self.offsets)), [*np.diff(self.offsets), 1])
+
+    def of(self, passages: Sequence[int] | Ints) -> Ints:
+        """The views of some passages, in their order; N stands for DONE."""
+        given = np.asarray(passages, dtype=np.int64)
+        first = self.offsets[given]
+        counts = np.append(self.offsets, len(self) + 1)[given + 1] - first
+        places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        found: Ints = np.repeat(first, counts) + places
+        return found
+
+    def passages(self, views: Sequence[int]) -> list[Passage]:
+        """Views as passages without a title."""
+        owners = self.owners[np.asarray(views, dtype=np.int64)].tolist()
+        known = {passage: words_of(text) for passage, text in self._texts(sorted(set(owners)))}
+        return [self._view(view, known[owner]) for view, owner in zip(views, owners, strict=True)]
+
+    def batches(self, size: int = _BATCH) -> Iterator[list[Passage]]:
+        """All views in order, ``size`` at a time."""
+        batch: list[Passage] = []
+        for number, passage in enumerate(self.corpus):
+            words = words_of(passage)
+            batch += [
+                self._view(view, words) for view in range(self.offsets[number], self.offsets[number + 1])
+            ]
+            while len(batch) >= size:
+                yield batch[:size]
+                batch = batch[size:]
+        if batch:
+            yield batch
+
+    def numbers(self, ids: Sequence[str]) -> list[int | None]:
+        """The numbers of these passages in the corpus; see :meth:`grls.corpus.Corpus.numbers`."""
+        return self.corpus.numbers(ids)
+
+    def _texts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Passage]]:
+        return zip(numbers, self.corpus.passages(numbers), strict=True)
+
+    def _view(self, view: int, words: Sequence[str]) -> Passage:
+        start = int(self.starts[view])
+        return Passage(str(view), " ".join(words[start : start + self.words]))
+
+
+def words_of(passage: Passage) -> list[str]:
+    """The words of title and text."""
+    return [*passage.title.split(), *passage.text.split()]
+
+
+def beginnings(words: Sequence[str]) -> list[int]:
+    """Which of the words of a passage views begin at."""
+    return [n for n, word in enumerate(words) if any(map(str.isalnum, word))] or [0]
