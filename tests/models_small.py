@@ -1,5 +1,6 @@
 """Small random models for tests; no weights are loaded."""
 
+import numpy as np
 import torch
 from transformers import (
     BartConfig,
@@ -14,6 +15,8 @@ from transformers import (
     T5Config,
     T5ForConditionalGeneration,
 )
+
+from grls.index import ConstraintIndex
 
 VOCABULARY = 50
 PAD, END = 0, 1
@@ -78,3 +81,18 @@ def small_gpt2(seed: int = 0) -> GPT2LMHeadModel:
         bos_token_id=2, eos_token_id=END, pad_token_id=PAD,
     )  # fmt: skip
     return GPT2LMHeadModel(config).eval()
+
+
+def log_probability(model: torch.nn.Module, index: ConstraintIndex, source: list[int], passage: int) -> float:
+    """The definition: the renormalized log-probability of a passage, token by token."""
+    tokens, total = index.tokens(passage), 0.0
+    state = np.array([index.start()])
+    for place, token in enumerate(tokens):
+        allowed = index.allowed(state)
+        with torch.no_grad():
+            ids = torch.tensor([[*source, *tokens[:place].tolist()]])
+            logits = model(input_ids=ids).logits[0, -1][torch.from_numpy(allowed.tokens.astype(np.int64))]
+        at = int(np.searchsorted(allowed.tokens, token))
+        total += float(logits.log_softmax(-1)[at])
+        state = allowed.states[[at]]
+    return total

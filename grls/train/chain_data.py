@@ -69,10 +69,11 @@ class ChainData(RetrieveData):
         """The views that are learned.
 
         Raises:
-            ConfigError: They are to be learned beside a prior.
+            ConfigError: Their options cannot be used, or they are to be learned beside a prior.
         """
         if self.write_views is None:
             return None
+        self.write_views.check()
         if self.prior is not None:
             raise ConfigError("--data.views and --data.prior do not go together: give one of them.")
         return Views(self.corpus, self.write_views.words)

@@ -40,16 +40,19 @@ class WriteViews:
         drawn: Views drawn for every hop: the loss is taken along them.
         temperature: T of :mod:`grls.train.view_targets` (nats): how much a view must have in common with the
             query; large: all views of a passage alike.
-
-    Raises:
-        ConfigError: A number is not positive.
     """
 
     words: int = 8
     drawn: int = 4
     temperature: float = 1.0
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuse numbers that are not positive.
+
+        Raises:
+            ConfigError: One is not.
+        """
+        # Not in the constructor: jsonargparse would bury our error in one of its own.
         if min(self.words, self.drawn) < 1 or not 0 < self.temperature < np.inf:
             raise ConfigError(
                 "views: words and drawn must be at least 1 and temperature above 0, got "

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from failing import fails
-from train_helpers import logged, write_chain_parts
+from train_helpers import chain_options, logged, write_chain_parts
 
 from grls.cli import main
 from grls.errors import ConfigError, MismatchError
@@ -20,16 +20,6 @@ from grls.train.teacher import DenseTeacher
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_chain_parts(tmp_path_factory.mktemp("causal-fit"))
-
-
-def options(root: Path, output: Path, *more: str) -> list[str]:
-    return [
-        "train", "--config=configs/base/causal.yaml", f"--output={output}", f"--data.data={root / 'data'}",
-        f"--model.generator.name_or_path={root / 'llama'}", "--model.learning_rate=1e-2",
-        "--model.freeze_embeddings=false", "--data.batch_size=4", "--trainer.max_epochs=2",
-        "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false",
-        "--trainer.log_every_n_steps=1", *more,
-    ]  # fmt: skip
 
 
 def test_a_teacher_has_an_opinion_of_what_is_not_evidence(root: Path) -> None:
@@ -71,11 +61,11 @@ def test_a_fit_with_a_teacher_and_with_mined_negatives(root: Path, tmp_path: Pat
         f"--data.teacher={root / 'dense'}", "--data.teacher_share=0.3", "--data.branches=2",
         "--data.decay=0.9", "--model.margin=1.0", "--mine.passages=2", "--mine.queries=5",
     ]  # fmt: skip
-    assert main(options(root, tmp_path / "run", *taught)) == 0
+    assert main(chain_options(root, tmp_path / "run", *taught)) == 0
     losses = logged(tmp_path / "run", "train_loss")
     assert len(losses) == 6
     # Mining begins with the second epoch; its loss is there beside the other one.
-    assert main(options(root, tmp_path / "plain", *taught[:4])) == 0
+    assert main(chain_options(root, tmp_path / "plain", *taught[:4])) == 0
     plain = logged(tmp_path / "plain", "train_loss")
     assert [losses[n] > plain[n] for n in range(6)] == [False] * 3 + [True] * 3
     assert [losses[n] == plain[n] for n in range(3)] == [True] * 3
@@ -111,12 +101,12 @@ def test_a_resumed_run_has_the_negatives_of_an_uninterrupted_one(root: Path, tmp
         "--model.margin=1.0", "--mine.passages=2", "--trainer.max_epochs=3", "--last.every_n_train_steps=1",
         "--last.save_top_k=-1", "--last.filename={step}", "--last.save_on_train_epoch_end=false",
     ]  # fmt: skip
-    assert main(options(root, tmp_path / "whole", *mined)) == 0
+    assert main(chain_options(root, tmp_path / "whole", *mined)) == 0
     expected = logged(tmp_path / "whole", "train_loss")
     assert len(expected) == 9
     for step in (4, 6):
         checkpoint = tmp_path / "whole" / "checkpoints" / f"step={step}.ckpt"
-        again = options(root, tmp_path / f"from-{step}", *mined, f"--ckpt_path={checkpoint}")
+        again = chain_options(root, tmp_path / f"from-{step}", *mined, f"--ckpt_path={checkpoint}")
         assert main(again) == 0
         found = logged(tmp_path / f"from-{step}", "train_loss")
         assert found == {n: expected[n] for n in range(step, 9)}
@@ -132,8 +122,8 @@ def test_what_is_gold_in_any_way_is_no_negative(root: Path) -> None:
 
 
 def test_gradient_checkpointing_changes_no_loss(root: Path, tmp_path: Path) -> None:
-    assert main(options(root, tmp_path / "plain")) == 0
-    assert main(options(root, tmp_path / "saving", "--model.gradient_checkpointing=true")) == 0
+    assert main(chain_options(root, tmp_path / "plain")) == 0
+    assert main(chain_options(root, tmp_path / "saving", "--model.gradient_checkpointing=true")) == 0
     plain, saving = (logged(tmp_path / name, "train_loss") for name in ("plain", "saving"))
     assert saving == pytest.approx(plain, abs=1e-4)
 
@@ -152,7 +142,7 @@ def test_gradient_checkpointing_changes_no_loss(root: Path, tmp_path: Path) -> N
 def test_options_that_cannot_work_are_refused(
     root: Path, tmp_path: Path, given: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert message in fails(capsys, *options(root, tmp_path / "run", *given))
+    assert message in fails(capsys, *chain_options(root, tmp_path / "run", *given))
 
 
 def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> None:
@@ -172,7 +162,7 @@ def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> N
 def test_a_causal_model_needs_chain_data(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plain = [o for o in options(root, tmp_path / "run") if not o.startswith("--config")]
+    plain = [o for o in chain_options(root, tmp_path / "run") if not o.startswith("--config")]
     source = ["--model=grls.train.module.Retrieve", "--model.generator=grls.models.language.CausalLM"]
     kept = [o for o in plain[1:] if "freeze_embeddings" not in o and "name_or_path" not in o]
     source.append(f"--model.generator.name_or_path={root / 'llama'}")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from models_small import END, small_gpt2, small_llama
+from models_small import END, log_probability, small_gpt2, small_llama
 from small_data import passages, queries, scratch, small_tokenizer, write_small
 from transformers import (
     Gemma2Config,
@@ -73,21 +73,6 @@ def small(tmp_path: Path) -> tuple[RetrieveChains, Corpus, Codec, ConstraintInde
     corpus = Corpus.read(tmp_path)
     codec = Codec(module.tokenizer, causal=True)
     return module, corpus, codec, build_index(corpus, codec), tmp_path
-
-
-def log_probability(model: torch.nn.Module, index: ConstraintIndex, source: list[int], passage: int) -> float:
-    """The definition: the renormalized log-probability of a passage, token by token."""
-    tokens, total = index.tokens(passage), 0.0
-    state = np.array([index.start()])
-    for place, token in enumerate(tokens):
-        allowed = index.allowed(state)
-        with torch.no_grad():
-            ids = torch.tensor([[*source, *tokens[:place].tolist()]])
-            logits = model(input_ids=ids).logits[0, -1][torch.from_numpy(allowed.tokens.astype(np.int64))]
-        at = int(np.searchsorted(allowed.tokens, token))
-        total += float(logits.log_softmax(-1)[at])
-        state = allowed.states[[at]]
-    return total
 
 
 def test_a_node_of_a_tree_is_what_its_path_alone_would_be() -> None:

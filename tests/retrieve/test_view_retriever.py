@@ -1,0 +1,246 @@
+"""Retrieval by views: pooled by passage, hop by hop, with filters and priors, on disk."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from failing import fails
+from llama_small import write_llama
+from models_small import log_probability
+from small_data import queries, scratch, write_small
+
+from grls.cli import main
+from grls.corpus import Corpus
+from grls.decode import Found
+from grls.decode.prior import Fixed, Part, Prior
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.files import read_json, write_json
+from grls.models.language import CausalLM
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.hybrid import HybridRetriever, Weighed
+from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.open import open_sources
+from grls.retrieve.options import SearchOptions
+from grls.retrieve.priors import EmptyPromptPrior
+from grls.retrieve.views import pooled, spread
+from grls.types import Passage
+from grls.views import VIEWS, Views
+
+WIDE = SearchOptions(beams=100)  # all views there are
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("views")
+    write_llama(folder / "llama", write_small(folder / "data"))
+    return folder
+
+
+@pytest.fixture
+def retriever(root: Path) -> GenerativeRetriever:
+    loaded = CausalLM(str(root / "llama")).load()
+    parts = (loaded.model.eval(), loaded.tokenizer, Corpus.read(root / "data"))
+    return GenerativeRetriever.assemble(*parts, options=WIDE, view_words=3)
+
+
+def every_view(retriever: GenerativeRetriever, query: int = 0) -> list[float]:
+    """Log-probabilities of all views and DONE, one after another: those of equal text have the same."""
+    source = retriever.codec.model_input(retriever.encode([queries()[query]])[0])
+    numbers = range(len(retriever.index))
+    return [log_probability(retriever.model, retriever.index, source, number) for number in numbers]
+
+
+def test_a_passage_is_as_likely_as_its_views_together() -> None:
+    views = Views(Corpus.from_passages([Passage("p", "a b"), Passage("q", "c")]), 2)
+    found = [
+        Found(2, math.log(0.4)),
+        Found(0, math.log(0.3)),
+        Found(1, math.log(0.2)),
+        Found(3, math.log(0.1)),
+    ]
+    best = pooled(found, views, 1.0, 2)
+    assert [some.passage for some in best] == [0, 1]
+    assert [some.score for some in best] == pytest.approx([math.log(0.5), math.log(0.4)])
+    roots = [math.sqrt(p) for p in (0.4, 0.3, 0.2, 0.1)]
+    best = pooled(found, views, 2.0, 5)
+    assert [some.passage for some in best] == [0, 1, 2]  # the last is DONE
+    expected = [math.log(p / sum(roots)) for p in (roots[1] + roots[2], roots[0], roots[3])]
+    assert [some.score for some in best] == pytest.approx(expected)
+    assert pooled([], views, 1.0, 3) == []
+
+
+def test_the_search_finds_what_all_views_say(retriever: GenerativeRetriever) -> None:
+    retriever.options.view_temperature = 2.0
+    scores = every_view(retriever)
+    assert retriever.views is not None
+    listed = [Found(view, scores[view]) for view in range(len(scores) - 1)]  # DONE is not retrieved
+    # Without DONE probabilities are those of what is left.
+    expected = pooled(listed, retriever.views, 2.0, 10)
+    hits = retriever.retrieve(queries()[:1], 10)[0]
+    assert [hit.id for hit in hits] == retriever.corpus.ids([some.passage for some in expected])
+    assert [hit.score for hit in hits] == pytest.approx([some.score for some in expected], abs=1e-4)
+    plain = GenerativeRetriever.assemble(
+        retriever.model, retriever.codec.tokenizer, retriever.corpus, options=WIDE
+    )
+    assert [hit.id for hit in plain.retrieve(queries()[:1], 10)[0]] != [hit.id for hit in hits]
+
+
+def test_filters_and_removals_are_of_passages(retriever: GenerativeRetriever) -> None:
+    some = ["otter-calm", "r0"]
+    hits = retriever.retrieve(queries()[:2], 10, some)
+    assert all({hit.id for hit in found} == set(some) for found in hits)
+    retriever.remove(["r0"])
+    assert len(retriever.retrieve(queries()[:1], 20)[0]) == 9
+    assert [hit.id for hit in retriever.retrieve(queries()[:1], 10, some)[0]] == ["otter-calm"]
+
+
+def test_hops_have_whole_passages_as_evidence(retriever: GenerativeRetriever) -> None:
+    seen: list[list[int]] = []
+    search = retriever.search
+
+    def watched(inputs, *more, **options):  # type: ignore[no-untyped-def]
+        seen.extend(inputs)
+        return search(inputs, *more, **options)
+
+    retriever.search = watched  # type: ignore[method-assign]
+    chain = MultistepRetriever(retriever, hops=2, dynamic=False, chains=1, branch=1).retrieve_chains(
+        queries()[:1]
+    )[0][0]
+    first, second = chain.hits
+    assert first.id != second.id
+    passage = retriever.corpus[retriever.corpus.numbers([first.id])[0] or 0]
+    expected = retriever.codec.model_input(
+        retriever.encode(queries()[:1])[0], retriever.codec.passages([passage])
+    )
+    assert seen[1] == expected
+    dynamic = MultistepRetriever(retriever, hops=3, done_bias=50).retrieve_chains(queries()[:1])[0]
+    assert dynamic[0].done
+    assert len(dynamic[0].hits) == 1
+
+
+def test_a_prior_of_passages_is_spread_over_their_views(retriever: GenerativeRetriever) -> None:
+    views = retriever.views
+    assert views is not None
+    weights = np.log(np.arange(1.0, 12.0))[None]  # ten passages and DONE
+    part = Part(lambda queries: weights[queries], 1.0, Fixed(10, math.log(0.25)))
+    (found,) = spread(Prior((part,)), views).parts
+    assert found.fixed == Fixed(len(views), math.log(0.25))
+    masses = np.exp(found.log_weights(np.array([0])))[0]
+    np.testing.assert_allclose(np.bincount(views.owners, masses), np.arange(1.0, 12.0))
+
+
+def test_with_a_prior_it_finds_what_views_and_prior_say(retriever: GenerativeRetriever) -> None:
+    """As weighing all views afterwards, where the beam holds them all."""
+    views = retriever.views
+    assert views is not None
+    retriever.options.view_temperature = 1.5
+    (source,) = open_sources(retriever.corpus, ["bm25"])
+    empty = EmptyPromptPrior(retriever)
+    hybrid = HybridRetriever(retriever, [Weighed(source, 1.5), Weighed(empty, -0.3)])
+    own = np.array(every_view(retriever)[:-1])
+    own -= math.log(-math.expm1(every_view(retriever)[-1]))  # DONE is hidden
+    scores = source.ask(queries()[:1], [()])(np.array([0]))[0] / 2.0
+    prior = (scores - np.logaddexp.reduce(scores)) - np.log(np.diff(views.offsets))
+    blank = empty.log_probabilities()
+    assert len(blank) == len(views)
+    row_of = np.asarray(retriever.index.rows.row_of)[:-1].astype(int)
+
+    def of_rows(logs: np.ndarray) -> np.ndarray:
+        """Views of equal text share a row, which has the mass of all of them."""
+        masses = np.bincount(row_of, np.exp(logs), minlength=len(retriever.index.rows))
+        return np.log(masses[row_of] / masses.sum())
+
+    total = own + 1.5 * of_rows(prior[views.owners[:-1]]) - 0.3 * of_rows(blank)
+    expected = pooled([Found(n, float(score)) for n, score in enumerate(total)], views, 1.5, 10)
+    hits = hybrid.retrieve(queries()[:1], 10)[0]
+    assert [hit.id for hit in hits] == retriever.corpus.ids([some.passage for some in expected])
+    assert [hit.score for hit in hits] == pytest.approx([some.score for some in expected], abs=1e-3)
+
+
+def test_saved_and_opened_it_finds_the_same(retriever: GenerativeRetriever, tmp_path: Path) -> None:
+    retriever.remove(["r0"])
+    retriever.save_pretrained(tmp_path / "saved")
+    assert read_json(tmp_path / "saved" / "grls.json")["format"] == 3
+    opened = GenerativeRetriever.from_pretrained(tmp_path / "saved", "cpu", options=WIDE)
+    assert opened.views is not None
+    assert opened.views.words == 3
+    assert opened.retrieve(queries()[:2], 5) == retriever.retrieve(queries()[:2], 5)
+    with pytest.raises(ConfigError, match="cannot be added to an index of views"):
+        opened.add([Passage("new", "the otter is new .")])
+    with pytest.raises(ConfigError, match="cannot be dropped from an index of views"):
+        opened.merge()
+
+
+@pytest.mark.parametrize("found", ["8", {"words": 0}, {"words": True}, {}])
+def test_a_damaged_manifest_is_named(retriever: GenerativeRetriever, tmp_path: Path, found: object) -> None:
+    retriever.save_pretrained(tmp_path / "saved")
+    manifest = tmp_path / "saved" / "grls.json"
+    write_json(manifest, read_json(manifest) | {"views": found})
+    with pytest.raises(DataError, match=r"grls\.json.*length of views"):
+        GenerativeRetriever.from_pretrained(tmp_path / "saved")
+
+
+def test_views_of_another_length_do_not_belong_to_the_index(
+    retriever: GenerativeRetriever, tmp_path: Path
+) -> None:
+    retriever.save_pretrained(tmp_path / "saved")
+    manifest = tmp_path / "saved" / "grls.json"
+    content = read_json(manifest)
+    del content["views"]
+    write_json(manifest, content)
+    with pytest.raises(MismatchError, match=r"the index holds \d+ passages and the corpus 10"):
+        GenerativeRetriever.from_pretrained(tmp_path / "saved")
+
+
+def test_prefixes_alone_find_the_same(retriever: GenerativeRetriever) -> None:
+    parts = (retriever.model, retriever.codec.tokenizer, retriever.corpus)
+    short = GenerativeRetriever.assemble(*parts, options=WIDE, form="prefixes", view_words=3)
+    assert short.retrieve(queries()[:3], 5) == retriever.retrieve(queries()[:3], 5)
+    assert [short._sequence(n).tolist() for n in (0, len(short.index) - 1)] == [
+        retriever.index.tokens(n).tolist() for n in (0, len(short.index) - 1)
+    ]
+
+
+def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, model, folder = root / "data", root / "llama", tmp_path / "retriever"
+    command = ["index", f"--model={model}", f"--corpus={data}", f"--output={folder}"]
+    write_json(model / VIEWS, {"words": 4})  # as training writes it
+    try:
+        assert main(command) == 0
+    finally:
+        (model / VIEWS).unlink()
+    assert "10 passages, " in (out := capsys.readouterr().out)
+    assert " views of 4 words, " in out
+    retrieve = [
+        "retrieve", f"--retriever={folder}", f"--data={data}", "--beams=30", "--view_temperature=2",
+        f"--output={tmp_path / 'run'}",
+    ]  # fmt: skip
+    assert main(retrieve) == 0
+    assert read_json(tmp_path / "run.info.json")["options"]["view_temperature"] == 2
+    assert main(["evaluate", f"--run={tmp_path / 'run'}.jsonl", f"--data={data}", "--split=test"]) == 0
+    assert main([*command, "--view_words=2"]) == 0
+    assert " views of 2 words, " in capsys.readouterr().out
+    capsys.readouterr()
+    tune = ["tune-hybrid", f"--data={data}", f"--retriever={folder}", "--prior=bm25", "--weights=[1]"]
+    assert main([*tune, "--empty_weights=[0.1]", f"--output={tmp_path / 'hybrid.yaml'}"]) == 0
+    assert capsys.readouterr().out.count("ms a query") == 3  # every setting is a search
+    assert "view_temperature must be above 0" in fails(capsys, *retrieve, "--view_temperature=0")
+    error = fails(capsys, "explain", f"--retriever={folder}", f"--data={data}", "q")
+    assert "writes views of passages" in error
+
+
+def test_a_biencoder_has_no_views(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["index", "--kind=dense", f"--model={root / 'llama'}", f"--corpus={root / 'data'}"]
+    error = fails(capsys, *command, "--view_words=3", f"--output={tmp_path / 'x'}")
+    assert "leave view_words out" in error
+
+
+def test_a_t5_writes_views_too(root: Path) -> None:
+    loaded = scratch(root / "data").load()
+    torch.manual_seed(0)
+    found = GenerativeRetriever.assemble(
+        loaded.model.eval(), loaded.tokenizer, Corpus.read(root / "data"), options=WIDE, view_words=3
+    ).retrieve(queries()[:1], 10)[0]
+    assert len({hit.id for hit in found}) == 10
