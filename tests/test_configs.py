@@ -114,6 +114,24 @@ def test_shipped_configs_train_a_causal_generator(name: str, workplace: Path) ->
     assert (workplace / "runs" / name / "causal" / "model" / "config.json").is_file()
 
 
+@pytest.mark.parametrize("name", sets_with("views"))
+def test_shipped_configs_learn_to_write_views(name: str, workplace: Path) -> None:
+    """A small model in the place of the pretrained one, and no teacher, who would have to be trained."""
+    small(workplace / "data" / name)
+    language_model(workplace, f"data/{name}")
+    layers = [
+        f"--config=configs/{config}.yaml"
+        for config in ("base/causal", f"{name}/causal", "base/views", f"{name}/views")
+    ]
+    swap = ["--model.generator.name_or_path=lm", "--data.teacher=null"]
+    assert main(["train", *layers, *swap, *QUICK]) == 0
+    model = workplace / "runs" / name / "views" / "model"
+    assert json.loads((model / "views.json").read_text()) == {"words": 8}
+    trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
+    drawn = 6 if name == "strategyqa" else 4  # the layers of a set keep what base says
+    assert f"words: 8\n      drawn: {drawn}\n" in trained
+
+
 @pytest.mark.parametrize("name", sets_with("beside"))
 def test_shipped_configs_learn_beside_a_prior(name: str, workplace: Path) -> None:
     """BM25 in the place of the bi-encoder, who would have to be trained."""
