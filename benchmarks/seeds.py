@@ -30,12 +30,14 @@ class Stage(NamedTuple):
     """A stage of training.
 
     Attributes:
-        config: Its file in ``configs/base`` and in ``configs/NAME``.
+        config: Its name, and that of its file in ``configs/base`` and in ``configs/NAME``.
         after: Begins with the model of that stage.
+        layers: Its files in ``configs``, where they are others.
     """
 
     config: str
     after: str | None = None
+    layers: tuple[str, ...] = ()
 
 
 class Recipe(NamedTuple):
@@ -50,10 +52,18 @@ class Recipe(NamedTuple):
     runs: Mapping[str, tuple[str, ...]]
 
 
+def _views(causal: str, name: str) -> Stage:
+    """A language model that writes views, by the ``causal.yaml`` of some folder."""
+    return Stage("views", layers=("base/causal", f"{causal}/causal", "base/views", f"{name}/views"))
+
+
 _SINGLE = ("--steps", "single", "--k", "20", "--beams", "20")
+_VIEWS = ("--steps", "single", "--k", "20", "--beams", "40", "--truncate_queries", "true")
 _TWO_STAGES = (Stage("memorise"), Stage("retrieve", "memorise"))
 RECIPES = {
     "ruletaker-paper": Recipe(_TWO_STAGES, {"dynamic": ("--steps", "dynamic", "--hops", "10")}),
+    "strategyqa": Recipe((_views("strategyqa", "strategyqa"),), {"single": _VIEWS}),
+    "nq": Recipe((_views("default", "nq"),), {"single": _VIEWS}),
     "entailmentbank": Recipe(
         (Stage("causal"),),
         {
@@ -88,7 +98,7 @@ class Repeat:
             self._train(stage, folder, seed)
         model = folder / recipe.stages[-1].config / "model"
         retriever = folder / "retriever"
-        given = ("--model", str(model), "--corpus", data, "--output", str(retriever))
+        given: tuple[str, ...] = ("--model", str(model), "--corpus", data, "--output", str(retriever))
         self._grls("index", *given, makes=retriever / "grls.json")
         found = {}
         for name, options in recipe.runs.items():
@@ -101,8 +111,8 @@ class Repeat:
         return found
 
     def _train(self, stage: Stage, folder: Path, seed: int) -> None:
-        layers = [f"configs/{base}/{stage.config}.yaml" for base in ("base", self.name)]
-        options = [word for layer in layers for word in ("--config", layer)]
+        layers = stage.layers or tuple(f"{base}/{stage.config}" for base in ("base", self.name))
+        options = [word for layer in layers for word in ("--config", f"configs/{layer}.yaml")]
         for option in ("seed_everything", "data.seed", "model.seed"):
             options += [f"--{option}", str(seed)]
         if self.precision is not None:
@@ -159,8 +169,10 @@ def main(
     """Train with several seeds and print mean and spread.
 
     Args:
-        name: ruletaker-paper or entailmentbank (its causal language model; the bi-encoder's retriever of
-            `python -m benchmarks.compare entailmentbank` must be there); the data stand in data/NAME.
+        name: ruletaker-paper; entailmentbank (its causal language model; the bi-encoder's retriever of
+            `python -m benchmarks.compare entailmentbank` must be there); strategyqa or nq (a language model
+            that writes views; the bi-encoder's retriever that the config names must be there). The data stand
+            in data/NAME.
         seeds: Which.
         dry_run: Print the commands only.
         precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.
