@@ -122,9 +122,10 @@ class Bench:
         pool = Pool(self.generator, *self.dev, self.k, choices)
 
         def recall(setting: Setting) -> float:
-            found = HybridRetriever(self.generator, setting).retrieve(self.dev.queries, self.depth)
+            found = HybridRetriever(self.generator, setting).candidates(self.dev.queries, self.depth)
             pool.add(setting, found)
-            return self.dev.recall(found, [self.k])[0]
+            ranked = [self.generator.hits(self.generator.passages(some, self.depth)) for some in found]
+            return self.dev.recall(ranked, [self.k])[0]
 
         best = tune(choices, recall, pool).priors
         own = [*sources, self.empty]

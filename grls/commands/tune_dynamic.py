@@ -78,6 +78,7 @@ def tune_dynamic(
     branch: int | None = None,
     sets: bool = False,
     mode: ScoreMode = "renormalized",
+    view_temperature: float = 3.0,
     batch_size: int = 32,
     truncate_queries: bool = False,
     device: str = "auto",
@@ -108,6 +109,7 @@ def tune_dynamic(
         branch: Passages that continue a chain at each hop; null: as of `grls retrieve`.
         sets: As of `grls retrieve`.
         mode: Score mode (generative).
+        view_temperature: As of `grls retrieve` (a generator that writes views).
         batch_size: Model inputs decoded or embedded together.
         truncate_queries: Cut queries that are too long instead of refusing them.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -124,7 +126,7 @@ def tune_dynamic(
     refuse_unwritable(output)
     queries, qrels = read_split(data, split)
     queries = queries[:limit]
-    options = SearchOptions(beams, mode, None, batch_size, truncate_queries)
+    options = SearchOptions(beams, mode, None, batch_size, truncate_queries, view_temperature)
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
     opened = opened_retriever(data, retriever, device, precision, options)
     if priors.given:
@@ -146,8 +148,9 @@ def tune_dynamic(
     best_one = max(tried, key=lambda setting: (setting.f1, -abs(setting.done_bias)))
     settings = {
         "retriever": retriever, "steps": "dynamic", "hops": hops, "beams": beams, "chains": search.chains,
-        "branch": search.branch, "sets": sets, "mode": mode, "done_bias": best_one.done_bias,
-        "choose": best_one.choose, "truncate_queries": truncate_queries, "precision": precision,
+        "branch": search.branch, "sets": sets, "mode": mode, "view_temperature": view_temperature,
+        "done_bias": best_one.done_bias, "choose": best_one.choose, "truncate_queries": truncate_queries,
+        "precision": precision,
         **_told(priors),
     }  # fmt: skip
     write_config(output, settings, f"{_shown(best_one)}, on {split} of {data}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 
 from grls.commands.output import write_config
@@ -45,6 +46,7 @@ def tune_hybrid(
     limit: int | None = None,
     beams: int = 10,
     mode: ScoreMode = "renormalized",
+    view_temperature: float = 3.0,
     batch_size: int = 32,
     truncate_queries: bool = False,
     device: str = "auto",
@@ -63,7 +65,8 @@ def tune_hybrid(
         prior: Folders of bi-encoders over the same corpus, or `bm25`. One, or a list.
         weights: What is tried for each of them; null: 0.25, 0.5, 1, 2, 4, 8, 16. Weight 0 always is.
         temperatures: Factors of a prior's usual temperature that are tried with each weight; null: 1.
-        empty_weights: What is tried for the score under an empty prompt; null: 0.1, 0.2, 0.4, 0.6; an empty
+        empty_weights: What is tried for the score under an empty prompt; null: 0.1, 0.2, 0.4, 0.6
+            (of a generator that writes views: nothing, since a walk through all of them takes long); an empty
             list leaves it out.
         prior_normalized: As of `grls retrieve`, for a generator that was trained beside the priors; then
             every setting that is tried is a search, one prior after another.
@@ -73,6 +76,7 @@ def tune_hybrid(
         beams: Beam width. With priors a wide one finds more: what they favour is kept until the generator has
             read on.
         mode: Score mode.
+        view_temperature: As of `grls retrieve` (a generator that writes views).
         batch_size: Model inputs decoded or embedded together.
         truncate_queries: Cut queries that are too long instead of refusing them.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -93,10 +97,12 @@ def tune_hybrid(
     queries = queries[:limit]
     if not queries:
         raise DataError(f"the split {split!r} holds no query to tune on; give another --split.", data)
-    options = SearchOptions(beams, mode, None, batch_size, truncate_queries)
+    options = SearchOptions(beams, mode, None, batch_size, truncate_queries, view_temperature)
     opened = open_retriever(retriever, device, precision, options)
     if not isinstance(opened, GenerativeRetriever):
         raise ConfigError(f"{retriever} is no generative retriever; priors look ahead for one.")
+    if opened.views is not None and empty_weights is None:
+        tried = replace(tried, empty=())  # the walk through all views takes long, so it must be asked for
     refuse_other_corpus(opened, data, split)
     tell_unlike_training(opened, prior_normalized)
     gold = [gold_passages(query, qrels) for query in queries]
@@ -104,18 +110,18 @@ def tune_hybrid(
     sources = [Remembering(source) for source in open_sources(opened.corpus, names, device, options)]
     starts = [Weighed(source, 0.0, source.temperature) for source in sources]
     choices = tried.choices(starts, Weighed(EmptyPromptPrior(opened), 0.0))
-    # Scores that are normalized at every token, or of views, are no sums: nothing is known of other weights.
+    # Scores that are normalized at every token are no sums, so nothing can be told of other weights.
     depth = max(tune_k, beams)  # what is too low in one ranking may be high under other weights
-    summed = not prior_normalized and opened.views is None
-    pool = Pool(opened, queries, gold, tune_k, choices) if summed else None
+    pool = None if prior_normalized else Pool(opened, queries, gold, tune_k, choices)
 
     def measure(setting: Setting) -> float:
         start = perf_counter()
-        found = HybridRetriever(opened, setting, normalized=prior_normalized).retrieve(queries, depth)
+        hybrid = HybridRetriever(opened, setting, normalized=prior_normalized)
+        found = hybrid.candidates(queries, depth)
         spent = 1000 * (perf_counter() - start) / len(queries)
         if pool is not None:
             pool.add(setting, found)
-        ids = [[hit.id for hit in hits] for hits in found]
+        ids = [[hit.id for hit in opened.hits(opened.passages(some, depth))] for some in found]
         recall = sequence_recall(ids, gold, [tune_k])[f"recall@{tune_k}"]
         print(f"recall@{tune_k} {100 * recall:5.1f}  {spent:6.1f} ms a query  {_shown(setting)}", flush=True)
         return recall
@@ -132,6 +138,7 @@ def tune_hybrid(
         "empty_weight": abs(empty.weight),
         "beams": beams,
         "mode": mode,
+        "view_temperature": view_temperature,
         "truncate_queries": truncate_queries,
         "precision": precision,
     }

@@ -268,7 +268,7 @@ class GenerativeRetriever:
                 f"{what} an index of views: make it again with `grls index` from the corpus as it is to be."
             )
 
-    def _numbers(self, passages: Sequence[int] | Ints) -> Ints:
+    def numbers(self, passages: Sequence[int] | Ints) -> Ints:
         """What some passages (DONE among them) are in the index, their views where it holds views."""
         return np.asarray(passages, dtype=np.int64) if self.views is None else self.views.of(passages)
 
@@ -288,7 +288,7 @@ class GenerativeRetriever:
     def _everything(self) -> Subset | None:
         """What a search without a filter may find; None where nothing is removed."""
         if self.removed and self._live is None:
-            gone = self._numbers(sorted(self.removed))
+            gone = self.numbers(sorted(self.removed))
             live = np.setdiff1d(np.arange(len(self.index)), gone, assume_unique=True)
             self._live = Subset(self.index.rows, live)
         return self._live
@@ -300,7 +300,7 @@ class GenerativeRetriever:
         """
         within = reachable(queries, allow, self.corpus, self.removed)
         rows = self.index.rows
-        made = [Subset(rows, self._numbers(np.append(numbers, self.done))) for numbers in within.sets]
+        made = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
         return [self._everything() if place is None else made[place] for place in within.places]
 
     def decoder(self, k: int) -> Decoder:
@@ -381,24 +381,29 @@ class GenerativeRetriever:
         Raises:
             ConfigError: The option ``compile`` is set where it cannot be heeded.
         """
-        if self.views is None:
-            return self._search(inputs, k, exclude, label, allow, prior)
-        views, temperature = self.views, self.options.view_temperature
-        hidden = [views.of(some).tolist() for some in exclude]
-        weighed = None if prior is None else spread(prior, views)
-        found = self._search(inputs, max(k, self.options.beams), hidden, label, allow, weighed)
-        return [pooled(some, views, temperature, k) for some in found]
+        found = self.search_index(inputs, k, exclude, label, allow, prior)
+        return [self.passages(some, k) for some in found]
 
-    def _search(
+    def passages(self, found: Sequence[Found], k: int) -> list[Found]:
+        """The k best passages of what the index holds, which :meth:`search_index` has found."""
+        if self.views is None:
+            return list(found[:k])
+        return pooled(found, self.views, self.options.view_temperature, k)
+
+    def search_index(
         self,
         inputs: Sequence[Sequence[int]],
         k: int,
         exclude: Sequence[Sequence[int]],
-        label: str,
-        allow: Sequence[Subset | None],
-        prior: Prior | None,
+        label: str = "retrieve",
+        allow: Sequence[Subset | None] = (),
+        prior: Prior | None = None,
     ) -> list[list[Found]]:
-        """Decode what the index holds, passages or views."""
+        """As :meth:`search`, but what is found is what the index holds: passages, or views by number."""
+        if self.views is not None:
+            k = max(k, self.options.beams)
+            exclude = [self.numbers(some).tolist() for some in exclude]
+            prior = None if prior is None else spread(prior, self.views)
         self.model.eval()
         self._refuse_to_compile()
         allow = allow or [self._everything()] * len(inputs)

@@ -121,6 +121,10 @@ class HybridRetriever:
         found = self.search(queries, [()] * len(queries), k, hidden, allow)
         return [self.generator.hits(some) for some in found]
 
+    def candidates(self, queries: Sequence[Query], k: int) -> list[list[Found]]:
+        """What :meth:`retrieve` ranks, by number in the index: k passages, or the views of a beam."""
+        return self.search_index(queries, [()] * len(queries), k, [[self.generator.done]] * len(queries))
+
     def retrieve_hop(
         self,
         queries: Sequence[Query],
@@ -168,6 +172,18 @@ class HybridRetriever:
             DataError: A query is empty or too long, or a filter names an unknown passage.
             ConfigError: k is below 1, a filter cannot be used, or none of them leaves a passage.
         """
+        found = self.search_index(queries, evidence, k, hidden, allow)
+        return [self.generator.passages(some, k) for some in found]
+
+    def search_index(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        hidden: Sequence[Sequence[int]],
+        allow: Allow = None,
+    ) -> list[list[Found]]:
+        """As :meth:`search`, but what is found is what the index holds: passages, or views by number."""
         check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)
@@ -175,7 +191,7 @@ class HybridRetriever:
         within = self.generator.subsets(queries, allow)
         done = self.generator.done
         prior = prior_of(self.priors, queries, evidence, done, self.done_share, self.normalized)
-        return self.generator.search(inputs, k, hidden, "retrieve", within, prior)
+        return self.generator.search_index(inputs, k, hidden, "retrieve", within, prior)
 
 
 def check_priors(priors: Sequence[Weighed], corpus: Corpus, done_share: float) -> None:

@@ -1,6 +1,6 @@
 """Weights of priors that are best on development queries, from few searches.
 
-Legend: Q queries, M passages of the query that has most in the pool, F priors with each temperature.
+Legend: Q queries, M passages or views of the query that has most in the pool, F priors with each temperature.
 
 What hybrid decoding finds scores log p(x | query) + sum_i w_i log P_i(x | query), and the priors' share
 of it is known. So a passage that one search has found can be ranked under any other weights without the
@@ -9,8 +9,8 @@ searches with the one that looks best, which adds what it finds, and so on until
 been searched with: the n-best lists that grow from round to round of minimum error rate training (Och 2003,
 ACL), there for translation. A search is a beam search of all queries, a setting of the grid a sum.
 
-A generator that is normalized beside its priors at every token has no such sum, nor has one that writes views
-of passages; :func:`tune_in_turn` searches with every setting that it tries, one prior after another.
+A generator that is normalized beside its priors at every token has no such sum; :func:`tune_in_turn` searches
+with every setting that it tries, one prior after another.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grls.decode import Found
+from grls.decode.prior import LEAST
 from grls.decode.stop import Scope
 from grls.errors import ConfigError
 from grls.models.base import Floats
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import Weighed, prior_of
-from grls.types import Hit, Query
+from grls.retrieve.views import spread
+from grls.types import Query
 
 ROUNDS = 8
 """Most searches after the first three."""
@@ -38,7 +41,6 @@ SETTINGS = 25_000
 Setting = tuple[Weighed, ...]
 """Priors with their weights, that of the empty prompt last."""
 
-Rankings = list[list[Hit]]
 Measure = Callable[[Setting], float]
 
 
@@ -182,21 +184,21 @@ def tune_in_turn(choices: Sequence[Sequence[Weighed]], measure: Measure) -> Tune
 
 @dataclass
 class _Known:
-    """What is known of one query's passages.
+    """What is known of one query's passages, or views.
 
     Attributes:
-        places: Passage ids to places in the other lists.
+        places: Their numbers in the index to places in the other lists.
         own: What the generator gives each (nats).
         logs: ``[F]`` what the priors give each (nats).
     """
 
-    places: dict[str, int] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)
     own: list[float] = field(default_factory=list)
     logs: list[Floats] = field(default_factory=list)
 
 
 class Pool:
-    """All passages that searches have found for some queries, and what their scores are made of.
+    """All that searches have found for some queries, passages or views, and what their scores are made of.
 
     Args:
         generator: What writes.
@@ -219,43 +221,56 @@ class Pool:
         choices: Sequence[Sequence[Weighed]],
     ):
         check_grid(choices)  # before all queries are embedded
-        self._corpus = generator.corpus
         self._row_of = generator.index.rows.row_of
-        self._gold = [set(some) for some in gold]
+        views = generator.views
+        self._owners = None if views is None else views.owners
+        self._temperature = 1.0 if views is None else generator.options.view_temperature
+        self._gold = [_numbers(generator, some) for some in gold]
         self._k = k
         weighed = [prior for some in choices for prior in some if prior.weight]
         columns = {_column(prior): prior._replace(weight=1.0) for prior in weighed}
         self._columns = {key: place for place, key in enumerate(columns)}
         prior = prior_of([*columns.values()], queries, [()] * len(queries), generator.done)
-        hidden = [[generator.done]] * len(queries)
+        if views is not None:
+            prior = spread(prior, views)
+        hidden = [generator.numbers([generator.done]).tolist()] * len(queries)
         scope = Scope(generator.index, len(queries), hidden, generator.subsets(queries, None))
         self._masses = prior.open(generator.index, scope, 1)
         self._known = [_Known() for _ in queries]
 
-    def add(self, setting: Setting, found: Rankings) -> None:
-        """Take in what a search with a setting has found."""
+    def add(self, setting: Setting, found: Sequence[Sequence[Found]]) -> None:
+        """Take in what a search with a setting has found in the index."""
         weights = self._weights(setting)
         for query, (known, hits) in enumerate(zip(self._known, found, strict=True)):
-            new = [hit for hit in hits if hit.id not in known.places]
+            new = [hit for hit in hits if hit.passage not in known.places]
             if not new:
                 continue
-            numbers = [
-                number for number in self._corpus.numbers([hit.id for hit in new]) if number is not None
-            ]
             self._masses.load(np.array([0]), np.array([query]))
+            numbers = [hit.passage for hit in new]
             logs = self._masses.shares(0, self._row_of[numbers].astype(np.int64))
             for hit, row in zip(new, logs, strict=True):
-                known.places[hit.id] = len(known.own)
+                known.places[hit.passage] = len(known.own)
                 known.own.append(hit.score - float(row @ weights))
                 known.logs.append(row)
         self._stack()
 
     def recall(self, setting: Setting) -> float:
         """The recall of the k best of each query's pool under a setting."""
-        scores = self._own + self._logs @ self._weights(setting)
+        scores: Floats = self._own + self._logs @ self._weights(setting)
+        if self._owners is not None:
+            scores = self._pooled(scores)
         k = min(self._k, scores.shape[1])
         best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
         return float((np.take_along_axis(self._right, best, axis=1).sum(axis=1)).mean())
+
+    def _pooled(self, scores: Floats) -> Floats:
+        """``[Q, M]`` scores of passages from those of their views: each stands where its first view does."""
+        best = np.maximum(scores.max(axis=1, keepdims=True), LEAST)
+        masses = np.exp((scores - best) / self._temperature)
+        sums = np.bincount(self._first.ravel(), masses.ravel(), minlength=scores.size)
+        with np.errstate(divide="ignore"):
+            found: Floats = np.log(sums).reshape(scores.shape)
+        return found
 
     def _stack(self) -> None:
         """What is known as arrays ``[Q, M]`` and ``[Q, M, F]``, and what each passage adds to recall."""
@@ -263,13 +278,19 @@ class Pool:
         self._own = np.full(shape, -np.inf)
         self._logs = np.zeros((*shape, len(self._columns)))
         self._right = np.zeros(shape)
+        self._first = np.arange(shape[0] * shape[1]).reshape(shape)
         for query, (known, gold) in enumerate(zip(self._known, self._gold, strict=True)):
             count = len(known.own)
+            if not count:
+                continue
             self._own[query, :count] = known.own
-            if count:
-                self._logs[query, :count] = known.logs
-            found = [known.places[some] for some in gold if some in known.places]
-            self._right[query, found] = 1 / max(len(gold), 1)
+            self._logs[query, :count] = known.logs
+            numbers = np.array([*known.places])
+            passages = numbers if self._owners is None else self._owners[numbers]
+            _, first, place = np.unique(passages, return_index=True, return_inverse=True)
+            self._first[query, :count] = query * shape[1] + first[place]
+            right = first[np.isin(passages[first], list(gold))]
+            self._right[query, right] = 1 / max(len(gold), 1)
 
     def _weights(self, setting: Setting) -> Floats:
         """``[F]``."""
@@ -278,6 +299,12 @@ class Pool:
             if prior.weight:
                 weights[self._columns[_column(prior)]] += prior.weight
         return weights
+
+
+def _numbers(generator: GenerativeRetriever, ids: Sequence[str]) -> set[int]:
+    """The numbers of gold passages; one that the corpus does not hold counts as not found."""
+    found = generator.corpus.numbers(list(dict.fromkeys(ids)))
+    return {-1 - n if number is None else number for n, number in enumerate(found)}
 
 
 def _column(prior: Weighed) -> tuple[int, float]:

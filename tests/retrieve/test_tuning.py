@@ -13,6 +13,7 @@ from grls.errors import ConfigError
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import HybridRetriever, Weighed
+from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import BM25Prior, EmptyPromptPrior
 from grls.retrieve.sparse import BM25Retriever
 from grls.retrieve.tuning import ROUNDS, Pool, Setting, Tried, beside, tune, tune_in_turn
@@ -37,8 +38,12 @@ def start(name: str) -> Weighed:
 class _Small:
     """A small generator, its dev queries and all settings of BM25 and the empty prompt."""
 
-    def __init__(self, data: Path):
+    def __init__(self, data: Path, views: bool):
         self.generator: GenerativeRetriever = small_retriever(data)
+        if views:
+            parts = (self.generator.model, self.generator.codec.tokenizer, self.generator.corpus)
+            options = SearchOptions(beams=100, view_temperature=2.0)  # all views there are
+            self.generator = GenerativeRetriever.assemble(*parts, options=options, view_words=3)
         self.queries, qrels = read_split(data, "train")
         self.gold = [gold_passages(query, qrels) for query in self.queries]
         bm25 = Weighed(BM25Prior(BM25Retriever(self.generator.corpus)), 0.0)
@@ -50,28 +55,29 @@ class _Small:
 
     def search(self, setting: Setting) -> float:
         self.searched += 1
-        found = HybridRetriever(self.generator, setting).retrieve(self.queries, 3 * K)
+        found = HybridRetriever(self.generator, setting).candidates(self.queries, 3 * K)
         self.pool.add(setting, found)
-        return sequence_recall([[hit.id for hit in hits] for hits in found], self.gold, [K])[f"recall@{K}"]
+        hits = [self.generator.hits(self.generator.passages(some, 3 * K)) for some in found]
+        return sequence_recall([[hit.id for hit in some] for some in hits], self.gold, [K])[f"recall@{K}"]
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> _Small:
-    return _Small(write_small(tmp_path / "data"))
+@pytest.fixture(params=[False, True], ids=["passages", "views"])
+def small(tmp_path: Path, request: pytest.FixtureRequest) -> _Small:
+    return _Small(write_small(tmp_path / "data"), request.param)
 
 
 def test_what_one_search_finds_tells_what_another_would_give_it(small: _Small) -> None:
     """The scores of a second setting are those that the pool of the first one says."""
     bm25, empty = small.choices
     first, second = (bm25[4], empty[1]), (bm25[6], empty[0])
-    many = len(small.generator.corpus)  # all of them, so that both searches find the same
-    small.pool.add(first, HybridRetriever(small.generator, first).retrieve(small.queries, many))
-    found = HybridRetriever(small.generator, second).retrieve(small.queries, many)
+    many = len(small.generator.index) - 1  # all but DONE, so that both searches find the same
+    small.pool.add(first, HybridRetriever(small.generator, first).candidates(small.queries, many))
+    found = HybridRetriever(small.generator, second).candidates(small.queries, many)
     weights = small.pool._weights(second)
     for known, hits in zip(small.pool._known, found, strict=True):
         assert len(hits) == many
         for hit in hits:
-            place = known.places[hit.id]
+            place = known.places[hit.passage]
             promised = known.own[place] + known.logs[place] @ weights
             assert promised == pytest.approx(hit.score, abs=1e-4)
 
@@ -79,7 +85,7 @@ def test_what_one_search_finds_tells_what_another_would_give_it(small: _Small) -
 def test_a_pool_that_holds_all_promises_what_is_found(small: _Small) -> None:
     bm25, empty = small.choices
     alone = (bm25[0], empty[0])
-    small.pool.add(alone, HybridRetriever(small.generator, alone).retrieve(small.queries, 10_000))
+    small.pool.add(alone, HybridRetriever(small.generator, alone).candidates(small.queries, 10_000))
     promised, measured = set(), set()
     for setting in ((one, other) for one in bm25 for other in empty):
         value = small.search(setting)

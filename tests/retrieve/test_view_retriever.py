@@ -224,8 +224,15 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
     assert " views of 2 words, " in capsys.readouterr().out
     capsys.readouterr()
     tune = ["tune-hybrid", f"--data={data}", f"--retriever={folder}", "--prior=bm25", "--weights=[1]"]
-    assert main([*tune, "--empty_weights=[0.1]", f"--output={tmp_path / 'hybrid.yaml'}"]) == 0
-    assert capsys.readouterr().out.count("ms a query") == 3  # every setting is a search
+    tune += ["--view_temperature=2", f"--output={tmp_path / 'hybrid.yaml'}"]
+    assert main(tune) == 0
+    assert "empty prompt" not in capsys.readouterr().out  # unless it is asked for
+    assert main([*tune, "--empty_weights=[0.1]"]) == 0
+    assert "view_temperature: 2.0" in (tmp_path / "hybrid.yaml").read_text()
+    assert main([*retrieve, f"--config={tmp_path / 'hybrid.yaml'}"]) == 0
+    dynamic = ["tune-dynamic", *retrieve[1:3], "--done_biases=[0]", "--view_temperature=2", "--hops=2"]
+    assert main([*dynamic, f"--output={tmp_path / 'dynamic.yaml'}"]) == 0
+    assert "view_temperature: 2.0" in (tmp_path / "dynamic.yaml").read_text()
     assert "view_temperature must be above 0" in fails(capsys, *retrieve, "--view_temperature=0")
     error = fails(capsys, "explain", f"--retriever={folder}", f"--data={data}", "q")
     assert "writes views of passages" in error
