@@ -54,7 +54,7 @@ class Views:
         self.words = words
         self.source = corpus.source
         starts = [beginnings(words_of(passage)) for passage in corpus]
-        self.starts: Ints = np.concatenate([np.array(some, dtype=np.int64) for some in starts])
+        self.starts: Ints = np.array([start for some in starts for start in some], dtype=np.int64)
         self.offsets: Ints = np.concatenate(([0], np.cumsum([len(some) for some in starts])))
 
     def __len__(self) -> int:

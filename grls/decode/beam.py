@@ -160,6 +160,7 @@ class Decoder(BeamSearch):
         allow: Sequence[Subset | None] = (),
         observer: Observer | None = None,
         prior: Prior | None = None,
+        rows: bool = False,
     ) -> list[list[Found]]:
         """Decode a batch.
 
@@ -174,6 +175,7 @@ class Decoder(BeamSearch):
             prior: What is known of the passages beforehand, added to the model's scores at every token (see
                 :mod:`grls.decode.prior`). Scores are then no log-probabilities any
                 more, unless they are normalized.
+            rows: k counts distinct sequences, with all passages that have them.
 
         Returns:
             For each query at most k passages, best first; fewer where the beam ran out of passages.
@@ -188,7 +190,7 @@ class Decoder(BeamSearch):
         refuse_empty(inputs)
         scope = Scope(self.index, len(inputs), exclude, allow)
         masses = None if prior is None else prior.open(self.index, scope, len(inputs))
-        return _Search(self, inputs, k, scope, observer, masses).run()
+        return _Search(self, inputs, k, scope, observer, masses, rows).run()
 
 
 def continuations(
@@ -227,7 +229,9 @@ class _Search:
         scope: Scope,
         observer: Observer | None,
         masses: Masses | None,
+        rows: bool = False,
     ):
+        self.rows = rows
         self.decoder = decoder
         self.index = decoder.index
         self.inputs = inputs
@@ -304,4 +308,4 @@ class _Search:
         states = np.array([state for _, state in self.results[query]], dtype=np.int64)
         found = self.scope.passages(np.full(len(states), query), states)
         hits = [Found(p, score) for score, some in zip(scores, found, strict=True) for p in some]
-        return hits[: self.k]
+        return hits if self.rows else hits[: self.k]

@@ -34,6 +34,7 @@ class Ask(NamedTuple):
         scope: What each query may find.
         decided: Called with the number of queries decided since the last call.
         prior: What is known of the passages beforehand.
+        rows: k counts rows of the index, with all of their passages.
     """
 
     inputs: Sequence[Sequence[int]]
@@ -41,6 +42,7 @@ class Ask(NamedTuple):
     scope: Scope
     decided: Callable[[int], object] | None
     prior: Prior | None = None
+    rows: bool = False
 
 
 class SlotDecoder(BeamSearch, ABC):
@@ -72,6 +74,7 @@ class SlotDecoder(BeamSearch, ABC):
         allow: Sequence[Subset | None] = (),
         decided: Callable[[int], object] | None = None,
         prior: Prior | None = None,
+        rows: bool = False,
     ) -> list[list[Found]]:
         """Decode any number of queries.
 
@@ -84,6 +87,7 @@ class SlotDecoder(BeamSearch, ABC):
             allow: What each query may find.
             decided: Called with the number of queries decided since the last call, for a progress bar.
             prior: What is known of the passages beforehand.
+            rows: k counts distinct sequences, with all passages that have them.
 
         Returns:
             For each query at most k passages, best first.
@@ -93,7 +97,7 @@ class SlotDecoder(BeamSearch, ABC):
             return []
         refuse_empty(inputs)
         scope = Scope(self.index, len(inputs), exclude, allow)
-        return self.prepare(Ask(inputs, k, scope, decided, prior)).run()
+        return self.prepare(Ask(inputs, k, scope, decided, prior, rows)).run()
 
 
 class SlotSearch(ABC):
@@ -193,5 +197,7 @@ class SlotSearch(ABC):
         passages = self.scope.passages(owners, states)
         for query, score, some in zip(owners.tolist(), scores, passages, strict=True):
             self.found[query] += [Found(passage, score) for passage in some]
+        if self.ask.rows:
+            return
         for query in queries.tolist():
             del self.found[query][self.ask.k :]

@@ -92,11 +92,11 @@ def read_passages(
         MismatchError: The index belongs to another tokenizer or corpus.
     """
     corpus = Corpus.read(folder)
-    belongs = codec.fingerprint(), corpus.fingerprint, verify
+    words = read_views(manifest.get("views"), folder / MANIFEST)
+    belongs = codec.fingerprint(), _listed(corpus, words), verify
     base = load_index(folder / "index", *belongs)
     added = load_index(folder / "added", *belongs) if manifest.get("added") else None
     index: ConstraintIndex = base if added is None else UnionIndex(base, added)
-    words = read_views(manifest.get("views"), folder / MANIFEST)
     views = None if words is None else Views(corpus, words)
     listed = len(corpus if views is None else views)
     if len(index) != listed + 1:
@@ -107,6 +107,11 @@ def read_passages(
         )
     removed = _removed(folder / REMOVED, corpus) if manifest.get("removed") else []
     return corpus, index, removed, views
+
+
+def _listed(corpus: Corpus, words: int | None) -> str:
+    """What an index is of: the fingerprint of a corpus, or of its views."""
+    return corpus.fingerprint if words is None else f"{corpus.fingerprint} views of {words} words"
 
 
 def read_views(found: Any, file: Path) -> int | None:
@@ -151,7 +156,8 @@ def write_passages(
     for name, segment in (("index", base), ("added", added)):
         if segment is not None:
             (folder / name).mkdir()
-            write_index(segment, folder / name, codec.fingerprint(), corpus.fingerprint)
+            listed = _listed(corpus, None if views is None else views.words)
+            write_index(segment, folder / name, codec.fingerprint(), listed)
     corpus.write(corpus_file(folder))
     if removed:
         write_json(folder / REMOVED, corpus.ids(sorted(removed)))

@@ -38,7 +38,7 @@ from grls.retrieve.base import reachable
 from grls.retrieve.folder import MANIFEST, read_limits, read_manifest, read_passages, write_passages
 from grls.retrieve.hub import upload
 from grls.retrieve.options import SearchOptions
-from grls.retrieve.views import pooled, spread
+from grls.retrieve.views import VIEWS_A_PASSAGE, hidden_views, pooled, spread
 from grls.text import Codec, Limits, TokenIds
 from grls.types import Hit, Passage, Query
 from grls.views import Views
@@ -388,7 +388,8 @@ class GenerativeRetriever:
         """The k best passages of what the index holds, which :meth:`search_index` has found."""
         if self.views is None:
             return list(found[:k])
-        return pooled(found, self.views, self.options.view_temperature, k)
+        rows = np.asarray(self.index.rows.row_of)[[some.passage for some in found]].astype(np.int64)
+        return pooled(found, rows, self.views, self.options.view_temperature, k)
 
     def search_index(
         self,
@@ -399,11 +400,32 @@ class GenerativeRetriever:
         allow: Sequence[Subset | None] = (),
         prior: Prior | None = None,
     ) -> list[list[Found]]:
-        """As :meth:`search`, but what is found is what the index holds: passages, or views by number."""
-        if self.views is not None:
-            k = max(k, self.options.beams)
-            exclude = [self.numbers(some).tolist() for some in exclude]
-            prior = None if prior is None else spread(prior, self.views)
+        """As :meth:`search`, but what is found is what the index holds: passages, or views by number.
+
+        Of views as many are found as the beam is wide, and at least :data:`VIEWS_A_PASSAGE` a passage.
+        """
+        if self.views is None:
+            return self._search(inputs, k, exclude, label, allow, prior)
+        views, rows = self.views, self.index.rows
+        width = max(VIEWS_A_PASSAGE * k, self.options.beams)
+        hidden = [hidden_views(views, rows, some) for some in exclude]
+        weighed = None if prior is None else spread(prior, views)
+        found = self._search(inputs, width, hidden, label, allow, weighed)
+        return [
+            [view for view in some if views.owners[view.passage] not in gone]
+            for some, gone in zip(found, map(frozenset, exclude), strict=True)
+        ]
+
+    def _search(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        label: str,
+        allow: Sequence[Subset | None],
+        prior: Prior | None,
+    ) -> list[list[Found]]:
+        """Decode what the index holds; of views k is the number of different ones."""
         self.model.eval()
         self._refuse_to_compile()
         allow = allow or [self._everything()] * len(inputs)
@@ -415,7 +437,7 @@ class GenerativeRetriever:
                 if prior is not None and isinstance(fast, DeviceDecoder):  # which takes none
                     how = (fast.beams, fast.mode, fast.early_stop, fast.slots)
                     fast = FastDecoder(self._trees, self.index, *how)
-                return fast.search(inputs, k, exclude, allow, bar.update, prior)
+                return fast.search(inputs, k, exclude, allow, bar.update, prior, self.views is not None)
             return self._in_batches(inputs, k, exclude, allow, bar, prior)
 
     def _in_batches(
@@ -436,7 +458,8 @@ class GenerativeRetriever:
             within = [allow[i] for i in batch]
             hidden = [exclude[i] for i in batch]
             weighed = None if prior is None else prior.among(batch)
-            results = decoder.search([inputs[i] for i in batch], k, hidden, within, prior=weighed)
+            some = [inputs[i] for i in batch]
+            results = decoder.search(some, k, hidden, within, prior=weighed, rows=self.views is not None)
             for i, result in zip(batch, results, strict=True):
                 found[i] = result
             bar.update(len(batch))

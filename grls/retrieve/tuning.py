@@ -29,7 +29,7 @@ from grls.errors import ConfigError
 from grls.models.base import Floats
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import Weighed, prior_of
-from grls.retrieve.views import spread
+from grls.retrieve.views import shares, spread
 from grls.types import Query
 
 ROUNDS = 8
@@ -286,7 +286,10 @@ class Pool:
             self._own[query, :count] = known.own
             self._logs[query, :count] = known.logs
             numbers = np.array([*known.places])
-            passages = numbers if self._owners is None else self._owners[numbers]
+            passages = numbers
+            if self._owners is not None:
+                passages = self._owners[numbers]
+                self._own[query, :count] += shares(self._row_of[numbers].astype(np.int64), passages)
             _, first, place = np.unique(passages, return_index=True, return_inverse=True)
             self._first[query, :count] = query * shape[1] + first[place]
             right = first[np.isin(passages[first], list(gold))]

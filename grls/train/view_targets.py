@@ -112,7 +112,7 @@ class ViewTargets:
     def _common(self, query: str, views: Ints) -> Floats:
         """``[n]`` what the first words of some views have in common with a query (nats)."""
         worth = np.zeros(max(len(self._stems), 1))
-        asked = [self._stems[stem] for stem in map(_stem, query.split()) if stem in self._stems]
+        asked = [self._stems[stem] for stem in map(_stem, query.split()) if stem and stem in self._stems]
         worth[asked] = self._worth[asked]
         first, left = self._first[views], self._left[views]
         found: Floats = np.zeros(len(views))
