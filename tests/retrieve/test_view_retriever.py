@@ -52,23 +52,79 @@ def every_view(retriever: GenerativeRetriever, query: int = 0) -> list[float]:
     return [log_probability(retriever.model, retriever.index, source, number) for number in numbers]
 
 
+def of(*given: tuple[int, float]) -> list[Found]:
+    return [Found(view, math.log(p)) for view, p in given]
+
+
+def probabilities(found: list[Found]) -> dict[int, float]:
+    return {some.passage: math.exp(some.score) for some in found}
+
+
 def test_a_passage_is_as_likely_as_its_views_together() -> None:
     views = Views(Corpus.from_passages([Passage("p", "a b"), Passage("q", "c")]), 2)
-    found = [
-        Found(2, math.log(0.4)),
-        Found(0, math.log(0.3)),
-        Found(1, math.log(0.2)),
-        Found(3, math.log(0.1)),
-    ]
-    best = pooled(found, views, 1.0, 2)
-    assert [some.passage for some in best] == [0, 1]
-    assert [some.score for some in best] == pytest.approx([math.log(0.5), math.log(0.4)])
-    roots = [math.sqrt(p) for p in (0.4, 0.3, 0.2, 0.1)]
-    best = pooled(found, views, 2.0, 5)
-    assert [some.passage for some in best] == [0, 1, 2]  # the last is DONE
-    expected = [math.log(p / sum(roots)) for p in (roots[1] + roots[2], roots[0], roots[3])]
-    assert [some.score for some in best] == pytest.approx(expected)
-    assert pooled([], views, 1.0, 3) == []
+    found, rows = of((2, 0.4), (0, 0.3), (1, 0.2)), np.array([0, 1, 2])
+    assert [some.passage for some in pooled(found, rows, views, 1.0, 1)] == [0]
+    assert probabilities(pooled(found, rows, views, 1.0, 2)) == pytest.approx({0: 0.5, 1: 0.4})
+    roots = [math.sqrt(p) for p in (0.4, 0.3, 0.2)]
+    best = pooled(found, rows, views, 2.0, 5)
+    expected = {0: (roots[1] + roots[2]) / sum(roots), 1: roots[0] / sum(roots)}
+    assert probabilities(best) == pytest.approx(expected)
+    assert best[0].passage == 0
+    assert pooled([], np.array([], dtype=np.int64), views, 1.0, 3) == []
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_done_is_as_likely_at_every_temperature(temperature: float) -> None:
+    views = Views(Corpus.from_passages([Passage("p", "a b"), Passage("q", "c")]), 2)
+    found, rows = of((3, 0.9), (0, 0.05), (1, 0.03), (2, 0.02)), np.arange(4)
+    best = probabilities(pooled(found, rows, views, temperature, 5))
+    assert best[2] == pytest.approx(0.9)
+    assert best[0] + best[1] == pytest.approx(0.1)
+    assert probabilities(pooled(of((3, 1.0)), rows[:1], views, temperature, 5)) == pytest.approx({2: 1.0})
+
+
+def test_passages_that_share_a_view_have_equal_parts_of_it_and_each_once() -> None:
+    views = Views(Corpus.from_passages([Passage("p", "a a"), Passage("q", "a")]), 1)
+    found, rows = of((0, 0.6), (1, 0.6), (2, 0.6)), np.zeros(3, dtype=np.int64)
+    assert probabilities(pooled(found, rows, views, 1.0, 5)) == pytest.approx({0: 0.3, 1: 0.3})
+
+
+def sharing(root: Path, texts: list[str], **options: int) -> GenerativeRetriever:
+    """A retriever over some passages of the small set's words, p0, p1, …"""
+    loaded = CausalLM(str(root / "llama")).load()
+    corpus = Corpus.from_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)])
+    parts = (loaded.model.eval(), loaded.tokenizer, corpus)
+    return GenerativeRetriever.assemble(*parts, options=SearchOptions(**options), view_words=3)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_view_of_many_passages_leaves_room_for_others(root: Path, fast: bool) -> None:
+    """k is the number of different views, not of passages that hold one."""
+    retriever = sharing(root, ["calm ."] * 40 + ["the lynx is quick .", "the heron ."], beams=6)
+    if not fast:
+        retriever.__dict__["_trees"] = None
+    found = retriever.search_index(
+        [retriever.codec.model_input(retriever.encode(queries()[:1])[0])], 1, [[retriever.done]]
+    )[0]
+    rows = np.asarray(retriever.index.rows.row_of)[[some.passage for some in found]]
+    assert len(set(rows.tolist())) == 6
+    assert len(found) > 40
+    hits = retriever.retrieve(queries()[:1], 42)[0]
+    assert {"p40", "p41"} <= {hit.id for hit in hits}
+
+
+def test_a_passage_in_the_chain_leaves_the_views_that_others_share(root: Path) -> None:
+    retriever = sharing(root, ["the badger is calm .", "badger is calm .", "the lynx"], beams=10)
+    source = retriever.codec.model_input(retriever.encode(queries()[:1])[0])
+    found = retriever.search([source], 5, [[0, retriever.done]])[0]
+    assert {some.passage for some in found} == {1, 2}
+    found = retriever.search([source], 5, [[0, 1]])[0]
+    assert {some.passage for some in found} == {2, 3}  # and DONE
+
+
+def test_the_beam_is_wide_enough_for_what_is_asked(root: Path) -> None:
+    retriever = sharing(root, [f"the {animal} is calm and quick ." for animal in ("otter", "lynx")], beams=1)
+    assert len(retriever.retrieve(queries()[:1], 2)[0]) == 2
 
 
 def test_the_search_finds_what_all_views_say(retriever: GenerativeRetriever) -> None:
@@ -77,7 +133,8 @@ def test_the_search_finds_what_all_views_say(retriever: GenerativeRetriever) -> 
     assert retriever.views is not None
     listed = [Found(view, scores[view]) for view in range(len(scores) - 1)]  # DONE is not retrieved
     # Without DONE probabilities are those of what is left.
-    expected = pooled(listed, retriever.views, 2.0, 10)
+    rows = np.asarray(retriever.index.rows.row_of)[: len(listed)].astype(np.int64)
+    expected = pooled(listed, rows, retriever.views, 2.0, 10)
     hits = retriever.retrieve(queries()[:1], 10)[0]
     assert [hit.id for hit in hits] == retriever.corpus.ids([some.passage for some in expected])
     assert [hit.score for hit in hits] == pytest.approx([some.score for some in expected], abs=1e-4)
@@ -153,7 +210,7 @@ def test_with_a_prior_it_finds_what_views_and_prior_say(retriever: GenerativeRet
         return np.log(masses[row_of] / masses.sum())
 
     total = own + 1.5 * of_rows(prior[views.owners[:-1]]) - 0.3 * of_rows(blank)
-    expected = pooled([Found(n, float(score)) for n, score in enumerate(total)], views, 1.5, 10)
+    expected = pooled([Found(n, float(score)) for n, score in enumerate(total)], row_of, views, 1.5, 10)
     hits = hybrid.retrieve(queries()[:1], 10)[0]
     assert [hit.id for hit in hits] == retriever.corpus.ids([some.passage for some in expected])
     assert [hit.score for hit in hits] == pytest.approx([some.score for some in expected], abs=1e-3)
@@ -188,10 +245,16 @@ def test_views_of_another_length_do_not_belong_to_the_index(
     retriever.save_pretrained(tmp_path / "saved")
     manifest = tmp_path / "saved" / "grls.json"
     content = read_json(manifest)
-    del content["views"]
-    write_json(manifest, content)
-    with pytest.raises(MismatchError, match=r"the index holds \d+ passages and the corpus 10"):
-        GenerativeRetriever.from_pretrained(tmp_path / "saved")
+    for views in ({"words": 5}, None):
+        write_json(manifest, content | {"views": views})
+        with pytest.raises(MismatchError, match="index"):
+            GenerativeRetriever.from_pretrained(tmp_path / "saved")
+
+
+def test_an_empty_corpus_is_refused(retriever: GenerativeRetriever) -> None:
+    parts = (retriever.model, retriever.codec.tokenizer, Corpus.from_passages([]))
+    with pytest.raises(DataError, match="the corpus is empty"):
+        GenerativeRetriever.assemble(*parts, view_words=3)
 
 
 def test_prefixes_alone_find_the_same(retriever: GenerativeRetriever) -> None:

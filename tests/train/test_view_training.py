@@ -60,6 +60,8 @@ def test_without_a_word_in_common_all_views_weigh_alike() -> None:
     targets = ViewTargets(Views(Corpus.from_passages(RIVERS), 3))
     _, weights = targets.spread("who?", {0: 1.0})
     np.testing.assert_allclose(weights, np.full(8, 1 / 8))
+    dashes = ViewTargets(Views(Corpus.from_passages([Passage("d", "long – and wide")]), 2))
+    np.testing.assert_allclose(dashes.spread("who ?", {0: 1.0})[1], np.full(3, 1 / 3))  # signs are no words
     # Nothing of the next passage counts for the last words of one.
     _, weights = targets.spread("Rhine", {0: 1.0})
     np.testing.assert_allclose(weights, np.full(8, 1 / 8))
