@@ -27,6 +27,9 @@ from grls.models.head import Head
 from grls.models.slots import KeysValues, OwnCache, SlotModel, Version, agree, version
 from grls.models.trees import TreeMemory
 
+_CACHED = 1 << 20
+"""Attention scores that are computed together: 4 MB of them."""
+
 
 class CausalTrees(SlotModel):
     """Drives an ``AutoModelForCausalLM`` for the fast search; see :func:`plant_causal`.
@@ -120,6 +123,9 @@ class CausalTreeSession(TreeMemory):
         """Attention of T tokens ``[T, H, 1, c]`` over prompt and own slot's keys; ``[T, 1, H, c]``."""
         count, heads, _, width = query.shape
         laid = self._lay(query.reshape(count, -1)).view(self._slots, -1, heads, width)
+        if not self._prompt and laid.dtype == torch.bfloat16 and laid.device.type == "cpu":
+            found = grouped_attention(laid, key, value, self._own_bias, scale)
+            return self._unlay(found.flatten(0, 1).flatten(1)).view(-1, 1, heads, width)
         if not self._prompt:
             found = functional.scaled_dot_product_attention(
                 laid.transpose(1, 2),
@@ -152,6 +158,34 @@ class CausalTreeSession(TreeMemory):
 
     def _distances(self, deepest: int) -> Tensor | None:
         return None
+
+
+def grouped_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float | None) -> Tensor:
+    """Attention of m tokens a slot, ``[S, m, H, c]``, by products of matrices, a few slots at a time.
+
+    On a CPU, torch's own attention with a mask computes bfloat16 as slowly as float32. Products of bfloat16
+    matrices are twice as fast where a few slots' scores stay in the cache of the processor.
+
+    Args:
+        query: ``[S, m, H, c]``.
+        key: ``[S, h, u, c]``, h groups of heads.
+        value: ``[S, h, u, c]``.
+        bias: ``[S, 1, m, u]`` added to the scores.
+        scale: What scores are multiplied by; None: one over the root of c.
+    """
+    slots, new, heads, width = query.shape
+    groups, used = key.shape[1:3]
+    factor = width**-0.5 if scale is None else scale
+    some = max(1, _CACHED // (new * heads * used))
+    found = torch.empty_like(query)
+    for first in range(0, slots, some):
+        part = slice(first, first + some)
+        rows = query[part].unflatten(2, (groups, -1)).transpose(1, 2)  # [s, h, m, H / h, c]
+        scores = torch.matmul(rows.flatten(2, 3), key[part].transpose(2, 3)).unflatten(2, (new, -1)).float()
+        weights = scores.mul_(factor).add_(bias[part].unsqueeze(3)).softmax(-1).to(query.dtype)
+        inside = torch.matmul(weights.flatten(2, 3), value[part]).unflatten(2, (new, -1))
+        found[part] = inside.transpose(1, 2).flatten(2, 3)
+    return found
 
 
 def refuse_windows(model: Any) -> None:

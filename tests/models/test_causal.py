@@ -13,6 +13,7 @@ from transformers import MistralConfig, MistralForCausalLM
 from grls.decode import Decoder, FastDecoder
 from grls.errors import ConfigError
 from grls.index import index_sequences
+from grls.models import causal
 from grls.models.causal import plant_causal
 from grls.models.forest import Branches
 
@@ -99,6 +100,26 @@ def test_half_precision(dtype: torch.dtype) -> None:
         for make in (small_llama, small_gpt2):
             for prompt in ([], [7, 8, 9]):
                 plant_causal(make(seed).to(dtype), prompt)
+
+
+@pytest.mark.parametrize("scale", [None, 0.5])
+@pytest.mark.parametrize("cached", [1, 200, 1 << 20])
+def test_grouped_attention_is_attention(
+    scale: float | None, cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one slot, of two and of all at a time."""
+    monkeypatch.setattr(causal, "_CACHED", cached)
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(5, 3, 6, 8, generator=generator)
+    key, value = (torch.randn(5, 2, 5, 8, generator=generator) for _ in range(2))
+    hidden = torch.rand(5, 1, 3, 5, generator=generator) < 0.4
+    hidden[..., 0] = False
+    bias = torch.zeros(5, 1, 3, 5).masked_fill(hidden, -torch.inf)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        query.transpose(1, 2), key, value, attn_mask=bias, scale=scale, enable_gqa=True
+    ).transpose(1, 2)
+    found = causal.grouped_attention(query, key, value, bias, scale)
+    torch.testing.assert_close(found, expected)
 
 
 def test_the_prompt_is_read_once_until_the_weights_change(monkeypatch: pytest.MonkeyPatch) -> None:
