@@ -111,7 +111,8 @@ def tune_hybrid(
     starts = [Weighed(source, 0.0, source.temperature) for source in sources]
     choices = tried.choices(starts, Weighed(EmptyPromptPrior(opened), 0.0))
     # Scores that are normalized at every token are no sums, so nothing can be told of other weights.
-    depth = max(tune_k, beams)  # what is too low in one ranking may be high under other weights
+    # What is too low in one ranking may be high under other weights; views are found by the beam anyway.
+    depth = max(tune_k, beams) if opened.views is None else tune_k
     pool = None if prior_normalized else Pool(opened, queries, gold, tune_k, choices)
 
     def measure(setting: Setting) -> float:
@@ -138,7 +139,7 @@ def tune_hybrid(
         "empty_weight": abs(empty.weight),
         "beams": beams,
         "mode": mode,
-        "view_temperature": view_temperature,
+        **({} if opened.views is None else {"view_temperature": view_temperature}),
         "truncate_queries": truncate_queries,
         "precision": precision,
     }

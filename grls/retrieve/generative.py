@@ -38,7 +38,7 @@ from grls.retrieve.base import reachable
 from grls.retrieve.folder import MANIFEST, read_limits, read_manifest, read_passages, write_passages
 from grls.retrieve.hub import upload
 from grls.retrieve.options import SearchOptions
-from grls.retrieve.views import VIEWS_A_PASSAGE, hidden_views, pooled, spread
+from grls.retrieve.views import beams_for, hidden_views, pooled, spread
 from grls.text import Codec, Limits, TokenIds
 from grls.types import Hit, Passage, Query
 from grls.views import Views
@@ -402,12 +402,13 @@ class GenerativeRetriever:
     ) -> list[list[Found]]:
         """As :meth:`search`, but what is found is what the index holds: passages, or views by number.
 
-        Of views as many are found as the beam is wide, and at least :data:`VIEWS_A_PASSAGE` a passage.
+        Of views as many are found as the beam is wide (:func:`grls.retrieve.views.beams_for`), each with all
+        passages that share it.
         """
         if self.views is None:
             return self._search(inputs, k, exclude, label, allow, prior)
         views, rows = self.views, self.index.rows
-        width = max(VIEWS_A_PASSAGE * k, self.options.beams)
+        width = beams_for(k, self.options.beams)
         hidden = [hidden_views(views, rows, some) for some in exclude]
         weighed = None if prior is None else spread(prior, views)
         found = self._search(inputs, width, hidden, label, allow, weighed)

@@ -30,8 +30,14 @@ from grls.index.rows import Ints, SortedRows
 from grls.models.base import Floats
 from grls.views import Views
 
-VIEWS_A_PASSAGE = 4
-"""The beam is at least so many times as wide as passages are asked for: its places go to views of few."""
+VIEWS_A_PASSAGE, WIDE_ENOUGH = 4, 100
+"""The beam is at least so many times as wide as passages are asked for, since its places go to the views of
+few; but no wider than this for that reason alone."""
+
+
+def beams_for(k: int, beams: int) -> int:
+    """How many views to search for where k passages are asked for."""
+    return max(k, beams, min(VIEWS_A_PASSAGE * k, WIDE_ENOUGH))
 
 
 def pooled(found: Sequence[Found], rows: Ints, views: Views, temperature: float, k: int) -> list[Found]:

@@ -24,7 +24,7 @@ from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.open import open_sources
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import EmptyPromptPrior
-from grls.retrieve.views import pooled, spread
+from grls.retrieve.views import beams_for, pooled, spread
 from grls.types import Passage
 from grls.views import VIEWS, Views
 
@@ -125,6 +125,7 @@ def test_a_passage_in_the_chain_leaves_the_views_that_others_share(root: Path) -
 def test_the_beam_is_wide_enough_for_what_is_asked(root: Path) -> None:
     retriever = sharing(root, [f"the {animal} is calm and quick ." for animal in ("otter", "lynx")], beams=1)
     assert len(retriever.retrieve(queries()[:1], 2)[0]) == 2
+    assert [beams_for(k, 30) for k in (1, 10, 20, 50, 200)] == [30, 40, 80, 100, 200]
 
 
 def test_the_search_finds_what_all_views_say(retriever: GenerativeRetriever) -> None:
