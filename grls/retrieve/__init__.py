@@ -6,7 +6,8 @@ one chains, and both are written and scored by ``grls.evaluation`` alike.
 
 - ``sparse`` is BM25, ``generative`` decodes passages (``options`` says how, ``folder`` is what it leaves
   on disk), ``dense`` compares embeddings (``dense_encode`` makes them, resumably; ``dense_search`` finds
-  the nearest, exactly). ``open`` opens a folder of either kind.
+  the nearest, exactly). ``open`` opens a folder of either kind. ``views`` makes passages of the views that
+  some generators write.
 - ``multistep`` goes hop by hop with a generative retriever, ``appending`` with any other one: the passages
   found join the query. ``pool`` makes one ranking of several chains, ``expected_f1`` one set.
 - ``neighbours`` asks a retriever for what is near to each passage of a corpus.

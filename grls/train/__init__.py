@@ -8,9 +8,10 @@ is the LightningModule with its losses and optimizers; ``validation`` measures c
 and writes the best model; ``cli`` is the LightningCLI.
 
 ``chains`` are the hops of a query together, with ``targets`` that are distributions over passages (of the
-gold passages that are left, and of a ``teacher``), ``decisions`` what they say at every prefix of the trie;
-``chain_data``, ``chain_collate`` and ``chain_module`` are the parts for these, ``token_trees`` what lets a
-causal model read all hops at once, and ``mining`` looks for what the search finds wrongly.
+gold passages that are left, and of a ``teacher``; ``view_targets``: over views of them), ``decisions`` what
+they say at every prefix of the trie; ``chain_data``, ``chain_collate`` and ``chain_module`` are the parts for
+these, ``token_trees`` what lets a causal model read all hops at once, and ``mining`` looks for what the search
+finds wrongly.
 
 ``loading`` is what all data modules share, ``encoder_cache`` keeps what a frozen encoder gives.
 ``riches_data``, ``riches_examples``, ``riches_collate``, ``riches_module`` and ``riches_validation`` are the
