@@ -10,7 +10,7 @@ and writes the best model; ``cli`` is the LightningCLI.
 ``chains`` are the hops of a query together, with ``targets`` that are distributions over passages (of the
 gold passages that are left, and of a ``teacher``; ``view_targets``: over views of them), ``decisions`` what
 they say at every prefix of the trie; ``chain_data``, ``chain_collate`` and ``chain_module`` are the parts for
-these, ``token_trees`` what lets a causal model read all hops at once, and ``mining`` looks for what the search
+these, ``token_trees`` what lets a causal model read all hops at once; ``mining`` looks for what the search
 finds wrongly.
 
 ``loading`` is what all data modules share, ``encoder_cache`` keeps what a frozen encoder gives.
