@@ -62,8 +62,8 @@ def index(
             Generative; a bi-encoder has the one limit ``max_input_tokens``.
         max_query_tokens: Longest query; null: as in training (256). Generative.
         max_input_tokens: Longest model input, evidence included; null: as in training (512).
-        view_words: Words of the views that the model writes instead of passages from their beginning; null:
-            as in training (other models write passages). Generative.
+        view_words: Words of the views that the model writes instead of passages from their beginning; 0:
+            whole passages; null: as in training (other models write passages). Generative.
         batch_size: Passages embedded together (dense).
         device: Where passages are embedded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
@@ -146,7 +146,7 @@ def _generative(
             form=form,
             memory=memory,
             scratch=scratch,
-            view_words=view_words,
+            view_words=view_words or None,
         )
         retriever.save_pretrained(output)
     rows = retriever.index.rows

@@ -215,6 +215,12 @@ def writes_chains(opened: AnyRetriever) -> TypeGuard[GenerativeRetriever | Hybri
     )
 
 
+def writes_views(opened: AnyRetriever) -> bool:
+    """Whether it has a generator that writes views of passages."""
+    generator = opened.generator if isinstance(opened, HybridRetriever) else opened
+    return isinstance(generator, GenerativeRetriever) and generator.views is not None
+
+
 def _filters(queries: list[Query], allow: str | None, where: str | None, own: bool) -> list[Filter | None]:
     """What each query may find: every filter that is given must let a passage through."""
     listed = [None] * len(queries) if allow is None else read_allowed(allow, queries)
@@ -303,8 +309,7 @@ def described(opened: AnyRetriever) -> tuple[System, str, dict[str, Any]]:
     hybrid = isinstance(opened, HybridRetriever)
     how = opened.generator.options if isinstance(opened, HybridRetriever) else opened.options
     names = ["beams", "early_stop", "truncate_queries"]
-    writer = opened.generator if isinstance(opened, HybridRetriever) else opened
-    if writer.views is not None:
+    if writes_views(opened):
         names.append("view_temperature")
     own = {name: getattr(how, name) for name in names}
     return "hybrid" if hybrid else "generator", f"{how.mode} with priors" if hybrid else how.mode, own

@@ -24,6 +24,7 @@ from grls.commands.retrieve import (
     opened_retriever,
     refuse_other_corpus,
     usual_beams,
+    writes_views,
 )
 from grls.dataset import gold_passages, read_split
 from grls.decode.scores import ScoreMode
@@ -148,9 +149,9 @@ def tune_dynamic(
     best_one = max(tried, key=lambda setting: (setting.f1, -abs(setting.done_bias)))
     settings = {
         "retriever": retriever, "steps": "dynamic", "hops": hops, "beams": beams, "chains": search.chains,
-        "branch": search.branch, "sets": sets, "mode": mode, "view_temperature": view_temperature,
-        "done_bias": best_one.done_bias, "choose": best_one.choose, "truncate_queries": truncate_queries,
-        "precision": precision,
+        "branch": search.branch, "sets": sets, "mode": mode, "done_bias": best_one.done_bias,
+        "choose": best_one.choose, "truncate_queries": truncate_queries, "precision": precision,
+        **({"view_temperature": view_temperature} if writes_views(opened) else {}),
         **_told(priors),
     }  # fmt: skip
     write_config(output, settings, f"{_shown(best_one)}, on {split} of {data}")

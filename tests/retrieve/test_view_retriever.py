@@ -286,6 +286,13 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
     assert main(["evaluate", f"--run={tmp_path / 'run'}.jsonl", f"--data={data}", "--split=test"]) == 0
     assert main([*command, "--view_words=2"]) == 0
     assert " views of 2 words, " in capsys.readouterr().out
+    whole = [*command[:-1], "--view_words=0", f"--output={tmp_path / 'whole'}"]
+    write_json(model / VIEWS, {"words": 4})
+    try:
+        assert main(whole) == 0
+    finally:
+        (model / VIEWS).unlink()
+    assert "views" not in capsys.readouterr().out
     capsys.readouterr()
     tune = ["tune-hybrid", f"--data={data}", f"--retriever={folder}", "--prior=bm25", "--weights=[1]"]
     tune += ["--view_temperature=2", f"--output={tmp_path / 'hybrid.yaml'}"]
