@@ -16,6 +16,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jsonargparse import auto_cli
@@ -24,6 +25,7 @@ from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
 from grls.files import atomic_file
+from grls.models.precision import Precision
 
 
 class Stage(NamedTuple):
@@ -45,11 +47,15 @@ class Recipe(NamedTuple):
 
     Attributes:
         stages: In order; the last one makes the retriever.
-        runs: Options of each run on test, by its name.
+        runs: Options of each run of that retriever on test, by its name.
+        beside: Options of each run that no seed changes, by its name; for ensembles.
+        ensembles: Members of each ensemble, by its name; the weights are tuned on dev.
     """
 
     stages: tuple[Stage, ...]
     runs: Mapping[str, tuple[str, ...]]
+    beside: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    ensembles: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def _views(causal: str, name: str) -> Stage:
@@ -59,11 +65,28 @@ def _views(causal: str, name: str) -> Stage:
 
 _SINGLE = ("--steps", "single", "--k", "20", "--beams", "20")
 _VIEWS = ("--steps", "single", "--k", "20", "--beams", "40", "--truncate_queries", "true")
+_FUSED = ("--method", "sum", "--normalization", "min-max", "--tune_k", "5")
+
+
+def _beside(dense: str) -> Mapping[str, tuple[str, ...]]:
+    """BM25 and a bi-encoder."""
+    single = ("--steps", "single", "--k", "20")
+    return {"bm25": ("--bm25", "true", *single), "biencoder": ("--retriever", dense, *single)}
+
+
+_ENSEMBLES = {"bm25 + biencoder": ("bm25", "biencoder"), "all": ("bm25", "biencoder", "single")}
 _TWO_STAGES = (Stage("memorise"), Stage("retrieve", "memorise"))
 RECIPES = {
     "ruletaker-paper": Recipe(_TWO_STAGES, {"dynamic": ("--steps", "dynamic", "--hops", "10")}),
-    "strategyqa": Recipe((_views("strategyqa", "strategyqa"),), {"single": _VIEWS}),
-    "nq": Recipe((_views("default", "nq"),), {"single": _VIEWS}),
+    "strategyqa": Recipe(
+        (_views("strategyqa", "strategyqa"),),
+        {"single": _VIEWS},
+        _beside("runs/strategyqa/biencoder-retriever"),
+        _ENSEMBLES,
+    ),
+    "nq": Recipe(
+        (_views("default", "nq"),), {"single": _VIEWS}, _beside("runs/nq/default/dense"), _ENSEMBLES
+    ),
     "entailmentbank": Recipe(
         (Stage("causal"),),
         {
@@ -82,12 +105,14 @@ class Repeat:
         name: Data set: ``data/NAME``, ``configs/NAME``; everything is written to ``runs/NAME/seed-N``.
         dry_run: Print the commands only.
         precision: In which numbers it trains, as lightning names them; None: as the configs say.
+        search_precision: In which numbers it retrieves, as `grls retrieve` names them.
         commands: What was run or printed.
     """
 
     name: str
     dry_run: bool = False
     precision: str | None = None
+    search_precision: Precision = "float32"
     commands: list[list[str]] = field(default_factory=list)
 
     def one(self, seed: int) -> dict[str, dict[str, float]]:
@@ -101,14 +126,30 @@ class Repeat:
         given: tuple[str, ...] = ("--model", str(model), "--corpus", data, "--output", str(retriever))
         self._grls("index", *given, makes=retriever / "grls.json")
         found = {}
-        for name, options in recipe.runs.items():
-            output = folder / name
-            given = ("--retriever", str(retriever), "--data", data, "--split", "test")
-            made = Path(f"{output}.info.json")
-            self._grls("retrieve", *given, *options, "--output", str(output), makes=made)
-            if not self.dry_run:
-                found[name] = flat(evaluate_run(f"{output}.jsonl", data, "test"))
+        own = ("--retriever", str(retriever), "--precision", self.search_precision)
+        runs = {name: (folder, (*own, *options)) for name, options in recipe.runs.items()}
+        runs |= {name: (folder.parent, options) for name, options in recipe.beside.items()}
+        for name, (where, options) in runs.items():
+            for split in ("dev", "test") if recipe.ensembles else ("test",):
+                output = where / f"{name}-{split}"
+                given = (*options, "--data", data, "--split", split)
+                made = Path(f"{output}.info.json")
+                self._grls("retrieve", *given, "--output", str(output), makes=made)
+            found[name] = self._measured(output)
+        for name, members in recipe.ensembles.items():
+            dev, test = (
+                [f"{runs[member][0] / member}-{split}.jsonl" for member in members]
+                for split in ("dev", "test")
+            )
+            output = folder / name.replace(" ", "")
+            given = (*_FUSED, "--data", data, "--output", str(output))
+            self._grls("ensemble", *test, "--tune", *dev, *given, makes=Path(f"{output}.info.json"))
+            found[name] = self._measured(output)
         return found
+
+    def _measured(self, run: Path) -> dict[str, float]:
+        """The measures of a run on test; nothing where it was not made."""
+        return {} if self.dry_run else flat(evaluate_run(f"{run}.jsonl", f"data/{self.name}", "test"))
 
     def _train(self, stage: Stage, folder: Path, seed: int) -> None:
         layers = stage.layers or tuple(f"{base}/{stage.config}" for base in ("base", self.name))
@@ -164,7 +205,11 @@ def table(found: Sequence[Mapping[str, Mapping[str, float]]], seeds: Sequence[in
 
 
 def main(
-    name: str, seeds: tuple[int, ...] = (0, 1, 2), dry_run: bool = False, precision: str | None = None
+    name: str,
+    seeds: tuple[int, ...] = (0, 1, 2),
+    dry_run: bool = False,
+    precision: str | None = None,
+    search_precision: Precision = "float32",
 ) -> None:
     """Train with several seeds and print mean and spread.
 
@@ -176,12 +221,13 @@ def main(
         seeds: Which.
         dry_run: Print the commands only.
         precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.
+        search_precision: In which numbers to retrieve; likewise `bfloat16`.
     """
     if name not in RECIPES:
         raise SystemExit(f"error: unknown recipe {name!r}; choose one of {', '.join(RECIPES)}.")
     if not seeds:
         raise SystemExit("error: --seeds names none.")
-    repeat = Repeat(name, dry_run, precision)
+    repeat = Repeat(name, dry_run, precision, search_precision)
     found = [repeat.one(seed) for seed in seeds]
     if dry_run:
         return

@@ -22,11 +22,34 @@ def test_every_seed_has_its_own_folder_and_begins_anew(capsys: pytest.CaptureFix
 
 def test_every_training_has_the_precision_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     main("ruletaker-paper", (0,), dry_run=True)
-    assert "precision" not in capsys.readouterr().out
+    assert "trainer.precision" not in capsys.readouterr().out
     main("ruletaker-paper", (0,), dry_run=True, precision="bf16-mixed")
     lines = capsys.readouterr().out.splitlines()
     told = ["--trainer.precision bf16-mixed" in line for line in lines]
     assert told == [line.startswith("grls train ") for line in lines]
+
+
+def test_a_precision_for_the_search_is_that_of_the_generator_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main("strategyqa", (0,), dry_run=True, search_precision="bfloat16")
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("grls retrieve ")]
+    told = ["--precision bfloat16" in line for line in lines]
+    assert told == ["seed-0/retriever" in line for line in lines]
+    assert set(told) == {True, False}
+
+
+def test_ensembles_are_tuned_on_dev_and_hold_the_seeds_own_run(capsys: pytest.CaptureFixture[str]) -> None:
+    main("strategyqa", (1, 2), dry_run=True)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("grls ensemble ")]
+    assert len(lines) == 4  # two for each seed
+    for seed, line in ((1, lines[1]), (2, lines[3])):
+        runs, tuned = line.split(" --method ")[0].split(" --tune ")
+        own = f"runs/strategyqa/seed-{seed}/single"
+        assert runs.split()[2:] == [
+            "runs/strategyqa/bm25-test.jsonl", "runs/strategyqa/biencoder-test.jsonl", f"{own}-test.jsonl"
+        ]  # fmt: skip
+        assert tuned.split() == [name.replace("-test", "-dev") for name in runs.split()[2:]]
 
 
 @pytest.mark.parametrize("name", sorted(seeds.RECIPES))
@@ -54,7 +77,12 @@ def test_a_small_run_measures_each_seed(
     text = (root / "configs" / "ruletaker-paper" / "memorise.yaml").read_text()
     text = text.replace("ruletaker-paper", "small").replace("max_epochs: 6", "max_epochs: 1")
     (folder / "memorise.yaml").write_text(text.replace("_epoch: 3", "_epoch: 1"))
-    recipe = Recipe((Stage("memorise"),), {"single": ("--steps", "single", "--k", "5")})
+    recipe = Recipe(
+        (Stage("memorise"),),
+        {"single": ("--steps", "single", "--k", "5")},
+        {"bm25": ("--bm25", "true", "--steps", "single", "--k", "5")},
+        {"bm25 + single": ("bm25", "single")},
+    )
     monkeypatch.setitem(seeds.RECIPES, "small", recipe)
     main("small", (0, 1))
     shown = capsys.readouterr().out
@@ -63,9 +91,11 @@ def test_a_small_run_measures_each_seed(
     rows = [line.split(" | ") for line in written.splitlines()[2:]]
     assert [row[1] for row in rows if "@5" in row[1]]
     assert any(row[-2] != row[-1].removesuffix(" |") for row in rows)  # the seeds differ
-    before = (tmp_path / "runs" / "small" / "seed-0" / "single.jsonl").stat().st_mtime_ns
+    assert {row[0].removeprefix("| ") for row in rows} == {"single", "bm25", "bm25 + single"}
+    assert all(row[3] == "0.0" for row in rows if row[0] == "| bm25")
+    before = (tmp_path / "runs" / "small" / "seed-0" / "single-test.jsonl").stat().st_mtime_ns
     main("small", (0, 1))
-    assert (tmp_path / "runs" / "small" / "seed-0" / "single.jsonl").stat().st_mtime_ns == before
+    assert (tmp_path / "runs" / "small" / "seed-0" / "single-test.jsonl").stat().st_mtime_ns == before
 
 
 def test_the_table_has_mean_and_spread() -> None:
