@@ -24,6 +24,7 @@ COMMANDS = {
     "tune-hybrid": "find the weights of bi-encoder, BM25 and empty prompt in hybrid decoding, on dev queries",
     "tune-dynamic": "find where chains are to end, and how one is chosen, on dev queries",
     "ensemble": "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
+    "cut": "end rankings where their set has the highest expected F1, by dev queries",
     "evaluate": "score a run",
     "report": "compare runs on one page: tables, curves, proof graphs, significance",
     "riches": "answer questions with evidence that is retrieved while they are answered",
@@ -40,10 +41,11 @@ COMMANDS = {
 """Command -> what it does. ``grls.commands.NAME.NAME`` is its function (a hyphen is an underscore there)."""
 
 FIRST = {
+    "cut": {"run": "JSONL of `grls retrieve` or `grls ensemble`, single or fixed, or a TREC run."},
     "program": {
         "action": "run",
         "program": "openqa, multihop, conversational, vanilla, retrieve-then-read or self-ask",
-    }
+    },
 }
 """Commands whose first arguments, and only these, are given without option names: what they are."""
 
@@ -136,7 +138,7 @@ def _gathered(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:
     for argument in arguments:
         if argument.startswith("--"):
             values = [] if argument in lists else None
-        elif values is not None:
+        elif values is not None and not (not values and argument.startswith("[")):
             values.append(argument)
             gathered[-1] = f"{gathered[-1].split('=')[0]}={json.dumps(values)}"
             continue

@@ -99,6 +99,8 @@ def test_weights_and_method_are_used_and_recorded(place):
     assert info.score_mode == "sum rank"
     found = fused("a.jsonl", "b.jsonl", "--method=rrf", "--rrf_k=1", "--k=2")
     assert next(iter(found.values())) == [IDS[2], IDS[3]]
+    fused("a.jsonl", "b.jsonl", "--method", "sum", "--weights", "[0.2, 0.8]")  # as other commands take lists
+    assert read_info("out/e.jsonl").options["weights"] == [0.2, 0.8]
 
 
 def test_an_ensemble_can_be_a_member(place):
@@ -289,7 +291,7 @@ def test_tuning_refuses_what_does_not_belong_to_it(place, capsys):
     assert "--tune finds weights, and --method interleave takes none; choose --method rrf or sum" in message
     write("c", 3), write("d", 4)
     message = refused(capsys, *tune, "c.jsonl", "d.jsonl")
-    assert "are queries of --tune and of what is fused; tune on other queries" in message
+    assert "are queries of --tune and of what is given, too; tune on other queries" in message
     other = write("e", split="dev", system="bm25")
     message = refused(capsys, *tune, dev[0], other)
     assert "e.jsonl (bm25, retrieve, single) is to tune the weight of b.jsonl (generator" in message

@@ -8,30 +8,31 @@ development queries. How to fuse is :mod:`grls.retrieve.fusion`'s affair, and wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from grls.commands.output import Outcome, write_outputs
-from grls.dataset import gold_passages, read_queries, read_split
-from grls.errors import ConfigError, MismatchError
+from grls.commands.run_files import (
+    Dev,
+    asked_ids,
+    load_dev,
+    refuse_shared_queries,
+    refuse_to_replace,
+    write_fused,
+)
+from grls.errors import ConfigError
 from grls.evaluation.comparable import (
-    Asked,
     LoadedRun,
     Missing,
     complete_runs,
-    examples,
     find_asked,
     load_runs,
 )
-from grls.evaluation.manifest import RunInfo, Steps, fingerprint_queries, info_file, write_info
+from grls.evaluation.manifest import RunInfo, Steps
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.results import Results
-from grls.evaluation.run import refuse_unknown, write_run
 from grls.retrieve.ensemble import Length, chain_length, fuse_chains
 from grls.retrieve.fusion import Fusion, Method, Normalization, fuse_rankings, tune_weights
-from grls.types import Query
 
 
 def ensemble(
@@ -83,18 +84,20 @@ def ensemble(
     if tune is not None:
         _refuse_untunable(method, weights)
     fusion = Fusion(method, normalization, None if weights is None else tuple(weights), rrf_k)
+    if len(runs) < 2:
+        raise ConfigError(f"expected at least two runs, got {list(runs)}.")
     members = load_runs(runs)
     steps = shared_steps(members)
     chain_length([0] * len(members), length)
     asked = find_asked(members, data, split)
-    _refuse_to_replace(output, [*runs, *(tune or [])], asked)
-    results = complete_runs(members, _ids(asked), missing)
+    refuse_to_replace(output, [*runs, *(tune or [])], asked)
+    results = complete_runs(members, asked_ids(asked), missing)
     how = Fusing(steps, k, length)
     options: dict[str, object] = {"runs": runs, "method": method, "k": k, "rrf_k": rrf_k}
     options |= {"normalization": normalization, "length": length}
     if tune is not None:
-        dev = _load_dev(tune, members, asked, tune_split)
-        _refuse_shared_queries(dev, results[0])
+        dev = load_dev(tune, members, asked, tune_split)
+        refuse_shared_queries(dev, results[0])
         fusion, recall = _tune(fusion, dev, how, tune_k)
         options |= {"tune": tune, f"tuned_recall@{tune_k}": recall}
         print(f"weights {_shown(fusion.weights)}: recall@{tune_k} {100 * recall:.1f} on {dev.split}")
@@ -115,7 +118,7 @@ def ensemble(
         seconds=perf_counter() - start + sum(info.seconds for info in infos),  # its members' time is its own
         options={**options, "weights": fusion.weights},
     )
-    _write(output, fused, asked, info)
+    write_fused(output, fused, asked, info)
 
 
 @dataclass(frozen=True)
@@ -144,20 +147,6 @@ class Fusing:
         k = self.k if self.k is not None else longest or None
         rankings = fuse_rankings([member.rankings for member in members], fusion, k)
         return Results(rankings, {}, fusion.score_mode)
-
-
-class Dev(NamedTuple):
-    """Development queries to tune on.
-
-    Attributes:
-        results: Of every member, for the same queries.
-        gold: Query id -> gold passages.
-        split: Where the queries are from.
-    """
-
-    results: list[Results]
-    gold: dict[str, list[str]]
-    split: str
 
 
 def shared_steps(runs: Sequence[LoadedRun]) -> Steps:
@@ -191,50 +180,6 @@ def _refuse_untunable(method: Method, weights: list[float] | None) -> None:
         raise ConfigError("give either --weights or --tune.")
 
 
-def _load_dev(paths: list[str], members: Sequence[LoadedRun], asked: Asked | None, split: str | None) -> Dev:
-    """The runs of ``--tune`` with their gold."""
-    if asked is None:
-        raise ConfigError("--tune needs the gold passages of a data set: give --data DIR, too.")
-    if len(paths) != len(members):
-        raise ConfigError(f"--tune names {len(paths)} runs for {len(members)}; give one for each, in order.")
-    runs = load_runs(paths)
-    for run, dev in zip(members, runs, strict=True):
-        _refuse_other_system(run, dev)
-    told = any(run.info is not None for run in runs)
-    dev_asked = find_asked(runs, asked.data, split if split is not None or told else "dev")
-    if dev_asked is None or dev_asked.split is None or dev_asked.queries is None:
-        raise ConfigError("the runs of --tune answer all queries; tune on runs for one split, such as dev.")
-    _, qrels = read_split(asked.data, dev_asked.split, asked.corpus)
-    gold = {query.id: gold_passages(query, qrels) for query in dev_asked.queries}
-    return Dev(complete_runs(runs, list(gold), "refuse"), gold, dev_asked.split)
-
-
-def _refuse_other_system(run: LoadedRun, dev: LoadedRun) -> None:
-    """Refuse runs for tuning that are not of the system whose weight they tune, where manifests tell."""
-    if run.steps != dev.steps or (
-        run.info is not None
-        and dev.info is not None
-        and (run.info.system, run.info.stages) != (dev.info.system, dev.info.stages)
-    ):
-        raise MismatchError(
-            f"{dev.path} ({_described(dev)}) is to tune the weight of {run.path} ({_described(run)}); give "
-            "--tune the runs of the same systems in the same order."
-        )
-
-
-def _described(run: LoadedRun) -> str:
-    return ", ".join([run.info.system, *run.info.stages, run.steps] if run.info is not None else [run.steps])
-
-
-def _refuse_shared_queries(dev: Dev, results: Results) -> None:
-    shared = dev.gold.keys() & results.rankings.keys()
-    if shared:
-        raise ConfigError(
-            f"{examples(shared)} ({len(shared)} in all) are queries of --tune and of what is fused; "
-            "tune on other queries than those reported."
-        )
-
-
 def _tune(fusion: Fusion, dev: Dev, how: Fusing, k: int) -> tuple[Fusion, float]:
     """The fusion with the weights that are best on dev, and its recall there."""
 
@@ -244,48 +189,6 @@ def _tune(fusion: Fusion, dev: Dev, how: Fusing, k: int) -> tuple[Fusion, float]
         return sequence_recall(ids, list(dev.gold.values()), [k])[f"recall@{k}"]
 
     return tune_weights(len(dev.results), fusion, recall)
-
-
-def _refuse_to_replace(output: str, runs: Sequence[str], asked: Asked | None) -> None:
-    """Refuse an output that would overwrite an input, or leave JSONL of an earlier run beside the new run."""
-    for run in runs:
-        if info_file(run).resolve() == Path(f"{output}.info.json").resolve():
-            raise ConfigError(f"--output {output} would replace {run}, which is read; choose another name.")
-    if asked is None and Path(f"{output}.jsonl").exists():
-        raise ConfigError(
-            f"{output}.jsonl is there already, and without a data set there is no new one to replace it; "
-            "remove it, choose another name, or give --data DIR."
-        )
-
-
-def _ids(asked: Asked | None) -> list[str] | None:
-    return None if asked is None or asked.queries is None else [query.id for query in asked.queries]
-
-
-def _write(output: str, fused: Results, asked: Asked | None, info: RunInfo) -> None:
-    if asked is None:
-        write_run(f"{output}.trec", fused.rankings)
-        write_info(output, info, endings=[".trec"])
-        print(f"{output}.trec: {len(fused.rankings):,} queries, score mode {info.score_mode}, no texts")
-        return
-    queries = asked.queries if asked.queries is not None else _find_queries(asked.data, fused)
-    info = replace(
-        info,
-        corpus=asked.corpus.fingerprint,
-        queries=fingerprint_queries(queries),
-        data=asked.data,
-        split=asked.split,
-    )
-    chains = [fused.chains[query.id] for query in queries] if fused.chains else None
-    outcome = Outcome([fused.rankings[query.id] for query in queries], chains)
-    write_outputs(output, queries, asked.corpus, outcome, info)
-
-
-def _find_queries(data: str, fused: Results) -> list[Query]:
-    """The queries that were answered, where only the runs say which."""
-    every = read_queries(data)
-    refuse_unknown(fused.rankings, [query.id for query in every], "query", f"{data}/queries.jsonl")
-    return [query for query in every if query.id in fused.rankings]
 
 
 def _shown(weights: Sequence[float] | None) -> str:

@@ -72,12 +72,10 @@ def load_runs(paths: Sequence[str]) -> list[LoadedRun]:
     """Read runs that belong together, JSONL of ours or TREC.
 
     Raises:
-        ConfigError: There are fewer than two, or one is given twice.
+        ConfigError: One is given twice.
         DataError: A file is missing or malformed, or its manifest belongs to other files.
         MismatchError: Manifests tell that two are over different corpora or answer different queries.
     """
-    if len(paths) < 2:
-        raise ConfigError(f"expected at least two runs, got {list(paths)}.")
     seen: dict[Path, str] = {}
     for path in paths:
         run = info_file(path).resolve()

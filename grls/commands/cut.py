@@ -1,0 +1,77 @@
+"""``grls cut``: end rankings where F1 is expected to be highest, by development queries.
+
+Any ranking can be cut: of a generator, of BM25, of an ensemble, of another tool. Where is
+:mod:`grls.retrieve.set_size`'s affair.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from time import perf_counter
+
+from grls.commands.run_files import asked_ids, load_dev, refuse_shared_queries, refuse_to_replace, write_fused
+from grls.errors import ConfigError
+from grls.evaluation.comparable import complete_runs, find_asked, load_runs
+from grls.evaluation.manifest import RunInfo
+from grls.evaluation.metrics.set_f1 import set_f1
+from grls.evaluation.results import Results
+from grls.retrieve.set_size import SetSize
+
+
+def cut(
+    run: str,
+    tune: str,
+    output: str,
+    data: str | None = None,
+    split: str | None = None,
+    tune_split: str | None = None,
+    name: str | None = None,
+) -> None:
+    """Keep as many passages of each ranking as have the highest expected F1: `grls cut RUN --tune DEV-RUN`.
+
+    Writes OUTPUT.trec, OUTPUT.jsonl (chains that are done, so `grls evaluate` and `grls report` show set F1)
+    and OUTPUT.info.json.
+
+    Args:
+        run: A ranking: JSONL of `grls retrieve --steps single` or `fixed`, of `grls ensemble`, or a TREC run.
+        tune: The same system's run for development queries: what it finds there tells how probable it is that
+            a passage of such a score and rank is gold.
+        output: Path of the results without ending.
+        data: Data set folder; null takes it from the manifests.
+        split: Which queries the run answers; null takes it from the manifest.
+        tune_split: Which queries `--tune` answers; null takes it from its manifest, else dev.
+        name: What reports call it; null: that of the run, cut.
+    """
+    (member,) = load_runs([run])
+    if member.steps == "dynamic":
+        raise ConfigError(f"{run} is dynamic: its chains end by themselves. Cut a single or fixed run.")
+    asked = find_asked([member], data, split)
+    refuse_to_replace(output, [run, tune], asked)
+    dev = load_dev([tune], [member], asked, tune_split)
+    (results,) = complete_runs([member], asked_ids(asked), "refuse")
+    refuse_shared_queries(dev, results)
+    start = perf_counter()
+    gold = list(dev.gold.values())
+    rankings = [dev.results[0].rankings[query] for query in dev.gold]
+    sizes = SetSize.fit(rankings, gold)
+    fitted = set_f1([{hit.id for hit in sizes.cut(hits).hits} for hits in rankings], gold)["f1"]
+    chains = {query: sizes.cut(hits) for query, hits in results.rankings.items()}
+    kept = {query: hits[: len(chains[query].hits)] for query, hits in results.rankings.items()}
+    mean = statistics.mean(len(chain.hits) for chain in chains.values())
+    print(f"{mean:.1f} passages a query; set F1 {100 * fitted:.1f} on {dev.split}, which it was fitted to")
+    mode = results.score_mode or "unknown"
+    info = RunInfo(
+        system="ensemble", name=f"{member.name}, cut", steps="dynamic", corpus="", queries="", data="",
+        split=None, score_mode=f"{mode}, cut", members=(member.name,),
+    )  # fmt: skip
+    if member.info is not None:
+        info = replace(member.info, steps="dynamic", name=f"{member.name}, cut", score_mode=info.score_mode)
+    info = replace(
+        info,
+        name=name or info.name,
+        seconds=info.seconds + perf_counter() - start,
+        options={**info.options, "cut": run, "tune": tune},
+        files={},
+    )
+    write_fused(output, Results(kept, chains, info.score_mode), asked, info)
