@@ -146,8 +146,15 @@ def test_shipped_configs_learn_beside_a_prior(name: str, workplace: Path) -> Non
     assert (workplace / "runs" / name / "beside" / "model" / "config.json").is_file()
 
 
-@pytest.mark.parametrize("name", sets_with("causal-mixed"))
-def test_shipped_configs_mix_for_a_causal_generator(name: str, workplace: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "stage", "base"),
+    [(name, "causal-mixed", []) for name in sets_with("causal-mixed")]
+    + [(name, "views-hops", ["base/views"]) for name in sets_with("views-hops")],
+)
+def test_shipped_configs_go_on_with_a_causal_generator(
+    name: str, stage: str, base: list[str], workplace: Path
+) -> None:
+    """Hop by hop, with the real queries in the place of pseudo-queries."""
     data = workplace / "data" / name
     small(data)
     language_model(workplace, f"data/{name}")
@@ -156,11 +163,13 @@ def test_shipped_configs_mix_for_a_causal_generator(name: str, workplace: Path) 
     pseudo.write_text((data / "queries.jsonl").read_text())
     layers = [
         f"--config=configs/{config}.yaml"
-        for config in ("base/causal", f"{name}/causal", f"{name}/causal-mixed")
+        for config in ("base/causal", f"{name}/causal", *base, f"{name}/{stage}")
     ]
     swap = ["--model.generator.name_or_path=lm", "--data.teacher=null", "--data.mix.size=8"]
     assert main(["train", *layers, *swap, *QUICK]) == 0
-    assert (workplace / "runs" / name / "causal-mixed" / "model" / "config.json").is_file()
+    model = workplace / "runs" / name / stage / "model"
+    assert (model / "config.json").is_file()
+    assert (model / "views.json").is_file() == (stage == "views-hops")
 
 
 @pytest.mark.parametrize("name", sets_with("query-generator"))
@@ -242,6 +251,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     files_of_readme(workplace)
     commands = readme_commands()
     compared = ["train-biencoder", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
+    compared += ["retrieve", "cut"]
     compared += ["tune-hybrid", "retrieve", "train", "index", "retrieve"]
     filtered = ["retrieve", "retrieve", "update", "update"]
     reached = ["neighbours", "train", "train", "pseudo-queries", "train", "train", "index", "retrieve"]
