@@ -28,6 +28,11 @@ def sets_with(stage: str) -> list[str]:
     return sorted(found - {"base"})
 
 
+def causal_of(name: str) -> str:
+    """The config of a causal generator that those of a data set are layered over."""
+    return f"{name if name in sets_with('causal') else 'default'}/causal"
+
+
 SETS = sets_with("memorise")
 QUICK = (
     "--trainer.max_epochs=1",
@@ -119,10 +124,9 @@ def test_shipped_configs_learn_to_write_views(name: str, workplace: Path) -> Non
     """A small model in the place of the pretrained one, and no teacher, who would have to be trained."""
     small(workplace / "data" / name)
     language_model(workplace, f"data/{name}")
-    causal = name if (ROOT / "configs" / name / "causal.yaml").is_file() else "default"
     layers = [
         f"--config=configs/{config}.yaml"
-        for config in ("base/causal", f"{causal}/causal", "base/views", f"{name}/views")
+        for config in ("base/causal", causal_of(name), "base/views", f"{name}/views")
     ]
     swap = ["--model.generator.name_or_path=lm", "--data.teacher=null"]
     assert main(["train", *layers, *swap, *QUICK]) == 0
@@ -149,7 +153,8 @@ def test_shipped_configs_learn_beside_a_prior(name: str, workplace: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "stage", "base"),
     [(name, "causal-mixed", []) for name in sets_with("causal-mixed")]
-    + [(name, "views-hops", ["base/views"]) for name in sets_with("views-hops")],
+    + [(name, "views-hops", ["base/views"]) for name in sets_with("views-hops")]
+    + [(name, "views-pseudo", ["base/views", f"{name}/views"]) for name in sets_with("views-pseudo")],
 )
 def test_shipped_configs_go_on_with_a_causal_generator(
     name: str, stage: str, base: list[str], workplace: Path
@@ -163,13 +168,13 @@ def test_shipped_configs_go_on_with_a_causal_generator(
     pseudo.write_text((data / "queries.jsonl").read_text())
     layers = [
         f"--config=configs/{config}.yaml"
-        for config in ("base/causal", f"{name}/causal", *base, f"{name}/{stage}")
+        for config in ("base/causal", causal_of(name), *base, f"{name}/{stage}")
     ]
     swap = ["--model.generator.name_or_path=lm", "--data.teacher=null", "--data.mix.size=8"]
     assert main(["train", *layers, *swap, *QUICK]) == 0
     model = workplace / "runs" / name / stage / "model"
     assert (model / "config.json").is_file()
-    assert (model / "views.json").is_file() == (stage == "views-hops")
+    assert (model / "views.json").is_file() == (stage != "causal-mixed")
 
 
 @pytest.mark.parametrize("name", sets_with("query-generator"))
