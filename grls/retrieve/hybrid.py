@@ -34,7 +34,9 @@ from grls.retrieve.appending import HopHits
 from grls.retrieve.base import check_counts
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.priors import Source
+from grls.retrieve.views import heard
 from grls.types import Hit, Passage, Query
+from grls.views import Views
 
 DONE_SHARE = math.log(0.5)
 """What DONE gets of a prior that knows nothing of it (nats): as much as all passages together."""
@@ -191,7 +193,22 @@ class HybridRetriever:
         within = self.generator.subsets(queries, allow)
         done = self.generator.done
         prior = prior_of(self.priors, queries, evidence, done, self.done_share, self.normalized)
-        return self.generator.search_index(inputs, k, hidden, "retrieve", within, prior)
+        found = self.generator.search_index(inputs, k, hidden, "retrieve", within, prior)
+        if self.generator.views is None or self.normalized:
+            return found
+        return [self._heard(some, prior, query, self.generator.views) for query, some in enumerate(found)]
+
+    def _heard(self, found: Sequence[Found], prior: Prior, query: int, views: Views) -> list[Found]:
+        """Views scored by what the priors say of their passages (:func:`grls.retrieve.views.heard`)."""
+        numbers = np.array([some.passage for some in found], dtype=np.int64)
+        beyond = np.zeros(len(found))
+        for part in prior.parts if found else ():
+            given = np.asarray(part.log_weights(np.array([query])), dtype=np.float64)[0]
+            beyond += part.weight * heard(given, numbers, views, self.generator.index.rows)
+        return [
+            Found(*pair)
+            for pair in zip(numbers.tolist(), beyond + [some.score for some in found], strict=True)
+        ]
 
 
 def check_priors(priors: Sequence[Weighed], corpus: Corpus, done_share: float) -> None:

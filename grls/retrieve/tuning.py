@@ -26,10 +26,11 @@ from grls.decode import Found
 from grls.decode.prior import LEAST
 from grls.decode.stop import Scope
 from grls.errors import ConfigError
+from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import Weighed, prior_of
-from grls.retrieve.views import shares, spread
+from grls.retrieve.views import heard, shares, spread
 from grls.types import Query
 
 ROUNDS = 8
@@ -231,6 +232,7 @@ class Pool:
         columns = {_column(prior): prior._replace(weight=1.0) for prior in weighed}
         self._columns = {key: place for place, key in enumerate(columns)}
         prior = prior_of([*columns.values()], queries, [()] * len(queries), generator.done)
+        self._rows, self._views, self._prior = generator.index.rows, views, prior
         if views is not None:
             prior = spread(prior, views)
         hidden = [generator.numbers([generator.done]).tolist()] * len(queries)
@@ -248,11 +250,21 @@ class Pool:
             self._masses.load(np.array([0]), np.array([query]))
             numbers = [hit.passage for hit in new]
             logs = self._masses.shares(0, self._row_of[numbers].astype(np.int64))
-            for hit, row in zip(new, logs, strict=True):
+            said = logs + self._heard(query, np.array(numbers))
+            for hit, row in zip(new, said, strict=True):
                 known.places[hit.passage] = len(known.own)
                 known.own.append(hit.score - float(row @ weights))
                 known.logs.append(row)
         self._stack()
+
+    def _heard(self, query: int, numbers: Ints) -> Floats:
+        """``[n, F]`` what priors say of passages, beyond what they say of rows; nothing without views."""
+        found = np.zeros((len(numbers), len(self._columns)))
+        if self._views is not None:
+            for place, part in enumerate(self._prior.parts):
+                given = np.asarray(part.log_weights(np.array([query])), dtype=np.float64)[0]
+                found[:, place] = heard(given, numbers, self._views, self._rows)
+        return found
 
     def recall(self, setting: Setting) -> float:
         """The recall of the k best of each query's pool under a setting."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from grls.decode import Found
-from grls.decode.prior import Fixed, LogWeights, Prior
+from grls.decode.prior import LEAST, Fixed, LogWeights, Prior
 from grls.index.rows import Ints, SortedRows
 from grls.models.base import Floats
 from grls.views import Views
@@ -118,8 +118,7 @@ def hidden_views(views: Views, rows: SortedRows, passages: Sequence[int]) -> lis
 def spread(prior: Prior, views: Views) -> Prior:
     """A prior over passages as one over views: each passage's share is spread evenly over its views.
 
-    A view that several passages share has the mass of all of them, so what a prior says against one of them
-    is heard in its other views alone.
+    A view that several passages share has the mass of all of them; :func:`heard` tells them apart again.
     """
     parts = []
     for part in prior.parts:
@@ -128,6 +127,29 @@ def spread(prior: Prior, views: Views) -> Prior:
             fixed = Fixed(int(views.of([fixed.passage])[0]), fixed.log_probability)
         parts.append(replace(part, log_weights=_OfViews(part.log_weights, views), fixed=fixed))
     return replace(prior, parts=tuple(parts))
+
+
+def heard(log_weights: Floats, numbers: Ints, views: Views, rows: SortedRows) -> Floats:
+    """``[n]`` what a prior says of the passage of each view, less what the search has heard of it (nats).
+
+    Args:
+        log_weights: ``[N + 1]`` of passages and DONE. Those of views, ``[V + 1]``, are what the search heard.
+        numbers: ``[n]`` views.
+        views: All of them.
+        rows: The rows of their index.
+    """
+    if len(log_weights) == len(views) + 1:
+        return np.zeros(len(numbers))
+    given = np.maximum(log_weights - log_weights[:-1].max(), LEAST)
+    given[-1] = 0.0  # DONE is alone in its row
+    found, place = np.unique(np.asarray(rows.row_of)[numbers].astype(np.int64), return_inverse=True)
+    members = [rows.members_in(row, row + 1) for row in found.tolist()]
+    owners = views.owners[np.concatenate(members)]
+    masses = given[owners] - np.log(np.append(np.diff(views.offsets), 1))[owners]
+    counts = [len(some) for some in members]
+    sums = np.logaddexp.reduceat(masses, np.cumsum([0, *counts[:-1]]))
+    beyond: Floats = given[views.owners[numbers]] - sums[place]
+    return beyond
 
 
 @dataclass(frozen=True)
