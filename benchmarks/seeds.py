@@ -69,8 +69,8 @@ _FUSED = ("--method", "sum", "--normalization", "min-max", "--tune_k", "5")
 
 
 def _beside(dense: str) -> Mapping[str, tuple[str, ...]]:
-    """BM25 and a bi-encoder."""
-    single = ("--steps", "single", "--k", "20")
+    """BM25 and a bi-encoder, their lists long, as fusion wants them."""
+    single = ("--steps", "single", "--k", "100")
     return {"bm25": ("--bm25", "true", *single), "biencoder": ("--retriever", dense, *single)}
 
 
