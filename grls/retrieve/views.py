@@ -132,6 +132,8 @@ def spread(prior: Prior, views: Views) -> Prior:
 def heard(log_weights: Floats, numbers: Ints, views: Views, rows: SortedRows) -> Floats:
     """``[n]`` what a prior says of the passage of each view, less what the search has heard of it (nats).
 
+    Of DONE, which is alone in its row, nothing.
+
     Args:
         log_weights: ``[N + 1]`` of passages and DONE. Those of views, ``[V + 1]``, are what the search heard.
         numbers: ``[n]`` views.
@@ -141,7 +143,6 @@ def heard(log_weights: Floats, numbers: Ints, views: Views, rows: SortedRows) ->
     if len(log_weights) == len(views) + 1:
         return np.zeros(len(numbers))
     given = np.maximum(log_weights - log_weights[:-1].max(), LEAST)
-    given[-1] = 0.0  # DONE is alone in its row
     found, place = np.unique(np.asarray(rows.row_of)[numbers].astype(np.int64), return_inverse=True)
     members = [rows.members_in(row, row + 1) for row in found.tolist()]
     owners = views.owners[np.concatenate(members)]

@@ -218,6 +218,16 @@ def test_with_a_prior_it_finds_what_views_and_prior_say(retriever: GenerativeRet
     assert [hit.score for hit in hits] == pytest.approx([some.score for some in expected], abs=1e-3)
 
 
+def test_beside_a_normalized_prior_passages_have_probabilities(retriever: GenerativeRetriever) -> None:
+    """Scores that are normalized at every token are no sums, and are left as they are."""
+    retriever.options.view_temperature = 1.0
+    (source,) = open_sources(retriever.corpus, ["bm25"])
+    hybrid = HybridRetriever(retriever, [Weighed(source, 1.0)], normalized=True)
+    hits = hybrid.retrieve(queries()[:1], 10)[0]
+    assert len(hits) == 10
+    assert sum(math.exp(hit.score) for hit in hits) == pytest.approx(1.0, abs=1e-3)
+
+
 def test_saved_and_opened_it_finds_the_same(retriever: GenerativeRetriever, tmp_path: Path) -> None:
     retriever.remove(["r0"])
     retriever.save_pretrained(tmp_path / "saved")
