@@ -124,7 +124,7 @@ class Bench:
         def recall(setting: Setting) -> float:
             found = HybridRetriever(self.generator, setting).candidates(self.dev.queries, self.depth)
             pool.add(setting, found)
-            ranked = [self.generator.hits(self.generator.passages(some, self.depth)) for some in found]
+            ranked = [self.generator.hits(some[: self.depth]) for some in found]
             return self.dev.recall(ranked, [self.k])[0]
 
         best = tune(choices, recall, pool).priors

@@ -111,8 +111,7 @@ def tune_hybrid(
     starts = [Weighed(source, 0.0, source.temperature) for source in sources]
     choices = tried.choices(starts, Weighed(EmptyPromptPrior(opened), 0.0))
     # Scores that are normalized at every token are no sums, so nothing can be told of other weights.
-    # What is too low in one ranking may be high under other weights; views are found by the beam anyway.
-    depth = max(tune_k, beams) if opened.views is None else tune_k
+    depth = max(tune_k, beams)  # what is too low in one ranking may be high under other weights
     pool = None if prior_normalized else Pool(opened, queries, gold, tune_k, choices)
 
     def measure(setting: Setting) -> float:
@@ -122,7 +121,7 @@ def tune_hybrid(
         spent = 1000 * (perf_counter() - start) / len(queries)
         if pool is not None:
             pool.add(setting, found)
-        ids = [[hit.id for hit in opened.hits(opened.passages(some, depth))] for some in found]
+        ids = [[hit.id for hit in opened.hits(some[:depth])] for some in found]
         recall = sequence_recall(ids, gold, [tune_k])[f"recall@{tune_k}"]
         print(f"recall@{tune_k} {100 * recall:5.1f}  {spent:6.1f} ms a query  {_shown(setting)}", flush=True)
         return recall

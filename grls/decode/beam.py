@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grls.decode.leaves import Gathering, Leaves
 from grls.decode.prior import Masses, Prior
 from grls.decode.scores import ScoreMode, check_mode, log_probabilities
 from grls.decode.select import Selection, select
@@ -160,7 +161,6 @@ class Decoder(BeamSearch):
         allow: Sequence[Subset | None] = (),
         observer: Observer | None = None,
         prior: Prior | None = None,
-        rows: bool = False,
     ) -> list[list[Found]]:
         """Decode a batch.
 
@@ -175,7 +175,6 @@ class Decoder(BeamSearch):
             prior: What is known of the passages beforehand, added to the model's scores at every token (see
                 :mod:`grls.decode.prior`). Scores are then no log-probabilities any
                 more, unless they are normalized.
-            rows: k counts distinct sequences, with all passages that have them.
 
         Returns:
             For each query at most k passages, best first; fewer where the beam ran out of passages.
@@ -188,9 +187,36 @@ class Decoder(BeamSearch):
         if not inputs:
             return []
         refuse_empty(inputs)
+        return self._run(inputs, k, Scope(self.index, len(inputs), exclude, allow), observer, prior)
+
+    def leaves(
+        self,
+        inputs: Sequence[Sequence[int]],
+        exclude: Sequence[Sequence[int]] = (),
+        allow: Sequence[Subset | None] = (),
+        observer: Observer | None = None,
+        prior: Prior | None = None,
+    ) -> list[Leaves]:
+        """Where the search for each query leaves off; arguments as of :meth:`search`."""
+        if not inputs:
+            return []
+        refuse_empty(inputs)
         scope = Scope(self.index, len(inputs), exclude, allow)
+        gathering = Gathering(self.index, scope, len(inputs))
+        self._run(inputs, self.beams, scope, observer, prior, gathering)
+        return gathering.leaves()
+
+    def _run(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        scope: Scope,
+        observer: Observer | None,
+        prior: Prior | None,
+        gathering: Gathering | None = None,
+    ) -> list[list[Found]]:
         masses = None if prior is None else prior.open(self.index, scope, len(inputs))
-        return _Search(self, inputs, k, scope, observer, masses, rows).run()
+        return _Search(self, inputs, k, scope, observer, masses, gathering).run()
 
 
 def continuations(
@@ -229,9 +255,9 @@ class _Search:
         scope: Scope,
         observer: Observer | None,
         masses: Masses | None,
-        rows: bool = False,
+        gathering: Gathering | None = None,
     ):
-        self.rows = rows
+        self.gathering = gathering
         self.decoder = decoder
         self.index = decoder.index
         self.inputs = inputs
@@ -262,8 +288,11 @@ class _Search:
         states = np.full(count, self.index.start(), dtype=np.int64)
         remaining = self.scope.remaining(queries, *self.index.span(states))
         if self.decoder.stops_early:
-            for query in np.flatnonzero(remaining == 1):
+            alone = np.flatnonzero(remaining == 1)
+            for query in alone.tolist():
                 self.results[query].append((0.0, int(states[query])))
+            if self.gathering is not None:
+                self.gathering.add(alone, states[alone], np.zeros(len(alone)), np.zeros(len(alone)))
         undecided = remaining > (1 if self.decoder.stops_early else 0)
         return _Beams(queries[undecided], states[undecided], np.zeros(int(undecided.sum())))
 
@@ -285,11 +314,19 @@ class _Search:
         if self.masses is not None:  # unless a prior has a negative weight
             reach = reach + self.masses.rise(queries[live], allowed.states[live])
         live = live[reach > worst[queries[live]]]
+        left = np.setdiff1d(np.arange(len(scores)), live, assume_unique=True)
+        self._leave(queries[left], allowed.states[left], scores[left])
         if self.observer is not None:
             self.observer(
                 Step(queries, rows, allowed.tokens, allowed.states, scores, complete, chosen, live, worst)
             )
         return _Beams(queries[live], allowed.states[live], scores[live]), rows[live], allowed.tokens[live]
+
+    def _leave(self, queries: Ints, states: Ints, scores: Floats) -> None:
+        """Candidates that no beam goes on from."""
+        if self.gathering is not None:
+            own = scores if self.masses is None else scores - self.masses.added(queries, states)
+            self.gathering.add(queries, states, scores, own)
 
     def _add(self, query: int, score: float, state: int) -> None:
         """Enter a result, keeping the k best (the earlier one first among equals)."""
@@ -308,4 +345,4 @@ class _Search:
         states = np.array([state for _, state in self.results[query]], dtype=np.int64)
         found = self.scope.passages(np.full(len(states), query), states)
         hits = [Found(p, score) for score, some in zip(scores, found, strict=True) for p in some]
-        return hits if self.rows else hits[: self.k]
+        return hits[: self.k]

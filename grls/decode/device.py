@@ -71,6 +71,8 @@ class DeviceDecoder(SlotDecoder):
     def prepare(self, ask: Ask) -> SlotSearch:  # noqa: D102
         if ask.prior is not None:
             raise ConfigError("the search on the device takes no priors; take FastDecoder.")
+        if ask.gathering is not None:
+            raise ConfigError("the search on the device does not tell where it leaves off; take FastDecoder.")
         if self.tensors.device != self.generator.device:  # the model has moved
             self.tensors = TensorIndex(self.index, self.generator.device)
             self._kept = None

@@ -149,8 +149,18 @@ class _Search(SlotSearch):
         if self.masses is not None:  # unless a prior has a negative weight
             reach = reach + self.masses.rise(slots[live], states[live])
         live = live[reach > worst[slots[live]]]
+        self._leave(slots, states, scores, live)
         parents = candidates.parents[live]
         return _Beams(slots[live], states[live], scores[live], beams.nodes[parents], beams.fed[parents])
+
+    def _leave(self, slots: Ints, states: Ints, scores: Floats, live: Ints) -> None:
+        """Give what no beam goes on from to who gathers it."""
+        if self.ask.gathering is None:
+            return
+        left = np.setdiff1d(np.arange(len(slots)), live, assume_unique=True)
+        slots, states, scores = slots[left], states[left], scores[left]
+        own = scores if self.masses is None else scores - self.masses.added(slots, states)
+        self.ask.gathering.add(self.queries[slots], states, scores, own)
 
     def _feed(self, beams: _Beams, decides: Mask) -> _Beams:
         """Feed the deciding beams what they have written since they were fed last."""

@@ -229,6 +229,25 @@ class Masses:
             found[:, part] = np.log(masses[rows]) - np.log(masses.sum())
         return found
 
+    def added(self, places: Ints, states: Ints) -> Floats:
+        """``[n]`` what the priors have added to the score of each prefix, from its first token on (nats).
+
+        Of normalized scores nothing can be told apart: zero.
+
+        Args:
+            places: ``[n]`` where the query of each stands.
+            states: ``[n]`` its state in the index.
+        """
+        added = np.zeros(len(states))
+        if self.normalized or not len(states):
+            return added
+        low, high = self._index.span(states)
+        everything = np.zeros_like(low), np.full_like(high, len(self._index.rows))
+        for part, sums in zip(self._parts, self._sums, strict=True):
+            some = np.log(sums.over(places, low, high)) - np.log(sums.over(places, *everything))
+            added += part.weight * some
+        return added
+
     def rise(self, places: Ints, states: Ints) -> Floats:
         """``[n]`` by how much the score of each prefix can rise at most until it is finished (nats).
 

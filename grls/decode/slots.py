@@ -13,6 +13,7 @@ import numpy as np
 
 from grls.decode.beam import BeamSearch, Found, refuse_empty
 from grls.decode.beginnings import Beginnings, Best
+from grls.decode.leaves import Gathering, Leaves
 from grls.decode.prior import Prior
 from grls.decode.stop import Scope
 from grls.errors import ConfigError
@@ -34,7 +35,7 @@ class Ask(NamedTuple):
         scope: What each query may find.
         decided: Called with the number of queries decided since the last call.
         prior: What is known of the passages beforehand.
-        rows: k counts rows of the index, with all of their passages.
+        gathering: Takes in where the search leaves off.
     """
 
     inputs: Sequence[Sequence[int]]
@@ -42,7 +43,7 @@ class Ask(NamedTuple):
     scope: Scope
     decided: Callable[[int], object] | None
     prior: Prior | None = None
-    rows: bool = False
+    gathering: Gathering | None = None
 
 
 class SlotDecoder(BeamSearch, ABC):
@@ -74,7 +75,6 @@ class SlotDecoder(BeamSearch, ABC):
         allow: Sequence[Subset | None] = (),
         decided: Callable[[int], object] | None = None,
         prior: Prior | None = None,
-        rows: bool = False,
     ) -> list[list[Found]]:
         """Decode any number of queries.
 
@@ -87,7 +87,6 @@ class SlotDecoder(BeamSearch, ABC):
             allow: What each query may find.
             decided: Called with the number of queries decided since the last call, for a progress bar.
             prior: What is known of the passages beforehand.
-            rows: k counts distinct sequences, with all passages that have them.
 
         Returns:
             For each query at most k passages, best first.
@@ -97,7 +96,24 @@ class SlotDecoder(BeamSearch, ABC):
             return []
         refuse_empty(inputs)
         scope = Scope(self.index, len(inputs), exclude, allow)
-        return self.prepare(Ask(inputs, k, scope, decided, prior, rows)).run()
+        return self.prepare(Ask(inputs, k, scope, decided, prior)).run()
+
+    def leaves(
+        self,
+        inputs: Sequence[Sequence[int]],
+        exclude: Sequence[Sequence[int]] = (),
+        allow: Sequence[Subset | None] = (),
+        decided: Callable[[int], object] | None = None,
+        prior: Prior | None = None,
+    ) -> list[Leaves]:
+        """Where the search for each query leaves off; arguments as of :meth:`search`."""
+        if not inputs:
+            return []
+        refuse_empty(inputs)
+        scope = Scope(self.index, len(inputs), exclude, allow)
+        gathering = Gathering(self.index, scope, len(inputs))
+        self.prepare(Ask(inputs, self.beams, scope, decided, prior, gathering)).run()
+        return gathering.leaves()
 
 
 class SlotSearch(ABC):
@@ -168,6 +184,9 @@ class SlotSearch(ABC):
         if early:
             alone = queries[remaining == 1]
             self._report(alone, [[(0.0, self.index.start())]] * len(alone))
+            if self.ask.gathering is not None:
+                nothing = np.zeros(len(alone))
+                self.ask.gathering.add(alone, states[: len(alone)], nothing, nothing)
         undecided = remaining > (1 if early else 0)
         self._tell(len(queries) - int(undecided.sum()))
         queries, slots = queries[undecided], slots[undecided]
@@ -180,9 +199,10 @@ class SlotSearch(ABC):
             self.masses.load(slots, queries)
             normalized = self.masses.normalized
             gains = self.options.beginnings.gains(self.masses, slots)
-        best = self.options.beginnings.best(
-            self.session, queries, self.scope, self.options.mode, self.options.beams, gains, normalized
-        )
+        beginnings = self.options.beginnings
+        # Where leaves are gathered, all beginnings are: those that no beam goes on from, too.
+        most = self.options.beams if self.ask.gathering is None else len(beginnings.tokens)
+        best = beginnings.best(self.session, queries, self.scope, self.options.mode, most, gains, normalized)
         self.enter(slots, nodes, best)
 
     def _tell(self, count: int) -> None:
@@ -197,7 +217,5 @@ class SlotSearch(ABC):
         passages = self.scope.passages(owners, states)
         for query, score, some in zip(owners.tolist(), scores, passages, strict=True):
             self.found[query] += [Found(passage, score) for passage in some]
-        if self.ask.rows:
-            return
         for query in queries.tolist():
             del self.found[query][self.ask.k :]

@@ -53,6 +53,13 @@ class Numbers:
         marked = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
         return low + np.flatnonzero(marked[low - first * _WORD : high - first * _WORD])
 
+    def holds(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+        """Which of some numbers below the limit are members."""
+        if self.sparse:
+            return np.isin(numbers, self.list)
+        bits = self.words[numbers // _WORD] >> (numbers % _WORD).astype(np.uint64)
+        return (bits & np.uint64(1)).astype(bool)
+
     def __contains__(self, number: int) -> bool:
         return len(self.between(number, number + 1)) == 1
 
@@ -126,6 +133,12 @@ class Subset:
     def belongs(self, rows: SortedRows) -> bool:
         """Whether it was made for these rows."""
         return self._index is rows
+
+    def holds(self, passages: Ints) -> npt.NDArray[np.bool_]:
+        """Which of some passages, by number, belong to it."""
+        if self._members is not None:
+            return self._members.holds(passages)
+        return self.rows.holds(np.asarray(self._index.row_of)[passages].astype(np.int64))
 
     def passages_in(self, low: int, high: int) -> list[int]:
         """Numbers of the passages of the subset in the rows ``low:high``, in row order."""

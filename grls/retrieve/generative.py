@@ -6,10 +6,10 @@ Its folder holds ``model/`` (model and tokenizer as transformers writes them) an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from grls.corpus import Corpus
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, Found
 from grls.decode.device import suits
+from grls.decode.leaves import Leaves
 from grls.decode.prior import Prior
 from grls.decode.slots import SlotDecoder
 from grls.errors import ConfigError, DataError
@@ -38,10 +39,21 @@ from grls.retrieve.base import reachable
 from grls.retrieve.folder import MANIFEST, read_limits, read_manifest, read_passages, write_passages
 from grls.retrieve.hub import upload
 from grls.retrieve.options import SearchOptions
-from grls.retrieve.views import beams_for, hidden_views, pooled, spread
+from grls.retrieve.views import (
+    PassageScores,
+    Reach,
+    candidates,
+    hidden_views,
+    ranked,
+    said_of,
+    spread,
+    weigh,
+)
 from grls.text import Codec, Limits, TokenIds
 from grls.types import Hit, Passage, Query
 from grls.views import Views
+
+_Result = TypeVar("_Result")
 
 
 class GenerativeRetriever:
@@ -332,9 +344,12 @@ class GenerativeRetriever:
             ConfigError: It is set, and the model or the index is of another kind.
         """
         on_grid = isinstance(self._trees, Seq2SeqTrees)
-        if not self.options.compile or (on_grid and isinstance(self.index, ArrayIndex)):
+        whole = self.views is None
+        if not self.options.compile or (whole and on_grid and isinstance(self.index, ArrayIndex)):
             return
-        if not on_grid:
+        if not whole:
+            why = "the generator writes views of passages, and what they weigh is not known on the device"
+        elif not on_grid:
             why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
         elif isinstance(self.index, UnionIndex):
             why = "passages were added to its index; make one segment of it with `grls update --merge true`"
@@ -367,8 +382,6 @@ class GenerativeRetriever:
     ) -> list[list[Found]]:
         """Decode any number of inputs.
 
-        A generator that writes views finds as many views as its beam is wide, and the passages of these.
-
         Args:
             inputs: Model inputs as token ids.
             k: Passages an input, at most.
@@ -381,17 +394,18 @@ class GenerativeRetriever:
         Raises:
             ConfigError: The option ``compile`` is set where it cannot be heeded.
         """
-        found = self.search_index(inputs, k, exclude, label, allow, prior)
-        return [self.passages(some, k) for some in found]
+        if self.views is not None:
+            scores = self.weigh(inputs, k, exclude, label, allow, prior)
+            return [self.ranked(some, k) for some in scores]
+        allow = allow or [self._everything()] * len(inputs)
 
-    def passages(self, found: Sequence[Found], k: int) -> list[Found]:
-        """The k best passages of what the index holds, which :meth:`search_index` has found."""
-        if self.views is None:
-            return list(found[:k])
-        rows = np.asarray(self.index.rows.row_of)[[some.passage for some in found]].astype(np.int64)
-        return pooled(found, rows, self.views, self.options.view_temperature, k)
+        def search(decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any) -> list[list[Found]]:
+            given = [inputs[n] for n in some], k, [exclude[n] for n in some], [allow[n] for n in some]
+            return decoder.search(*given, *more)
 
-    def search_index(
+        return self._decoded(inputs, k, label, prior, search)
+
+    def weigh(
         self,
         inputs: Sequence[Sequence[int]],
         k: int,
@@ -399,69 +413,87 @@ class GenerativeRetriever:
         label: str = "retrieve",
         allow: Sequence[Subset | None] = (),
         prior: Prior | None = None,
-    ) -> list[list[Found]]:
-        """As :meth:`search`, but what is found is what the index holds: passages, or views by number.
+    ) -> list[PassageScores]:
+        """What a generator that writes views says of the passages that are worth ranking.
 
-        Of views as many are found as the beam is wide (:func:`grls.retrieve.views.beams_for`), each with all
-        passages that share it.
+        Arguments and errors are those of :meth:`search`; the prior is over passages.
+
+        Returns:
+            Scores of candidates, with what the prior adds, for :meth:`ranked`.
         """
         if self.views is None:
-            return self._search(inputs, k, exclude, label, allow, prior)
+            raise ConfigError("the generator writes whole passages, not views of them.")
         views, rows = self.views, self.index.rows
-        width = beams_for(k, self.options.beams)
+        allow = allow or [self._everything()] * len(inputs)
         hidden = [hidden_views(views, rows, some) for some in exclude]
         weighed = None if prior is None else spread(prior, views)
-        found = self._search(inputs, width, hidden, label, allow, weighed)
-        return [
-            [view for view in some if views.owners[view.passage] not in gone]
-            for some, gone in zip(found, map(frozenset, exclude), strict=True)
-        ]
 
-    def _search(
+        def search(decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any) -> list[Leaves]:
+            given = [inputs[n] for n in some], [hidden[n] for n in some], [allow[n] for n in some]
+            return decoder.leaves(*given, *more)
+
+        found = self._decoded(inputs, 1, label, weighed, search)
+        said = None if prior is None or prior.normalized or not prior.parts else prior
+        scores = []
+        for query, leaves in enumerate(found):
+            reach = Reach(views, rows, exclude[query], allow[query])
+            shares = None if said is None else said_of(said, query, reach.every())
+            some = candidates(leaves, reach, k, shares)
+            own = weigh(leaves, some, reach, self.options.view_temperature)
+            scores.append(own if shares is None else own.beside(shares[some]))
+        return scores
+
+    def ranked(self, scores: PassageScores, k: int) -> list[Found]:
+        """The k best of the passages that :meth:`weigh` weighed."""
+        return ranked(scores, self.done, self.options.view_temperature, k)
+
+    def _decoded(
         self,
         inputs: Sequence[Sequence[int]],
         k: int,
-        exclude: Sequence[Sequence[int]],
         label: str,
-        allow: Sequence[Subset | None],
         prior: Prior | None,
-    ) -> list[list[Found]]:
-        """Decode what the index holds; of views k is the number of different ones."""
+        search: Callable[..., list[_Result]],
+    ) -> list[_Result]:
+        """What ``search`` finds with the fastest decoder there is for the model.
+
+        Args:
+            inputs: Model inputs as token ids.
+            k: Results an input.
+            label: What the progress bar says.
+            prior: What is known beforehand of what the index holds.
+            search: Given a decoder, numbers of inputs and its further options, what it finds for these.
+        """
         self.model.eval()
         self._refuse_to_compile()
-        allow = allow or [self._everything()] * len(inputs)
         check_positions(self.model, max((len(row) for row in inputs), default=0), self.index.rows.longest)
         hidden = None if self.options.progress else True  # None: no bar where the output is no terminal
         with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
-            if self._trees is not None:
-                fast = self._fast(self._trees, k)
-                if prior is not None and isinstance(fast, DeviceDecoder):  # which takes none
-                    how = (fast.beams, fast.mode, fast.early_stop, fast.slots)
-                    fast = FastDecoder(self._trees, self.index, *how)
-                return fast.search(inputs, k, exclude, allow, bar.update, prior, self.views is not None)
-            return self._in_batches(inputs, k, exclude, allow, bar, prior)
+            if self._trees is None:
+                return self._in_batches(inputs, k, prior, bar, search)
+            fast = self._fast(self._trees, k)
+            if isinstance(fast, DeviceDecoder) and (prior is not None or self.views is not None):
+                # which takes no priors, and does not tell where it leaves off
+                fast = FastDecoder(
+                    self._trees, self.index, fast.beams, fast.mode, fast.early_stop, fast.slots
+                )
+            return search(fast, range(len(inputs)), bar.update, prior)
 
     def _in_batches(
         self,
         inputs: Sequence[Sequence[int]],
         k: int,
-        exclude: Sequence[Sequence[int]],
-        allow: Sequence[Subset | None],
-        bar: tqdm[Any],
         prior: Prior | None,
-    ) -> list[list[Found]]:
+        bar: tqdm[Any],
+        search: Callable[..., list[_Result]],
+    ) -> list[_Result]:
         """The plain search, in batches of inputs of similar length."""
         decoder, size = self.decoder(k), self.options.batch_size
         order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
-        found: list[list[Found]] = [[] for _ in inputs]
+        found: dict[int, _Result] = {}
         for start in range(0, len(order), size):
             batch = order[start : start + size]
-            within = [allow[i] for i in batch]
-            hidden = [exclude[i] for i in batch]
             weighed = None if prior is None else prior.among(batch)
-            some = [inputs[i] for i in batch]
-            results = decoder.search(some, k, hidden, within, prior=weighed, rows=self.views is not None)
-            for i, result in zip(batch, results, strict=True):
-                found[i] = result
+            found.update(zip(batch, search(decoder, batch, None, weighed), strict=True))
             bar.update(len(batch))
-        return found
+        return [found[i] for i in range(len(inputs))]

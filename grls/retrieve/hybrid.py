@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,9 +34,7 @@ from grls.retrieve.appending import HopHits
 from grls.retrieve.base import check_counts
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.priors import Source
-from grls.retrieve.views import heard
 from grls.types import Hit, Passage, Query
-from grls.views import Views
 
 DONE_SHARE = math.log(0.5)
 """What DONE gets of a prior that knows nothing of it (nats): as much as all passages together."""
@@ -124,8 +122,21 @@ class HybridRetriever:
         return [self.generator.hits(some) for some in found]
 
     def candidates(self, queries: Sequence[Query], k: int) -> list[list[Found]]:
-        """What :meth:`retrieve` ranks, by number in the index: k passages, or the views of a beam."""
-        return self.search_index(queries, [()] * len(queries), k, [[self.generator.done]] * len(queries))
+        """What :meth:`retrieve` ranks, best first: k passages, or all that are worth it of views.
+
+        Scores of a generator that writes views are T times what :mod:`grls.retrieve.views` says, with what
+        priors add as it is, and not relative to each other.
+        """
+        hidden = [[self.generator.done]] * len(queries)
+        generator = self.generator
+        if generator.views is None:
+            return self.search(queries, [()] * len(queries), k, hidden)
+        scores = generator.weigh(*self._asked(queries, [()] * len(queries), k, hidden))
+        every = [generator.options.view_temperature * some.mean + some.said for some in scores]
+        return [
+            [Found(int(some.passages[n]), float(total[n])) for n in np.argsort(-total, kind="stable")]
+            for some, total in zip(scores, every, strict=True)
+        ]
 
     def retrieve_hop(
         self,
@@ -174,18 +185,17 @@ class HybridRetriever:
             DataError: A query is empty or too long, or a filter names an unknown passage.
             ConfigError: k is below 1, a filter cannot be used, or none of them leaves a passage.
         """
-        found = self.search_index(queries, evidence, k, hidden, allow)
-        return [self.generator.passages(some, k) for some in found]
+        return self.generator.search(*self._asked(queries, evidence, k, hidden, allow))
 
-    def search_index(
+    def _asked(
         self,
         queries: Sequence[Query],
         evidence: Sequence[Sequence[Passage]],
         k: int,
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
-    ) -> list[list[Found]]:
-        """As :meth:`search`, but what is found is what the index holds: passages, or views by number."""
+    ) -> tuple[Any, ...]:
+        """What the generator is asked, arguments of :meth:`GenerativeRetriever.search`."""
         check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)
@@ -193,22 +203,7 @@ class HybridRetriever:
         within = self.generator.subsets(queries, allow)
         done = self.generator.done
         prior = prior_of(self.priors, queries, evidence, done, self.done_share, self.normalized)
-        found = self.generator.search_index(inputs, k, hidden, "retrieve", within, prior)
-        if self.generator.views is None or self.normalized:
-            return found
-        return [self._heard(some, prior, query, self.generator.views) for query, some in enumerate(found)]
-
-    def _heard(self, found: Sequence[Found], prior: Prior, query: int, views: Views) -> list[Found]:
-        """Views scored by what the priors say of their passages (:func:`grls.retrieve.views.heard`)."""
-        numbers = np.array([some.passage for some in found], dtype=np.int64)
-        beyond = np.zeros(len(found))
-        for part in prior.parts if found else ():
-            given = np.asarray(part.log_weights(np.array([query])), dtype=np.float64)[0]
-            beyond += part.weight * heard(given, numbers, views, self.generator.index.rows)
-        return [
-            Found(*pair)
-            for pair in zip(numbers.tolist(), beyond + [some.score for some in found], strict=True)
-        ]
+        return inputs, k, hidden, "retrieve", within, prior
 
 
 def check_priors(priors: Sequence[Weighed], corpus: Corpus, done_share: float) -> None:

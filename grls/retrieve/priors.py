@@ -172,7 +172,7 @@ class EmptyPromptPrior:
     def log_probabilities(self) -> Floats:
         """``[N]`` of every passage; those with equal tokens share their row's probability evenly.
 
-        Of a generator that writes views, of every view.
+        Of a generator that writes views, of all views of each passage together.
         """
         retriever = self._retriever
         if self._kept is None or self._kept[0] is not retriever.index:
@@ -182,7 +182,10 @@ class EmptyPromptPrior:
                 retriever.decoder(1).generator, retriever.index, retriever.codec.model_input([])
             )
             found = found - np.log(np.diff(rows.members_before(np.arange(len(rows) + 1))))
-            self._kept = retriever.index, found[rows.row_of.astype(np.int64)][:-1]
+            found = found[rows.row_of.astype(np.int64)][:-1]
+            if retriever.views is not None:
+                found = np.logaddexp.reduceat(found, retriever.views.offsets[:-1])
+            self._kept = retriever.index, found
         return self._kept[1]
 
 

@@ -1,6 +1,6 @@
 """Weights of priors that are best on development queries, from few searches.
 
-Legend: Q queries, M passages or views of the query that has most in the pool, F priors with each temperature.
+Legend: Q queries, M passages of the query that has most in the pool, F priors with each temperature.
 
 What hybrid decoding finds scores log p(x | query) + sum_i w_i log P_i(x | query), and the priors' share
 of it is known. So a passage that one search has found can be ranked under any other weights without the
@@ -23,14 +23,14 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.decode import Found
-from grls.decode.prior import LEAST
+from grls.decode.prior import Masses, Prior
 from grls.decode.stop import Scope
 from grls.errors import ConfigError
-from grls.index.rows import Ints
+from grls.index.rows import Ints, SortedRows
 from grls.models.base import Floats
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import Weighed, prior_of
-from grls.retrieve.views import heard, shares, spread
+from grls.retrieve.views import log_shares
 from grls.types import Query
 
 ROUNDS = 8
@@ -38,6 +38,9 @@ ROUNDS = 8
 
 SETTINGS = 25_000
 """Most settings of a grid."""
+
+_POOLED = 200
+"""Most passages that a search adds to the pool of a query; of views a search knows thousands."""
 
 Setting = tuple[Weighed, ...]
 """Priors with their weights, that of the empty prompt last."""
@@ -185,7 +188,7 @@ def tune_in_turn(choices: Sequence[Sequence[Weighed]], measure: Measure) -> Tune
 
 @dataclass
 class _Known:
-    """What is known of one query's passages, or views.
+    """What is known of one query's passages.
 
     Attributes:
         places: Their numbers in the index to places in the other lists.
@@ -199,7 +202,7 @@ class _Known:
 
 
 class Pool:
-    """All that searches have found for some queries, passages or views, and what their scores are made of.
+    """All that searches have found for some queries, and what its scores are made of.
 
     Args:
         generator: What writes.
@@ -222,67 +225,48 @@ class Pool:
         choices: Sequence[Sequence[Weighed]],
     ):
         check_grid(choices)  # before all queries are embedded
-        self._row_of = generator.index.rows.row_of
-        views = generator.views
-        self._owners = None if views is None else views.owners
-        self._temperature = 1.0 if views is None else generator.options.view_temperature
         self._gold = [_numbers(generator, some) for some in gold]
         self._k = k
         weighed = [prior for some in choices for prior in some if prior.weight]
         columns = {_column(prior): prior._replace(weight=1.0) for prior in weighed}
         self._columns = {key: place for place, key in enumerate(columns)}
         prior = prior_of([*columns.values()], queries, [()] * len(queries), generator.done)
-        self._rows, self._views, self._prior = generator.index.rows, views, prior
-        if views is not None:
-            prior = spread(prior, views)
-        hidden = [generator.numbers([generator.done]).tolist()] * len(queries)
-        scope = Scope(generator.index, len(queries), hidden, generator.subsets(queries, None))
-        self._masses = prior.open(generator.index, scope, 1)
+        hidden = [[generator.done]] * len(queries)
+        self._said: Callable[[int, Ints], Floats]
+        if generator.views is None:
+            scope = Scope(generator.index, len(queries), hidden, generator.subsets(queries, None))
+            self._said = _OfRows(prior.open(generator.index, scope, 1), generator.index.rows)
+        else:
+            gone = sorted({*generator.removed, generator.done})
+            self._said = _OfPassages(prior, np.setdiff1d(np.arange(generator.done + 1), gone))
         self._known = [_Known() for _ in queries]
 
     def add(self, setting: Setting, found: Sequence[Sequence[Found]]) -> None:
-        """Take in what a search with a setting has found in the index."""
+        """Take in the candidates of a search with a setting (:meth:`HybridRetriever.candidates`).
+
+        What the generator gives a passage that was known already is what it gives it now: of views a search
+        knows those best that its priors favour.
+        """
         weights = self._weights(setting)
         for query, (known, hits) in enumerate(zip(self._known, found, strict=True)):
-            new = [hit for hit in hits if hit.passage not in known.places]
-            if not new:
-                continue
-            self._masses.load(np.array([0]), np.array([query]))
-            numbers = [hit.passage for hit in new]
-            logs = self._masses.shares(0, self._row_of[numbers].astype(np.int64))
-            said = logs + self._heard(query, np.array(numbers))
-            for hit, row in zip(new, said, strict=True):
-                known.places[hit.passage] = len(known.own)
-                known.own.append(hit.score - float(row @ weights))
-                known.logs.append(row)
+            hits = hits[:_POOLED]
+            new = [hit.passage for hit in hits if hit.passage not in known.places]
+            if new:
+                for number, row in zip(new, self._said(query, np.array(new)), strict=True):
+                    known.places[number] = len(known.own)
+                    known.own.append(0.0)
+                    known.logs.append(row)
+            for hit in hits:
+                place = known.places[hit.passage]
+                known.own[place] = hit.score - float(known.logs[place] @ weights)
         self._stack()
-
-    def _heard(self, query: int, numbers: Ints) -> Floats:
-        """``[n, F]`` what priors say of passages, beyond what they say of rows; nothing without views."""
-        found = np.zeros((len(numbers), len(self._columns)))
-        if self._views is not None:
-            for place, part in enumerate(self._prior.parts):
-                given = np.asarray(part.log_weights(np.array([query])), dtype=np.float64)[0]
-                found[:, place] = heard(given, numbers, self._views, self._rows)
-        return found
 
     def recall(self, setting: Setting) -> float:
         """The recall of the k best of each query's pool under a setting."""
         scores: Floats = self._own + self._logs @ self._weights(setting)
-        if self._owners is not None:
-            scores = self._pooled(scores)
         k = min(self._k, scores.shape[1])
         best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
         return float((np.take_along_axis(self._right, best, axis=1).sum(axis=1)).mean())
-
-    def _pooled(self, scores: Floats) -> Floats:
-        """``[Q, M]`` scores of passages from those of their views: each stands where its first view does."""
-        best = np.maximum(scores.max(axis=1, keepdims=True), LEAST)
-        masses = np.exp((scores - best) / self._temperature)
-        sums = np.bincount(self._first.ravel(), masses.ravel(), minlength=scores.size)
-        with np.errstate(divide="ignore"):
-            found: Floats = np.log(sums).reshape(scores.shape)
-        return found
 
     def _stack(self) -> None:
         """What is known as arrays ``[Q, M]`` and ``[Q, M, F]``, and what each passage adds to recall."""
@@ -290,22 +274,14 @@ class Pool:
         self._own = np.full(shape, -np.inf)
         self._logs = np.zeros((*shape, len(self._columns)))
         self._right = np.zeros(shape)
-        self._first = np.arange(shape[0] * shape[1]).reshape(shape)
         for query, (known, gold) in enumerate(zip(self._known, self._gold, strict=True)):
             count = len(known.own)
             if not count:
                 continue
             self._own[query, :count] = known.own
             self._logs[query, :count] = known.logs
-            numbers = np.array([*known.places])
-            passages = numbers
-            if self._owners is not None:
-                passages = self._owners[numbers]
-                self._own[query, :count] += shares(self._row_of[numbers].astype(np.int64), passages)
-            _, first, place = np.unique(passages, return_index=True, return_inverse=True)
-            self._first[query, :count] = query * shape[1] + first[place]
-            right = first[np.isin(passages[first], list(gold))]
-            self._right[query, right] = 1 / max(len(gold), 1)
+            right = np.isin([*known.places], list(gold))
+            self._right[query, :count][right] = 1 / max(len(gold), 1)
 
     def _weights(self, setting: Setting) -> Floats:
         """``[F]``."""
@@ -314,6 +290,30 @@ class Pool:
             if prior.weight:
                 weights[self._columns[_column(prior)]] += prior.weight
         return weights
+
+
+@dataclass(frozen=True)
+class _OfRows:
+    """What priors say of passages (``[n, F]``, nats), those that share a row together."""
+
+    masses: Masses
+    rows: SortedRows
+
+    def __call__(self, query: int, numbers: Ints) -> Floats:
+        self.masses.load(np.array([0]), np.array([query]))
+        return self.masses.shares(0, self.rows.row_of[numbers].astype(np.int64))
+
+
+@dataclass(frozen=True)
+class _OfPassages:
+    """What priors say of passages (``[n, F]``, nats), each as it is."""
+
+    prior: Prior
+    allowed: Ints
+
+    def __call__(self, query: int, numbers: Ints) -> Floats:
+        shares = [log_shares(part, query, self.allowed)[numbers] for part in self.prior.parts]
+        return np.stack(shares, axis=1)
 
 
 def _numbers(generator: GenerativeRetriever, ids: Sequence[str]) -> set[int]:

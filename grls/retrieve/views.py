@@ -1,91 +1,184 @@
 """From views to passages, and back: what surrounds the search of a generator that writes views.
 
-Legend: N passages, V views, n queries that are asked together.
+Legend: N passages, V views, R rows of the index, n queries that are asked together, C candidates of a query,
+m of their views.
 
-Several passages may share a view, and then are alike under it: with p(v) the probability of a view and m(v)
-the number of passages that hold it, a passage has p(v) / m(v) of it, so that what stands in many passages
-says little of any, and a passage is as likely as all of its views together. Few of them are in the beam,
-though, and the likeliest is often that of a common phrase, so agreement of several views says more than the
-sum of their probabilities. With T the temperature, a passage x has
+A passage is written by any of its views, so all of them say how likely it is. The search leaves off
+somewhere, and knows the probability p(v) of every view from there (:mod:`grls.decode.leaves`): those that it
+wrote to the end, and an even share of the prefix for the others; views of one text share a row and its
+probability. With n(x) the number of views of a passage x and T the temperature, x has the power mean of
+exponent 1/T of the probabilities of its views, n(x) times:
 
-    score(x) = log of the sum over found views v of x of (p(v) / m(v))^(1/T)
-               - log of the same sum over all passages that were found,
+    score(x) = log sum over views v of x of p(v)^(1/T)  -  (1 - 1/T) log n(x)  -  the same over candidates,
 
-a log-probability among what was found; for T = 1 without the second term, the probability itself as far as
-the beam knows it. T is the inverse of an exponent as that of arXiv 2204.10628, section 3.2, there of the
-weights of n-grams. DONE has one view, so its probability among what was found is that for T = 1, and the
-passages share the rest. The module knows nothing of models.
+divided by T as it stands, and a log-probability among the candidates by the last term. For T = 1 it is the
+log of the sum of the probabilities of its views, and the last term is left out. That counts on the likeliest
+view, often that of a common phrase; the larger T, the more it counts that several views agree, whether the
+beam has written them or not: many words that the query does not speak of are as telling as one that it
+does. The second term takes the advantage from long passages: one whose views are as likely as any others'
+has n(x) p(v), whatever T. (SEAL, arXiv 2204.10628, section 3.2, adds up powers of the weights of n-grams that
+the beam has found, and nothing of others.)
+
+A prior speaks of passages. Its log-probability, times its weight, is added to p(v) of all views of x alike.
+
+DONE has one view, so its probability among the candidates is that for T = 1, and the passages share the rest.
+The module knows nothing of models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from grls.decode import Found
-from grls.decode.prior import LEAST, Fixed, LogWeights, Prior
+from grls.decode.leaves import Leaves
+from grls.decode.prior import LEAST, Fixed, LogWeights, Part, Prior
 from grls.index.rows import Ints, SortedRows
+from grls.index.subset import Subset
 from grls.models.base import Floats
 from grls.views import Views
 
-VIEWS_A_PASSAGE, WIDE_ENOUGH = 4, 100
-"""The beam is at least so many times as wide as passages are asked for, since its places go to the views of
-few; but no wider than this for that reason alone."""
+_ROWS, _ROWS_A_PASSAGE = 1000, 10
+"""The passages of so many rows at least are ranked, those of the likeliest, and of so many for each that is
+asked for."""
+
+_OF_PRIORS = 100
+"""And so many at least that priors hold for the best."""
 
 
-def beams_for(k: int, beams: int) -> int:
-    """How many views to search for where k passages are asked for."""
-    return max(k, beams, min(VIEWS_A_PASSAGE * k, WIDE_ENOUGH))
+class PassageScores(NamedTuple):
+    """What is known of the candidates of a query, DONE among them as the last one.
+
+    Attributes:
+        passages: ``[C]`` their numbers, ascending.
+        plain: ``[C]`` log-probability of each (nats): T = 1.
+        mean: ``[C]`` log of the power mean for T, times n, over T.
+        said: ``[C]`` what priors add, times their weights (nats).
+    """
+
+    passages: Ints
+    plain: Floats
+    mean: Floats
+    said: Floats
+
+    def beside(self, said: Floats) -> Self:
+        """The same with what priors say."""
+        return self._replace(said=self.said + said)
 
 
-def pooled(found: Sequence[Found], rows: Ints, views: Views, temperature: float, k: int) -> list[Found]:
-    """The k best passages of some views, best first.
+class Reach:
+    """What a query may find.
 
     Args:
-        found: Views and their scores (nats), at least one of each passage; DONE is a view of its own.
-        rows: ``[len(found)]`` the rows of the views in the index: views of one row are the same.
-        views: Whose.
-        temperature: T.
-        k: Most passages.
+        views: All views.
+        rows: The rows of their index.
+        gone: Numbers of passages (N: DONE) that it may not find.
+        subset: The views that it may find; None: all.
+    """
+
+    def __init__(self, views: Views, rows: SortedRows, gone: Sequence[int], subset: Subset | None):
+        self.views = views
+        self.rows = rows
+        self._gone = np.asarray(gone, dtype=np.int64)
+        self._subset = subset
+
+    def among(self, passages: Ints) -> Ints:
+        """Those of some passages that it may find (ascending, none twice)."""
+        left = np.setdiff1d(passages, self._gone, assume_unique=True)
+        if self._subset is None:
+            return left
+        first = np.append(self.views.offsets, len(self.views))[left]  # its filter takes all views or none
+        return left[self._subset.holds(first)]
+
+    def every(self) -> Ints:
+        """All passages that it may find, ascending, and N where it may find DONE."""
+        return self.among(np.arange(len(self.views.offsets)))
+
+    def within(self, low: int, high: int, most: int) -> Ints:
+        """The passages with a view in the rows ``low:high``, or in the first ``most`` of what it may find."""
+        if self._subset is None:
+            held = self.rows.members_in(low, min(high, low + most))
+        else:
+            some = self._subset.rows.between(low, high)[:most].tolist()
+            held = np.concatenate([np.empty(0, np.int64), *(self.rows.members_in(r, r + 1) for r in some)])
+        return np.unique(self.views.owners[held])
+
+
+def candidates(leaves: Leaves, reach: Reach, k: int, said: Floats | None = None) -> Ints:
+    """The passages that are worth ranking: those of the rows that the search holds for the likeliest.
+
+    Args:
+        leaves: Where the search left off.
+        reach: What the query may find.
+        k: Passages that are asked for.
+        said: ``[N + 1]`` what priors say of all passages (nats): their best ones are candidates, too.
 
     Returns:
-        Passages and their scores (nats).
+        ``[C]`` numbers, ascending.
     """
-    if not found:
-        return []
-    owners = views.owners[[some.passage for some in found]]
-    scores = np.array([some.score for some in found]) + shares(rows, owners)
-    passages, place = np.unique(owners, return_inverse=True)
-    sums = _summed(scores / temperature, place, len(passages))
-    if temperature != 1:
-        sums -= np.logaddexp.reduce(sums)
-        if passages[-1] == len(views.corpus):
-            sums = _with_done(sums, _summed(scores, place, len(passages)))
-    order = np.argsort(-sums, kind="stable")[:k]
-    return [Found(int(passages[n]), float(sums[n])) for n in order]
+    left = max(_ROWS, _ROWS_A_PASSAGE * k)
+    found = [np.empty(0, dtype=np.int64)]
+    for leaf in leaves.densest(left):
+        found.append(reach.within(int(leaves.low[leaf]), int(leaves.high[leaf]), left))
+        left -= int(leaves.counts[leaf])
+    if said is not None:
+        best = min(max(_OF_PRIORS, k), len(said))
+        found.append(np.argpartition(-said, best - 1)[:best])
+    return reach.among(np.unique(np.concatenate(found)))
 
 
-def shares(rows: Ints, owners: Ints) -> Floats:
-    """``[V]`` log of 1 / m of some views, all of each row; nothing of a view that its passage has twice.
+def weigh(leaves: Leaves, passages: Ints, reach: Reach, temperature: float) -> PassageScores:
+    """What a search says of some passages.
 
     Args:
-        rows: ``[V]`` their rows.
-        owners: ``[V]`` their passages.
+        leaves: Where it left off.
+        passages: ``[C]`` numbers of passages that the query may find, ascending; N stands for DONE.
+        reach: What it may find.
+        temperature: T.
     """
-    pairs, first = np.unique(np.stack((rows, owners)), axis=1, return_index=True)
-    _, place, held = np.unique(pairs[0], return_inverse=True, return_counts=True)
-    found: Floats = np.full(len(rows), -np.inf)
-    found[first] = -np.log(held[place])
+    views, rows = reach.views, reach.rows
+    where = np.asarray(rows.row_of)[views.of(passages)].astype(np.int64)
+    shared = rows.members_before(where + 1) - rows.members_before(where)
+    scores = leaves.log_probabilities(where) - np.log(shared)
+    counts = np.append(np.diff(views.offsets), 1)[passages]
+    plain = mean = _summed(scores, counts)
+    if temperature != 1:
+        mean = _summed(scores / temperature, counts) - (1 - 1 / temperature) * np.log(counts)
+    return PassageScores(passages, plain, mean, np.zeros(len(passages)))
+
+
+def ranked(scores: PassageScores, done: int, temperature: float, k: int) -> list[Found]:
+    """The k best candidates, best first, and their scores (nats).
+
+    Args:
+        scores: What is known of them.
+        done: The number of DONE.
+        temperature: T.
+        k: Most of them.
+    """
+    if not len(scores.passages):
+        return []
+    found = scores.mean + scores.said / temperature
+    if temperature != 1:
+        found = found - np.logaddexp.reduce(found)
+        if scores.passages[-1] == done:
+            found = _with_done(found, scores.plain + scores.said)
+    order = np.argsort(-found, kind="stable")[:k]
+    return [Found(int(scores.passages[n]), float(found[n])) for n in order]
+
+
+def _summed(scores: Floats, counts: Ints) -> Floats:
+    """``[C]`` logarithms of the sums of what stands side by side, so many each (at least one)."""
+    if not len(counts):
+        return np.empty(0)
+    starts = np.cumsum(counts) - counts
+    best = np.maximum.reduceat(scores, starts)
+    masses = np.add.reduceat(np.exp(scores - np.repeat(best, counts)), starts)
+    found: Floats = best + np.log(masses)
     return found
-
-
-def _summed(scores: Floats, place: Ints, count: int) -> Floats:
-    """``[count]`` logarithms of the sums of what stands at each place."""
-    sums: Floats = np.full(count, -np.inf)
-    np.logaddexp.at(sums, place, scores)
-    return sums
 
 
 def _with_done(sums: Floats, plain: Floats) -> Floats:
@@ -96,6 +189,41 @@ def _with_done(sums: Floats, plain: Floats) -> Floats:
     others = sums[:-1] - np.logaddexp.reduce(sums[:-1])
     left = np.logaddexp.reduce(plain[:-1]) - np.logaddexp.reduce(plain)
     return np.append(others + left, done)
+
+
+def said_of(prior: Prior, query: int, allowed: Ints) -> Floats:
+    """``[N + 1]`` what priors say of passages and DONE, times their weights (nats); -inf where not allowed.
+
+    Args:
+        prior: Over passages; it has a part at least.
+        query: The number of the query.
+        allowed: Numbers that it may find, N among them where it may find DONE.
+    """
+    every = np.sum([part.weight * log_shares(part, query, allowed) for part in prior.parts], axis=0)
+    found: Floats = np.full(len(every), -np.inf)
+    found[allowed] = every[allowed]
+    return found
+
+
+def log_shares(part: Part, query: int, allowed: Ints) -> Floats:
+    """``[N + 1]`` log-probabilities that a prior gives passages and DONE; the least where not allowed.
+
+    Args:
+        part: The prior, over passages.
+        query: The number of the query.
+        allowed: As of :func:`said_of`.
+    """
+    given = np.asarray(part.log_weights(np.array([query])), dtype=np.float64)[0]
+    found: Floats = np.full(len(given), LEAST)
+    fixed = part.fixed
+    heard = allowed if fixed is None else allowed[allowed != fixed.passage]
+    if len(heard):
+        some = np.maximum(given[heard] - given[heard].max(), LEAST)
+        found[heard] = some - np.logaddexp.reduce(some)
+    if fixed is not None and len(heard) < len(allowed):
+        found[heard] += np.log1p(-np.exp(fixed.log_probability))
+        found[fixed.passage] = fixed.log_probability if len(heard) else 0.0
+    return found
 
 
 def hidden_views(views: Views, rows: SortedRows, passages: Sequence[int]) -> list[int]:
@@ -118,7 +246,7 @@ def hidden_views(views: Views, rows: SortedRows, passages: Sequence[int]) -> lis
 def spread(prior: Prior, views: Views) -> Prior:
     """A prior over passages as one over views: each passage's share is spread evenly over its views.
 
-    A view that several passages share has the mass of all of them; :func:`heard` tells them apart again.
+    A view that several passages share has the mass of all of them.
     """
     parts = []
     for part in prior.parts:
@@ -129,33 +257,9 @@ def spread(prior: Prior, views: Views) -> Prior:
     return replace(prior, parts=tuple(parts))
 
 
-def heard(log_weights: Floats, numbers: Ints, views: Views, rows: SortedRows) -> Floats:
-    """``[n]`` what a prior says of the passage of each view, less what the search has heard of it (nats).
-
-    Of DONE, which is alone in its row, nothing.
-
-    Args:
-        log_weights: ``[N + 1]`` of passages and DONE. Those of views, ``[V + 1]``, are what the search heard.
-        numbers: ``[n]`` views.
-        views: All of them.
-        rows: The rows of their index.
-    """
-    if len(log_weights) == len(views) + 1:
-        return np.zeros(len(numbers))
-    given = np.maximum(log_weights - log_weights[:-1].max(), LEAST)
-    found, place = np.unique(np.asarray(rows.row_of)[numbers].astype(np.int64), return_inverse=True)
-    members = [rows.members_in(row, row + 1) for row in found.tolist()]
-    owners = views.owners[np.concatenate(members)]
-    masses = given[owners] - np.log(np.append(np.diff(views.offsets), 1))[owners]
-    counts = [len(some) for some in members]
-    sums = np.logaddexp.reduceat(masses, np.cumsum([0, *counts[:-1]]))
-    beyond: Floats = given[views.owners[numbers]] - sums[place]
-    return beyond
-
-
 @dataclass(frozen=True)
 class _OfViews:
-    """Log-weights of passages as those of their views; those of views stay what they are."""
+    """Log-weights of passages as those of their views."""
 
     every: LogWeights
     views: Views
@@ -163,8 +267,6 @@ class _OfViews:
     def __call__(self, queries: Ints) -> Floats:
         """``[n, V + 1]``."""
         given = np.asarray(self.every(queries), dtype=np.float64)
-        if given.shape[1] == len(self.views) + 1:
-            return given
         shares = np.log(np.append(np.diff(self.views.offsets), 1))
         found: Floats = (given - shares)[:, self.views.owners]
         return found

@@ -57,7 +57,7 @@ class _Small:
         self.searched += 1
         found = HybridRetriever(self.generator, setting).candidates(self.queries, 3 * K)
         self.pool.add(setting, found)
-        hits = [self.generator.hits(self.generator.passages(some, 3 * K)) for some in found]
+        hits = [self.generator.hits(some[: 3 * K]) for some in found]
         return sequence_recall([[hit.id for hit in some] for some in hits], self.gold, [K])[f"recall@{K}"]
 
 
@@ -70,7 +70,7 @@ def test_what_one_search_finds_tells_what_another_would_give_it(small: _Small) -
     """The scores of a second setting are those that the pool of the first one says."""
     bm25, empty = small.choices
     first, second = (bm25[4], empty[1]), (bm25[6], empty[0])
-    many = len(small.generator.index) - 1  # all but DONE, so that both searches find the same
+    many = len(small.generator.corpus)  # all, so that both searches find the same
     small.pool.add(first, HybridRetriever(small.generator, first).candidates(small.queries, many))
     found = HybridRetriever(small.generator, second).candidates(small.queries, many)
     weights = small.pool._weights(second)

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,17 +15,20 @@ from small_data import queries, scratch, write_small
 from grls.cli import main
 from grls.corpus import Corpus
 from grls.decode import Found
+from grls.decode.leaves import Leaves
 from grls.decode.prior import Fixed, Part, Prior
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.files import read_json, write_json
+from grls.index import Subset, index_sequences
 from grls.models.language import CausalLM
+from grls.retrieve import views as views_module
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import HybridRetriever, Weighed
 from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.open import open_sources
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import EmptyPromptPrior
-from grls.retrieve.views import beams_for, pooled, spread
+from grls.retrieve.views import PassageScores, Reach, candidates, log_shares, ranked, said_of, spread, weigh
 from grls.types import Passage
 from grls.views import VIEWS, Views
 
@@ -52,8 +56,17 @@ def every_view(retriever: GenerativeRetriever, query: int = 0) -> list[float]:
     return [log_probability(retriever.model, retriever.index, source, number) for number in numbers]
 
 
-def of(*given: tuple[int, float]) -> list[Found]:
-    return [Found(view, math.log(p)) for view, p in given]
+def weighed(
+    texts: list[str], probabilities: list[float], passages: list[int], temperature: float = 1.0
+) -> PassageScores:
+    """Of a search that knows the probability of every view of two words, DONE last, each its own row."""
+    views = Views(Corpus.from_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)]), 2)
+    rows = index_sequences([np.array([3 + n, 1]) for n in range(len(views) + 1)], 1).rows
+    assert [int(row) for row in rows.row_of] == [*range(len(views) + 1)]
+    low = np.arange(len(views) + 1)
+    logs = np.log(np.maximum(probabilities, 1e-300))
+    leaves = Leaves(low, low + 1, np.ones_like(low), logs, logs)
+    return weigh(leaves, np.array(passages), Reach(views, rows, [], None), temperature)
 
 
 def probabilities(found: list[Found]) -> dict[int, float]:
@@ -61,35 +74,51 @@ def probabilities(found: list[Found]) -> dict[int, float]:
 
 
 def test_a_passage_is_as_likely_as_its_views_together() -> None:
-    views = Views(Corpus.from_passages([Passage("p", "a b"), Passage("q", "c")]), 2)
-    found, rows = of((2, 0.4), (0, 0.3), (1, 0.2)), np.array([0, 1, 2])
-    assert [some.passage for some in pooled(found, rows, views, 1.0, 1)] == [0]
-    assert probabilities(pooled(found, rows, views, 1.0, 2)) == pytest.approx({0: 0.5, 1: 0.4})
-    roots = [math.sqrt(p) for p in (0.4, 0.3, 0.2)]
-    best = pooled(found, rows, views, 2.0, 5)
-    expected = {0: (roots[1] + roots[2]) / sum(roots), 1: roots[0] / sum(roots)}
-    assert probabilities(best) == pytest.approx(expected)
-    assert best[0].passage == 0
-    assert pooled([], np.array([], dtype=np.int64), views, 1.0, 3) == []
+    scores = weighed(["a b", "c"], [0.3, 0.2, 0.4, 0.1], [0, 1])
+    assert [some.passage for some in ranked(scores, 2, 1.0, 1)] == [0]
+    assert probabilities(ranked(scores, 2, 1.0, 5)) == pytest.approx({0: 0.5, 1: 0.4})
+    scores = weighed(["a b", "c"], [0.3, 0.2, 0.4, 0.1], [0, 1], 2.0)
+    means = [(math.sqrt(0.3) + math.sqrt(0.2)) / math.sqrt(2), math.sqrt(0.4)]
+    best = ranked(scores, 2, 2.0, 5)
+    assert probabilities(best) == pytest.approx({n: mean / sum(means) for n, mean in enumerate(means)})
+    nothing = np.empty(0)
+    assert ranked(PassageScores(nothing.astype(int), nothing, nothing, nothing), 2, 1.0, 3) == []
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_views_that_are_equally_likely_make_long_and_short_passages_so(temperature: float) -> None:
+    """Of n views with p / n each a passage has p, and p of it to the power of 1 / T, whatever n is."""
+    scores = weighed(["a b c d", "e f"], [0.1] * 4 + [0.2] * 2 + [0.2], [0, 1], temperature)
+    assert scores.mean[0] == pytest.approx(scores.mean[1])
+    assert scores.mean[0] == pytest.approx(math.log(0.4) / temperature)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
 def test_done_is_as_likely_at_every_temperature(temperature: float) -> None:
-    views = Views(Corpus.from_passages([Passage("p", "a b"), Passage("q", "c")]), 2)
-    found, rows = of((3, 0.9), (0, 0.05), (1, 0.03), (2, 0.02)), np.arange(4)
-    best = probabilities(pooled(found, rows, views, temperature, 5))
+    scores = weighed(["a b", "c"], [0.05, 0.03, 0.02, 0.9], [0, 1, 2], temperature)
+    best = probabilities(ranked(scores, 2, temperature, 5))
     assert best[2] == pytest.approx(0.9)
     assert best[0] + best[1] == pytest.approx(0.1)
-    assert probabilities(pooled(of((3, 1.0)), rows[:1], views, temperature, 5)) == pytest.approx({2: 1.0})
+    alone = weighed(["a b", "c"], [0.0, 0.0, 0.0, 1.0], [2], temperature)
+    assert probabilities(ranked(alone, 2, temperature, 5)) == pytest.approx({2: 1.0})
 
 
-def test_passages_that_share_a_view_have_equal_parts_of_it_and_each_once() -> None:
-    views = Views(Corpus.from_passages([Passage("p", "a a"), Passage("q", "a")]), 1)
-    found, rows = of((0, 0.6), (1, 0.6), (2, 0.6)), np.zeros(3, dtype=np.int64)
-    assert probabilities(pooled(found, rows, views, 1.0, 5)) == pytest.approx({0: 0.3, 1: 0.3})
+def test_what_priors_say_counts_for_all_views_of_a_passage() -> None:
+    scores = weighed(["a b", "c"], [0.3, 0.2, 0.4, 0.1], [0, 1], 2.0).beside(np.log([0.1, 0.9]))
+    means = [math.sqrt(0.1) * (math.sqrt(0.3) + math.sqrt(0.2)) / math.sqrt(2), math.sqrt(0.9 * 0.4)]
+    best = ranked(scores, 2, 2.0, 5)
+    assert probabilities(best) == pytest.approx({n: mean / sum(means) for n, mean in enumerate(means)})
 
 
-def sharing(root: Path, texts: list[str], **options: int) -> GenerativeRetriever:
+def test_passages_that_share_a_view_have_equal_parts_of_it(root: Path) -> None:
+    retriever = sharing(root, ["calm .", "calm .", "the lynx"], beams=10, view_temperature=1.0)
+    source = retriever.codec.model_input(retriever.encode(queries()[:1])[0])
+    found = probabilities(retriever.search([source], 5, [[retriever.done]])[0])
+    assert found[0] == pytest.approx(found[1])
+    assert sum(found.values()) == pytest.approx(1.0, abs=1e-4)
+
+
+def sharing(root: Path, texts: list[str], **options: Any) -> GenerativeRetriever:
     """A retriever over some passages of the small set's words, p0, p1, …"""
     loaded = CausalLM(str(root / "llama")).load()
     corpus = Corpus.from_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)])
@@ -98,19 +127,48 @@ def sharing(root: Path, texts: list[str], **options: int) -> GenerativeRetriever
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_a_view_of_many_passages_leaves_room_for_others(root: Path, fast: bool) -> None:
-    """k is the number of different views, not of passages that hold one."""
-    retriever = sharing(root, ["calm ."] * 40 + ["the lynx is quick .", "the heron ."], beams=6)
+def test_more_passages_are_ranked_than_the_beam_writes(root: Path, fast: bool) -> None:
+    texts = ["calm ."] * 40 + ["the lynx is quick .", "the heron ."]
+    retriever = sharing(root, texts, beams=1, early_stop=True)
     if not fast:
         retriever.__dict__["_trees"] = None
-    found = retriever.search_index(
-        [retriever.codec.model_input(retriever.encode(queries()[:1])[0])], 1, [[retriever.done]]
-    )[0]
-    rows = np.asarray(retriever.index.rows.row_of)[[some.passage for some in found]]
-    assert len(set(rows.tolist())) == 6
-    assert len(found) > 40
-    hits = retriever.retrieve(queries()[:1], 42)[0]
-    assert {"p40", "p41"} <= {hit.id for hit in hits}
+    hits = retriever.retrieve(queries()[:2], 50)
+    assert [{hit.id for hit in some} for some in hits] == [{f"p{n}" for n in range(42)}] * 2
+    assert all(some == sorted(some, key=lambda hit: -hit.score) for some in hits)
+    assert [hit.id for hit in retriever.retrieve(queries()[:1], 3)[0]] == [hit.id for hit in hits[0][:3]]
+
+
+@pytest.mark.parametrize(
+    ("k", "gone", "some", "expected"),
+    [
+        (1, [], None, [0, 1]),
+        (1, [1], None, [0]),
+        (4, [], None, [0, 1, 2, 6]),  # of what is beneath a leaf as many as there is room for
+        (7, [], None, [0, 1, 2, 3, 4, 5, 6]),
+        (1, [], [0, 4, 5], [4, 5]),
+        (3, [], [0, 4, 5], [0, 4, 5]),
+    ],
+)
+def test_candidates_are_those_of_the_densest_rows(
+    monkeypatch: pytest.MonkeyPatch, k: int, gone: list[int], some: list[int] | None, expected: list[int]
+) -> None:
+    views = Views(Corpus.from_passages([Passage(f"p{n}", "a") for n in range(6)]), 2)
+    index = index_sequences([np.array([3 + n, 1]) for n in range(7)], 1)
+    subset = None if some is None else Subset(index.rows, np.array(some))
+    low, high = np.array([0, 1, 2, 6]), np.array([1, 2, 6, 7])
+    counts = [len(set(range(*span)) & set(some or range(7))) for span in zip(low, high, strict=True)]
+    logs = np.log([0.1, 0.5, 0.3, 0.1])
+    leaves = Leaves(*(part[np.array(counts) > 0] for part in (low, high, np.array(counts), logs, logs)))
+    monkeypatch.setattr(views_module, "_ROWS", 2)
+    monkeypatch.setattr(views_module, "_ROWS_A_PASSAGE", 1)
+    monkeypatch.setattr(views_module, "_OF_PRIORS", 2)
+    reach = Reach(views, index.rows, gone, subset)
+    assert candidates(leaves, reach, k).tolist() == expected
+    allowed = [n for n in some or range(7) if n not in gone]
+    assert reach.every().tolist() == allowed
+    said = np.array([0, 0, 0, 5.0, 0, 4.0, 0])
+    best = [n for n in (3, 5) if n in allowed]
+    assert candidates(leaves, reach, k, said).tolist() == sorted({*expected, *best})
 
 
 def test_a_passage_in_the_chain_leaves_the_views_that_others_share(root: Path) -> None:
@@ -122,23 +180,34 @@ def test_a_passage_in_the_chain_leaves_the_views_that_others_share(root: Path) -
     assert {some.passage for some in found} == {2, 3}  # and DONE
 
 
-def test_the_beam_is_wide_enough_for_what_is_asked(root: Path) -> None:
-    retriever = sharing(root, [f"the {animal} is calm and quick ." for animal in ("otter", "lynx")], beams=1)
-    assert len(retriever.retrieve(queries()[:1], 2)[0]) == 2
-    assert [beams_for(k, 30) for k in (1, 10, 20, 50, 200)] == [30, 40, 80, 100, 200]
+def expected_hits(
+    retriever: GenerativeRetriever, scores: np.ndarray, temperature: float, said: np.ndarray | None = None
+) -> tuple[list[str], list[float]]:
+    """The formula, passage by passage, from log-probabilities of all views but DONE."""
+    views = retriever.views
+    assert views is not None
+    row_of = np.asarray(retriever.index.rows.row_of)[:-1]
+    shared = np.bincount(row_of)[row_of]
+    found = []
+    for number in range(len(retriever.corpus)):
+        own = [scores[v] - math.log(shared[v]) for v in range(*views.offsets[number : number + 2])]
+        powers = sum(math.exp(score / temperature) for score in own)
+        found.append(math.log(powers) - (1 - 1 / temperature) * math.log(len(own)))
+    if said is not None:
+        found = list(np.array(found) + said / temperature)
+    found = list(np.array(found) - np.logaddexp.reduce(found))
+    order = np.argsort(-np.array(found), kind="stable").tolist()
+    return retriever.corpus.ids(order), [float(found[n]) for n in order]
 
 
 def test_the_search_finds_what_all_views_say(retriever: GenerativeRetriever) -> None:
     retriever.options.view_temperature = 2.0
-    scores = every_view(retriever)
-    assert retriever.views is not None
-    listed = [Found(view, scores[view]) for view in range(len(scores) - 1)]  # DONE is not retrieved
-    # Without DONE probabilities are those of what is left.
-    rows = np.asarray(retriever.index.rows.row_of)[: len(listed)].astype(np.int64)
-    expected = pooled(listed, rows, retriever.views, 2.0, 10)
+    own = np.array(every_view(retriever)[:-1])
+    own -= math.log(-math.expm1(every_view(retriever)[-1]))  # without DONE: what is left sums to one
+    ids, scores = expected_hits(retriever, own, 2.0)
     hits = retriever.retrieve(queries()[:1], 10)[0]
-    assert [hit.id for hit in hits] == retriever.corpus.ids([some.passage for some in expected])
-    assert [hit.score for hit in hits] == pytest.approx([some.score for some in expected], abs=1e-4)
+    assert [hit.id for hit in hits] == ids
+    assert [hit.score for hit in hits] == pytest.approx(scores, abs=1e-4)
     plain = GenerativeRetriever.assemble(
         retriever.model, retriever.codec.tokenizer, retriever.corpus, options=WIDE
     )
@@ -191,8 +260,6 @@ def test_a_prior_of_passages_is_spread_over_their_views(retriever: GenerativeRet
 
 def test_with_a_prior_it_finds_what_views_and_prior_say(retriever: GenerativeRetriever) -> None:
     """As weighing all views afterwards, where the beam holds them all."""
-    views = retriever.views
-    assert views is not None
     retriever.options.view_temperature = 1.5
     (source,) = open_sources(retriever.corpus, ["bm25"])
     empty = EmptyPromptPrior(retriever)
@@ -202,20 +269,36 @@ def test_with_a_prior_it_finds_what_views_and_prior_say(retriever: GenerativeRet
     scores = source.ask(queries()[:1], [()])(np.array([0]))[0] / 2.0
     prior = scores - np.logaddexp.reduce(scores)
     blank = empty.log_probabilities()
-    assert len(blank) == len(views)
-    row_of = np.asarray(retriever.index.rows.row_of)[:-1].astype(int)
-
-    def of_rows(logs: np.ndarray) -> np.ndarray:
-        """Views of equal text share a row, which has the mass of all of them."""
-        masses = np.bincount(row_of, np.exp(logs), minlength=len(retriever.index.rows))
-        return np.log(masses[row_of] / masses.sum())
-
-    # BM25 speaks of passages, whatever views they share; the empty prompt of views.
-    total = own + 1.5 * prior[views.owners[:-1]] - 0.3 * of_rows(blank)
-    expected = pooled([Found(n, float(score)) for n, score in enumerate(total)], row_of, views, 1.5, 10)
+    assert len(blank) == len(retriever.corpus)
+    plain = GenerativeRetriever.weigh(retriever, [retriever.codec.model_input([])], 10, [[]])[0].plain
+    np.testing.assert_allclose(blank, plain[:-1], atol=1e-4)
+    said = 1.5 * prior - 0.3 * (blank - np.logaddexp.reduce(blank))
+    ids, expected = expected_hits(retriever, own, 1.5, said)
     hits = hybrid.retrieve(queries()[:1], 10)[0]
-    assert [hit.id for hit in hits] == retriever.corpus.ids([some.passage for some in expected])
-    assert [hit.score for hit in hits] == pytest.approx([some.score for some in expected], abs=1e-3)
+    assert [hit.id for hit in hits] == ids
+    assert [hit.score for hit in hits] == pytest.approx(expected, abs=1e-3)
+    found = hybrid.candidates(queries()[:1], 1)[0]
+    assert [some.passage for some in found] == retriever.corpus.numbers(ids)
+    apart = np.array([some.score for some in found]) / 1.5 - np.array(expected)
+    np.testing.assert_allclose(apart, apart[0], atol=1e-3)
+
+
+def test_priors_share_what_may_be_found() -> None:
+    weights = np.log([[1.0, 2.0, 5.0, 1.0]])
+    known = Part(lambda numbers: weights[numbers], 2.0)
+    fixed = Part(lambda numbers: weights[numbers], 1.0, Fixed(3, math.log(0.25)))
+
+    def shares(part: Part, *allowed: int) -> list[float]:
+        return np.exp(log_shares(part, 0, np.array(allowed))).round(6).tolist()
+
+    assert shares(known, 0, 1, 3) == [0.25, 0.5, 0, 0.25]
+    assert shares(fixed, 0, 1, 3) == [0.25, 0.5, 0, 0.25]
+    assert shares(fixed, 0, 2) == [round(1 / 6, 6), 0, round(5 / 6, 6), 0]
+    assert shares(fixed, 3) == [0, 0, 0, 1]
+    said = said_of(Prior((known, fixed)), 0, np.array([0, 1, 3]))
+    assert said.tolist() == pytest.approx(
+        [3 * math.log(0.25), 3 * math.log(0.5), -math.inf, 3 * math.log(0.25)]
+    )
 
 
 def test_beside_a_normalized_prior_passages_have_probabilities(retriever: GenerativeRetriever) -> None:
