@@ -136,18 +136,23 @@ def test_shipped_configs_learn_to_write_views(name: str, workplace: Path) -> Non
     assert "words: 8\n      drawn: 6\n" in trained  # what a set changes, and what it does not
 
 
-@pytest.mark.parametrize("name", sets_with("beside"))
-def test_shipped_configs_learn_beside_a_prior(name: str, workplace: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [(name, ["beside"]) for name in sets_with("beside")]
+    + [(name, ["base/views", "beside", "views-beside"]) for name in sets_with("views-beside")],
+)
+def test_shipped_configs_learn_beside_a_prior(name: str, layers: list[str], workplace: Path) -> None:
     """BM25 in the place of the bi-encoder, who would have to be trained."""
     small(workplace / "data" / name)
     language_model(workplace, f"data/{name}")
-    layers = [
-        f"--config=configs/{config}.yaml" for config in ("base/causal", f"{name}/causal", f"{name}/beside")
-    ]
+    own = [layer if "/" in layer else f"{name}/{layer}" for layer in layers]
+    configs = [f"--config=configs/{config}.yaml" for config in ("base/causal", f"{name}/causal", *own)]
     swap = ["--model.generator.name_or_path=lm", "--data.prior.retrievers=[bm25]"]
     short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0"]
-    assert main(["train", *layers, *swap, *short, *QUICK]) == 0
-    assert (workplace / "runs" / name / "beside" / "model" / "config.json").is_file()
+    assert main(["train", *configs, *swap, *short, *QUICK]) == 0
+    model = workplace / "runs" / name / layers[-1] / "model"
+    assert (model / "config.json").is_file()
+    assert (model / "views.json").is_file() == ("views" in layers[-1])
 
 
 @pytest.mark.parametrize(

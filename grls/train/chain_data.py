@@ -69,13 +69,11 @@ class ChainData(RetrieveData):
         """The views that are learned.
 
         Raises:
-            ConfigError: Their options cannot be used, or they are to be learned beside a prior.
+            ConfigError: Their options cannot be used.
         """
         if self.write_views is None:
             return None
         self.write_views.check()
-        if self.prior is not None:
-            raise ConfigError("--data.views and --data.prior do not go together: give one of them.")
         return Views(self.corpus, self.write_views.words)
 
     def collate(self, module: Any) -> ChainCollator:
@@ -109,7 +107,7 @@ class ChainData(RetrieveData):
         prior = None
         if self.prior is not None:
             self.priors = self.prior.open(self.corpus, "cpu" if self.workers else "auto")
-            prior = TrainingPrior(self.priors, self.corpus)
+            prior = TrainingPrior(self.priors, self.corpus, self.views)
         pad = int(module.tokenizer.pad_token_id)
         start = None if self.codec.causal else start_token(module.model)
         # Dev measures the gold chains alone, so that runs with and without a teacher compare.

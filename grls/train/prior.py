@@ -25,8 +25,10 @@ from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import DONE_SHARE, HybridRetriever, Weighed, check_priors, prior_of
 from grls.retrieve.open import open_sources
 from grls.retrieve.options import SearchOptions
+from grls.retrieve.views import hidden_views, spread
 from grls.train.chains import HopExample
 from grls.types import Query
+from grls.views import Views
 
 _NONE = -1000.0
 """In place of the logarithm of no mass (nats): no share of a softmax, and finite, so that 0 times it is 0."""
@@ -94,23 +96,28 @@ class TrainingPrior:
     Args:
         priors: The priors.
         corpus: The corpus of the generator.
+        views: What it writes of passages, where it does not write them from their beginning.
     """
 
-    def __init__(self, priors: OpenPriors, corpus: Corpus):
+    def __init__(self, priors: OpenPriors, corpus: Corpus, views: Views | None = None):
         self.priors = priors
         self.corpus = corpus
+        self.views = views
 
     def open(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> HopMasses:
         """What the priors say of some hops."""
         asked = np.array([n for n, hop in enumerate(hops) if hop.query], dtype=np.int64)
-        masses = prior_of(
+        prior = prior_of(
             self.priors.weighed,
             [Query(str(n), hops[n].query) for n in asked.tolist()],
             [self.corpus.passages(hops[n].evidence) for n in asked.tolist()],
             len(self.corpus),
             self.priors.done_share,
             normalized=True,
-        ).open(index, self._scope(index, [hops[n] for n in asked.tolist()]), len(asked))
+        )
+        if self.views is not None:
+            prior = spread(prior, self.views)
+        masses = prior.open(index, self._scope(index, [hops[n] for n in asked.tolist()]), len(asked))
         masses.load(np.arange(len(asked)), np.arange(len(asked)))
         places = np.full(len(hops), -1)
         places[asked] = np.arange(len(asked))
@@ -118,7 +125,10 @@ class TrainingPrior:
 
     def _scope(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> Scope:
         """What each hop may find: as in the search, not what is evidence already."""
-        return Scope(index, len(hops), [hop.evidence for hop in hops])
+        views = self.views
+        if views is None:
+            return Scope(index, len(hops), [hop.evidence for hop in hops])
+        return Scope(index, len(hops), [hidden_views(views, index.rows, hop.evidence) for hop in hops])
 
 
 class HopMasses(NamedTuple):

@@ -16,13 +16,16 @@ from grls.errors import ConfigError, MismatchError
 from grls.evaluation.evaluate import evaluate_run
 from grls.models.language import CausalLM
 from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.hybrid import prior_of
 from grls.retrieve.open import open_sources
 from grls.retrieve.options import SearchOptions
+from grls.retrieve.views import hidden_views, spread
 from grls.train.chain_data import ChainData
 from grls.train.chain_module import RetrieveChains
 from grls.train.memorise_sources import Reading
 from grls.train.mixture import Mix
 from grls.train.prior import LearnBeside
+from grls.train.view_targets import WriteViews
 from grls.types import Query
 
 
@@ -67,6 +70,36 @@ def test_the_loss_is_what_the_search_scores(root: Path) -> None:
         assert loss == pytest.approx(np.mean(expected), abs=1e-4)
         assert dev == pytest.approx(loss)
         assert alone != pytest.approx(loss, rel=1e-2)
+
+
+def test_the_loss_of_views_is_what_the_search_scores(root: Path) -> None:
+    """Minus the log-probability of the views that are right, each as much as it weighs."""
+    data, module = opened(root, both(root), views=WriteViews(words=3, drawn=400))
+    assert data.priors is not None
+    assert data.views is not None
+    views, rows = data.views, data.index.rows
+    parts = (module.model, data.codec, data.corpus, data.index, SearchOptions(beams=100))
+    decoder = GenerativeRetriever(*parts, views=views).decoder(1)
+    chain: Any = data.train_examples.draw(2, 0)
+    assert len(chain.hops) == 3  # the last one to DONE
+    expected = []
+    for hop in chain.hops:
+        evidence = [data.corpus.passages(hop.evidence)]
+        asked = (
+            data.priors.weighed,
+            [Query("q", hop.query)],
+            evidence,
+            len(data.corpus),
+            data.priors.done_share,
+        )
+        prior = spread(prior_of(*asked, normalized=True), views)
+        (leaves,) = decoder.leaves([hop.source], [hidden_views(views, rows, hop.evidence)], prior=prior)
+        weights = {passage: 1 / len(hop.gold) for passage in hop.gold}
+        numbers, masses = data.collator.teaching.views.spread(hop.query, weights)
+        expected.append(-masses @ leaves.log_probabilities(rows.row_of[numbers].astype(np.int64)))
+    with torch.no_grad():
+        loss = float(module.batch_loss(data.collator([chain])))
+    assert loss == pytest.approx(np.mean(expected), rel=0.02)
 
 
 @pytest.mark.parametrize("weight", [0.8, -0.8])

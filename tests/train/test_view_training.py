@@ -154,10 +154,26 @@ def test_a_teacher_and_memories_go_along(root: Path, tmp_path: Path) -> None:
     assert all(map(math.isfinite, logged(tmp_path / "run", "train_loss").values()))
 
 
+def test_views_are_learned_beside_a_prior_and_found_with_it(root: Path, tmp_path: Path) -> None:
+    more = ["--data.views.words=3", "--data.prior.retrievers=[bm25]", "--data.prior.weights=[20]"]
+    more += ["--recall.hops=2", "--recall.k=2"]
+    assert main(chain_options(root, tmp_path / "run", *more)) == 0
+    assert 0 < logged(tmp_path / "run", "dev_recall").popitem()[1] <= 1
+    model = tmp_path / "run" / "model"
+    assert main(["index", f"--model={model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
+    retrieve = ["retrieve", f"--retriever={tmp_path / 'r'}", f"--data={root / 'data'}", "--split=dev"]
+    retrieve += [
+        "--prior=bm25",
+        "--prior_normalized=true",
+        "--prior_weight=20",
+        f"--output={tmp_path / 'run-dev'}",
+    ]
+    assert main(retrieve) == 0
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--data.prior.retrievers=[bm25]"], "--data.views and --data.prior do not go together"),
         (["--model.margin=1", "--mine.passages=2"], "--data.views has views of them"),
         (["--data.views.drawn=0"], "words and drawn must be at least 1"),
     ],
