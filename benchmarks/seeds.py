@@ -58,13 +58,27 @@ class Recipe(NamedTuple):
     ensembles: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
-def _views(causal: str, name: str) -> Stage:
+def _views(causal: str, name: str, config: str = "views", after: str | None = None) -> Stage:
     """A language model that writes views, by the ``causal.yaml`` of some folder."""
-    return Stage("views", layers=("base/causal", f"{causal}/causal", "base/views", f"{name}/views"))
+    return Stage(config, after, ("base/causal", f"{causal}/causal", "base/views", f"{name}/{config}"))
 
 
 _SINGLE = ("--steps", "single", "--k", "20", "--beams", "20")
-_VIEWS = ("--steps", "single", "--k", "20", "--beams", "40", "--truncate_queries", "true")
+_VIEWS = ("--steps", "single", "--k", "100", "--beams", "20", "--truncate_queries", "true")
+_CHAINS = (
+    "--steps",
+    "dynamic",
+    "--hops",
+    "10",
+    "--beams",
+    "10",
+    "--chains",
+    "4",
+    "--branch",
+    "4",
+    "--sets",
+    "true",
+)
 _FUSED = ("--method", "sum", "--normalization", "min-max", "--tune_k", "5")
 
 
@@ -86,6 +100,15 @@ RECIPES = {
     ),
     "nq": Recipe(
         (_views("default", "nq"),), {"single": _VIEWS}, _beside("runs/nq/default/dense"), _ENSEMBLES
+    ),
+    "explagraphs": Recipe(
+        (
+            _views("explagraphs", "explagraphs"),
+            _views("explagraphs", "explagraphs", "views-hops", "views"),
+        ),
+        {"single": _VIEWS, "dynamic": (*_CHAINS, "--done_bias", "-2")},
+        _beside("runs/explagraphs/biencoder-retriever"),
+        _ENSEMBLES,
     ),
     "entailmentbank": Recipe(
         (Stage("causal"),),
@@ -129,8 +152,9 @@ class Repeat:
         own = ("--retriever", str(retriever), "--precision", self.search_precision)
         runs = {name: (folder, (*own, *options)) for name, options in recipe.runs.items()}
         runs |= {name: (folder.parent, options) for name, options in recipe.beside.items()}
+        tuned = {member for members in recipe.ensembles.values() for member in members}
         for name, (where, options) in runs.items():
-            for split in ("dev", "test") if recipe.ensembles else ("test",):
+            for split in ("dev", "test") if name in tuned else ("test",):
                 output = where / f"{name}-{split}"
                 given = (*options, "--data", data, "--split", split)
                 made = Path(f"{output}.info.json")
@@ -215,9 +239,9 @@ def main(
 
     Args:
         name: ruletaker-paper; entailmentbank (its causal language model; the bi-encoder's retriever of
-            `python -m benchmarks.compare entailmentbank` must be there); strategyqa or nq (a language model
-            that writes views; the bi-encoder's retriever that the config names must be there). The data stand
-            in data/NAME.
+            `python -m benchmarks.compare entailmentbank` must be there); strategyqa, nq or explagraphs (a
+            language model that writes views, of explagraphs then hop by hop; the bi-encoder's retriever that
+            the config names must be there). The data stand in data/NAME.
         seeds: Which.
         dry_run: Print the commands only.
         precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.

@@ -52,6 +52,16 @@ def test_ensembles_are_tuned_on_dev_and_hold_the_seeds_own_run(capsys: pytest.Ca
         assert tuned.split() == [name.replace("-test", "-dev") for name in runs.split()[2:]]
 
 
+def test_only_what_is_fused_is_retrieved_on_dev(capsys: pytest.CaptureFixture[str]) -> None:
+    main("explagraphs", (1,), dry_run=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert "--model.generator.name_or_path runs/explagraphs/seed-1/views/model" in lines[1]
+    runs = [line.split("--output ")[1] for line in lines if line.startswith("grls retrieve ")]
+    names = [Path(run).name for run in runs]
+    assert names == ["single-dev", "single-test", "dynamic-test", "bm25-dev", "bm25-test", "biencoder-dev",
+                     "biencoder-test"]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", sorted(seeds.RECIPES))
 def test_every_recipe_has_its_configs(name: str) -> None:
     repeat = Repeat(name, dry_run=True)
