@@ -242,10 +242,8 @@ class Masses:
         if self.normalized or not len(states):
             return added
         low, high = self._index.span(states)
-        everything = np.zeros_like(low), np.full_like(high, len(self._index.rows))
         for part, sums in zip(self._parts, self._sums, strict=True):
-            some = np.log(sums.over(places, low, high)) - np.log(sums.over(places, *everything))
-            added += part.weight * some
+            added += part.weight * (np.log(sums.over(places, low, high)) - np.log(sums.whole(places)))
         return added
 
     def rise(self, places: Ints, states: Ints) -> Floats:
@@ -326,6 +324,11 @@ class Ranges:
     def leaves(self, places: Ints) -> Floats:
         """``[n, R]`` the values of some places."""
         return self._nodes[places, self._size : self._size + self._rows]
+
+    def whole(self, places: Ints) -> Floats:
+        """``[n]`` the reduction of all rows of some places."""
+        found: Floats = self._nodes[places, 1]
+        return found
 
     def over(self, places: Ints, low: Ints, high: Ints) -> Floats:
         """``[n]`` the reduction of rows ``low[i]:high[i]`` at ``places[i]``."""
