@@ -105,8 +105,8 @@ def retrieve(
         pool: Rank the passages of all chains, the best chain's first, up to ``k`` (fixed).
         mode: Score mode: over the allowed tokens, or over the vocabulary (generative).
         early_stop: Stop at the unique prefix; null means where it is exact (renormalized).
-        view_temperature: How the views of a passage that were found make its score (a generator that writes
-            views): 1 adds their probabilities, above it counts the more how many there are. Tune it on dev.
+        view_temperature: How the views of a passage make its score (a generator that writes views): 1 adds
+            their probabilities, above it counts the more how many of them are likely. Tune it on dev.
         batch_size: Model inputs decoded or embedded together.
         truncate_queries: Cut queries that are too long instead of refusing them.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.

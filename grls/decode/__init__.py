@@ -5,9 +5,9 @@
 model, to be compiled, and ``replay`` keeps CUDA graphs. ``slots`` and ``beginnings`` (the first step) are
 what these two share, and both are held against the plain one. ``select`` picks the candidates of a step;
 ``stop`` decides when a prefix needs no further step; ``scores`` normalizes logits in the two score modes.
-``prior`` adds what is known of the passages beforehand. ``leaves`` is where a search left off: what it knows of all
-that it did not write to the end. ``exhaustive`` scores every passage of a small corpus
-and is the specification of what the search approximates; ``walk`` does so for a larger one.
+``prior`` adds what is known of the passages beforehand. ``leaves`` is where a search left off: what it knows
+of all that it did not write to the end. ``exhaustive`` scores every passage of a small corpus and is the
+specification of what the search approximates; ``walk`` does so for a larger one.
 ``trace`` tells what a search did with one passage. ``hf`` is the one adapter to transformers' own
 ``generate``.
 

@@ -19,8 +19,8 @@ class SearchOptions:
         early_stop: Stop at the unique prefix; None means where it is exact (``renormalized``).
         batch_size: Model inputs decoded together (slots of the fast search).
         truncate_queries: Cut queries longer than the limit instead of refusing them.
-        view_temperature: For a generator that writes views: T, the power mean of whose exponent 1/T the views of
-            a passage make its score by (:mod:`grls.retrieve.views`).
+        view_temperature: For a generator that writes views: T, the larger the more it counts that many views
+            of a passage are likely, and not one alone (:mod:`grls.retrieve.views`).
         progress: Show a progress bar.
         compile: Take the search for GPUs (wherever the model is), its whole step compiled and, on a GPU,
             replayed as a CUDA graph. The first queries wait for the compiler, from seconds to minutes for
