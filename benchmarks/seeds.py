@@ -63,7 +63,6 @@ def _views(causal: str, name: str, config: str = "views", after: str | None = No
     return Stage(config, after, ("base/causal", f"{causal}/causal", "base/views", f"{name}/{config}"))
 
 
-_SINGLE = ("--steps", "single", "--k", "20", "--beams", "20")
 _VIEWS = ("--steps", "single", "--k", "100", "--beams", "20", "--truncate_queries", "true")
 _CHAINS = (
     "--steps",
@@ -88,6 +87,11 @@ def _beside(dense: str) -> Mapping[str, tuple[str, ...]]:
     return {"bm25": ("--bm25", "true", *single), "biencoder": ("--retriever", dense, *single)}
 
 
+def _ahead(dense: str, *weights: str) -> tuple[str, ...]:
+    """One pass of a generator that writes views, that bi-encoder and BM25 ahead with these weights."""
+    return (*_VIEWS, "--prior", f"[{dense}, bm25]", "--prior_weight", f"[{', '.join(weights)}]")
+
+
 _ENSEMBLES = {"bm25 + biencoder": ("bm25", "biencoder"), "all": ("bm25", "biencoder", "single")}
 _TWO_STAGES = (Stage("memorise"), Stage("retrieve", "memorise"))
 RECIPES = {
@@ -106,16 +110,19 @@ RECIPES = {
             _views("explagraphs", "explagraphs"),
             _views("explagraphs", "explagraphs", "views-hops", "views"),
         ),
-        {"single": _VIEWS, "dynamic": (*_CHAINS, "--done_bias", "-2")},
+        {
+            "single": _VIEWS,
+            "hybrid": _ahead("runs/explagraphs/biencoder-retriever", "0.25", "1"),
+            "dynamic": (*_CHAINS, "--done_bias", "-1", "--choose", "expected-f1"),
+        },
         _beside("runs/explagraphs/biencoder-retriever"),
         _ENSEMBLES,
     ),
     "entailmentbank": Recipe(
-        (Stage("causal"),),
-        {
-            "single": _SINGLE,
-            "hybrid": (*_SINGLE, "--prior", "runs/entailmentbank/biencoder-retriever", "--prior_weight", "2"),
-        },
+        (_views("entailmentbank", "entailmentbank"),),
+        {"single": _VIEWS, "hybrid": _ahead("runs/entailmentbank/biencoder-retriever", "2", "0.5")},
+        _beside("runs/entailmentbank/biencoder-retriever"),
+        {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
     ),
 }
 
@@ -238,10 +245,9 @@ def main(
     """Train with several seeds and print mean and spread.
 
     Args:
-        name: ruletaker-paper; entailmentbank (its causal language model; the bi-encoder's retriever of
-            `python -m benchmarks.compare entailmentbank` must be there); strategyqa, nq or explagraphs (a
-            language model that writes views, of explagraphs then hop by hop; the bi-encoder's retriever that
-            the config names must be there). The data stand in data/NAME.
+        name: ruletaker-paper; entailmentbank, strategyqa, nq or explagraphs (a language model that writes
+            views, of explagraphs then hop by hop; the bi-encoder's retriever that the config names must be
+            there). The data stand in data/NAME.
         seeds: Which.
         dry_run: Print the commands only.
         precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.

@@ -23,6 +23,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 import grls.models.language  # noqa: F401  registers the generator classes by name, with those of build
@@ -43,8 +44,20 @@ Precision = Literal[
 """Lightning's, and ours."""
 
 
+class _Epochs(_FitLoop):
+    """Lightning's loop, which goes on from an epoch's end in the same way with ``max_steps`` and without.
+
+    Lightning (2.6) takes every run with ``max_steps`` for one that was left within an epoch: resumed at an
+    epoch's end, it trains one more step in the epoch that is over and counts that epoch twice, and resumed
+    so again it trains no more and ends as if all had been done.
+    """
+
+    def _iteration_based_training(self) -> bool:
+        return False
+
+
 class Trainer(L.Trainer):
-    """Lightning's.
+    """Lightning's, with a loop that resumes where it was.
 
     Args:
         precision: As of Lightning, or ``auto``: ``bf16-mixed`` where the processor has instructions for it,
@@ -57,6 +70,9 @@ class Trainer(L.Trainer):
             device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
             precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
         super().__init__(precision=precision, **kwargs)
+        loop = _Epochs(self, self.fit_loop.min_epochs, self.fit_loop.max_epochs)
+        loop.epoch_loop = self.fit_loop.epoch_loop
+        self.fit_loop = loop
 
 
 class TrainCLI(LightningCLI):

@@ -58,8 +58,8 @@ def test_only_what_is_fused_is_retrieved_on_dev(capsys: pytest.CaptureFixture[st
     assert "--model.generator.name_or_path runs/explagraphs/seed-1/views/model" in lines[1]
     runs = [line.split("--output ")[1] for line in lines if line.startswith("grls retrieve ")]
     names = [Path(run).name for run in runs]
-    assert names == ["single-dev", "single-test", "dynamic-test", "bm25-dev", "bm25-test", "biencoder-dev",
-                     "biencoder-test"]  # fmt: skip
+    assert names == ["single-dev", "single-test", "hybrid-test", "dynamic-test", "bm25-dev", "bm25-test",
+                     "biencoder-dev", "biencoder-test"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(seeds.RECIPES))

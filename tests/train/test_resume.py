@@ -56,14 +56,16 @@ def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
         )
 
 
+@pytest.mark.parametrize("limit", [[], ["--trainer.max_steps=24"]])
 @pytest.mark.parametrize("every", ["--last.every_n_train_steps=8", "--last.every_n_epochs=1"])
-def test_resume_at_the_end_of_an_epoch(data: Path, tmp_path: Path, every: str) -> None:
+def test_resume_at_the_end_of_an_epoch(data: Path, tmp_path: Path, every: str, limit: list[str]) -> None:
     """The checkpoint of step 8 (Lightning has counted the epoch or not) starts the second epoch."""
-    whole = logged(train("retrieve", data, tmp_path / "whole", *SHUFFLED, *CONSTANT), "train_loss")
-    halted = train("retrieve", data, tmp_path / "cut", *SHUFFLED, *CONSTANT, every, "--trainer.max_epochs=1")
+    options = [*SHUFFLED, *CONSTANT, *limit]
+    whole = logged(train("retrieve", data, tmp_path / "whole", *options), "train_loss")
+    halted = train("retrieve", data, tmp_path / "cut", *options, every, "--trainer.max_epochs=1")
     last = halted / "checkpoints" / "last.ckpt"
     assert torch.load(last, weights_only=True)["RetrieveData"] == {"epoch": 1, "batches": 0}
-    resumed = train("retrieve", data, halted, *SHUFFLED, *CONSTANT, every, f"--ckpt_path={last}")
+    resumed = train("retrieve", data, halted, *options, every, f"--ckpt_path={last}")
     rest = logged(resumed, "train_loss", version=1)
     assert sorted(rest) == list(range(8, 24))
     assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
