@@ -36,6 +36,9 @@ from grls.types import Chain, Hit
 _LEAST = 1e-9
 """No passage is less probable, so that logarithms are finite."""
 
+_HIGHEST = 1e100
+"""No score is farther from 0, so that squares are finite."""
+
 
 class Size(NamedTuple):
     """Where a ranking is cut.
@@ -70,7 +73,8 @@ class SetSize:
             gold: ``[Q]`` ids of the gold passages.
 
         Raises:
-            ConfigError: No passage that was found is gold, or all are, so nothing tells them apart.
+            ConfigError: No passage that was found is gold, or all are, so nothing tells them apart; or a
+                score is beyond ±1e100.
         """
         right = [np.array([hit.id in own for hit in hits]) for hits, own in zip(rankings, gold, strict=True)]
         found = np.concatenate(right) if right else np.array([])
@@ -131,7 +135,14 @@ def best_size(probabilities: Floats, missing: Floats) -> Size:
 
 def _features(hits: Sequence[Hit]) -> Floats:
     """``[n, 6]`` what a ranking shows of its passages."""
+    if not hits:
+        return np.zeros((0, 6))
     scores = np.array([hit.score for hit in hits])
+    if not np.abs(scores).max() <= _HIGHEST:
+        raise ConfigError(
+            f"a run to cut has scores from {scores.min():g} to {scores.max():g}; expected are some between "
+            f"{-_HIGHEST:g} and {_HIGHEST:g}. Divide them all, of --tune, too, by one number."
+        )
     ranks = np.arange(1, len(scores) + 1)
     height = scores[0] - scores[-1]
     between = (scores - scores[-1]) / height if height > 0 else np.ones(len(scores))

@@ -76,6 +76,20 @@ def test_the_order_stays_and_an_empty_ranking_is_an_empty_chain() -> None:
     assert len(sizes.cut([Hit("alone", 0.0)]).hits) == 1
 
 
+def test_development_rankings_may_be_empty() -> None:
+    sizes = SetSize.fit([ranking(2), [], ranking(3)], [["g0", "g1"], ["g0"], ["g0", "g1", "g2"]])
+    assert sizes.missing.tolist() == pytest.approx([2 / 3, 1 / 3])
+    assert [hit.id for hit in sizes.cut(ranking(2)).hits] == ["g0", "g1"]
+
+
+def test_scores_that_cannot_be_weighed_are_refused() -> None:
+    far = [Hit("g0", 1e308), Hit("x0", -1e308)]
+    with pytest.raises(ConfigError, match=r"1e\+308.*Divide them"):
+        SetSize.fit([far, ranking(2)], [["g0"], ["g0", "g1"]])
+    with pytest.raises(ConfigError, match="Divide them"):
+        SetSize.fit([ranking(2)], [["g0", "g1"]]).cut(far)
+
+
 def test_what_development_rankings_lack_is_counted() -> None:
     sizes = SetSize.fit([ranking(2), ranking(2)], [["g0", "g1"], ["g0", "a", "b"]])
     assert sizes.missing.tolist() == [0.5, 0.0, 0.5]
