@@ -89,8 +89,8 @@ def retrieve(
         steps: ``single``: the top k; ``fixed``: exactly ``hops`` hops; ``dynamic``: hops until DONE.
         k: Passages a query (single-step, and with ``pool``).
         hops: Number of hops (fixed), most hops (dynamic).
-        beams: Beam width of each hop (generative); for a generator that writes views at least 4 times what is
-            asked for, up to 100, since a passage has many views: fewer than ``k`` passages may come.
+        beams: Beam width of each hop (generative). A generator that writes views ranks ``k`` passages
+            whatever it is: what the beam has left counts, too.
         chains: Chains kept side by side (multi-step); null: 4 for a generative retriever, 1 for others.
         branch: Passages that continue a chain at each hop (multi-step); null: 4 for a generative retriever,
             as many as ``chains`` for others.

@@ -103,6 +103,10 @@ def tune_hybrid(
         raise ConfigError(f"{retriever} is no generative retriever; priors look ahead for one.")
     if opened.views is not None and empty_weights is None:
         tried = replace(tried, empty=())  # the walk through all views takes long, so it must be asked for
+        if not names:
+            raise ConfigError(
+                "a generator that writes views has nothing to tune: give --prior, or --empty_weights."
+            )
     refuse_other_corpus(opened, data, split)
     tell_unlike_training(opened, prior_normalized)
     gold = [gold_passages(query, qrels) for query in queries]

@@ -35,7 +35,7 @@ from grls.models.generator import check_positions
 from grls.models.kinds import is_causal, plain_generator, planted
 from grls.models.precision import move, packed
 from grls.models.seq2seq import Seq2SeqTrees
-from grls.retrieve.base import reachable
+from grls.retrieve.base import check_counts, reachable
 from grls.retrieve.folder import MANIFEST, read_limits, read_manifest, read_passages, write_passages
 from grls.retrieve.hub import upload
 from grls.retrieve.options import SearchOptions
@@ -334,6 +334,7 @@ class GenerativeRetriever:
             how = (trees, self.index, plain.beams, plain.mode, plain.early_stop, slots)
             on_device: Any = partial(DeviceDecoder, compiled=compiled)
             suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, self.index))
+            suited = suited and self.views is None  # it does not tell where it leaves off
             self._kept = new, on_device(*how) if suited else FastDecoder(*how)
         return self._kept[1]
 
@@ -385,7 +386,8 @@ class GenerativeRetriever:
         Args:
             inputs: Model inputs as token ids.
             k: Passages an input, at most.
-            exclude: For each input, passage numbers it may not find.
+            exclude: For each input, passage numbers it may not find; where passages are written whole, those
+                of the same text neither.
             label: What the progress bar says.
             allow: For each input, what it may find (:meth:`subsets`); empty: everything.
             prior: What is known of the passages beforehand, its queries being these inputs; the search for
@@ -423,9 +425,10 @@ class GenerativeRetriever:
         """
         if self.views is None:
             raise ConfigError("the generator writes whole passages, not views of them.")
+        check_counts(k=k)
         views, rows = self.views, self.index.rows
         allow = allow or [self._everything()] * len(inputs)
-        hidden = [hidden_views(views, rows, some) for some in exclude]
+        hidden = [hidden_views(views, rows, *some) for some in zip(exclude, allow, strict=True)]
         weighed = None if prior is None else spread(prior, views)
 
         def search(decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any) -> list[Leaves]:
@@ -472,8 +475,7 @@ class GenerativeRetriever:
             if self._trees is None:
                 return self._in_batches(inputs, k, prior, bar, search)
             fast = self._fast(self._trees, k)
-            if isinstance(fast, DeviceDecoder) and (prior is not None or self.views is not None):
-                # which takes no priors, and does not tell where it leaves off
+            if isinstance(fast, DeviceDecoder) and prior is not None:  # it takes none
                 fast = FastDecoder(
                     self._trees, self.index, fast.beams, fast.mode, fast.early_stop, fast.slots
                 )

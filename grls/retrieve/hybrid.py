@@ -5,9 +5,10 @@ Legend: Q queries, N passages, W hits a hop.
 The scores of a bi-encoder or of BM25 become priors of the beam search (:mod:`grls.decode.prior`): a prefix is
 worth the more, the more they say for the passages beneath it, so that passages they favour do not fall out of
 the beam before they can be told apart. One pass, and no second list to fuse. A score is
-log p(passage | query) + sum over priors of w_i log P_i(passage | query): what ranks, and no log-probability,
-unless it is normalized at every token, for a generator that has learned beside its priors (the product of
-experts of :mod:`grls.decode.prior`); chains of those are :mod:`grls.retrieve.multistep`'s.
+log p(passage | query) + sum over priors of w_i log P_i(passage | query): what ranks, and no log-probability
+(but among the candidates, where views are written: :mod:`grls.retrieve.views`), unless it is normalized at
+every token, for a generator that has learned beside its priors (the product of experts of
+:mod:`grls.decode.prior`); chains of those are :mod:`grls.retrieve.multistep`'s.
 
 DONE is a passage to the search, and retrievers say nothing of it (but for bi-encoders trained with it), so it
 gets a constant share of every prior. Where chains end is tuned by ``done_bias`` of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from grls.decode.scores import ScoreMode, check_mode
@@ -46,5 +45,7 @@ class SearchOptions:
         for name in ("beams", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if not 0 < self.view_temperature < math.inf:
-            raise ConfigError(f"view_temperature must be above 0, got {self.view_temperature}.")
+        if not 1e-3 <= self.view_temperature <= 1e6:
+            raise ConfigError(
+                f"view_temperature must be from 0.001 to 1,000,000, got {self.view_temperature}."
+            )

@@ -86,7 +86,7 @@ class SetSize:
             )
         model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         model.fit(np.concatenate([_features(hits) for hits in rankings]), found)
-        lacking = [len(set(own)) - int(some.sum()) for own, some in zip(gold, right, strict=True)]
+        lacking = [len(set(own) - {h.id for h in hits}) for own, hits in zip(gold, rankings, strict=True)]
         return cls(model, np.bincount(lacking) / len(lacking))
 
     def probabilities(self, hits: Sequence[Hit]) -> Floats:

@@ -6,8 +6,8 @@ m of their views.
 A passage is written by any of its views, so all of them say how likely it is. The search leaves off
 somewhere, and knows the probability p(v) of every view from there (:mod:`grls.decode.leaves`): those that it
 wrote to the end, and an even share of the prefix for the others; views of one text share a row and its
-probability. With n(x) the number of views of a passage x and T the temperature, x has the power mean of
-exponent 1/T of the probabilities of its views, n(x) times:
+probability, in equal parts among those that the query may find. With n(x) the number of views of a passage x
+and T the temperature, x has the power mean of exponent 1/T of the probabilities of its views, n(x) times:
 
     score(x) = log sum over views v of x of p(v)^(1/T)  -  (1 - 1/T) log n(x)  -  the same over candidates,
 
@@ -97,6 +97,21 @@ class Reach:
         """All passages that it may find, ascending, and N where it may find DONE."""
         return self.among(np.arange(len(self.views.offsets)))
 
+    def holders(self, where: Ints) -> Ints:
+        """``[n]`` how many views in each of some rows (``[n]``) are of passages that it may find."""
+        first = self.rows.members_before(where)
+        counts: Ints = self.rows.members_before(where + 1) - first
+        several = np.flatnonzero(counts > 1)
+        if not len(several) or (self._subset is None and not len(self._gone)):
+            return counts
+        shared, back = np.unique(where[several], return_inverse=True)
+        held = [self.rows.members_in(row, row + 1) for row in shared.tolist()]
+        owners = self.views.owners[np.concatenate(held)]
+        left = np.isin(owners, self.among(np.unique(owners))).astype(np.int64)
+        starts = np.cumsum([0, *(len(some) for some in held[:-1])])
+        counts[several] = np.add.reduceat(left, starts)[back]
+        return counts
+
     def within(self, low: int, high: int, most: int) -> Ints:
         """The passages with a view in the rows ``low:high``, or in the first ``most`` of what it may find."""
         if self._subset is None:
@@ -108,26 +123,32 @@ class Reach:
 
 
 def candidates(leaves: Leaves, reach: Reach, k: int, said: Floats | None = None) -> Ints:
-    """The passages that are worth ranking: those of the rows that the search holds for the likeliest.
+    """What is worth ranking: the passages of the rows that the search holds for the likeliest, and DONE.
 
     Args:
         leaves: Where the search left off.
         reach: What the query may find.
-        k: Passages that are asked for.
+        k: Passages that are asked for, DONE among them; so many come, where the query may find so many.
         said: ``[N + 1]`` what priors say of all passages (nats): their best ones are candidates, too.
 
     Returns:
         ``[C]`` numbers, ascending.
     """
-    left = max(_ROWS, _ROWS_A_PASSAGE * k)
-    found = [np.empty(0, dtype=np.int64)]
-    for leaf in leaves.densest(left):
-        found.append(reach.within(int(leaves.low[leaf]), int(leaves.high[leaf]), left))
-        left -= int(leaves.counts[leaf])
+    done = len(reach.views.offsets) - 1
+    given = [np.array([done])]
     if said is not None:
         best = min(max(_OF_PRIORS, k), len(said))
-        found.append(np.argpartition(-said, best - 1)[:best])
-    return reach.among(np.unique(np.concatenate(found)))
+        given.append(np.argpartition(-said, best - 1)[:best])
+    rows, every = max(_ROWS, _ROWS_A_PASSAGE * k), int(leaves.counts.sum())
+    while True:
+        left, found = rows, list(given)
+        for leaf in leaves.densest(rows):
+            found.append(reach.within(int(leaves.low[leaf]), int(leaves.high[leaf]), left))
+            left -= int(leaves.counts[leaf])
+        some = reach.among(np.unique(np.concatenate(found)))
+        if len(some) >= k or rows >= every:
+            return some
+        rows *= 4  # few passages have had all these rows
 
 
 def weigh(leaves: Leaves, passages: Ints, reach: Reach, temperature: float) -> PassageScores:
@@ -141,8 +162,7 @@ def weigh(leaves: Leaves, passages: Ints, reach: Reach, temperature: float) -> P
     """
     views, rows = reach.views, reach.rows
     where = np.asarray(rows.row_of)[views.of(passages)].astype(np.int64)
-    shared = rows.members_before(where + 1) - rows.members_before(where)
-    scores = leaves.log_probabilities(where) - np.log(shared)
+    scores = leaves.log_probabilities(where) - np.log(reach.holders(where))
     counts = np.append(np.diff(views.offsets), 1)[passages]
     plain = mean = _summed(scores, counts)
     if temperature != 1:
@@ -221,24 +241,28 @@ def log_shares(part: Part, query: int, allowed: Ints) -> Floats:
         some = np.maximum(given[heard] - given[heard].max(), LEAST)
         found[heard] = some - np.logaddexp.reduce(some)
     if fixed is not None and len(heard) < len(allowed):
-        found[heard] += np.log1p(-np.exp(fixed.log_probability))
+        found[heard] += np.log(-np.expm1(fixed.log_probability))
         found[fixed.passage] = fixed.log_probability if len(heard) else 0.0
     return found
 
 
-def hidden_views(views: Views, rows: SortedRows, passages: Sequence[int]) -> list[int]:
+def hidden_views(
+    views: Views, rows: SortedRows, passages: Sequence[int], subset: Subset | None = None
+) -> list[int]:
     """The views that only these passages hold: others may still be found by the views that they share.
 
     Args:
         views: The views.
         rows: The rows of their index.
         passages: Numbers of passages; N stands for DONE.
+        subset: The views of the passages that may be found at all; None: of every one.
     """
-    numbers = views.of(passages)
+    reach = Reach(views, rows, (), subset)
+    numbers = views.of(reach.among(np.unique(np.asarray(passages, dtype=np.int64))))
     found, first, held = np.unique(
         np.asarray(rows.row_of)[numbers].astype(np.int64), return_index=True, return_counts=True
     )
-    own = held == rows.members_before(found + 1) - rows.members_before(found)
+    own = held == reach.holders(found)
     hidden: list[int] = numbers[first[own]].tolist()
     return hidden
 

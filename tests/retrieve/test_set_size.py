@@ -82,6 +82,11 @@ def test_development_rankings_may_be_empty() -> None:
     assert [hit.id for hit in sizes.cut(ranking(2)).hits] == ["g0", "g1"]
 
 
+def test_a_gold_passage_that_is_listed_twice_is_one() -> None:
+    twice = [Hit("g0", 3.0), Hit("g0", 2.0), Hit("x0", 1.0)]
+    assert SetSize.fit([twice], [["g0"]]).missing.tolist() == [1.0]
+
+
 def test_scores_that_cannot_be_weighed_are_refused() -> None:
     far = [Hit("g0", 1e308), Hit("x0", -1e308)]
     with pytest.raises(ConfigError, match=r"1e\+308.*Divide them"):

@@ -110,6 +110,42 @@ def test_what_priors_say_counts_for_all_views_of_a_passage() -> None:
     assert probabilities(best) == pytest.approx({n: mean / sum(means) for n, mean in enumerate(means)})
 
 
+def test_what_may_be_found_has_the_whole_of_views_that_it_shares_with_what_may_not(root: Path) -> None:
+    """The other passages of a row are filtered out, excluded or both: the rest has all that the row has."""
+    retriever = sharing(root, ["calm .", "calm .", "the lynx"], beams=10, view_temperature=1.0)
+    source, done = retriever.codec.model_input(retriever.encode(queries()[:1])[0]), retriever.done
+    two, alone = retriever.subsets(queries()[:2], [["p0", "p2"], ["p2"]])
+    for exclude, allow, left in (
+        ([done], two, {0, 2}), ([done, 0], None, {1, 2}), ([0], None, {1, 2, done}), ([0, 0], two, {2, done})
+    ):  # fmt: skip
+        found = probabilities(retriever.search([source], 5, [exclude], allow=[allow])[0])
+        assert set(found) == left
+        assert sum(found.values()) == pytest.approx(1.0, abs=1e-4)
+    assert found == pytest.approx(probabilities(retriever.search([source], 5, [[]], allow=[alone])[0]))
+
+
+def test_k_passages_come_where_there_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passages of many likely views do not keep the others out."""
+    monkeypatch.setattr(views_module, "_ROWS", 1)
+    monkeypatch.setattr(views_module, "_ROWS_A_PASSAGE", 1)
+    views = Views(Corpus.from_passages([Passage(f"p{n}", "a b c d e f") for n in range(10)]), 2)
+    rows = index_sequences([np.array([3 + n, 1]) for n in range(len(views) + 1)], 1).rows
+    low = np.arange(len(views) + 1)
+    logs = -low.astype(float)
+    leaves, done = Leaves(low, low + 1, np.ones_like(low), logs, logs), 10
+    for k in (1, 4, 10):
+        some = candidates(leaves, Reach(views, rows, [done], None), k).tolist()
+        assert some == list(range(len(some)))
+        assert len(some) >= k
+        assert candidates(leaves, Reach(views, rows, [], None), k)[-1] == done
+
+
+def test_no_fewer_than_one_passage_can_be_asked_for(retriever: GenerativeRetriever) -> None:
+    for k in (0, -1):
+        with pytest.raises(ConfigError, match="k must be at least 1"):
+            retriever.retrieve(queries()[:1], k)
+
+
 def test_passages_that_share_a_view_have_equal_parts_of_it(root: Path) -> None:
     retriever = sharing(root, ["calm .", "calm .", "the lynx"], beams=10, view_temperature=1.0)
     source = retriever.codec.model_input(retriever.encode(queries()[:1])[0])
@@ -141,8 +177,8 @@ def test_more_passages_are_ranked_than_the_beam_writes(root: Path, fast: bool) -
 @pytest.mark.parametrize(
     ("k", "gone", "some", "expected"),
     [
-        (1, [], None, [0, 1]),
-        (1, [1], None, [0]),
+        (1, [], None, [0, 1, 6]),
+        (1, [1], None, [0, 6]),
         (4, [], None, [0, 1, 2, 6]),  # of what is beneath a leaf as many as there is room for
         (7, [], None, [0, 1, 2, 3, 4, 5, 6]),
         (1, [], [0, 4, 5], [4, 5]),
@@ -392,13 +428,14 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
     tune += ["--view_temperature=2", f"--output={tmp_path / 'hybrid.yaml'}"]
     assert main(tune) == 0
     assert "empty prompt" not in capsys.readouterr().out  # unless it is asked for
+    assert "nothing to tune" in fails(capsys, *tune[:3], f"--output={tmp_path / 'none.yaml'}")
     assert main([*tune, "--empty_weights=[0.1]"]) == 0
     assert "view_temperature: 2.0" in (tmp_path / "hybrid.yaml").read_text()
     assert main([*retrieve, f"--config={tmp_path / 'hybrid.yaml'}"]) == 0
     dynamic = ["tune-dynamic", *retrieve[1:3], "--done_biases=[0]", "--view_temperature=2", "--hops=2"]
     assert main([*dynamic, f"--output={tmp_path / 'dynamic.yaml'}"]) == 0
     assert "view_temperature: 2.0" in (tmp_path / "dynamic.yaml").read_text()
-    assert "view_temperature must be above 0" in fails(capsys, *retrieve, "--view_temperature=0")
+    assert "view_temperature must be from 0.001" in fails(capsys, *retrieve, "--view_temperature=0")
     error = fails(capsys, "explain", f"--retriever={folder}", f"--data={data}", "q")
     assert "writes views of passages" in error
 
