@@ -47,15 +47,17 @@ class Recipe(NamedTuple):
 
     Attributes:
         stages: In order; the last one makes the retriever.
-        runs: Options of each run of that retriever on test, by its name.
+        runs: Options of each run of a retriever on test, by its name.
         beside: Options of each run that no seed changes, by its name; for ensembles.
         ensembles: Members of each ensemble, by its name; the weights are tuned on dev.
+        by: The stages that make the retrievers of those ``runs`` that are not the last one's, by run.
     """
 
     stages: tuple[Stage, ...]
     runs: Mapping[str, tuple[str, ...]]
     beside: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     ensembles: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    by: Mapping[str, str] = MappingProxyType({})
 
 
 def _views(causal: str, name: str, config: str = "views", after: str | None = None) -> Stage:
@@ -119,10 +121,18 @@ RECIPES = {
         _ENSEMBLES,
     ),
     "entailmentbank": Recipe(
-        (_views("entailmentbank", "entailmentbank"),),
-        {"single": _VIEWS, "hybrid": _ahead("runs/entailmentbank/biencoder-retriever", "2", "0.5")},
+        (
+            _views("entailmentbank", "entailmentbank"),
+            _views("entailmentbank", "entailmentbank", "views-memories", "views"),
+        ),
+        {
+            "memories": _VIEWS,
+            "single": _VIEWS,
+            "hybrid": _ahead("runs/entailmentbank/biencoder-retriever", "2", "0.5"),
+        },
         _beside("runs/entailmentbank/biencoder-retriever"),
         {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
+        {"single": "views", "hybrid": "views"},
     ),
 }
 
@@ -151,13 +161,18 @@ class Repeat:
         data = f"data/{self.name}"
         for stage in recipe.stages:
             self._train(stage, folder, seed)
-        model = folder / recipe.stages[-1].config / "model"
-        retriever = folder / "retriever"
-        given: tuple[str, ...] = ("--model", str(model), "--corpus", data, "--output", str(retriever))
-        self._grls("index", *given, makes=retriever / "grls.json")
+        last = recipe.stages[-1].config
+        retrievers = {stage: folder / f"{stage}-retriever" for stage in recipe.by.values()}
+        retrievers[last] = folder / "retriever"
+        for config, retriever in retrievers.items():
+            model = folder / config / "model"
+            given: tuple[str, ...] = ("--model", str(model), "--corpus", data, "--output", str(retriever))
+            self._grls("index", *given, makes=retriever / "grls.json")
         found = {}
-        own = ("--retriever", str(retriever), "--precision", self.search_precision)
-        runs = {name: (folder, (*own, *options)) for name, options in recipe.runs.items()}
+        runs = {}
+        for name, options in recipe.runs.items():
+            own = ("--retriever", str(retrievers[recipe.by.get(name, last)]))
+            runs[name] = (folder, (*own, "--precision", self.search_precision, *options))
         runs |= {name: (folder.parent, options) for name, options in recipe.beside.items()}
         tuned = {member for members in recipe.ensembles.values() for member in members}
         for name, (where, options) in runs.items():
@@ -246,8 +261,9 @@ def main(
 
     Args:
         name: ruletaker-paper; entailmentbank, strategyqa, nq or explagraphs (a language model that writes
-            views, of explagraphs then hop by hop; the bi-encoder's retriever that the config names must be
-            there). The data stand in data/NAME.
+            views, of explagraphs then hop by hop, of entailmentbank then with passages as queries; the
+            bi-encoder's retriever, and the neighbours, that the configs name must be there). The data stand
+            in data/NAME.
         seeds: Which.
         dry_run: Print the commands only.
         precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.

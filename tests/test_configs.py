@@ -11,12 +11,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from small_data import tiny_bert
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from data_prep.ruletaker import prepare
 from grls.cli import main
+from grls.corpus import Corpus
 from grls.dataset import read_split
+from grls.models.biencoder import BiEncoder
 from grls.models.build import train_tokenizer
+from grls.retrieve.dense import DenseRetriever
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("memorise", "retrieve")
@@ -180,6 +184,28 @@ def test_shipped_configs_go_on_with_a_causal_generator(
     model = workplace / "runs" / name / stage / "model"
     assert (model / "config.json").is_file()
     assert (model / "views.json").is_file() == (stage != "causal-mixed")
+
+
+@pytest.mark.parametrize("name", sets_with("views-memories"))
+def test_shipped_configs_ask_for_every_passage(name: str, workplace: Path) -> None:
+    """An encoder that has learned nothing in the place of the teacher."""
+    data, runs = workplace / "data" / name, workplace / "runs" / name
+    small(data)
+    language_model(workplace, f"data/{name}")
+    biencoder = BiEncoder.load(str(tiny_bert(workplace / "bert")), device="cpu")
+    teacher = runs / "biencoder-retriever"
+    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(teacher)
+    near = f"--output={runs / 'near.safetensors'}"
+    assert main(["neighbours", f"--data={data}", f"--retriever={teacher}", "--device=cpu", near]) == 0
+    layers = [
+        f"--config=configs/{config}.yaml"
+        for config in ("base/causal", causal_of(name), "base/views", f"{name}/views-memories")
+    ]
+    swap = ["--model.generator.name_or_path=lm", "--data.mix.size=32", "--data.batch_size=4"]
+    assert main(["train", *layers, *swap, *QUICK]) == 0
+    assert (runs / "views-memories" / "model" / "views.json").is_file()
+    trained = (runs / "views-memories" / "logs" / "version_0" / "config.yaml").read_text()
+    assert "teach_memories: true" in trained
 
 
 @pytest.mark.parametrize("name", sets_with("query-generator"))

@@ -62,6 +62,24 @@ def test_only_what_is_fused_is_retrieved_on_dev(capsys: pytest.CaptureFixture[st
                      "biencoder-dev", "biencoder-test"]  # fmt: skip
 
 
+def test_a_run_may_be_that_of_an_earlier_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    main("entailmentbank", (1,), dry_run=True)
+    lines = capsys.readouterr().out.splitlines()
+    folder = "runs/entailmentbank/seed-1"
+    made = [line.split()[3::4] for line in lines if line.startswith("grls index ")]
+    assert made == [
+        [f"{folder}/views/model", f"{folder}/views-retriever"],
+        [f"{folder}/views-memories/model", f"{folder}/retriever"],
+    ]
+    for run, retriever in (
+        ("single", "views-retriever"),
+        ("hybrid", "views-retriever"),
+        ("memories", "retriever"),
+    ):
+        (line,) = (line for line in lines if line.endswith(f"--output {folder}/{run}-test"))
+        assert f"--retriever {folder}/{retriever} " in line
+
+
 @pytest.mark.parametrize("name", sorted(seeds.RECIPES))
 def test_every_recipe_has_its_configs(name: str) -> None:
     repeat = Repeat(name, dry_run=True)
