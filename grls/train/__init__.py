@@ -13,7 +13,8 @@ they say at every prefix of the trie; ``chain_data``, ``chain_collate`` and ``ch
 these, ``token_trees`` what lets a causal model read all hops at once; ``mining`` looks for what the search
 finds wrongly.
 
-``loading`` is what all data modules share, ``encoder_cache`` keeps what a frozen encoder gives.
+``loading`` is what all data modules share, ``encoder_cache`` keeps what a frozen encoder gives; ``heap``
+keeps a long training on a CPU from growing.
 ``riches_data``, ``riches_examples``, ``riches_collate``, ``riches_module`` and ``riches_validation`` are the
 same parts for a language model, causal or encoder-decoder, that learns to answer with quotes; what it is to
 write is said in ``grls.programs.targets``.

@@ -31,6 +31,7 @@ from grls.files import refuse_foreign
 from grls.logs import quiet
 from grls.models.precision import accelerator, has_bfloat16
 from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint
+from grls.train.heap import GiveBackFreed
 from grls.train.loading import FitData
 from grls.train.mining import MineNegatives
 from grls.train.module import GeneratorModule
@@ -164,7 +165,11 @@ def _fit(given: list[str] | None) -> None:
         subclass_mode_data=True,
         seed_everything_default=0,
         trainer_class=Trainer,
-        trainer_defaults={"use_distributed_sampler": False, "num_sanity_val_steps": 0},
+        trainer_defaults={
+            "use_distributed_sampler": False,
+            "num_sanity_val_steps": 0,
+            "callbacks": [GiveBackFreed()],
+        },
         save_config_kwargs={"overwrite": True},
         auto_configure_optimizers=False,
     )
