@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
+from grls.assess import ASSESS, read_assessing
 from grls.corpus import Corpus
 from grls.errors import ConfigError
 from grls.files import read_json, refuse_foreign
@@ -129,6 +130,8 @@ def _generative(
     learned = Path(model) / VIEWS
     if view_words is None and learned.is_file():
         view_words = read_views(read_json(learned), learned)
+    assessing = Path(model) / ASSESS
+    assesses = read_assessing(read_json(assessing), assessing) if assessing.is_file() else None
     trained = Path(model) / LIMITS
     limits = Limits(**read_json(trained)) if trained.is_file() else Limits()
     limits = limits._replace(**{name: value for name, value in given.items() if value is not None})
@@ -147,6 +150,7 @@ def _generative(
             memory=memory,
             scratch=scratch,
             view_words=view_words or None,
+            assessing=assesses,
         )
         retriever.save_pretrained(output)
     rows = retriever.index.rows

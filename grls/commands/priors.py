@@ -49,6 +49,16 @@ class PriorOptions(NamedTuple):
         """For the manifest of a run; nothing where there is none."""
         return self._asdict() if self.given else {}
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """As options of ``grls retrieve``; nothing where there is none."""
+        told = {
+            name: list(value) if isinstance(value, tuple) else value for name, value in self.record.items()
+        }
+        if told and None in self.prior_temperature:
+            told["prior_temperature"] = None
+        return told
+
 
 def prior_options(
     prior: list[str] | str | None,

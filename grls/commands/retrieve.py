@@ -74,6 +74,8 @@ def retrieve(
     prior_normalized: bool = False,
     empty_weight: float = 0.0,
     done_share: float = DONE_SHARE,
+    assess: int = 0,
+    assess_weight: float = 1.0,
 ) -> None:
     """Retrieve for queries.
 
@@ -129,6 +131,10 @@ def retrieve(
         empty_weight: How much of a passage's log-probability under an empty prompt is taken from its score,
             against what the generator favours whatever is asked (with or without --prior).
         done_share: Log of DONE's share of a prior that knows nothing of it (dynamic, with a prior).
+        assess: How many of the best passages (of each hop) the generator reads to their end and assesses,
+            which ranks them anew; 0: none. For a generator that has learned to (`--data.assess`).
+        assess_weight: What an assessment counts beside the score. Tune it on dev: `grls tune-assess` writes
+            a file for --config.
     """
     quiet()
     if not math.isfinite(done_bias):
@@ -147,13 +153,23 @@ def retrieve(
         raise ConfigError("--compile true compiles the search of a generative retriever; BM25 has no such.")
     queries = read_queries(data) if split is None else read_split(data, split)[0]
     options = SearchOptions(
-        beams, mode, early_stop, batch_size, truncate_queries, view_temperature, True, compile
+        beams,
+        mode,
+        early_stop,
+        batch_size,
+        truncate_queries,
+        view_temperature,
+        True,
+        compile,
+        assess,
+        assess_weight,
     )
     filters = _filters(queries, allow, where, query_filters)
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
     opened = opened_retriever(data, retriever, device, precision, options)
     if priors.given:
         opened = open_hybrid(opened, priors, device, options)
+    refuse_to_assess(opened, assess)
     refuse_other_corpus(opened, data, split)
     tell_unlike_training(opened)
     hop_by_hop = Hops(hops, *usual_beams(opened, chains, branch), done_bias, repeat, sets)
@@ -244,6 +260,19 @@ def opened_retriever(
     return BM25Retriever(Corpus.read(data))
 
 
+def refuse_to_assess(opened: AnyRetriever, assess: int) -> None:
+    """Refuse to assess with what has not learned to.
+
+    Raises:
+        ConfigError: It is no generator, or has not.
+    """
+    generator = opened.generator if isinstance(opened, HybridRetriever) else opened
+    if assess and not isinstance(generator, GenerativeRetriever):
+        raise ConfigError("--assess is for a generative retriever that has learned to (--data.assess).")
+    if assess and isinstance(generator, GenerativeRetriever):
+        generator.refuse_to_assess()
+
+
 def refuse_other_corpus(opened: AnyRetriever, data: str, split: str | None) -> None:
     """A run is scored against the data set's own passages, so the retriever must be over the same.
 
@@ -311,5 +340,7 @@ def described(opened: AnyRetriever) -> tuple[System, str, dict[str, Any]]:
     names = ["beams", "early_stop", "truncate_queries"]
     if writes_views(opened):
         names.append("view_temperature")
+    names += ["assess", "assess_weight"] if how.assess else []
     own = {name: getattr(how, name) for name in names}
-    return "hybrid" if hybrid else "generator", f"{how.mode} with priors" if hybrid else how.mode, own
+    mode = f"{how.mode}{' with priors' if hybrid else ''}{', assessed' if how.assess else ''}"
+    return "hybrid" if hybrid else "generator", mode, own

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from grls.commands.output import write_config
-from grls.commands.priors import PriorOptions, open_hybrid, prior_options, tell_unlike_training
+from grls.commands.priors import open_hybrid, prior_options, tell_unlike_training
 from grls.commands.retrieve import (
     CHOICES,
     NEEDS_PROBABILITIES,
@@ -23,6 +23,7 @@ from grls.commands.retrieve import (
     multistep,
     opened_retriever,
     refuse_other_corpus,
+    refuse_to_assess,
     usual_beams,
     writes_views,
 )
@@ -90,6 +91,8 @@ def tune_dynamic(
     prior_normalized: bool = False,
     empty_weight: float = 0.0,
     done_share: float = DONE_SHARE,
+    assess: int = 0,
+    assess_weight: float = 1.0,
 ) -> None:
     """Find where chains are to end on development queries: the best set F1 of dynamic retrieval.
 
@@ -121,17 +124,22 @@ def tune_dynamic(
         prior_normalized: Likewise.
         empty_weight: Likewise.
         done_share: Likewise.
+        assess: As of `grls retrieve`; `grls tune-assess` finds the weight.
+        assess_weight: Likewise.
     """
     quiet()
     check_counts(limit=1 if limit is None else limit)
     refuse_unwritable(output)
     queries, qrels = read_split(data, split)
     queries = queries[:limit]
-    options = SearchOptions(beams, mode, None, batch_size, truncate_queries, view_temperature)
+    options = SearchOptions(
+        beams, mode, None, batch_size, truncate_queries, view_temperature, False, False, assess, assess_weight
+    )
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
     opened = opened_retriever(data, retriever, device, precision, options)
     if priors.given:
         opened = open_hybrid(opened, priors, device, options)
+    refuse_to_assess(opened, assess)
     refuse_other_corpus(opened, data, split)
     tell_unlike_training(opened)
     search = _search(opened, Hops(hops, *usual_beams(opened, chains, branch), 0.0, False, sets))
@@ -152,7 +160,8 @@ def tune_dynamic(
         "branch": search.branch, "sets": sets, "mode": mode, "done_bias": best_one.done_bias,
         "choose": best_one.choose, "truncate_queries": truncate_queries, "precision": precision,
         **({"view_temperature": view_temperature} if writes_views(opened) else {}),
-        **_told(priors),
+        **({"assess": assess, "assess_weight": assess_weight} if assess else {}),
+        **priors.told,
     }  # fmt: skip
     write_config(output, settings, f"{_shown(best_one)}, on {split} of {data}")
     print(f"{output}: {_shown(best_one)}; {len(queries):,} queries, {perf_counter() - start:.1f} s")
@@ -198,14 +207,6 @@ def _measured(chains: Sequence[Chain], gold: Sequence[set[str]]) -> tuple[float,
     """Set F1, and the share without DONE."""
     f1 = set_f1([{hit.id for hit in chain.hits} for chain in chains], gold)["f1"]
     return f1, done_missing([chain.done for chain in chains])["done_missing"]
-
-
-def _told(priors: PriorOptions) -> dict[str, object]:
-    """Priors as options of ``grls retrieve``; nothing where there is none."""
-    told = {name: list(value) if isinstance(value, tuple) else value for name, value in priors.record.items()}
-    if None in priors.prior_temperature:
-        told["prior_temperature"] = None
-    return told
 
 
 def _shown(setting: Setting) -> str:

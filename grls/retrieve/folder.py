@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from grls.assess import Assessing
 from grls.corpus import Corpus, corpus_file
 from grls.errors import DataError, MismatchError
 from grls.files import read_json, write_json
@@ -140,6 +141,7 @@ def write_passages(
     removed: Collection[int],
     views: Views | None,
     stages: Sequence[str],
+    assessing: Assessing | None = None,
 ) -> None:
     """Write all but the model, the manifest last.
 
@@ -151,6 +153,7 @@ def write_passages(
         removed: Numbers of the passages that were removed.
         views: What the index holds of the passages; None: all of them.
         stages: The training stages that the model has gone through.
+        assessing: How the model learned to assess passages; None: it did not.
     """
     base, added = segments
     for name, segment in (("index", base), ("added", added)):
@@ -172,6 +175,8 @@ def write_passages(
         manifest |= {"added": added is not None, "removed": bool(removed)}
     if views is not None:
         manifest["views"] = {"words": views.words}
+    if assessing is not None:
+        manifest["assess"] = assessing._asdict()
     write_json(folder / MANIFEST, manifest)
 
 

@@ -16,8 +16,10 @@ import torch
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
+from grls.assess import Assessing, read_assessing, readout
 from grls.corpus import Corpus
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, Found
+from grls.decode.assess import assess, assess_plain
 from grls.decode.device import suits
 from grls.decode.leaves import Leaves
 from grls.decode.prior import Prior
@@ -29,12 +31,14 @@ from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, build_index
 from grls.index.array import ArrayIndex
 from grls.index.rows import Form, Ints
 from grls.index.store import build_segment
+from grls.models.base import Floats
 from grls.models.build import Pretrained
 from grls.models.causal import CausalTrees
 from grls.models.generator import check_positions
 from grls.models.kinds import is_causal, plain_generator, planted
 from grls.models.precision import move, packed
 from grls.models.seq2seq import Seq2SeqTrees
+from grls.retrieve.assess import beside_assessment
 from grls.retrieve.base import check_counts, reachable
 from grls.retrieve.folder import MANIFEST, read_limits, read_manifest, read_passages, write_passages
 from grls.retrieve.hub import upload
@@ -68,6 +72,7 @@ class GenerativeRetriever:
         stages: The training stages that the model has gone through.
         removed: Numbers of passages that no search finds.
         views: What it writes of a passage, where it does not write passages from their beginning.
+        assessing: How the model learned to assess passages; None: it did not.
     """
 
     def __init__(
@@ -80,9 +85,11 @@ class GenerativeRetriever:
         stages: Sequence[str] = (),
         removed: Collection[int] = (),
         views: Views | None = None,
+        assessing: Assessing | None = None,
     ):
         self.removed = frozenset(removed)
         self.views = views
+        self.assessing = assessing
         self.stages = tuple(stages)
         self.model = model
         self.codec = codec
@@ -133,15 +140,17 @@ class GenerativeRetriever:
         memory: int | None = None,
         scratch: str | Path | None = None,
         view_words: int | None = None,
+        assessing: Assessing | None = None,
     ) -> Self:
         """Build the index of a corpus for a model, as :func:`grls.index.build_index` does, around it.
 
         ``view_words`` is the length of the views that the model writes; None: it writes whole passages.
+        ``assessing`` is as of the constructor.
         """
         codec = Codec(tokenizer, limits, is_causal(model))
         views = None if view_words is None else Views(corpus, view_words)
         index = build_index(views or corpus, codec, backend, progress, form, memory, scratch)
-        return cls(model, codec, corpus, index, options, stages, views=views)
+        return cls(model, codec, corpus, index, options, stages, views=views, assessing=assessing)
 
     @classmethod
     def from_pretrained(
@@ -174,7 +183,8 @@ class GenerativeRetriever:
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
         corpus, index, removed, views = read_passages(path, manifest, codec, verify)
         stages = manifest.get("stages", ())
-        opened = cls(loaded.model, codec, corpus, index, options, stages, removed, views)
+        assessing = read_assessing(manifest.get("assess"), path / MANIFEST)
+        opened = cls(loaded.model, codec, corpus, index, options, stages, removed, views, assessing)
         _ = opened._trees  # tried in full precision: what int8 computes depends on its company
         move(loaded.model, where, precision)
         return opened
@@ -191,7 +201,7 @@ class GenerativeRetriever:
             self.model.save_pretrained(new / "model")
             self.codec.tokenizer.save_pretrained(new / "model")
             passages = (self.corpus, self._segments(), self.removed, self.views)
-            write_passages(new, self.codec, *passages, self.stages)
+            write_passages(new, self.codec, *passages, self.stages, self.assessing)
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""
@@ -381,7 +391,7 @@ class GenerativeRetriever:
         allow: Sequence[Subset | None] = (),
         prior: Prior | None = None,
     ) -> list[list[Found]]:
-        """Decode any number of inputs.
+        """Decode any number of inputs, and assess the best passages where the options say so.
 
         Args:
             inputs: Model inputs as token ids.
@@ -394,8 +404,64 @@ class GenerativeRetriever:
                 GPUs takes none, so another one is used.
 
         Raises:
-            ConfigError: The option ``compile`` is set where it cannot be heeded.
+            ConfigError: The option ``compile`` is set where it cannot be heeded, or ``assess`` for a model
+                that has not learned to.
         """
+        most, asked = self.options.assess, (exclude, label, allow, prior)
+        if not most:
+            return self._written(inputs, k, *asked)
+        self.refuse_to_assess()
+        found = self._written(inputs, max(k, most), *asked)
+        odds = self.assess(inputs, [[hit.passage for hit in some[:most]] for some in found])
+        weight = self.options.assess_weight
+        return [beside_assessment(some, own, weight)[:k] for some, own in zip(found, odds, strict=True)]
+
+    def refuse_to_assess(self) -> None:
+        """Refuse to assess with a model that has not learned to.
+
+        Raises:
+            ConfigError: It has not.
+        """
+        if self.assessing is None:
+            raise ConfigError(
+                "the generator has not learned to assess passages: train it with --data.assess and index the "
+                "model that comes of it, or leave the option assess out."
+            )
+
+    def assess(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
+        """What the model says of passages when it has read them to the end (:mod:`grls.assess`).
+
+        Args:
+            inputs: Model inputs as token ids.
+            passages: For each, numbers of passages; that of DONE is one, too.
+
+        Returns:
+            For each input the log-odds (nats) of its passages.
+
+        Raises:
+            ConfigError: The model has not learned to, or has too few positions.
+        """
+        self.refuse_to_assess()
+        assert self.assessing is not None
+        self.model.eval()
+        check_positions(self.model, max(map(len, inputs), default=0), self.assessing.tokens + 1)
+        wanted = sorted({number for some in passages for number in some} - {self.done})
+        read = {self.done: self.assessing.read(self.codec.done_sequence, self.codec)}
+        for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
+            read[number] = self.assessing.read(sequence, self.codec)
+        given = inputs, [[read[number] for number in some] for some in passages], readout(self.codec)
+        return assess_plain(self._generator, *given) if self._trees is None else assess(self._trees, *given)
+
+    def _written(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        label: str,
+        allow: Sequence[Subset | None],
+        prior: Prior | None,
+    ) -> list[list[Found]]:
+        """What the search finds; arguments as of :meth:`search`."""
         if self.views is not None:
             scores = self.weigh(inputs, k, exclude, label, allow, prior)
             return [self.ranked(some, k) for some in scores]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from grls.decode.scores import ScoreMode, check_mode
@@ -20,6 +21,9 @@ class SearchOptions:
         truncate_queries: Cut queries longer than the limit instead of refusing them.
         view_temperature: For a generator that writes views: T, the larger the more it counts that many views
             of a passage are likely, and not one alone (:mod:`grls.retrieve.views`).
+        assess: How many of the best passages of each input the generator reads to their end and assesses
+            (:mod:`grls.assess`), which ranks them anew; 0: none. For a model that has learned to.
+        assess_weight: What an assessment (nats) counts beside the score.
         progress: Show a progress bar.
         compile: Take the search for GPUs (wherever the model is), its whole step compiled and, on a GPU,
             replayed as a CUDA graph. The first queries wait for the compiler, from seconds to minutes for
@@ -28,7 +32,8 @@ class SearchOptions:
             BART).
 
     Raises:
-        ConfigError: A count or the temperature is not positive, or the score mode is unknown.
+        ConfigError: A count or the temperature is not positive, the score mode is unknown, or the weight is
+            no finite number.
     """
 
     beams: int = 10
@@ -39,6 +44,8 @@ class SearchOptions:
     view_temperature: float = 3.0
     progress: bool = False
     compile: bool = False
+    assess: int = 0
+    assess_weight: float = 1.0
 
     def __post_init__(self) -> None:
         check_mode(self.mode)
@@ -48,4 +55,9 @@ class SearchOptions:
         if not 1e-3 <= self.view_temperature <= 1e6:
             raise ConfigError(
                 f"view_temperature must be from 0.001 to 1,000,000, got {self.view_temperature}."
+            )
+        if self.assess < 0 or not math.isfinite(self.assess_weight):
+            raise ConfigError(
+                "assess must not be negative and assess_weight a finite number, got "
+                f"{self.assess} and {self.assess_weight}."
             )

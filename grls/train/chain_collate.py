@@ -6,7 +6,7 @@ tokens taken.
 For a causal model a chain is a tree of tokens: its hops share what they have in common, and so do the
 passages that are scored behind a hop. For a sequence-to-sequence model each hop is an input of its own
 (:mod:`grls.train.hop_batches`). A passage is fed as far as its last decision (in a tree: unless
-it is evidence of the next hop).
+it is evidence of the next hop), or to its end where it is assessed (:mod:`grls.train.assessing`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import torch
 from torch import Tensor
 
 from grls.index import ConstraintIndex
+from grls.train.assessing import Assessed, as_tensors
 from grls.train.chains import ChainExample, HopExample, Teaching
 from grls.train.decisions import Decisions, Path, decide
 from grls.train.hop_batches import HopBatch, group
 from grls.train.prior import TrainingPrior
+from grls.train.proposals import Proposals
 from grls.train.token_trees import TokenTree, TreeBatch, stack
 
 
@@ -64,11 +66,13 @@ class ChainBatch(NamedTuple):
         read: The tokens.
         decisions: What is trained.
         labels: One number a hop, whose loss the mean is taken over.
+        assessed: What is read to its end; None: nothing.
     """
 
     read: TreeBatch | HopBatch
     decisions: Weighed
     labels: Tensor
+    assessed: Assessed | None = None
 
 
 class ChainCollator:
@@ -81,6 +85,7 @@ class ChainCollator:
         decay: See :func:`grls.train.decisions.decide`.
         start_token: What the decoder begins with; None for a causal model.
         prior: What the model learns beside.
+        proposals: Draws what it assesses; None: nothing.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class ChainCollator:
         decay: float = 1.0,
         start_token: int | None = None,
         prior: TrainingPrior | None = None,
+        proposals: Proposals | None = None,
     ):
         self.pad_token = pad_token
         self.index = index
@@ -98,6 +104,7 @@ class ChainCollator:
         self.decay = decay
         self.start_token = start_token
         self.prior = prior
+        self.proposals = proposals
 
     def __call__(self, examples: Sequence[ChainExample]) -> ChainBatch:
         """Make one batch."""
@@ -105,20 +112,24 @@ class ChainCollator:
         targets, paths = self.teaching(hops)
         gains = None if self.prior is None else self.prior.open(self.index, hops).gains
         found = decide(self.index, targets, paths, self.decay, gains)
-        written = self._written(found, paths)
+        assessed = [] if self.proposals is None else self.proposals(examples)
+        behind = [*(path.hop for path in paths), *(some.hop for some in assessed)]
+        written = [*self._written(found, paths), *(list(some.tokens) for some in assessed)]
         read: TreeBatch | HopBatch
         if self.start_token is None:
             owner = np.repeat(np.arange(len(examples)), [len(example.hops) for example in examples])
-            read, nodes = self._trees(hops, owner, paths, written)
+            read, nodes = self._trees(hops, owner, behind, written)
         else:
             sources = [hop.source for hop in hops]
-            read, nodes = group(
-                sources, [path.hop for path in paths], written, self.pad_token, self.start_token
-            )
+            read, nodes = group(sources, behind, written, self.pad_token, self.start_token)
         places = [
             nodes[p][place] for p, place in zip(found.paths.tolist(), found.places.tolist(), strict=True)
         ]
-        return ChainBatch(read, weigh(found, places, paths), torch.zeros(len(hops)))
+        batch = ChainBatch(read, weigh(found, places, paths), torch.zeros(len(hops)))
+        if self.proposals is None:
+            return batch
+        ends = [own[len(some.tokens)] for own, some in zip(nodes[len(paths) :], assessed, strict=True)]
+        return batch._replace(assessed=as_tensors(assessed, ends, self.proposals.readout))
 
     def _written(self, found: Decisions, paths: Sequence[Path]) -> list[list[int]]:
         """Tokens of each path before the last decision that is read off it."""
@@ -133,21 +144,20 @@ class ChainCollator:
         self,
         hops: Sequence[HopExample],
         owner: np.ndarray,
-        paths: Sequence[Path],
+        behind: Sequence[int],
         written: Sequence[list[int]],
     ) -> tuple[TreeBatch, list[list[int]]]:
-        """A tree a chain, and where each path's tokens stand in it, the end of its hop first."""
+        """A tree a chain, and where what is written behind hops stands in it, the end of its hop first."""
         trees = [TokenTree() for _ in range(int(owner[-1]) + 1)]
         ends = [trees[n].insert(hop.source)[-1] for n, hop in zip(owner.tolist(), hops, strict=True)]
         nodes = [
-            [ends[path.hop], *trees[owner[path.hop]].insert(tokens, ends[path.hop])]
-            for path, tokens in zip(paths, written, strict=True)
+            [ends[hop], *trees[owner[hop]].insert(tokens, ends[hop])]
+            for hop, tokens in zip(behind, written, strict=True)
         ]
         batch = stack(trees, self.pad_token)
         width = batch.input_ids.shape[1]
         places = [
-            [int(owner[path.hop]) * width + node for node in own]
-            for path, own in zip(paths, nodes, strict=True)
+            [int(owner[hop]) * width + node for node in own] for hop, own in zip(behind, nodes, strict=True)
         ]
         return batch, places
 

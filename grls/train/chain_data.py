@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from grls.assess import ASSESS, Assessing
 from grls.errors import ConfigError
 from grls.models.generator import start_token
 from grls.train.chain_collate import ChainCollator
@@ -12,6 +13,7 @@ from grls.train.chains import ChainExamples, MemoriseChains, Teaching
 from grls.train.data import RetrieveData
 from grls.train.memorise_sources import Reading
 from grls.train.prior import LearnBeside, TrainingPrior
+from grls.train.proposals import Assess, Proposals
 from grls.train.teacher import DenseTeacher
 from grls.train.view_targets import ViewTargets, WriteViews
 from grls.views import Views
@@ -33,6 +35,7 @@ class ChainData(RetrieveData):
         prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both,
             so it learns where they are wrong. Decode it with the same.
         views: Learn to write views of passages (:mod:`grls.views`) instead of passages from their beginning.
+        assess: Learn to assess passages that are read to their end, too (``grls retrieve --assess``).
         decay: The n-th token of a passage weighs ``decay ** n``; below 1 the first ones, which decide what a
             beam keeps, weigh more.
         kwargs: The options of :class:`grls.train.data.RetrieveData`; ``batch_size`` counts queries.
@@ -51,6 +54,7 @@ class ChainData(RetrieveData):
         branches: int = 0,
         prior: LearnBeside | None = None,
         views: WriteViews | None = None,
+        assess: Assess | None = None,
         decay: float = 1.0,
         **kwargs: Any,
     ):
@@ -63,6 +67,7 @@ class ChainData(RetrieveData):
         self.branches = branches
         self.prior = prior
         self.write_views = views
+        self.assess = assess
         self.decay = decay
 
     def make_views(self) -> Views | None:
@@ -108,12 +113,26 @@ class ChainData(RetrieveData):
         if self.prior is not None:
             self.priors = self.prior.open(self.corpus, "cpu" if self.workers else "auto")
             prior = TrainingPrior(self.priors, self.corpus, self.views)
+        proposals = None
+        if self.assess is not None:
+            device = "cpu" if self.workers else "auto"
+            proposals = Proposals.open(self.assess, self.corpus, self.codec, self.done, device)
         pad = int(module.tokenizer.pad_token_id)
         start = None if self.codec.causal else start_token(module.model)
         # Dev measures the gold chains alone, so that runs with and without a teacher compare.
         gold = Teaching(self.index, done, **written)
         self.dev_collator = ChainCollator(pad, self.index, gold, start_token=start, prior=prior)
-        return ChainCollator(pad, self.index, teaching, self.decay, start, prior)
+        return ChainCollator(pad, self.index, teaching, self.decay, start, prior, proposals)
+
+    @property
+    def assessing(self) -> Assessing | None:
+        """How passages are assessed; None: they are not."""
+        return None if self.assess is None else Assessing(self.assess.tokens)
+
+    def beside_model(self) -> dict[str, Any]:
+        """What ``grls index`` reads, how passages are assessed among it."""
+        found = super().beside_model()
+        return found if self.assessing is None else {**found, ASSESS: self.assessing._asdict()}
 
     def _memorise_examples(self, reading: Reading) -> MemoriseChains:
         return MemoriseChains(super()._memorise_examples(reading), self.teach_memories)

@@ -22,6 +22,7 @@ from grls.models.generator import check_positions
 from grls.models.head import Head
 from grls.models.kinds import is_causal
 from grls.models.slots import agree
+from grls.train.assessing import assessment_loss
 from grls.train.chain_collate import Weighed
 from grls.train.hop_batches import HopBatch, HopGroup
 from grls.train.module import GeneratorModule, Loss
@@ -42,6 +43,9 @@ class RetrieveChains(GeneratorModule):
         margin: A right passage is to have a log-probability (nats) higher by so much than a wrong one that
             the search has found in its place (the options ``--mine``); 0: no such loss.
         margin_weight: Of that loss.
+        assess_weight: Of the loss of what is assessed (``--data.assess``).
+        freeze_layers: Leave so many of the first layers of a causal model as they are: its later ones learn,
+            in less time and memory.
         freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them;
             null: those of a causal model, whose vocabulary is large.
         kwargs: The options of :class:`grls.train.module.GeneratorModule`.
@@ -56,12 +60,16 @@ class RetrieveChains(GeneratorModule):
         loss: Loss = "allowed",
         margin: float = 0.0,
         margin_weight: float = 1.0,
+        assess_weight: float = 1.0,
+        freeze_layers: int = 0,
         freeze_embeddings: bool | None = None,
         **kwargs: Any,
     ):
         super().__init__(generator, optimizer=optimizer, loss=loss, **kwargs)
         self.margin = margin
         self.margin_weight = margin_weight
+        self.assess_weight = assess_weight
+        self.freeze_layers = freeze_layers
         if freeze_embeddings or (freeze_embeddings is None and is_causal(self.model)):
             for parameter in self.model.get_input_embeddings().parameters():
                 parameter.requires_grad = False
@@ -80,9 +88,24 @@ class RetrieveChains(GeneratorModule):
             )
         if self.loss != "allowed":
             raise ConfigError("chains are trained with loss `allowed`.")
+        self._freeze_first()
         if is_causal(self.model):
             refuse_windows(self.model)
             self._refuse_unlike()
+
+    def _freeze_first(self) -> None:
+        """No gradient for the first layers if asked."""
+        if not self.freeze_layers:
+            return
+        layers = getattr(self.model.get_decoder(), "layers", None) if is_causal(self.model) else None
+        if layers is None or not 0 < self.freeze_layers < len(layers):
+            what = "no list of layers" if layers is None else f"{len(layers)} layers"
+            raise ConfigError(
+                f"freeze_layers must be from 0 to less than the layers of a causal model; got "
+                f"{self.freeze_layers}, and {type(self.model).__name__} has {what}."
+            )
+        for layer in layers[: self.freeze_layers]:
+            layer.requires_grad_(False)
 
     def _refuse_unlike(self) -> None:
         """Refuse a causal model that computes something else by trees of tokens."""
@@ -129,7 +152,12 @@ class RetrieveChains(GeneratorModule):
         loss = target_loss(scores, batch.decisions)
         if self.margin:
             loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
-        return loss / len(batch.labels)
+        loss = loss / len(batch.labels)
+        if batch.assessed is not None:
+            logits = self._head.some(states[batch.assessed.places], batch.assessed.tokens)
+            odds = logits[:, 0] - logits[:, 1]
+            loss = loss + self.assess_weight * assessment_loss(odds, batch.assessed)
+        return loss
 
     def _read_trees(self, trees: TreeBatch, longest: int | None = None) -> Tensor:
         """What reaches the head at every node, ``[b * t, d]``; by the attention for a length, None: for t."""

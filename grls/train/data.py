@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from grls.assess import Assessing
 from grls.corpus import Corpus
 from grls.dataset import Qrels, gold_passages
 from grls.errors import ConfigError
@@ -108,6 +109,11 @@ class StageData(FitData):
 
     def make_views(self) -> Views | None:
         """What is written of the passages of the corpus, where they are not written whole."""
+        return None
+
+    @property
+    def assessing(self) -> Assessing | None:
+        """How passages are assessed; None: they are not."""
         return None
 
     def beside_model(self) -> dict[str, Any]:

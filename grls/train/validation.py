@@ -44,6 +44,8 @@ class ConstrainedRecall(L.Callback):
         mode: Score mode.
         hops: Most hops of dynamic retrieval; 0 measures single-step recall alone.
         batch_size: Inputs decoded together.
+        assess: Passages of each input that are assessed (``--data.assess``); 0: none.
+        assess_weight: What an assessment counts.
     """
 
     def __init__(
@@ -53,10 +55,14 @@ class ConstrainedRecall(L.Callback):
         mode: Literal["renormalized", "full"] = "renormalized",
         hops: int = 0,
         batch_size: int = 64,
+        assess: int = 0,
+        assess_weight: float = 1.0,
     ):
         self.k = k
         self.hops = hops
-        self.options = SearchOptions(beams=max(k, beams), mode=mode, batch_size=batch_size)
+        self.options = SearchOptions(
+            max(k, beams), mode, batch_size=batch_size, assess=assess, assess_weight=assess_weight
+        )
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Refuse to monitor what will not be measured, before the work begins."""
@@ -71,6 +77,8 @@ class ConstrainedRecall(L.Callback):
             "--checkpoint.mode min."
         )
         refuse_unmeasured(trainer, measured, hint)
+        if self.options.assess and data.assessing is None:
+            raise ConfigError("--recall.assess needs a generator that learns to assess: give --data.assess.")
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure and log; every process takes its share of the inputs."""
@@ -81,7 +89,7 @@ class ConstrainedRecall(L.Callback):
         training = module.model.training
         options = replace(self.options, truncate_queries=data.truncate_queries)
         parts = (module.model, data.codec, data.corpus, data.index)
-        retriever = GenerativeRetriever(*parts, options, views=data.views)
+        retriever = GenerativeRetriever(*parts, options, views=data.views, assessing=data.assessing)
         hybrid = None if data.priors is None else data.priors.beside(retriever)
         if hybrid is None:
             scores = {"dev_recall": self._recalls(retriever, data, trainer)}

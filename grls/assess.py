@@ -1,0 +1,67 @@
+"""A generator that assesses what it has written: is this passage evidence for the query?
+
+A generator commits itself token by token, so a passage that was never an answer in training loses at its
+first words, whatever stands in it. Read to its end, it can be judged as a whole, with all of the query and
+all of the passage in sight: the "self-assessment" of Self-Retrieval (arXiv 2403.00801, section 3.3), by the
+same model, in the pass in which it writes. Here the model says it by one step more. Behind the end token of
+passage x
+
+    a(x)  =  z(<EVIDENCE>) - z(<QUESTION>)   (nats),
+
+with z its logits there: the log-odds of going on with the marker that keeps what was written, against that
+which goes back to the question. (Self-Retrieval has it write a sentence, and takes its probability.) What it
+learns is :mod:`grls.train.assessing`'s affair, how a passage's score is made of both
+:mod:`grls.retrieve.assess`'s. This module knows nothing of models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+
+from grls.errors import DataError
+from grls.text import Codec
+
+ASSESS = "assess.json"
+"""The file beside a trained model that says how it learned to assess."""
+
+
+class Assessing(NamedTuple):
+    """How much of a passage is read to assess it.
+
+    Attributes:
+        tokens: So many of its first tokens, and the end token.
+    """
+
+    tokens: int
+
+    def read(self, sequence: Sequence[int] | npt.NDArray[Any], codec: Codec) -> list[int]:
+        """What is read of a target sequence."""
+        body = [int(token) for token in sequence if token != codec.end]
+        return [*body[: self.tokens], codec.end]
+
+
+def readout(codec: Codec) -> tuple[int, int]:
+    """The tokens whose logits are compared: that which keeps what was written, and the other."""
+    return codec.evidence, codec.question
+
+
+def read_assessing(found: Any, file: Path) -> Assessing | None:
+    """What a file says of it; None where it says nothing.
+
+    Args:
+        found: What stands there, ``{"tokens": 128}``.
+        file: For the error text.
+
+    Raises:
+        DataError: It says something else.
+    """
+    if found is None:
+        return None
+    tokens = found.get("tokens") if isinstance(found, dict) else None
+    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
+        raise DataError(f'expected how much is read to assess as {{"tokens": 128}}, got {found!r}.', file)
+    return Assessing(tokens)

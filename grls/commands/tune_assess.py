@@ -1,0 +1,143 @@
+"""``grls tune-assess``: what an assessment is to count beside the score, on development queries.
+
+What is written is a config of ``grls retrieve``. One search serves all weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from time import perf_counter
+
+from grls.commands.output import write_config
+from grls.commands.priors import open_hybrid, prior_options, tell_unlike_training
+from grls.commands.retrieve import refuse_other_corpus
+from grls.dataset import gold_passages, read_split
+from grls.decode import Found
+from grls.decode.scores import ScoreMode
+from grls.errors import ConfigError, DataError
+from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.files import refuse_unwritable
+from grls.logs import quiet
+from grls.models.precision import Precision
+from grls.retrieve.assess import beside_assessment
+from grls.retrieve.base import check_counts
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.hybrid import DONE_SHARE, HybridRetriever
+from grls.retrieve.open import open_retriever
+from grls.retrieve.options import SearchOptions
+from grls.types import Query
+
+WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
+
+
+def tune_assess(
+    data: str,
+    retriever: str,
+    output: str,
+    assess: int = 50,
+    weights: list[float] | None = None,
+    split: str = "dev",
+    tune_k: int = 10,
+    limit: int | None = None,
+    beams: int = 10,
+    mode: ScoreMode = "renormalized",
+    view_temperature: float = 3.0,
+    batch_size: int = 32,
+    truncate_queries: bool = False,
+    device: str = "auto",
+    precision: Precision = "float32",
+    prior: list[str] | str | None = None,
+    prior_weight: list[float] | float | None = None,
+    prior_temperature: list[float] | float | None = None,
+    prior_normalized: bool = False,
+    empty_weight: float = 0.0,
+    done_share: float = DONE_SHARE,
+) -> None:
+    """Find the weight of assessments on development queries, single-step.
+
+    Prints what each weight finds, and writes OUTPUT for `grls retrieve --config OUTPUT`. What `grls
+    tune-hybrid` has written can be given by `--config`, so that priors come first.
+
+    Args:
+        data: Data set folder.
+        retriever: Folder of a generative retriever that has learned to assess (`--data.assess`).
+        output: The YAML file.
+        assess: Passages of each query that are assessed.
+        weights: What is tried; null: 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5. Weight 0 always is.
+        split: The development queries: not those that results will be reported for.
+        tune_k: Cut-off of the recall that is to be high; of equal ones the smaller weight is taken.
+        limit: Only so many of the queries.
+        beams: Beam width.
+        mode: Score mode.
+        view_temperature: As of `grls retrieve` (a generator that writes views).
+        batch_size: Model inputs decoded together.
+        truncate_queries: Cut queries that are too long instead of refusing them.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        precision: In which numbers the generator computes.
+        prior: As of `grls retrieve`.
+        prior_weight: Likewise.
+        prior_temperature: Likewise.
+        prior_normalized: Likewise.
+        empty_weight: Likewise.
+        done_share: Likewise.
+    """
+    quiet()
+    refuse_unwritable(output)
+    check_counts(assess=assess, tune_k=tune_k, limit=1 if limit is None else limit)
+    tried = WEIGHTS if weights is None else tuple(weights)
+    if not all(0 < value < math.inf for value in tried):
+        raise ConfigError(f"--weights must be above 0, got {list(tried)}.")
+    queries, qrels = read_split(data, split)
+    queries = queries[:limit]
+    if not queries:
+        raise DataError(f"the split {split!r} holds no query to tune on; give another --split.", data)
+    options = SearchOptions(beams, mode, None, batch_size, truncate_queries, view_temperature)
+    priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
+    opened = open_retriever(retriever, device, precision, options)
+    if not isinstance(opened, GenerativeRetriever):
+        raise ConfigError(f"{retriever} is no generative retriever, and nothing else assesses passages.")
+    opened.refuse_to_assess()
+    searching = open_hybrid(opened, priors, device, options) if priors.given else None
+    refuse_other_corpus(opened, data, split)
+    tell_unlike_training(searching or opened)
+    gold = [gold_passages(query, qrels) for query in queries]
+
+    start = perf_counter()
+    found = _found(searching or opened, queries, max(assess, tune_k))
+    searched = perf_counter()
+    inputs = [opened.codec.model_input(tokens) for tokens in opened.encode(queries)]
+    odds = opened.assess(inputs, [[hit.passage for hit in some[:assess]] for some in found])
+    spent = [1000 * seconds / len(queries) for seconds in (searched - start, perf_counter() - searched)]
+    print(f"{spent[0]:.1f} ms a query to search, {spent[1]:.1f} to assess {assess} passages")
+    best, recall = 0.0, -1.0
+    for weight in (0.0, *sorted(tried)):
+        ranked = [beside_assessment(some, own, weight) for some, own in zip(found, odds, strict=True)]
+        ids = [[hit.id for hit in opened.hits(some[:tune_k])] for some in ranked]
+        own = sequence_recall(ids, gold, [tune_k])[f"recall@{tune_k}"]
+        print(f"recall@{tune_k} {100 * own:5.1f}  assess_weight {weight:g}")
+        if own > recall:
+            best, recall = weight, own
+    settings = {
+        "retriever": retriever,
+        "assess": assess if best else 0,
+        "assess_weight": best or 1.0,
+        **priors.told,
+        "beams": beams,
+        "mode": mode,
+        **({} if opened.views is None else {"view_temperature": view_temperature}),
+        "truncate_queries": truncate_queries,
+        "precision": precision,
+    }
+    write_config(output, settings, f"recall@{tune_k} {100 * recall:.1f} on {split} of {data}")
+    print(f"{output}: assess_weight {best:g}")
+
+
+def _found(
+    opened: GenerativeRetriever | HybridRetriever, queries: Sequence[Query], k: int
+) -> list[list[Found]]:
+    """The k best passages of each query, by their scores alone."""
+    if isinstance(opened, HybridRetriever):
+        return opened.search(queries, [()] * len(queries), k, [[opened.generator.done]] * len(queries))
+    inputs = [opened.codec.model_input(tokens) for tokens in opened.encode(queries)]
+    return opened.search(inputs, k, [[opened.done]] * len(inputs))

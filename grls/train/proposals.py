@@ -1,0 +1,165 @@
+"""Passages that retrievers propose for a hop, which the generator learns to assess beside the right ones.
+
+They are a bi-encoder's or BM25's best passages for the query and the evidence so far, what is known to be no
+wrong answer left out. What is drawn of them is a function of the hop's seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from grls.assess import Assessing, readout
+from grls.corpus import Corpus
+from grls.errors import ConfigError
+from grls.index.rows import Ints
+from grls.retrieve.open import open_sources
+from grls.retrieve.options import SearchOptions
+from grls.retrieve.priors import Source
+from grls.text import Codec
+from grls.train.assessing import Read
+from grls.train.chains import ChainExample, HopExample
+from grls.types import Query
+
+_REMEMBERED = 50_000
+"""Passages whose tokens are kept."""
+
+
+@dataclass(frozen=True)
+class Assess:
+    """The generator learns to assess passages, too.
+
+    Args:
+        retrievers: Who proposes passages: folders of bi-encoders over the corpus, or ``bm25``.
+        passages: Passages of theirs for each hop that is assessed, beside the right ones.
+        depth: They are drawn from so many of each retriever's best ones.
+        right: Most right passages of a hop.
+        hops: Hops of a chain that are assessed, drawn anew each epoch.
+        tokens: So many first tokens of a passage are read.
+    """
+
+    retrievers: list[str]
+    passages: int = 12
+    depth: int = 60
+    right: int = 6
+    hops: int = 1
+    tokens: int = 128
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            ConfigError: No retriever is named, or a count is below 1.
+        """
+        # Not in the constructor: jsonargparse would bury our error in one of its own.
+        counts = {name: value for name, value in vars(self).items() if name != "retrievers"}
+        if not self.retrievers or min(counts.values()) < 1:
+            raise ConfigError(
+                f"assess needs retrievers and counts of at least 1, got {self.retrievers} and {counts}."
+            )
+
+
+class Proposals:
+    """Draws what is read.
+
+    Args:
+        options: How many of what.
+        sources: Who proposes.
+        corpus: The passages.
+        codec: Makes tokens of them.
+        done: Whether DONE is among what may be right.
+    """
+
+    def __init__(
+        self, options: Assess, sources: Sequence[Source], corpus: Corpus, codec: Codec, done: bool = True
+    ):
+        self.options = options
+        self.sources = sources
+        self.corpus = corpus
+        self.codec = codec
+        self.done = done
+        self.readout = readout(codec)
+        self._assessing = Assessing(options.tokens)
+        self._tokens: dict[int, tuple[int, ...]] = {}
+
+    @classmethod
+    def open(cls, options: Assess, corpus: Corpus, codec: Codec, done: bool, device: str) -> Proposals:
+        """Open the retrievers.
+
+        Raises:
+            ConfigError: The options cannot be used, or a folder holds no bi-encoder over the corpus.
+        """
+        options.check()
+        sources = open_sources(corpus, options.retrievers, device, SearchOptions(truncate_queries=True))
+        for source in sources:
+            if source.corpus.fingerprint != corpus.fingerprint:
+                raise ConfigError(
+                    f"{source.name} is over {source.corpus.source} and the data set's corpus is "
+                    f"{corpus.source}: index it again with `grls index --corpus`."
+                )
+        return cls(options, sources, corpus, codec, done)
+
+    def __call__(self, examples: Sequence[ChainExample]) -> list[Read]:
+        """What is read for some hops of these chains, which are numbered one chain after another."""
+        chosen = list(self._chosen(examples))
+        ranked = self._ranked([hop for _, hop in chosen])
+        read: list[Read] = []
+        for (number, hop), best in zip(chosen, ranked, strict=True):
+            read += self._read(number, hop, best)
+        return read
+
+    def _chosen(self, examples: Sequence[ChainExample]) -> Iterator[tuple[int, HopExample]]:
+        """Some hops of each chain; hops of one input (of queries that are not asked hop by hop) are one."""
+        before = 0
+        for example in examples:
+            hops = {tuple(hop.source): (before + n, hop) for n, hop in enumerate(example.hops) if hop.query}
+            rng = random.Random(f"assess-{example.hops[0].seed}")
+            yield from sorted(rng.sample(list(hops.values()), min(self.options.hops, len(hops))))
+            before += len(example.hops)
+
+    def _ranked(self, hops: Sequence[HopExample]) -> list[list[Ints]]:
+        """The best passages of each retriever for each hop, what is known to be no wrong answer left out."""
+        if not hops:
+            return []
+        queries = [Query(str(n), hop.query) for n, hop in enumerate(hops)]
+        evidence = [self.corpus.passages(hop.evidence) for hop in hops]
+        found: list[list[Ints]] = [[] for _ in hops]
+        for source in self.sources:
+            scores = source.ask(queries, evidence)
+            for n, hop in enumerate(hops):
+                own = np.array(scores(np.array([n]))[0, : len(self.corpus)])
+                own[[number for number in hop.known if number < len(self.corpus)]] = -np.inf
+                best = np.argsort(-own, kind="stable")[: self.options.depth]
+                found[n].append(best[own[best] > -np.inf])
+        return found
+
+    def _read(self, number: int, hop: HopExample, best: Sequence[Ints]) -> list[Read]:
+        """The right passages of a hop, and others."""
+        options, done = self.options, len(self.corpus)
+        rng = random.Random(f"assess-{hop.seed}-passages")
+        right = rng.sample(hop.gold, min(options.right, len(hop.gold)))
+        wrong = []
+        for n in range(options.passages):
+            some = best[n % len(best)]
+            if len(some):
+                wrong.append(int(some[rng.randrange(len(some))]))
+        if self.done and right != [done]:
+            wrong.append(done)
+        fine = {self._passage(passage) for passage in {*hop.known, *hop.gold} - {done}}
+        found = [(self._passage(passage), True) for passage in right]
+        found += [(some, False) for some in map(self._passage, wrong) if some not in fine]
+        return [Read(number, *some) for some in dict.fromkeys(found)]
+
+    def _passage(self, number: int) -> tuple[int, ...]:
+        """What is read of a passage; N stands for DONE."""
+        if number == len(self.corpus):
+            return tuple(self._assessing.read(self.codec.done_sequence, self.codec))
+        if number not in self._tokens:
+            if len(self._tokens) >= _REMEMBERED:
+                self._tokens.clear()
+            (sequence,) = self.codec.passages(self.corpus.passages([number]))
+            self._tokens[number] = tuple(self._assessing.read(sequence, self.codec))
+        return self._tokens[number]

@@ -1,0 +1,164 @@
+"""Ranking by assessments: the formula, the retriever that does it, chains, folders and refusals."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from failing import fails
+from llama_small import write_llama
+from small_data import queries, small_retriever, write_small
+
+from grls.assess import Assessing, read_assessing
+from grls.cli import main
+from grls.corpus import Corpus
+from grls.decode import Found
+from grls.errors import ConfigError, DataError
+from grls.files import write_json
+from grls.models.language import CausalLM
+from grls.retrieve import MultistepRetriever
+from grls.retrieve.assess import beside_assessment
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.options import SearchOptions
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("assess") / "data")
+
+
+@pytest.fixture(scope="module")
+def llama(data: Path) -> Path:
+    return write_llama(data.parent / "llama", data)
+
+
+def opened(data: Path, llama: Path, words: int | None = None, **options: float) -> GenerativeRetriever:
+    loaded = CausalLM(str(llama)).load()
+    return GenerativeRetriever.assemble(
+        loaded.model.eval(), loaded.tokenizer, Corpus.read(data), assessing=Assessing(4),
+        options=SearchOptions(beams=10, **options), view_words=words,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_candidates_keep_their_probability_together() -> None:
+    found = [Found(7, math.log(0.4)), Found(2, math.log(0.3)), Found(5, math.log(0.1)), Found(1, -9.0)]
+    ranked = beside_assessment(found, np.array([0.0, 1.0, 2.0]), 0.5)
+    weights = {7: 0.4, 2: 0.3 * math.exp(0.5), 5: 0.1 * math.e}
+    share = 0.8 / sum(weights.values())
+    expected = {passage: math.log(weight * share) for passage, weight in weights.items()} | {1: -9.0}
+    assert [some.passage for some in ranked] == [2, 7, 5, 1]
+    for some in ranked:
+        assert some.score == pytest.approx(expected[some.passage])
+    assert beside_assessment(found, np.array([3.0, 1.0, 2.0]), 0.0) == [
+        Found(some.passage, pytest.approx(some.score)) for some in found
+    ]
+    assert beside_assessment(found, np.array([]), 1.0) == found
+    assert beside_assessment([], np.array([]), 1.0) == []
+
+
+def log_odds(retriever: GenerativeRetriever, source: list[int], number: int) -> float:
+    """By transformers' own forward pass, with four tokens of the passage."""
+    corpus, codec = retriever.corpus, retriever.codec
+    row = codec.done_sequence if number == len(corpus) else codec.passages(corpus.passages([number]))[0]
+    body = [token for token in row.tolist() if token != codec.end][:4]
+    with torch.no_grad():
+        logits = retriever.model(input_ids=torch.tensor([[*source, *body, codec.end]])).logits[0, -1]
+    return float(logits[codec.evidence] - logits[codec.question])
+
+
+@pytest.mark.parametrize("words", [None, 3])
+def test_what_is_found_is_ranked_by_both(data: Path, llama: Path, words: int | None) -> None:
+    retriever = opened(data, llama, words)
+    plain = retriever.retrieve(queries()[:5], 10)
+    retriever.options = SearchOptions(beams=10, assess=4, assess_weight=2.0)
+    moved = 0
+    for query, own, found in zip(queries()[:5], plain, retriever.retrieve(queries()[:5], 3), strict=True):
+        source = retriever.codec.model_input(retriever.encode([query])[0])
+        numbers = [n for n in retriever.corpus.numbers([hit.id for hit in own[:4]]) if n is not None]
+        odds = np.array([log_odds(retriever, source, number) for number in numbers])
+        both = np.array([hit.score for hit in own[:4]]) + 2.0 * odds
+        best = [own[n].id for n in np.argsort(-both)]
+        # a fourth one may stand above those that were read, with the score that it had
+        assert [hit.id for hit in found if hit.id in best] == best[: sum(hit.id in best for hit in found)]
+        assert len(found) == 3
+        moved += best[0] != own[0].id
+    assert moved  # assessments change something here
+
+
+def test_done_is_assessed_in_chains(data: Path, llama: Path) -> None:
+    retriever = opened(data, llama)
+    source = retriever.codec.model_input(retriever.encode(queries()[:1])[0])
+    (odds,) = retriever.assess([source], [[3, retriever.done]])
+    expected = [log_odds(retriever, source, number) for number in (3, retriever.done)]
+    np.testing.assert_allclose(odds, expected, rtol=1e-3, atol=1e-3)
+    lengths = {}
+    for weight in (0.0, 1e3):
+        retriever.options = SearchOptions(beams=10, assess=11, assess_weight=weight)
+        chains = MultistepRetriever(retriever, hops=3).retrieve_chains(queries()[:4])
+        assert all(chain.score <= 1e-6 for some in chains for chain in some)  # still log-probabilities
+        lengths[weight] = [[hit.id for hit in some[0].hits] for some in chains]
+    assert lengths[0.0] != lengths[1e3]
+
+
+def test_the_folder_remembers_how_passages_are_assessed(data: Path, llama: Path, tmp_path: Path) -> None:
+    retriever = opened(data, llama)
+    retriever.save_pretrained(tmp_path / "kept")
+    again = GenerativeRetriever.from_pretrained(tmp_path / "kept", options=SearchOptions(beams=10, assess=4))
+    assert again.assessing == Assessing(4)
+    retriever.options = again.options
+    assert again.retrieve(queries()[:3], 3) == retriever.retrieve(queries()[:3], 3)
+    file = tmp_path / "kept" / "grls.json"
+    write_json(file, json.loads(file.read_text()) | {"assess": {"tokens": 0}})
+    with pytest.raises(DataError, match=r'expected how much is read to assess as \{"tokens": 128\}'):
+        GenerativeRetriever.from_pretrained(tmp_path / "kept")
+    assert read_assessing(None, file) is None
+
+
+def test_a_generator_that_has_not_learned_to_is_refused(tmp_path: Path) -> None:
+    retriever = small_retriever(write_small(tmp_path), assess=3)
+    with pytest.raises(ConfigError, match=r"has not learned to assess passages: train it with --data\.assess"):
+        retriever.retrieve(queries()[:1], 2)
+    with pytest.raises(ConfigError, match="assess must not be negative"):
+        SearchOptions(assess=-1)
+    with pytest.raises(ConfigError, match="assess_weight a finite number"):
+        SearchOptions(assess_weight=math.nan)
+
+
+def test_commands_refuse_what_cannot_assess(
+    data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["retrieve", f"--data={data}", f"--output={tmp_path / 'run'}", "--assess=3"]
+    assert "is for a generative retriever" in fails(capsys, *given, "--bm25=true")
+    assert main(["index", f"--model={llama}", f"--corpus={data}", f"--output={tmp_path / 'plain'}"]) == 0
+    assert "has not learned to assess" in fails(capsys, *given, f"--retriever={tmp_path / 'plain'}")
+    tune = ["tune-assess", f"--data={data}", f"--output={tmp_path / 'assess.yaml'}"]
+    assert "has not learned to assess" in fails(capsys, *tune, f"--retriever={tmp_path / 'plain'}")
+    assert "must be above 0" in fails(
+        capsys, *tune, f"--retriever={tmp_path / 'plain'}", "--weights=[0.5, -1]"
+    )
+
+
+def test_the_weight_is_tuned_and_written_for_retrieve(
+    data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened(data, llama).save_pretrained(tmp_path / "kept")
+    given = [f"--data={data}", f"--retriever={tmp_path / 'kept'}"]
+    config = tmp_path / "assess.yaml"
+    command = ["tune-assess", *given, f"--output={config}", "--assess=4", "--beams=6", "--tune_k=2"]
+    assert main([*command, "--weights=[0.5, 1, 2]"]) == 0
+    told = capsys.readouterr().out
+    assert told.count("recall@2") == 4
+    assert main(["retrieve", f"--config={config}", f"--data={data}", "--split=dev", "--k=2",
+                 f"--output={tmp_path / 'run'}"]) == 0  # fmt: skip
+    best = max(float(line.split()[1]) for line in told.splitlines() if line.startswith("recall@2"))
+    capsys.readouterr()
+    assert (
+        main(["evaluate", f"--run={tmp_path / 'run.jsonl'}", f"--data={data}", "--split=dev", "--ks=[2]"])
+        == 0
+    )
+    assert f"{best:.1f}" in capsys.readouterr().out
+    info = json.loads((tmp_path / "run.info.json").read_text())
+    assessed = info["options"].get("assess", 0) > 0
+    assert info["score_mode"] == ("renormalized, assessed" if assessed else "renormalized")
