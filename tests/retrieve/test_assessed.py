@@ -118,7 +118,7 @@ def test_the_folder_remembers_how_passages_are_assessed(data: Path, llama: Path,
 
 def test_a_generator_that_has_not_learned_to_is_refused(tmp_path: Path) -> None:
     retriever = small_retriever(write_small(tmp_path), assess=3)
-    with pytest.raises(ConfigError, match=r"has not learned to assess passages: train it with --data\.assess"):
+    with pytest.raises(ConfigError, match=r"has not learned to assess passages: train it with --data"):
         retriever.retrieve(queries()[:1], 2)
     with pytest.raises(ConfigError, match="assess must not be negative"):
         SearchOptions(assess=-1)
