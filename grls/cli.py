@@ -22,7 +22,7 @@ COMMANDS = {
     "update": "add passages to a retriever folder, remove some, merge both into its index",
     "retrieve": "retrieve for the queries of a data set: single-step, fixed or dynamic multi-step, or BM25",
     "tune-hybrid": "find the weights of bi-encoder, BM25 and empty prompt in hybrid decoding, on dev queries",
-    "tune-assess": "find what it counts how a generator assesses what it has written, on dev queries",
+    "tune-assess": "find what a generator's assessments of passages are to count, on dev queries",
     "tune-dynamic": "find where chains are to end, and how one is chosen, on dev queries",
     "ensemble": "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
     "cut": "end rankings where their set has the highest expected F1, by dev queries",

@@ -132,7 +132,8 @@ def retrieve(
             against what the generator favours whatever is asked (with or without --prior).
         done_share: Log of DONE's share of a prior that knows nothing of it (dynamic, with a prior).
         assess: How many of the best passages (of each hop) the generator reads to their end and assesses,
-            which ranks them anew; 0: none. For a generator that has learned to (`--data.assess`).
+            which ranks them anew, before all others; 0: none. For a generator that has learned to
+            (`--data.assess`); one that writes whole passages has beams as many at least.
         assess_weight: What an assessment counts beside the score. Tune it on dev: `grls tune-assess` writes
             a file for --config.
     """
@@ -153,17 +154,9 @@ def retrieve(
         raise ConfigError("--compile true compiles the search of a generative retriever; BM25 has no such.")
     queries = read_queries(data) if split is None else read_split(data, split)[0]
     options = SearchOptions(
-        beams,
-        mode,
-        early_stop,
-        batch_size,
-        truncate_queries,
-        view_temperature,
-        True,
-        compile,
-        assess,
-        assess_weight,
-    )
+        beams, mode, early_stop, batch_size, truncate_queries, view_temperature,
+        progress=True, compile=compile, assess=assess, assess_weight=assess_weight,
+    )  # fmt: skip
     filters = _filters(queries, allow, where, query_filters)
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
     opened = opened_retriever(data, retriever, device, precision, options)

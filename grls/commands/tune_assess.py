@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 
 from grls.commands.output import write_config
@@ -68,7 +69,7 @@ def tune_assess(
         split: The development queries: not those that results will be reported for.
         tune_k: Cut-off of the recall that is to be high; of equal ones the smaller weight is taken.
         limit: Only so many of the queries.
-        beams: Beam width.
+        beams: Beam width; that of a generator that writes whole passages is ``assess`` at least.
         mode: Score mode.
         view_temperature: As of `grls retrieve` (a generator that writes views).
         batch_size: Model inputs decoded together.
@@ -98,6 +99,9 @@ def tune_assess(
     if not isinstance(opened, GenerativeRetriever):
         raise ConfigError(f"{retriever} is no generative retriever, and nothing else assesses passages.")
     opened.refuse_to_assess()
+    if opened.views is None and beams < assess:  # as wide as it becomes, whatever weight is found
+        beams = assess
+        opened.options = replace(options, beams=beams)
     searching = open_hybrid(opened, priors, device, options) if priors.given else None
     refuse_other_corpus(opened, data, split)
     tell_unlike_training(searching or opened)

@@ -133,8 +133,9 @@ def tune_dynamic(
     queries, qrels = read_split(data, split)
     queries = queries[:limit]
     options = SearchOptions(
-        beams, mode, None, batch_size, truncate_queries, view_temperature, False, False, assess, assess_weight
-    )
+        beams, mode, None, batch_size, truncate_queries, view_temperature,
+        assess=assess, assess_weight=assess_weight,
+    )  # fmt: skip
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
     opened = opened_retriever(data, retriever, device, precision, options)
     if priors.given:

@@ -11,6 +11,8 @@ specification of what the search approximates; ``walk`` does so for a larger one
 ``trace`` tells what a search did with one passage. ``hf`` is the one adapter to transformers' own
 ``generate``.
 
+``assess`` asks a model about passages that are written already, read to their end.
+
 ``interleave`` writes free text and quoted keys in one pass; ``markers`` tell where a key begins and ends.
 """
 

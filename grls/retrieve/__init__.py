@@ -10,6 +10,7 @@ one chains, and both are written and scored by ``grls.evaluation`` alike.
   some generators write.
 - ``multistep`` goes hop by hop with a generative retriever, ``appending`` with any other one: the passages
   found join the query. ``pool`` makes one ranking of several chains, ``expected_f1`` one set.
+- ``assess`` ranks what a generator has found by what it says of it, too, once it has read it to the end.
 - ``neighbours`` asks a retriever for what is near to each passage of a corpus.
 - ``hybrid`` lets other retrievers look ahead for a generator while it decodes; ``priors`` is what they say,
   and ``tuning`` finds what they are to count.

@@ -7,8 +7,9 @@ log-odds a(x) (:mod:`grls.assess`). With w the weight,
 
     score(x)  =  s(x) + w a(x) + c,    c = log sum over candidates of exp s  -  log sum of exp (s + w a),
 
-so candidates keep together the probability that they had, and what was not assessed keeps its score. In
-chains this holds at every hop: scores stay log-probabilities, DONE is assessed as a passage is.
+so candidates keep together the probability that they had. What was not assessed stands behind them, its score
+no higher than theirs, so that a ranking is the same however many passages are asked for. In chains this holds
+at every hop: scores stay log-probabilities, DONE is assessed as a passage is.
 """
 
 from __future__ import annotations
@@ -39,5 +40,5 @@ def beside_assessment(found: Sequence[Found], odds: Floats, weight: float) -> li
     both = own + weight * odds
     both += np.logaddexp.reduce(own) - np.logaddexp.reduce(both)
     ranked = [Found(some.passage, float(score)) for some, score in zip(found, both, strict=False)]
-    ranked += found[count:]
-    return sorted(ranked, key=lambda some: -some.score)
+    ranked.sort(key=lambda some: -some.score)
+    return ranked + [some._replace(score=min(some.score, ranked[-1].score)) for some in found[count:]]

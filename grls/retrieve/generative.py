@@ -59,6 +59,9 @@ from grls.views import Views
 
 _Result = TypeVar("_Result")
 
+_ASSESSED = 256
+"""Inputs whose passages are made tokens of and assessed together."""
+
 
 class GenerativeRetriever:
     """Retrieves by decoding passages.
@@ -442,13 +445,24 @@ class GenerativeRetriever:
             ConfigError: The model has not learned to, or has too few positions.
         """
         self.refuse_to_assess()
-        assert self.assessing is not None
         self.model.eval()
-        check_positions(self.model, max(map(len, inputs), default=0), self.assessing.tokens + 1)
+        found: list[Floats] = []
+        hidden = None if self.options.progress else True
+        with tqdm(total=len(inputs), desc="assess", unit=" inputs", leave=False, disable=hidden) as bar:
+            for start in range(0, len(inputs), _ASSESSED):
+                part = slice(start, start + _ASSESSED)
+                found += self._assessed(inputs[part], passages[part])
+                bar.update(len(inputs[part]))
+        return found
+
+    def _assessed(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
+        """What :meth:`assess` says, all at once."""
+        assert self.assessing is not None
         wanted = sorted({number for some in passages for number in some} - {self.done})
         read = {self.done: self.assessing.read(self.codec.done_sequence, self.codec)}
         for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
             read[number] = self.assessing.read(sequence, self.codec)
+        check_positions(self.model, max(map(len, inputs)), max(map(len, read.values())))
         given = inputs, [[read[number] for number in some] for some in passages], readout(self.codec)
         return assess_plain(self._generator, *given) if self._trees is None else assess(self._trees, *given)
 

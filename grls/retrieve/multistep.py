@@ -199,7 +199,8 @@ class MultistepRetriever:
     def _width(self) -> int:
         """Hits to ask for: with a bias, the probability of DONE must be known where it can matter."""
         weighed = self.done_bias or self.memory is not None
-        return max(self.branch, self._generator.options.beams) if weighed else self.branch
+        options = self._generator.options
+        return max(self.branch, options.beams, options.assess) if weighed else self.branch
 
     def _weighed(self, hits: Sequence[Found]) -> list[tuple[float, Found]]:
         """The W best hits once DONE is weighed, each with what it adds to the chain's total."""

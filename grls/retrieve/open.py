@@ -34,7 +34,7 @@ def open_retriever(
         options: How to search; a dense retriever heeds batch size, ``truncate_queries`` and ``progress``.
 
     Raises:
-        ConfigError: The option ``compile`` is set for a dense retriever.
+        ConfigError: The option ``compile`` or ``assess`` is set for a dense retriever.
         DataError: The folder is no retriever, or of an unknown kind.
         MismatchError: Its parts do not belong together.
     """
@@ -48,6 +48,8 @@ def open_retriever(
     given = options or SearchOptions()
     if given.compile:
         raise ConfigError(f"{folder} is a dense retriever, which has no step to compile: leave compile out.")
+    if given.assess:
+        raise ConfigError(f"{folder} is a dense retriever, which assesses nothing: leave assess out.")
     return DenseRetriever.from_pretrained(
         folder,
         device,

@@ -11,7 +11,8 @@ and writes the best model; ``cli`` is the LightningCLI.
 gold passages that are left, and of a ``teacher``; ``view_targets``: over views of them), ``decisions`` what
 they say at every prefix of the trie; ``chain_data``, ``chain_collate`` and ``chain_module`` are the parts for
 these, ``token_trees`` what lets a causal model read all hops at once; ``mining`` looks for what the search
-finds wrongly.
+finds wrongly. ``proposals`` draws passages that a generator learns to assess as a whole, by the loss of
+``assessing``.
 
 ``loading`` is what all data modules share, ``encoder_cache`` keeps what a frozen encoder gives; ``heap``
 keeps a long training on a CPU from growing.

@@ -116,7 +116,7 @@ class ChainData(RetrieveData):
         proposals = None
         if self.assess is not None:
             device = "cpu" if self.workers else "auto"
-            proposals = Proposals.open(self.assess, self.corpus, self.codec, self.done, device)
+            proposals = Proposals.open(self.assess, self.corpus, self.codec, device)
         pad = int(module.tokenizer.pad_token_id)
         start = None if self.codec.causal else start_token(module.model)
         # Dev measures the gold chains alone, so that runs with and without a teacher compare.

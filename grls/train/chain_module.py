@@ -8,6 +8,7 @@ It holds no index: what is allowed, and what is right, comes with the batch.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -44,8 +45,8 @@ class RetrieveChains(GeneratorModule):
             the search has found in its place (the options ``--mine``); 0: no such loss.
         margin_weight: Of that loss.
         assess_weight: Of the loss of what is assessed (``--data.assess``).
-        freeze_layers: Leave so many of the first layers of a causal model as they are: its later ones learn,
-            in less time and memory.
+        freeze_layers: Leave so many of the first layers of a causal model as they are, adapters in them too:
+            with frozen embeddings in less time and memory, for nothing is computed backwards there.
         freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them;
             null: those of a causal model, whose vocabulary is large.
         kwargs: The options of :class:`grls.train.module.GeneratorModule`.
@@ -88,6 +89,8 @@ class RetrieveChains(GeneratorModule):
             )
         if self.loss != "allowed":
             raise ConfigError("chains are trained with loss `allowed`.")
+        if not 0 <= self.assess_weight < math.inf:
+            raise ConfigError(f"assess_weight must be a number of at least 0, got {self.assess_weight}.")
         self._freeze_first()
         if is_causal(self.model):
             refuse_windows(self.model)
@@ -97,7 +100,8 @@ class RetrieveChains(GeneratorModule):
         """No gradient for the first layers if asked."""
         if not self.freeze_layers:
             return
-        layers = getattr(self.model.get_decoder(), "layers", None) if is_causal(self.model) else None
+        decoder = self.model.get_decoder() if is_causal(self.model) else None
+        layers = getattr(decoder, "layers", getattr(decoder, "h", None))
         if layers is None or not 0 < self.freeze_layers < len(layers):
             what = "no list of layers" if layers is None else f"{len(layers)} layers"
             raise ConfigError(

@@ -14,11 +14,11 @@ import numpy as np
 
 from grls.assess import Assessing, readout
 from grls.corpus import Corpus
-from grls.errors import ConfigError
+from grls.errors import ConfigError, MismatchError
 from grls.index.rows import Ints
 from grls.retrieve.open import open_sources
 from grls.retrieve.options import SearchOptions
-from grls.retrieve.priors import Source
+from grls.retrieve.priors import BM25Prior, Source
 from grls.text import Codec
 from grls.train.assessing import Read
 from grls.train.chains import ChainExample, HopExample
@@ -31,6 +31,9 @@ _REMEMBERED = 50_000
 @dataclass(frozen=True)
 class Assess:
     """The generator learns to assess passages, too.
+
+    DONE is assessed where a chain learns to end with it. A passage that is memorised along with retrieval is
+    the right one of a query where a teacher is asked by it (``teach_memories``).
 
     Args:
         retrievers: Who proposes passages: folders of bi-encoders over the corpus, or ``bm25``.
@@ -70,52 +73,54 @@ class Proposals:
         sources: Who proposes.
         corpus: The passages.
         codec: Makes tokens of them.
-        done: Whether DONE is among what may be right.
     """
 
-    def __init__(
-        self, options: Assess, sources: Sequence[Source], corpus: Corpus, codec: Codec, done: bool = True
-    ):
+    def __init__(self, options: Assess, sources: Sequence[Source], corpus: Corpus, codec: Codec):
         self.options = options
         self.sources = sources
         self.corpus = corpus
         self.codec = codec
-        self.done = done
         self.readout = readout(codec)
         self._assessing = Assessing(options.tokens)
         self._tokens: dict[int, tuple[int, ...]] = {}
 
     @classmethod
-    def open(cls, options: Assess, corpus: Corpus, codec: Codec, done: bool, device: str) -> Proposals:
+    def open(cls, options: Assess, corpus: Corpus, codec: Codec, device: str) -> Proposals:
         """Open the retrievers.
 
         Raises:
-            ConfigError: The options cannot be used, or a folder holds no bi-encoder over the corpus.
+            ConfigError: The options cannot be used, or a folder holds no bi-encoder.
+            MismatchError: A bi-encoder is over another corpus.
         """
         options.check()
         sources = open_sources(corpus, options.retrievers, device, SearchOptions(truncate_queries=True))
         for source in sources:
             if source.corpus.fingerprint != corpus.fingerprint:
-                raise ConfigError(
+                raise MismatchError(
                     f"{source.name} is over {source.corpus.source} and the data set's corpus is "
                     f"{corpus.source}: index it again with `grls index --corpus`."
                 )
-        return cls(options, sources, corpus, codec, done)
+        return cls(options, sources, corpus, codec)
 
     def __call__(self, examples: Sequence[ChainExample]) -> list[Read]:
         """What is read for some hops of these chains, which are numbered one chain after another."""
         chosen = list(self._chosen(examples))
-        ranked = self._ranked([hop for _, hop in chosen])
+        ranked = self._ranked([hop for _, hop, _ in chosen])
         read: list[Read] = []
-        for (number, hop), best in zip(chosen, ranked, strict=True):
-            read += self._read(number, hop, best)
+        for (number, hop, ends), best in zip(chosen, ranked, strict=True):
+            read += self._read(number, hop, ends, best)
         return read
 
-    def _chosen(self, examples: Sequence[ChainExample]) -> Iterator[tuple[int, HopExample]]:
-        """Some hops of each chain; hops of one input (of queries that are not asked hop by hop) are one."""
-        before = 0
+    def _chosen(self, examples: Sequence[ChainExample]) -> Iterator[tuple[int, HopExample, bool]]:
+        """Some hops of each chain, and whether it ends with DONE; hops that have found the same are one."""
+        before, done = 0, (len(self.corpus),)
         for example in examples:
-            hops = {tuple(hop.source): (before + n, hop) for n, hop in enumerate(example.hops) if hop.query}
+            ends = example.hops[-1].gold == done
+            hops = {
+                hop.evidence: (before + n, hop, ends)
+                for n, hop in reversed([*enumerate(example.hops)])
+                if hop.query
+            }
             rng = random.Random(f"assess-{example.hops[0].seed}")
             yield from sorted(rng.sample(list(hops.values()), min(self.options.hops, len(hops))))
             before += len(example.hops)
@@ -132,12 +137,14 @@ class Proposals:
             for n, hop in enumerate(hops):
                 own = np.array(scores(np.array([n]))[0, : len(self.corpus)])
                 own[[number for number in hop.known if number < len(self.corpus)]] = -np.inf
-                best = np.argsort(-own, kind="stable")[: self.options.depth]
-                found[n].append(best[own[best] > -np.inf])
+                least = 0.0 if isinstance(source, BM25Prior) else -np.inf  # no word in common: no proposal
+                most = min(self.options.depth, len(own))
+                best = np.sort(np.argpartition(-own, most - 1)[:most])
+                found[n].append(best[own[best] > least])
         return found
 
-    def _read(self, number: int, hop: HopExample, best: Sequence[Ints]) -> list[Read]:
-        """The right passages of a hop, and others."""
+    def _read(self, number: int, hop: HopExample, ends: bool, best: Sequence[Ints]) -> list[Read]:
+        """The right passages of a hop, and others, DONE among them where its chain ends with it."""
         options, done = self.options, len(self.corpus)
         rng = random.Random(f"assess-{hop.seed}-passages")
         right = rng.sample(hop.gold, min(options.right, len(hop.gold)))
@@ -146,7 +153,7 @@ class Proposals:
             some = best[n % len(best)]
             if len(some):
                 wrong.append(int(some[rng.randrange(len(some))]))
-        if self.done and right != [done]:
+        if ends and right != [done]:
             wrong.append(done)
         fine = {self._passage(passage) for passage in {*hop.known, *hop.gold} - {done}}
         found = [(self._passage(passage), True) for passage in right]

@@ -9,18 +9,23 @@ import pytest
 import torch
 from failing import fails
 from llama_small import write_llama
-from small_data import queries, small_retriever, write_small
+from small_data import queries, small_retriever, tiny_bert, write_small
 
 from grls.assess import Assessing, read_assessing
 from grls.cli import main
 from grls.corpus import Corpus
 from grls.decode import Found
 from grls.errors import ConfigError, DataError
+from grls.evaluation.evaluate import evaluate_run
 from grls.files import write_json
+from grls.models.biencoder import BiEncoder
 from grls.models.language import CausalLM
 from grls.retrieve import MultistepRetriever
 from grls.retrieve.assess import beside_assessment
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.hybrid import HybridRetriever, Weighed
+from grls.retrieve.open import open_sources
 from grls.retrieve.options import SearchOptions
 
 
@@ -48,6 +53,8 @@ def test_candidates_keep_their_probability_together() -> None:
     weights = {7: 0.4, 2: 0.3 * math.exp(0.5), 5: 0.1 * math.e}
     share = 0.8 / sum(weights.values())
     expected = {passage: math.log(weight * share) for passage, weight in weights.items()} | {1: -9.0}
+    low = beside_assessment([*found[:3], Found(1, -0.5)], np.array([0.0, 1.0, 2.0]), 0.5)
+    assert low[3] == Found(1, low[2].score)  # what was not read comes last
     assert [some.passage for some in ranked] == [2, 7, 5, 1]
     for some in ranked:
         assert some.score == pytest.approx(expected[some.passage])
@@ -80,11 +87,39 @@ def test_what_is_found_is_ranked_by_both(data: Path, llama: Path, words: int | N
         odds = np.array([log_odds(retriever, source, number) for number in numbers])
         both = np.array([hit.score for hit in own[:4]]) + 2.0 * odds
         best = [own[n].id for n in np.argsort(-both)]
-        # a fourth one may stand above those that were read, with the score that it had
-        assert [hit.id for hit in found if hit.id in best] == best[: sum(hit.id in best for hit in found)]
-        assert len(found) == 3
+        assert [hit.id for hit in found] == best[:3]
         moved += best[0] != own[0].id
     assert moved  # assessments change something here
+
+
+@pytest.mark.parametrize("words", [None, 3])
+def test_a_ranking_is_the_same_however_many_are_asked_for(data: Path, llama: Path, words: int | None) -> None:
+    retriever = opened(data, llama, words, assess=4, assess_weight=5.0)
+    for few, many in zip(
+        retriever.retrieve(queries()[:5], 3), retriever.retrieve(queries()[:5], 9), strict=True
+    ):
+        assert [hit.id for hit in many[:3]] == [hit.id for hit in few]
+        scores = [hit.score for hit in many]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_filters_removals_and_priors_go_with_it(data: Path, llama: Path) -> None:
+    retriever = opened(data, llama, assess=6, assess_weight=2.0)
+    some = [passage.id for passage in retriever.corpus][:3]
+    (found,) = retriever.retrieve(queries()[:1], 9, allow=some)
+    assert {hit.id for hit in found} == set(some)
+    retriever.remove(some[:1])
+    assert some[0] not in {hit.id for hit in retriever.retrieve(queries()[:1], 10)[0]}
+    (source,) = open_sources(retriever.corpus, ["bm25"], "cpu")
+    for normalized in (False, True):
+        hybrid = HybridRetriever(retriever, [Weighed(source, 0.5)], normalized=normalized)
+        retriever.options = SearchOptions(beams=10)
+        (plain,) = hybrid.retrieve(queries()[:1], 9)
+        retriever.options = SearchOptions(beams=10, assess=4, assess_weight=2.0)
+        (both,) = hybrid.retrieve(queries()[:1], 9)
+        assert {hit.id for hit in both[:4]} == {hit.id for hit in plain[:4]}
+        assert [hit.id for hit in both[4:]] == [hit.id for hit in plain[4:]]
+        assert [hit.id for hit in both] != [hit.id for hit in plain]
 
 
 def test_done_is_assessed_in_chains(data: Path, llama: Path) -> None:
@@ -133,6 +168,11 @@ def test_commands_refuse_what_cannot_assess(
     assert "is for a generative retriever" in fails(capsys, *given, "--bm25=true")
     assert main(["index", f"--model={llama}", f"--corpus={data}", f"--output={tmp_path / 'plain'}"]) == 0
     assert "has not learned to assess" in fails(capsys, *given, f"--retriever={tmp_path / 'plain'}")
+    dense = DenseRetriever.assemble(
+        BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu"), Corpus.read(data)
+    )
+    dense.save_pretrained(tmp_path / "dense")
+    assert "assesses nothing" in fails(capsys, *given, f"--retriever={tmp_path / 'dense'}")
     tune = ["tune-assess", f"--data={data}", f"--output={tmp_path / 'assess.yaml'}"]
     assert "has not learned to assess" in fails(capsys, *tune, f"--retriever={tmp_path / 'plain'}")
     assert "must be above 0" in fails(
@@ -162,3 +202,20 @@ def test_the_weight_is_tuned_and_written_for_retrieve(
     info = json.loads((tmp_path / "run.info.json").read_text())
     assessed = info["options"].get("assess", 0) > 0
     assert info["score_mode"] == ("renormalized, assessed" if assessed else "renormalized")
+
+
+def test_what_tune_dynamic_measures_is_what_retrieve_finds(
+    data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened(data, llama, 3).save_pretrained(tmp_path / "kept")
+    given = [f"--data={data}", "--split=train"]
+    config = tmp_path / "dynamic.yaml"
+    command = ["tune-dynamic", *given, f"--retriever={tmp_path / 'kept'}", f"--output={config}", "--hops=3"]
+    command += ["--assess=4", "--assess_weight=2", "--done_biases=[0]", "--choose=[likeliest]"]
+    assert main(command) == 0
+    told = float(capsys.readouterr().out.split("set F1")[1].split(",")[0])
+    run = tmp_path / "run"
+    assert main(["retrieve", f"--config={config}", *given, f"--output={run}"]) == 0
+    found = evaluate_run(f"{run}.jsonl", str(data), "train")
+    assert 100 * found["set"]["f1"] == pytest.approx(told, abs=0.06)
+    assert json.loads((tmp_path / "run.info.json").read_text())["options"]["assess"] == 4
