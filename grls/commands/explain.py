@@ -65,8 +65,8 @@ def explain(
     """Explain why a gold passage was found, or why not.
 
     Says at which decoding step its prefix left the beam and by how much, what its whole score would have
-    been, and so whether the beam or the model was at fault. For `all`, counts the verdicts of a split. It is the
-    search that is explained: what `--assess` of `grls retrieve` makes of its ranking is not looked into.
+    been, and so whether the beam or the model was at fault. For `all`, counts the verdicts of a split.
+    The search is explained: what `--assess` of `grls retrieve` makes of its ranking is not looked into.
 
     Args:
         query: A query id of ``data``, the text of a query (without ``data``, or with a space), or `all`

@@ -14,12 +14,65 @@ at every hop: scores stay log-probabilities, DONE is assessed as a passage is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from tqdm import tqdm
 
+from grls.assess import Assessing, readout
 from grls.decode import Found
-from grls.models.base import Floats
+from grls.decode.assess import assess, assess_plain
+from grls.models.base import Floats, TreeGenerator
+from grls.models.causal_generator import CausalGenerator
+from grls.models.generator import Seq2SeqGenerator, check_positions
+from grls.text import Codec, TokenIds
+
+_TOGETHER = 256
+"""Inputs whose passages are made tokens of and assessed together."""
+
+
+@dataclass(frozen=True)
+class Assessor:
+    """Lets a model read passages to their end.
+
+    Args:
+        codec: Its tokens.
+        assessing: How much of a passage it reads.
+        sequences: The target sequences of passages, by number.
+        done: The number of DONE.
+        generator: The model for the plain way.
+        trees: For the fast one; None where it cannot be driven so.
+    """
+
+    codec: Codec
+    assessing: Assessing
+    sequences: Callable[[Sequence[int]], list[TokenIds]]
+    done: int
+    generator: Seq2SeqGenerator | CausalGenerator
+    trees: TreeGenerator | None
+
+    def __call__(
+        self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]], progress: bool = False
+    ) -> list[Floats]:
+        """Log-odds of passages behind each model input; see :meth:`GenerativeRetriever.assess`."""
+        found: list[Floats] = []
+        hidden = None if progress else True  # None: no bar where the output is no terminal
+        with tqdm(total=len(inputs), desc="assess", unit=" inputs", leave=False, disable=hidden) as bar:
+            for start in range(0, len(inputs), _TOGETHER):
+                part = slice(start, start + _TOGETHER)
+                found += self._some(inputs[part], passages[part])
+                bar.update(len(inputs[part]))
+        return found
+
+    def _some(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
+        wanted = sorted({number for some in passages for number in some} - {self.done})
+        read = {self.done: self.assessing.read(self.codec.done_sequence, self.codec)}
+        for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
+            read[number] = self.assessing.read(sequence, self.codec)
+        check_positions(self.generator.model, max(map(len, inputs)), max(map(len, read.values())))
+        given = inputs, [[read[number] for number in some] for some in passages], readout(self.codec)
+        return assess_plain(self.generator, *given) if self.trees is None else assess(self.trees, *given)
 
 
 def beside_assessment(found: Sequence[Found], odds: Floats, weight: float) -> list[Found]:

@@ -16,10 +16,9 @@ import torch
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from grls.assess import Assessing, read_assessing, readout
+from grls.assess import Assessing, read_assessing
 from grls.corpus import Corpus
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, Found
-from grls.decode.assess import assess, assess_plain
 from grls.decode.device import suits
 from grls.decode.leaves import Leaves
 from grls.decode.prior import Prior
@@ -38,7 +37,7 @@ from grls.models.generator import check_positions
 from grls.models.kinds import is_causal, plain_generator, planted
 from grls.models.precision import move, packed
 from grls.models.seq2seq import Seq2SeqTrees
-from grls.retrieve.assess import beside_assessment
+from grls.retrieve.assess import Assessor, beside_assessment
 from grls.retrieve.base import check_counts, reachable
 from grls.retrieve.folder import MANIFEST, read_limits, read_manifest, read_passages, write_passages
 from grls.retrieve.hub import upload
@@ -58,9 +57,6 @@ from grls.types import Hit, Passage, Query
 from grls.views import Views
 
 _Result = TypeVar("_Result")
-
-_ASSESSED = 256
-"""Inputs whose passages are made tokens of and assessed together."""
 
 
 class GenerativeRetriever:
@@ -445,26 +441,10 @@ class GenerativeRetriever:
             ConfigError: The model has not learned to, or has too few positions.
         """
         self.refuse_to_assess()
-        self.model.eval()
-        found: list[Floats] = []
-        hidden = None if self.options.progress else True
-        with tqdm(total=len(inputs), desc="assess", unit=" inputs", leave=False, disable=hidden) as bar:
-            for start in range(0, len(inputs), _ASSESSED):
-                part = slice(start, start + _ASSESSED)
-                found += self._assessed(inputs[part], passages[part])
-                bar.update(len(inputs[part]))
-        return found
-
-    def _assessed(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        """What :meth:`assess` says, all at once."""
         assert self.assessing is not None
-        wanted = sorted({number for some in passages for number in some} - {self.done})
-        read = {self.done: self.assessing.read(self.codec.done_sequence, self.codec)}
-        for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
-            read[number] = self.assessing.read(sequence, self.codec)
-        check_positions(self.model, max(map(len, inputs)), max(map(len, read.values())))
-        given = inputs, [[read[number] for number in some] for some in passages], readout(self.codec)
-        return assess_plain(self._generator, *given) if self._trees is None else assess(self._trees, *given)
+        self.model.eval()
+        parts = (self.codec, self.assessing, self.sequences, self.done, self._generator, self._trees)
+        return Assessor(*parts)(inputs, passages, self.options.progress)
 
     def _written(
         self,
