@@ -2,7 +2,7 @@
 
 A generator commits itself token by token, so a passage that was never an answer in training loses at its
 first words, whatever stands in it. Read to its end, it can be judged as a whole, with all of the query and
-all of the passage in sight: the "self-assessment" of Self-Retrieval (arXiv 2403.00801, section 3.3), by the
+all of the passage in sight: the "self-assessment" of Self-Retrieval (arXiv 2403.00801), by the
 same model, in the pass in which it writes. Here the model says it by one step more. Behind the end token of
 passage x
 
