@@ -29,7 +29,7 @@ from grls.retrieve.open import open_retriever
 from grls.retrieve.options import SearchOptions
 from grls.types import Query
 
-WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
+WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
 def tune_assess(
@@ -65,7 +65,7 @@ def tune_assess(
         retriever: Folder of a generative retriever that has learned to assess (`--data.assess`).
         output: The YAML file.
         assess: Passages of each query that are assessed.
-        weights: What is tried; null: 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5. Weight 0 always is.
+        weights: What is tried; null: 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10. Weight 0 always is.
         split: The development queries: not those that results will be reported for.
         tune_k: Cut-off of the recall that is to be high; of equal ones the smaller weight is taken.
         limit: Only so many of the queries.

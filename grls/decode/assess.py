@@ -16,12 +16,12 @@ import numpy as np
 from grls.models.base import Floats, Generator, Rows, TreeGenerator
 from grls.models.forest import Branches
 
-_TOKENS = 4096
+_TOKENS = 2048
 """T: more are slower to lay out than they save."""
 
-_WHOLE = 1024
-"""Passages of one query that are fed together have so many tokens together: each sees its own alone, but a
-mask says so for every pair."""
+_WHOLE = 256
+"""Passages of one query that are fed together have so many tokens together: attention looks at every pair of
+them, though each sees its own passage alone, and beyond this that costs more than reading the input again."""
 
 
 def assess(

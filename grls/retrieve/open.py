@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from grls.corpus import Corpus
@@ -75,6 +76,8 @@ def open_sources(
         ConfigError: A folder holds no bi-encoder.
         DataError: It holds no retriever.
     """
+    if options is not None:
+        options = replace(options, assess=0)  # the generator's alone
     sources: list[Source] = []
     for name in names:
         if name == BM25:

@@ -204,6 +204,31 @@ def test_the_weight_is_tuned_and_written_for_retrieve(
     assert info["score_mode"] == ("renormalized, assessed" if assessed else "renormalized")
 
 
+def test_priors_come_first_and_then_assessments(
+    data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What tune-hybrid writes goes to tune-assess, and what that writes to retrieve, with a bi-encoder."""
+    opened(data, llama, 3).save_pretrained(tmp_path / "kept")
+    biencoder = BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
+    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(tmp_path / "dense")
+    given = [f"--data={data}", "--split=train", "--tune_k=2"]
+    hybrid, config = tmp_path / "hybrid.yaml", tmp_path / "assess.yaml"
+    priors = [f"--retriever={tmp_path / 'kept'}", f"--prior=[{tmp_path / 'dense'}, bm25]", "--weights=[0.5]"]
+    assert main(["tune-hybrid", *given, *priors, f"--output={hybrid}"]) == 0
+    command = ["tune-assess", f"--config={hybrid}", *given, f"--output={config}", "--assess=3"]
+    assert main([*command, "--weights=[4]"]) == 0
+    told = capsys.readouterr().out.split("assess_weight 4")[0]
+    weighed = float(told.rsplit("recall@2", 1)[1])
+    run = tmp_path / "run"
+    options = [f"--config={config}", f"--data={data}", "--split=train", f"--output={run}", "--k=2"]
+    assert main(["retrieve", *options, "--assess=3", "--assess_weight=4"]) == 0
+    found = evaluate_run(f"{run}.jsonl", str(data), "train", (2,))
+    assert 100 * found["sequence_recall"]["recall@2"] == pytest.approx(weighed, abs=0.06)
+    info = json.loads((tmp_path / "run.info.json").read_text())
+    assert info["score_mode"] == "renormalized with priors, assessed"
+    assert [Path(name).name for name in info["options"]["prior"]] == ["dense", "bm25"]
+
+
 def test_what_tune_dynamic_measures_is_what_retrieve_finds(
     data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
