@@ -94,6 +94,11 @@ def _ahead(dense: str, *weights: str) -> tuple[str, ...]:
     return (*_VIEWS, "--prior", f"[{dense}, bm25]", "--prior_weight", f"[{', '.join(weights)}]")
 
 
+def _assessed(weight: str) -> tuple[str, ...]:
+    """The best of what is found assessed."""
+    return ("--assess", "40", "--assess_weight", weight)
+
+
 _ENSEMBLES = {"bm25 + biencoder": ("bm25", "biencoder"), "all": ("bm25", "biencoder", "single")}
 _TWO_STAGES = (Stage("memorise"), Stage("retrieve", "memorise"))
 RECIPES = {
@@ -133,6 +138,16 @@ RECIPES = {
         _beside("runs/entailmentbank/biencoder-retriever"),
         {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
         {"single": "views", "hybrid": "views"},
+    ),
+    "entailmentbank-wt": Recipe(
+        (_views("entailmentbank", "entailmentbank", "views-assess"),),
+        {
+            "unassessed": _VIEWS,
+            "single": (*_VIEWS, *_assessed("0.7")),
+            "hybrid": (*_ahead("runs/entailmentbank-wt/biencoder-retriever", "4", "1"), *_assessed("5")),
+        },
+        _beside("runs/entailmentbank-wt/biencoder-retriever"),
+        {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
     ),
 }
 
@@ -262,8 +277,9 @@ def main(
     Args:
         name: ruletaker-paper; entailmentbank, strategyqa, nq or explagraphs (a language model that writes
             views, of explagraphs then hop by hop, of entailmentbank then with passages as queries; the
-            bi-encoder's retriever, and the neighbours, that the configs name must be there). The data stand
-            in data/NAME.
+            bi-encoder's retriever, and the neighbours, that the configs name must be there);
+            entailmentbank-wt (with WorldTree's pairs: views, and passages assessed). The data stand in
+            data/NAME.
         seeds: Which.
         dry_run: Print the commands only.
         precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.
