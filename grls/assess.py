@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from grls.errors import DataError
+from grls.files import read_count
 from grls.text import Codec
 
 ASSESS = "assess.json"
@@ -59,9 +59,5 @@ def read_assessing(found: Any, file: Path) -> Assessing | None:
     Raises:
         DataError: It says something else.
     """
-    if found is None:
-        return None
-    tokens = found.get("tokens") if isinstance(found, dict) else None
-    if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
-        raise DataError(f'expected how much is read to assess as {{"tokens": 128}}, got {found!r}.', file)
-    return Assessing(tokens)
+    tokens = read_count(found, "tokens", "how much is read to assess", 128, file)
+    return None if tokens is None else Assessing(tokens)

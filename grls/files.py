@@ -181,3 +181,24 @@ def sha256(path: str | Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal digits."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_count(found: Any, name: str, what: str, example: int, file: Path) -> int | None:
+    """A count above 0 that a JSON file holds as ``{name: count}``; None where it holds nothing.
+
+    Args:
+        found: What stands there.
+        name: Under which name.
+        what: What it counts, for the error text.
+        example: A usual one, likewise.
+        file: Likewise.
+
+    Raises:
+        DataError: Something else stands there.
+    """
+    if found is None:
+        return None
+    count = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise DataError(f'expected {what} as {{"{name}": {example}}}, got {found!r}.', file)
+    return count

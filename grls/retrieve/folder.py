@@ -14,7 +14,7 @@ from typing import Any
 from grls.assess import Assessing
 from grls.corpus import Corpus, corpus_file
 from grls.errors import DataError, MismatchError
-from grls.files import read_json, write_json
+from grls.files import read_count, read_json, write_json
 from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
 from grls.index.store import write_index
 from grls.text import Codec, Limits
@@ -125,12 +125,7 @@ def read_views(found: Any, file: Path) -> int | None:
     Raises:
         DataError: It says something else.
     """
-    if found is None:
-        return None
-    words = found.get("words") if isinstance(found, dict) else None
-    if not isinstance(words, int) or isinstance(words, bool) or words < 1:
-        raise DataError(f'expected the length of views as {{"words": 8}}, got {found!r}.', file)
-    return words
+    return read_count(found, "words", "the length of views", 8, file)
 
 
 def write_passages(
