@@ -2,9 +2,9 @@
 
 Legend: Q queries, C passages of one query, T tokens fed at once, R rows.
 
-:func:`assess` feeds all passages of a query as branches of one tree of tokens, so the input is read once for
-them; :func:`assess_plain` feeds them token by token, in rows, to any model: slower, and what defines the
-other.
+:func:`assess` feeds passages of a query as branches of one tree of tokens, so the input is read once for as
+many as are fed together; :func:`assess_plain` feeds them token by token, in rows, to any model: slower, and
+what defines the other.
 """
 
 from __future__ import annotations

@@ -187,15 +187,22 @@ def test_a_batch_has_the_odds_of_each_passage_read_alone(root: Path, kind: str) 
     assert alone > 0.1
 
 
-@pytest.mark.parametrize("views", [False, True])
-def test_a_fit_learns_to_assess(root: Path, tmp_path: Path, views: bool) -> None:
+@pytest.mark.parametrize("kind", ["causal", "views", "sequence"])
+def test_a_fit_learns_to_assess(root: Path, tmp_path: Path, kind: str) -> None:
     """Passages that belong to the training queries come before those that do not."""
     more = [f"--data.assess.retrievers=[bm25, {root / 'dense'}]", "--data.assess.passages=4",
             "--data.assess.tokens=20", "--recall.assess=5", "--trainer.max_epochs=30",
             "--data.multistep=false", "--data.done=false"]  # fmt: skip
-    if views:
+    if kind == "views":
         more += ["--data.views.words=3", "--data.views.drawn=2"]
-    assert main(chain_options(root, tmp_path / "run", *more)) == 0
+    options = chain_options(root, tmp_path / "run", *more)
+    if kind == "sequence":
+        options = [option for option in options if "name_or_path" not in option]
+        small = {"data": root / "data", "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8,
+                 "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4, "dropout": 0.0}  # fmt: skip
+        options += ["--model.generator=grls.models.build.ScratchT5", "--trainer.max_epochs=80"]
+        options += [f"--model.generator.{name}={value}" for name, value in small.items()]
+    assert main(options) == 0
     losses = list(logged(tmp_path / "run", "train_loss").values())
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 1
     assert read_json(tmp_path / "run" / "model" / ASSESS) == {"tokens": 20}
