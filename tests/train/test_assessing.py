@@ -218,7 +218,7 @@ def test_a_fit_learns_to_assess(root: Path, tmp_path: Path, kind: str) -> None:
     for query, own in zip(queries, odds, strict=True):
         gold = [n for n in retriever.corpus.numbers(query.evidence) if n is not None]
         places += [int((own > own[n]).sum()) for n in gold]
-    assert np.mean(places) < 1.0
+    assert np.mean(places) < 1.5  # 4.5 by chance
 
 
 def test_frozen_layers_stay_as_they_are(root: Path, tmp_path: Path) -> None:
