@@ -1,5 +1,7 @@
 """What a model says of passages it has read: trees, rows, and the model's own forward pass."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -18,14 +20,14 @@ PASSAGES = [
 TOKENS = (3, 4)
 
 
-def by_itself(model: object, source: list[int], passage: list[int]) -> float:
+def by_itself(model: Any, source: list[int], passage: list[int]) -> float:
     """The log-odds by one forward pass of transformers' own."""
     with torch.no_grad():
         if is_causal(model):
-            logits = model(input_ids=torch.tensor([[*source, *passage]])).logits[0, -1]  # type: ignore[operator]
+            logits = model(input_ids=torch.tensor([[*source, *passage]])).logits[0, -1]
         else:
-            start = model.config.decoder_start_token_id  # type: ignore[attr-defined]
-            logits = model(  # type: ignore[operator]
+            start = model.config.decoder_start_token_id
+            logits = model(
                 input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[start, *passage]])
             ).logits[0, -1]
     return float(logits[TOKENS[0]] - logits[TOKENS[1]])

@@ -2,7 +2,9 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,11 +41,11 @@ def llama(data: Path) -> Path:
     return write_llama(data.parent / "llama", data)
 
 
-def opened(data: Path, llama: Path, words: int | None = None, **options: float) -> GenerativeRetriever:
+def opened(data: Path, llama: Path, words: int | None = None, **options: Any) -> GenerativeRetriever:
     loaded = CausalLM(str(llama)).load()
     return GenerativeRetriever.assemble(
         loaded.model.eval(), loaded.tokenizer, Corpus.read(data), assessing=Assessing(4),
-        options=SearchOptions(beams=10, **options), view_words=words,  # type: ignore[arg-type]
+        options=SearchOptions(beams=10, **options), view_words=words,
     )  # fmt: skip
 
 
@@ -135,6 +137,20 @@ def test_done_is_assessed_in_chains(data: Path, llama: Path) -> None:
         assert all(chain.score <= 1e-6 for some in chains for chain in some)  # still log-probabilities
         lengths[weight] = [[hit.id for hit in some[0].hits] for some in chains]
     assert lengths[0.0] != lengths[1e3]
+
+
+def test_a_bias_brings_back_a_done_that_assessments_put_behind(data: Path, llama: Path) -> None:
+    """It is known from all that was assessed, however few beams and branches there are."""
+    retriever = opened(data, llama, 3, assess=11, assess_weight=1.0)
+    retriever.options = replace(retriever.options, beams=2)
+    source = retriever.codec.model_input(retriever.encode(queries()[:1])[0])
+    (found,) = retriever.search([source], 11, [[]])
+    place = next(n for n, hit in enumerate(found) if hit.passage == retriever.done)
+    assert place >= 2  # behind what branch and beams would take
+    chains = MultistepRetriever(retriever, branch=2, min_hops=0, done_bias=200.0).retrieve_chains(
+        queries()[:1]
+    )
+    assert [(chain.done, len(chain.hits)) for chain in chains[0][:1]] == [(True, 0)]
 
 
 def test_the_folder_remembers_how_passages_are_assessed(data: Path, llama: Path, tmp_path: Path) -> None:
