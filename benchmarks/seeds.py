@@ -51,6 +51,7 @@ class Recipe(NamedTuple):
         beside: Options of each run that no seed changes, by its name; for ensembles.
         ensembles: Members of each ensemble, by its name; the weights are tuned on dev.
         by: The stages that make the retrievers of those ``runs`` that are not the last one's, by run.
+        data: The data set, ``data/DATA``; None: that of the recipe's name.
     """
 
     stages: tuple[Stage, ...]
@@ -58,6 +59,7 @@ class Recipe(NamedTuple):
     beside: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     ensembles: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     by: Mapping[str, str] = MappingProxyType({})
+    data: str | None = None
 
 
 def _views(causal: str, name: str, config: str = "views", after: str | None = None) -> Stage:
@@ -125,6 +127,17 @@ RECIPES = {
         _beside("runs/explagraphs/biencoder-retriever"),
         _ENSEMBLES,
     ),
+    "explagraphs-assess": Recipe(
+        (_views("explagraphs", "explagraphs", "views-assess"),),
+        {
+            "unassessed": _VIEWS,
+            "single": (*_VIEWS, *_assessed("1.5")),
+            "hybrid": (*_ahead("runs/explagraphs/biencoder-retriever", "0.25", "2"), *_assessed("3")),
+        },
+        _beside("runs/explagraphs/biencoder-retriever"),
+        {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
+        data="explagraphs",
+    ),
     "entailmentbank": Recipe(
         (
             _views("entailmentbank", "entailmentbank"),
@@ -157,7 +170,8 @@ class Repeat:
     """Runs the commands of one recipe with several seeds.
 
     Args:
-        name: Data set: ``data/NAME``, ``configs/NAME``; everything is written to ``runs/NAME/seed-N``.
+        name: The recipe, mostly that of a data set: ``data/NAME``, ``configs/NAME``; everything is written to
+            ``runs/NAME/seed-N``.
         dry_run: Print the commands only.
         precision: In which numbers it trains, as lightning names them; None: as the configs say.
         search_precision: In which numbers it retrieves, as `grls retrieve` names them.
@@ -172,8 +186,7 @@ class Repeat:
 
     def one(self, seed: int) -> dict[str, dict[str, float]]:
         """Train and retrieve with one seed: the measures of each run."""
-        recipe, folder = RECIPES[self.name], Path("runs") / self.name / f"seed-{seed}"
-        data = f"data/{self.name}"
+        recipe, folder, data = RECIPES[self.name], Path("runs") / self.name / f"seed-{seed}", self._data
         for stage in recipe.stages:
             self._train(stage, folder, seed)
         last = recipe.stages[-1].config
@@ -208,9 +221,13 @@ class Repeat:
             found[name] = self._measured(output)
         return found
 
+    @property
+    def _data(self) -> str:
+        return f"data/{RECIPES[self.name].data or self.name}"
+
     def _measured(self, run: Path) -> dict[str, float]:
         """The measures of a run on test; nothing where it was not made."""
-        return {} if self.dry_run else flat(evaluate_run(f"{run}.jsonl", f"data/{self.name}", "test"))
+        return {} if self.dry_run else flat(evaluate_run(f"{run}.jsonl", self._data, "test"))
 
     def _train(self, stage: Stage, folder: Path, seed: int) -> None:
         layers = stage.layers or tuple(f"{base}/{stage.config}" for base in ("base", self.name))
@@ -278,8 +295,8 @@ def main(
         name: ruletaker-paper; entailmentbank, strategyqa, nq or explagraphs (a language model that writes
             views, of explagraphs then hop by hop, of entailmentbank then with passages as queries; the
             bi-encoder's retriever, and the neighbours, that the configs name must be there);
-            entailmentbank-wt (with WorldTree's pairs: views, and passages assessed). The data stand in
-            data/NAME.
+            entailmentbank-wt (with WorldTree's pairs: views, and passages assessed) or explagraphs-assess
+            (likewise, with the data of explagraphs). The data stand in data/NAME.
         seeds: Which.
         dry_run: Print the commands only.
         precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.

@@ -208,14 +208,18 @@ def test_shipped_configs_ask_for_every_passage(name: str, workplace: Path) -> No
     assert "teach_memories: true" in trained
 
 
-@pytest.mark.parametrize("name", sets_with("views-assess"))
-def test_shipped_configs_learn_to_assess(name: str, workplace: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "stage", "passages"),
+    [(name, "views-assess", 10) for name in sets_with("views-assess")]
+    + [(name, "hops-assess", 7) for name in sets_with("hops-assess")],
+)
+def test_shipped_configs_learn_to_assess(name: str, stage: str, passages: int, workplace: Path) -> None:
     """BM25 in the place of the bi-encoder, who would have to be trained; a model of one layer."""
     small(workplace / "data" / name)
     language_model(workplace, f"data/{name}")
     layers = [
         f"--config=configs/{config}.yaml"
-        for config in ("base/causal", causal_of(name), "base/views", f"{name}/views-assess")
+        for config in ("base/causal", causal_of(name), "base/views", f"{name}/{stage}")
     ]
     swap = ["--model.generator.name_or_path=lm", "--data.teacher=null", "--data.teacher_share=0"]
     swap += ["--data.assess.retrievers=[bm25]", "--model.freeze_layers=0", f"--data.data=data/{name}"]
@@ -224,7 +228,7 @@ def test_shipped_configs_learn_to_assess(name: str, workplace: Path) -> None:
     model = workplace / "runs" / name / "assess" / "model"
     assert json.loads((model / "assess.json").read_text()) == {"tokens": 128}
     trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
-    assert "passages: 10\n      depth: 60\n" in trained  # what the set changes, and what it does not
+    assert f"passages: {passages}\n      depth: 60\n" in trained  # what the set changes, and what it does not
 
 
 @pytest.mark.parametrize("name", sets_with("query-generator"))
