@@ -135,7 +135,7 @@ RECIPES = {
             "hybrid": (*_ahead("runs/explagraphs/biencoder-retriever", "0.25", "2"), *_assessed("3")),
         },
         _beside("runs/explagraphs/biencoder-retriever"),
-        {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
+        {"bm25 + biencoder": _ENSEMBLES["bm25 + biencoder"]},
         data="explagraphs",
     ),
     "entailmentbank": Recipe(

@@ -228,7 +228,7 @@ def test_shipped_configs_learn_to_assess(name: str, stage: str, passages: int, w
     model = workplace / "runs" / name / "assess" / "model"
     assert json.loads((model / "assess.json").read_text()) == {"tokens": 128}
     trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
-    assert f"passages: {passages}\n      depth: 60\n" in trained  # what the set changes, and what it does not
+    assert f"passages: {passages}\n      depth: 60\n" in trained  # what a set changes, and what it does not
 
 
 @pytest.mark.parametrize("name", sets_with("query-generator"))
