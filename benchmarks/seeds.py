@@ -82,6 +82,10 @@ _CHAINS = (
     "--sets",
     "true",
 )
+_FIVE_HOPS = (
+    *("--steps", "fixed", "--hops", "5", "--beams", "10", "--chains", "1", "--branch", "1"),
+    *("--truncate_queries", "true", "--assess", "12", "--assess_weight", "0.7"),
+)
 _FUSED = ("--method", "sum", "--normalization", "min-max", "--tune_k", "5")
 
 
@@ -101,6 +105,7 @@ def _assessed(weight: str) -> tuple[str, ...]:
     return ("--assess", "40", "--assess_weight", weight)
 
 
+_WORLDTREE = (*_ahead("runs/entailmentbank-wt/biencoder-retriever", "4", "1"), *_assessed("5"))
 _ENSEMBLES = {"bm25 + biencoder": ("bm25", "biencoder"), "all": ("bm25", "biencoder", "single")}
 _TWO_STAGES = (Stage("memorise"), Stage("retrieve", "memorise"))
 RECIPES = {
@@ -153,14 +158,20 @@ RECIPES = {
         {"single": "views", "hybrid": "views"},
     ),
     "entailmentbank-wt": Recipe(
-        (_views("entailmentbank", "entailmentbank", "views-assess"),),
+        (
+            _views("entailmentbank", "entailmentbank", "views-assess"),
+            _views("entailmentbank", "entailmentbank", "hops-assess", "views-assess"),
+        ),
         {
             "unassessed": _VIEWS,
             "single": (*_VIEWS, *_assessed("0.7")),
-            "hybrid": (*_ahead("runs/entailmentbank-wt/biencoder-retriever", "4", "1"), *_assessed("5")),
+            "hybrid": _WORLDTREE,
+            "hops-hybrid": _WORLDTREE,
+            "fixed": _FIVE_HOPS,
         },
         _beside("runs/entailmentbank-wt/biencoder-retriever"),
         {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
+        {"unassessed": "views-assess", "single": "views-assess", "hybrid": "views-assess"},
     ),
 }
 
@@ -295,8 +306,9 @@ def main(
         name: ruletaker-paper; entailmentbank, strategyqa, nq or explagraphs (a language model that writes
             views, of explagraphs then hop by hop, of entailmentbank then with passages as queries; the
             bi-encoder's retriever, and the neighbours, that the configs name must be there);
-            entailmentbank-wt (with WorldTree's pairs: views, and passages assessed) or explagraphs-assess
-            (likewise, with the data of explagraphs). The data stand in data/NAME.
+            entailmentbank-wt (with WorldTree's pairs: views and assessment learned together, then hop by
+            hop); explagraphs-assess (views and assessment learned together). The data stand in data/NAME,
+            those of explagraphs-assess in data/explagraphs.
         seeds: Which.
         dry_run: Print the commands only.
         precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.

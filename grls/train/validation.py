@@ -156,12 +156,28 @@ def log_means(
 class SaveModel(L.Callback):
     """Writes the best checkpoint's model and tokenizer as a folder for the next stage, at the end of fit.
 
+    Warns where training has gone on after the last look at dev: those steps are in no best checkpoint.
+
     Args:
         folder: Where ``save_pretrained`` writes; an earlier model there is replaced.
     """
 
     def __init__(self, folder: str):
         self.folder = folder
+        self._looked = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The step at which dev was looked at last, for a run that is resumed."""
+        return {"looked": self._looked}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take it up again."""
+        self._looked = state_dict["looked"]
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Remember the step."""
+        if not trainer.sanity_checking:
+            self._looked = trainer.global_step
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Load the best weights, where a checkpoint callback has chosen some, and write them."""
@@ -173,6 +189,17 @@ class SaveModel(L.Callback):
             state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
             pl_module.load_state_dict(state["state_dict"])
             log.info("best %s %.4f: %s", best.monitor, best.best_model_score or 0.0, best.best_model_path)
+            if trainer.global_step > self._looked and not str(best.monitor).startswith("train"):
+                log.warning(
+                    "%s was measured last at step %d of %d, so the model that is written has none of the "
+                    "later steps: let --trainer.val_check_interval (in batches; an epoch has %s) divide "
+                    "those of the run. The last weights are in %s.",
+                    best.monitor,
+                    self._looked,
+                    trainer.global_step,
+                    trainer.num_training_batches,
+                    Path(best.best_model_path).parent,
+                )
         if trainer.is_global_zero:
             merge_adapters(module.model)
             with atomic_folder(self.folder, "config.json") as new:

@@ -80,6 +80,15 @@ def test_a_run_may_be_that_of_an_earlier_stage(capsys: pytest.CaptureFixture[str
         assert f"--retriever {folder}/{retriever} " in line
 
 
+def test_a_recipe_may_be_of_another_data_set(capsys: pytest.CaptureFixture[str]) -> None:
+    main("explagraphs-assess", (1,), dry_run=True)
+    lines = capsys.readouterr().out.splitlines()
+    for line in lines:
+        if not line.startswith("grls train "):
+            assert " data/explagraphs " in line, line
+        assert " runs/explagraphs-assess/" in line, line
+
+
 @pytest.mark.parametrize("name", sorted(seeds.RECIPES))
 def test_every_recipe_has_its_configs(name: str) -> None:
     repeat = Repeat(name, dry_run=True)

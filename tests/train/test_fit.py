@@ -69,6 +69,23 @@ def test_the_model_folder_is_the_best_checkpoint(stages: tuple[Path, Path]) -> N
         assert not [name for name in best["state_dict"] if not name.startswith("model.")]
 
 
+@pytest.mark.parametrize(("interval", "unseen"), [(2, True), (3, False)])
+def test_steps_that_dev_never_measured_are_told(
+    interval: int, unseen: bool, data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Three steps, dev measured after two of them or after all."""
+    options = ("--trainer.max_steps=3", "--trainer.limit_train_batches=3")
+    with caplog.at_level("WARNING", "grls.train.validation"):
+        train(
+            "memorise", data, tmp_path / "run", *options, "--trainer.check_val_every_n_epoch=1",
+            f"--trainer.val_check_interval={interval}",
+        )  # fmt: skip
+    told = [record.getMessage() for record in caplog.records if "measured last" in record.getMessage()]
+    assert len(told) == unseen
+    assert all("dev_recall was measured last at step 2 of 3" in text for text in told)
+    assert torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 3
+
+
 def test_logs_and_config_are_written(stages: tuple[Path, Path]) -> None:
     for output in stages:
         (version,) = (output / "logs").iterdir()
