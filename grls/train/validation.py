@@ -189,7 +189,8 @@ class SaveModel(L.Callback):
             state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
             pl_module.load_state_dict(state["state_dict"])
             log.info("best %s %.4f: %s", best.monitor, best.best_model_score or 0.0, best.best_model_path)
-            if trainer.global_step > self._looked and not str(best.monitor).startswith("train"):
+            unseen = trainer.global_step > self._looked and not str(best.monitor).startswith("train")
+            if unseen and trainer.is_global_zero:
                 log.warning(
                     "%s was measured last at step %d of %d, so the model that is written has none of the "
                     "later steps: let --trainer.val_check_interval (in batches; an epoch has %s) divide "
