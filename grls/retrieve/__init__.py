@@ -4,10 +4,10 @@
 file is a way to do it, or wraps one: a single-step retriever returns ``list[list[Hit]]``, a multi-step
 one chains, and both are written and scored by ``grls.evaluation`` alike.
 
-- ``sparse`` is BM25, ``generative`` decodes passages (``options`` says how, ``folder`` is what it leaves
-  on disk), ``dense`` compares embeddings (``dense_encode`` makes them, resumably; ``dense_search`` finds
-  the nearest, exactly). ``open`` opens a folder of either kind. ``views`` makes passages of the views that
-  some generators write.
+- ``sparse`` is BM25, ``generative`` decodes passages (``options`` says how, ``decoding`` by which decoder,
+  ``passages`` is what may be found, ``folder`` what it leaves on disk), ``dense`` compares embeddings
+  (``dense_encode`` makes them, resumably; ``dense_search`` finds the nearest, exactly). ``open`` opens a
+  folder of either kind. ``views`` makes passages of the views that some generators write.
 - ``multistep`` goes hop by hop with a generative retriever, ``appending`` with any other one: the passages
   found join the query. ``pool`` makes one ranking of several chains, ``expected_f1`` one set.
 - ``assess`` ranks what a generator has found by what it says of it, too, once it has read it to the end.

@@ -6,42 +6,36 @@ Its folder holds ``model/`` (model and tokenizer as transformers writes them) an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import numpy as np
 import torch
-from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from grls.assess import Assessing, read_assessing
 from grls.corpus import Corpus
-from grls.decode import Decoder, DeviceDecoder, FastDecoder, Found
-from grls.decode.device import suits
+from grls.decode import Decoder, Found
 from grls.decode.leaves import Leaves
 from grls.decode.prior import Prior
 from grls.decode.slots import SlotDecoder
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError
 from grls.files import atomic_folder
 from grls.filters import Allow
-from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, build_index, merge
-from grls.index.array import ArrayIndex
-from grls.index.rows import Form, Ints
-from grls.index.store import build_segment
+from grls.index import ConstraintIndex, Subset, build_index
+from grls.index.rows import Form
 from grls.models.base import Floats
 from grls.models.build import Pretrained
-from grls.models.causal import CausalTrees
 from grls.models.generator import check_positions
-from grls.models.kinds import is_causal, plain_generator, planted
+from grls.models.kinds import is_causal
 from grls.models.precision import move, packed
-from grls.models.seq2seq import Seq2SeqTrees
 from grls.retrieve.assess import Assessor, beside_assessment
-from grls.retrieve.base import check_counts, reachable
+from grls.retrieve.base import check_counts
+from grls.retrieve.decoding import Decoding
 from grls.retrieve.folder import MANIFEST, read_limits, read_manifest, read_passages, write_passages
 from grls.retrieve.hub import upload
 from grls.retrieve.options import SearchOptions
+from grls.retrieve.passages import IndexedPassages
 from grls.retrieve.views import (
     PassageScores,
     Reach,
@@ -52,14 +46,14 @@ from grls.retrieve.views import (
     spread,
     weigh,
 )
-from grls.text import Codec, Limits, TokenIds
-from grls.types import Hit, Passage, Query
+from grls.text import Codec, Limits
+from grls.types import Hit, Query
 from grls.views import Views
 
 _Result = TypeVar("_Result")
 
 
-class GenerativeRetriever:
+class GenerativeRetriever(IndexedPassages):
     """Retrieves by decoding passages.
 
     Args:
@@ -86,43 +80,12 @@ class GenerativeRetriever:
         views: Views | None = None,
         assessing: Assessing | None = None,
     ):
-        self.removed = frozenset(removed)
-        self.views = views
         self.assessing = assessing
         self.stages = tuple(stages)
         self.model = model
-        self.codec = codec
-        self.corpus = corpus
-        self.index = index
         self.options = options or SearchOptions()
-        self._generator = plain_generator(model)
-        self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None
-        self._live: Subset | None = None
-        check_positions(model, 0, index.rows.longest)
-        self._complete()
-
-    def _complete(self) -> None:
-        """Let an index of unique prefixes take whole passages from the corpus."""
-        if isinstance(self.index, ArrayIndex) and self.index.rows.form == "prefixes":
-            self.index.complete = self._sequence
-
-    def _sequence(self, number: int) -> Ints:
-        """The whole token sequence of what is ``number`` in the index, from its text."""
-        listed = self.corpus if self.views is None else self.views
-        if number == len(listed):
-            return self.codec.done_sequence
-        return self.codec.passages(listed.passages([number]))[0]
-
-    def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
-        """The token sequences of some passages, as evidence in a model input has them."""
-        if self.views is None:
-            return [self.index.tokens(passage) for passage in passages]
-        return self.codec.passages(self.corpus.passages(passages))
-
-    @property
-    def done(self) -> int:
-        """The passage number of DONE."""
-        return len(self.corpus)
+        self._decoding = Decoding(model, views is not None)
+        super().__init__(codec, corpus, index, removed, views)
 
     @classmethod
     def assemble(
@@ -184,7 +147,7 @@ class GenerativeRetriever:
         stages = manifest.get("stages", ())
         assessing = read_assessing(manifest.get("assess"), path / MANIFEST)
         opened = cls(loaded.model, codec, corpus, index, options, stages, removed, views, assessing)
-        _ = opened._trees  # tried in full precision: what int8 computes depends on its company
+        _ = opened._decoding.trees  # tried in full precision: what int8 computes depends on its company
         move(loaded.model, where, precision)
         return opened
 
@@ -199,7 +162,7 @@ class GenerativeRetriever:
         with atomic_folder(folder, MANIFEST) as new:
             self.model.save_pretrained(new / "model")
             self.codec.tokenizer.save_pretrained(new / "model")
-            passages = (self.corpus, self._segments(), self.removed, self.views)
+            passages = (self.corpus, self.segments(), self.removed, self.views)
             write_passages(new, self.codec, *passages, self.stages, self.assessing)
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
@@ -225,147 +188,9 @@ class GenerativeRetriever:
         found = self.search(inputs, k, [[self.done]] * len(inputs), allow=allowed)
         return [self.hits(some) for some in found]
 
-    def remove(self, ids: Sequence[str]) -> None:
-        """Take passages out of every search from now on; :meth:`save_pretrained` keeps that.
-
-        Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
-
-        Raises:
-            DataError: An id is unknown, or its passage is removed already.
-            ConfigError: No passage would be left.
-        """
-        gone = set(self.removed)
-        for name, number in zip(ids, self.corpus.numbers(ids), strict=True):
-            if number is None or number in self.removed:
-                why = "is not in the corpus" if number is None else "is removed already"
-                raise DataError(f"the passage {name!r} {why}, so it cannot be removed.", self.corpus.source)
-            gone.add(number)
-        if len(gone) == len(self.corpus):
-            raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
-        self._change(self.corpus, self.index, gone)
-
-    def add(self, passages: Iterable[Passage] | Corpus) -> None:
-        """Add passages, which every search finds from now on; :meth:`save_pretrained` keeps that.
-
-        They are sorted into a second segment of the index; the first is left as it is until :meth:`merge`.
-        The model has not memorised them: it finds what it can score well without.
-
-        Raises:
-            DataError: There is none, or an id is reserved, used twice or taken.
-            ConfigError: The index holds only unique prefixes, or views.
-        """
-        self._refuse_views("passages cannot be added to")
-        base, added = self._segments()
-        base.rows.refuse_prefixes("adding passages", decoding=False)
-        new = (
-            passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
-        )
-        segment = build_segment(new, self.codec, base.backend, added)
-        corpus = self.corpus.extended(new)
-        check_positions(self.model, 0, segment.rows.longest)
-        self._change(corpus, UnionIndex(base, segment), self.removed)
-
-    def merge(self) -> None:
-        """Make one segment of the index again, and drop removed passages from corpus and index for good.
-
-        Linear in the tokens: no sequence is sorted or tokenised again, and the result is what ``grls index``
-        would make. Passages keep their order, those that were added stand last.
-
-        Raises:
-            ConfigError: The index holds views, and passages were removed.
-        """
-        if not self.removed and isinstance(self.index, Segment):
-            return
-        self._refuse_views("removed passages cannot be dropped from")
-        keep = np.ones(len(self.corpus) + 1, dtype=bool)
-        keep[sorted(self.removed)] = False
-        index = merge(self.index, keep)
-        corpus = self.corpus.select(np.flatnonzero(keep[:-1]).tolist()) if self.removed else self.corpus
-        self._change(corpus, index, ())
-
-    def _refuse_views(self, what: str) -> None:
-        if self.views is not None:
-            raise ConfigError(
-                f"{what} an index of views: make it again with `grls index` from the corpus as it is to be."
-            )
-
-    def numbers(self, passages: Sequence[int] | Ints) -> Ints:
-        """What some passages (DONE among them) are in the index, their views where it holds views."""
-        return np.asarray(passages, dtype=np.int64) if self.views is None else self.views.of(passages)
-
-    def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
-        self.corpus, self.index, self.removed = corpus, index, frozenset(removed)
-        self._kept = self._live = None
-        self._complete()
-
-    def _segments(self) -> tuple[Segment, Segment | None]:
-        """The index' first segment, and the second one where there is one."""
-        if isinstance(self.index, UnionIndex):
-            return self.index.base, self.index.added
-        if not isinstance(self.index, Segment):
-            raise ConfigError(f"a {type(self.index).__name__} can neither be saved nor changed.")
-        return self.index, None
-
-    def _everything(self) -> Subset | None:
-        """What a search without a filter may find; None where nothing is removed."""
-        if self.removed and self._live is None:
-            gone = self.numbers(sorted(self.removed))
-            live = np.setdiff1d(np.arange(len(self.index)), gone, assume_unique=True)
-            self._live = Subset(self.index.rows, live)
-        return self._live
-
-    def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
-        """What each query may find, DONE among it; None where it may find everything.
-
-        Queries with equal filters share one subset, which is made once.
-        """
-        within = reachable(queries, allow, self.corpus, self.removed)
-        rows = self.index.rows
-        made = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
-        return [self._everything() if place is None else made[place] for place in within.places]
-
     def decoder(self, k: int) -> Decoder:
         """The plain beam search for k passages an input; :meth:`search` finds what it finds."""
-        width = max(k, self.options.beams)
-        return Decoder(self._generator, self.index, width, self.options.mode, self.options.early_stop)
-
-    @cached_property
-    def _trees(self) -> Seq2SeqTrees | CausalTrees | None:
-        """The model for the fast search, where it can be driven so."""
-        return planted(self._generator)
-
-    def _fast(self, trees: Seq2SeqTrees | CausalTrees, k: int) -> SlotDecoder:
-        """The fast search for k passages an input; one is kept, with what it knows of the index."""
-        plain, slots, compiled = self.decoder(k), self.options.batch_size, self.options.compile
-        new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, trees.device)
-        if self._kept is None or self._kept[0] != new:
-            self._kept = None  # a compiled search holds memory on the device: one at a time
-            how = (trees, self.index, plain.beams, plain.mode, plain.early_stop, slots)
-            on_device: Any = partial(DeviceDecoder, compiled=compiled)
-            suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, self.index))
-            suited = suited and self.views is None  # it does not tell where it leaves off
-            self._kept = new, on_device(*how) if suited else FastDecoder(*how)
-        return self._kept[1]
-
-    def _refuse_to_compile(self) -> None:
-        """Refuse the option ``compile`` where no search could heed it.
-
-        Raises:
-            ConfigError: It is set, and the model or the index is of another kind.
-        """
-        on_grid = isinstance(self._trees, Seq2SeqTrees)
-        whole = self.views is None
-        if not self.options.compile or (whole and on_grid and isinstance(self.index, ArrayIndex)):
-            return
-        if not whole:
-            why = "the generator writes views of passages, and what they weigh is not known on the device"
-        elif not on_grid:
-            why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
-        elif isinstance(self.index, UnionIndex):
-            why = "passages were added to its index; make one segment of it with `grls update --merge true`"
-        else:
-            why = "its index has another backend than 'array'; make it again with `grls index`"
-        raise ConfigError(f"compile=True cannot be heeded: {why}, or leave the option out.")
+        return self._decoding.plain(self.index, self.options, k)
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
         """Token ids of the queries.
@@ -443,7 +268,8 @@ class GenerativeRetriever:
         self.refuse_to_assess()
         assert self.assessing is not None
         self.model.eval()
-        parts = (self.codec, self.assessing, self.sequences, self.done, self._generator, self._trees)
+        decoding = self._decoding
+        parts = (self.codec, self.assessing, self.sequences, self.done, decoding.generator, decoding.trees)
         return Assessor(*parts)(inputs, passages, self.options.progress)
 
     def _written(
@@ -459,7 +285,7 @@ class GenerativeRetriever:
         if self.views is not None:
             scores = self.weigh(inputs, k, exclude, label, allow, prior)
             return [self.ranked(some, k) for some in scores]
-        allow = allow or [self._everything()] * len(inputs)
+        allow = allow or [self.everything()] * len(inputs)
 
         def search(decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any) -> list[list[Found]]:
             given = [inputs[n] for n in some], k, [exclude[n] for n in some], [allow[n] for n in some]
@@ -487,7 +313,7 @@ class GenerativeRetriever:
             raise ConfigError("the generator writes whole passages, not views of them.")
         check_counts(k=k)
         views, rows = self.views, self.index.rows
-        allow = allow or [self._everything()] * len(inputs)
+        allow = allow or [self.everything()] * len(inputs)
         hidden = [hidden_views(views, rows, *some) for some in zip(exclude, allow, strict=True)]
         weighed = None if prior is None else spread(prior, views)
 
@@ -518,44 +344,10 @@ class GenerativeRetriever:
         prior: Prior | None,
         search: Callable[..., list[_Result]],
     ) -> list[_Result]:
-        """What ``search`` finds with the fastest decoder there is for the model.
+        """What ``search`` finds; see :meth:`Decoding.run`."""
+        return self._decoding.run(self.index, self.options, inputs, k, label, prior, search)
 
-        Args:
-            inputs: Model inputs as token ids.
-            k: Results an input.
-            label: What the progress bar says.
-            prior: What is known beforehand of what the index holds.
-            search: Given a decoder, numbers of inputs and its further options, what it finds for these.
-        """
-        self.model.eval()
-        self._refuse_to_compile()
-        check_positions(self.model, max((len(row) for row in inputs), default=0), self.index.rows.longest)
-        hidden = None if self.options.progress else True  # None: no bar where the output is no terminal
-        with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
-            if self._trees is None:
-                return self._in_batches(inputs, k, prior, bar, search)
-            fast = self._fast(self._trees, k)
-            if isinstance(fast, DeviceDecoder) and prior is not None:  # it takes none
-                fast = FastDecoder(
-                    self._trees, self.index, fast.beams, fast.mode, fast.early_stop, fast.slots
-                )
-            return search(fast, range(len(inputs)), bar.update, prior)
-
-    def _in_batches(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        prior: Prior | None,
-        bar: tqdm[Any],
-        search: Callable[..., list[_Result]],
-    ) -> list[_Result]:
-        """The plain search, in batches of inputs of similar length."""
-        decoder, size = self.decoder(k), self.options.batch_size
-        order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
-        found: dict[int, _Result] = {}
-        for start in range(0, len(order), size):
-            batch = order[start : start + size]
-            weighed = None if prior is None else prior.among(batch)
-            found.update(zip(batch, search(decoder, batch, None, weighed), strict=True))
-            bar.update(len(batch))
-        return [found[i] for i in range(len(inputs))]
+    def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
+        check_positions(self.model, 0, index.rows.longest)
+        self._decoding.forget()
+        super()._change(corpus, index, removed)

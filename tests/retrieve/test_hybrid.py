@@ -13,7 +13,7 @@ from grls.decode import DeviceDecoder
 from grls.decode.exhaustive import score_all
 from grls.errors import ConfigError, MismatchError
 from grls.models.biencoder import BiEncoder
-from grls.retrieve import generative
+from grls.retrieve import decoding
 from grls.retrieve.appending import AppendingMultistep, HopRetriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever
@@ -68,7 +68,9 @@ def test_scores_are_those_of_the_formula(
         [Weighed(DensePrior(dense), 0.5, 10.0), Weighed(BM25Prior(bm25), 0.25), Weighed(empty, -0.4)],
     )
     count = len(generator.corpus)
-    nothing = np.array(score_all(generator._generator, generator.index, generator.codec.model_input([])))
+    nothing = np.array(
+        score_all(generator.decoder(1).generator, generator.index, generator.codec.model_input([]))
+    )
     for query, hits in zip(QUERIES, hybrid.retrieve(QUERIES, count), strict=True):
         alone = {h.id: h.score for h in generator.retrieve([query], count)[0]}
         inner = {h.id: h.score / 10.0 for h in dense.retrieve([query], count)[0]}
@@ -133,7 +135,7 @@ def test_done_has_its_share_unless_the_prior_knows_it(
 ) -> None:
     count = len(generator.corpus)
     inputs = generator.codec.model_input(generator.encode(QUERIES[:1])[0])
-    alone = score_all(generator._generator, generator.index, inputs)
+    alone = score_all(generator.decoder(1).generator, generator.index, inputs)
     for share in (DONE_SHARE, -3.0):
         hybrid = HybridRetriever(generator, [Weighed(DensePrior(dense), 0.5, 10.0)], share)
         done = hybrid.retrieve_hop(QUERIES[:1], NONE[:1], count)[0].done
@@ -171,14 +173,14 @@ def test_the_empty_prompt_is_asked_once_and_again_when_passages_come(data: Path)
     prior = EmptyPromptPrior(generator)
     first = prior.log_probabilities()
     assert prior.log_probabilities() is first
-    whole = score_all(generator._generator, generator.index, generator.codec.model_input([]))
+    whole = score_all(generator.decoder(1).generator, generator.index, generator.codec.model_input([]))
     assert first == pytest.approx(whole[:-1], abs=1e-4)
     twin = next(iter(generator.corpus)).text  # as a passage that is there: they share its probability
     generator.add([Passage("new", "the otter is a new one ."), Passage("twin", twin)])
     second = prior.log_probabilities()
     assert len(second) == len(first) + 2
     assert second[-1] == second[0]
-    whole = score_all(generator._generator, generator.index, generator.codec.model_input([]))
+    whole = score_all(generator.decoder(1).generator, generator.index, generator.codec.model_input([]))
     assert second[0] == pytest.approx(whole[0] - np.log(2), abs=1e-4)
 
 
@@ -205,7 +207,7 @@ def test_a_model_without_slots_takes_the_plain_search(
     every = queries()
     expected = HybridRetriever(generator, [Weighed(BM25Prior(bm25), 1.0)]).retrieve(every, 3)
     plain = small_retriever(data, beams=20, batch_size=3)
-    plain.__dict__["_trees"] = None
+    plain._decoding.trees = None
     found = HybridRetriever(plain, [Weighed(BM25Prior(bm25), 1.0)]).retrieve(every, 3)
     for some, others in zip(found, expected, strict=True):
         assert [hit.score for hit in some] == pytest.approx([hit.score for hit in others], abs=1e-4)
@@ -215,10 +217,13 @@ def test_where_the_search_for_gpus_would_be_taken_the_fast_one_is(
     generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = HybridRetriever(generator, [Weighed(BM25Prior(bm25), 1.0)]).retrieve(QUERIES, 3)
-    monkeypatch.setattr(generative, "suits", lambda *_: True)
+    monkeypatch.setattr(decoding, "suits", lambda *_: True)
     other = small_retriever(data, beams=20)
     alone = other.retrieve(QUERIES, 3)
-    assert isinstance(other._fast(other._trees, 3), DeviceDecoder)  # type: ignore[arg-type]
+    assert other._decoding.trees is not None
+    assert isinstance(
+        other._decoding.fast(other._decoding.trees, other.index, other.options, 3), DeviceDecoder
+    )
     assert HybridRetriever(other, [Weighed(BM25Prior(bm25), 1.0)]).retrieve(QUERIES, 3) == expected != alone
 
 
