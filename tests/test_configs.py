@@ -209,13 +209,13 @@ def test_shipped_configs_ask_for_every_passage(name: str, workplace: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "stage", "base", "read"),
-    [(name, "assess", [], (5, 96)) for name in sets_with("assess")]
-    + [(name, "views-assess", ["base/views"], (10, 128)) for name in sets_with("views-assess")]
-    + [(name, "hops-assess", ["base/views"], (7, 128)) for name in sets_with("hops-assess")],
+    ("name", "stage", "base", "passages", "tokens"),
+    [(name, "assess", [], 5, 96) for name in sets_with("assess")]
+    + [(name, "views-assess", ["base/views"], 10, 128) for name in sets_with("views-assess")]
+    + [(name, "hops-assess", ["base/views"], 7, 128) for name in sets_with("hops-assess")],
 )
 def test_shipped_configs_learn_to_assess(
-    name: str, stage: str, base: list[str], read: tuple[int, int], workplace: Path
+    name: str, stage: str, base: list[str], passages: int, tokens: int, workplace: Path
 ) -> None:
     """BM25 in the place of the bi-encoder, who would have to be trained; a model of one layer."""
     small(workplace / "data" / name)
@@ -229,9 +229,9 @@ def test_shipped_configs_learn_to_assess(
     short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0", f"--output=runs/{name}/assess"]
     assert main(["train", *layers, *swap, *short, *QUICK]) == 0
     model = workplace / "runs" / name / "assess" / "model"
-    assert json.loads((model / "assess.json").read_text()) == {"tokens": read[1]}
+    assert json.loads((model / "assess.json").read_text()) == {"tokens": tokens}
     trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
-    assert f"passages: {read[0]}\n      depth: 60\n" in trained  # what a set changes, and what it does not
+    assert f"passages: {passages}\n      depth: 60\n" in trained  # what a set changes, and what it does not
 
 
 @pytest.mark.parametrize("name", sets_with("query-generator"))

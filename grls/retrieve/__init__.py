@@ -4,7 +4,7 @@
 file is a way to do it, or wraps one: a single-step retriever returns ``list[list[Hit]]``, a multi-step
 one chains, and both are written and scored by ``grls.evaluation`` alike.
 
-- ``sparse`` is BM25, ``generative`` decodes passages (``options`` says how, ``decoding`` by which decoder,
+- ``sparse`` is BM25, ``generative`` decodes passages (``options`` says how, ``decoders`` by which decoder,
   ``passages`` is what may be found, ``folder`` what it leaves on disk), ``dense`` compares embeddings
   (``dense_encode`` makes them, resumably; ``dense_search`` finds the nearest, exactly). ``open`` opens a
   folder of either kind. ``views`` makes passages of the views that some generators write.

@@ -6,9 +6,9 @@ Its folder holds ``model/`` (model and tokenizer as transformers writes them) an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -31,7 +31,7 @@ from grls.models.kinds import is_causal
 from grls.models.precision import move, packed
 from grls.retrieve.assess import Assessor, beside_assessment
 from grls.retrieve.base import check_counts
-from grls.retrieve.decoding import Decoding
+from grls.retrieve.decoders import Decoders
 from grls.retrieve.folder import MANIFEST, read_limits, read_manifest, read_passages, write_passages
 from grls.retrieve.hub import upload
 from grls.retrieve.options import SearchOptions
@@ -49,8 +49,6 @@ from grls.retrieve.views import (
 from grls.text import Codec, Limits
 from grls.types import Hit, Query
 from grls.views import Views
-
-_Result = TypeVar("_Result")
 
 
 class GenerativeRetriever(IndexedPassages):
@@ -80,12 +78,13 @@ class GenerativeRetriever(IndexedPassages):
         views: Views | None = None,
         assessing: Assessing | None = None,
     ):
+        super().__init__(codec, corpus, index, removed, views)
         self.assessing = assessing
         self.stages = tuple(stages)
         self.model = model
         self.options = options or SearchOptions()
-        self._decoding = Decoding(model, views is not None)
-        super().__init__(codec, corpus, index, removed, views)
+        self._decoders = Decoders(model, views is not None)
+        check_positions(model, 0, index.rows.longest)
 
     @classmethod
     def assemble(
@@ -147,7 +146,7 @@ class GenerativeRetriever(IndexedPassages):
         stages = manifest.get("stages", ())
         assessing = read_assessing(manifest.get("assess"), path / MANIFEST)
         opened = cls(loaded.model, codec, corpus, index, options, stages, removed, views, assessing)
-        _ = opened._decoding.trees  # tried in full precision: what int8 computes depends on its company
+        _ = opened._decoders.trees  # tried in full precision: what int8 computes depends on its company
         move(loaded.model, where, precision)
         return opened
 
@@ -162,7 +161,7 @@ class GenerativeRetriever(IndexedPassages):
         with atomic_folder(folder, MANIFEST) as new:
             self.model.save_pretrained(new / "model")
             self.codec.tokenizer.save_pretrained(new / "model")
-            passages = (self.corpus, self.segments(), self.removed, self.views)
+            passages = (self.corpus, self._segments(), self.removed, self.views)
             write_passages(new, self.codec, *passages, self.stages, self.assessing)
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
@@ -190,7 +189,7 @@ class GenerativeRetriever(IndexedPassages):
 
     def decoder(self, k: int) -> Decoder:
         """The plain beam search for k passages an input; :meth:`search` finds what it finds."""
-        return self._decoding.plain(self.index, self.options, k)
+        return self._decoders.plain(self.index, self.options, k)
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
         """Token ids of the queries.
@@ -268,30 +267,9 @@ class GenerativeRetriever(IndexedPassages):
         self.refuse_to_assess()
         assert self.assessing is not None
         self.model.eval()
-        decoding = self._decoding
-        parts = (self.codec, self.assessing, self.sequences, self.done, decoding.generator, decoding.trees)
+        decoders = self._decoders
+        parts = (self.codec, self.assessing, self.sequences, self.done, decoders.generator, decoders.trees)
         return Assessor(*parts)(inputs, passages, self.options.progress)
-
-    def _written(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        label: str,
-        allow: Sequence[Subset | None],
-        prior: Prior | None,
-    ) -> list[list[Found]]:
-        """What the search finds; arguments as of :meth:`search`."""
-        if self.views is not None:
-            scores = self.weigh(inputs, k, exclude, label, allow, prior)
-            return [self.ranked(some, k) for some in scores]
-        allow = allow or [self.everything()] * len(inputs)
-
-        def search(decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any) -> list[list[Found]]:
-            given = [inputs[n] for n in some], k, [exclude[n] for n in some], [allow[n] for n in some]
-            return decoder.search(*given, *more)
-
-        return self._decoded(inputs, k, label, prior, search)
 
     def weigh(
         self,
@@ -313,7 +291,7 @@ class GenerativeRetriever(IndexedPassages):
             raise ConfigError("the generator writes whole passages, not views of them.")
         check_counts(k=k)
         views, rows = self.views, self.index.rows
-        allow = allow or [self.everything()] * len(inputs)
+        allow = allow or [self._everything()] * len(inputs)
         hidden = [hidden_views(views, rows, *some) for some in zip(exclude, allow, strict=True)]
         weighed = None if prior is None else spread(prior, views)
 
@@ -321,7 +299,7 @@ class GenerativeRetriever(IndexedPassages):
             given = [inputs[n] for n in some], [hidden[n] for n in some], [allow[n] for n in some]
             return decoder.leaves(*given, *more)
 
-        found = self._decoded(inputs, 1, label, weighed, search)
+        found = self._decoders.run(self.index, self.options, inputs, 1, label, weighed, search)
         said = None if prior is None or prior.normalized or not prior.parts else prior
         scores = []
         for query, leaves in enumerate(found):
@@ -336,18 +314,28 @@ class GenerativeRetriever(IndexedPassages):
         """The k best of the passages that :meth:`weigh` weighed."""
         return ranked(scores, self.done, self.options.view_temperature, k)
 
-    def _decoded(
+    def _written(
         self,
         inputs: Sequence[Sequence[int]],
         k: int,
+        exclude: Sequence[Sequence[int]],
         label: str,
+        allow: Sequence[Subset | None],
         prior: Prior | None,
-        search: Callable[..., list[_Result]],
-    ) -> list[_Result]:
-        """What ``search`` finds; see :meth:`Decoding.run`."""
-        return self._decoding.run(self.index, self.options, inputs, k, label, prior, search)
+    ) -> list[list[Found]]:
+        """What the search finds; arguments as of :meth:`search`."""
+        if self.views is not None:
+            scores = self.weigh(inputs, k, exclude, label, allow, prior)
+            return [self.ranked(some, k) for some in scores]
+        allow = allow or [self._everything()] * len(inputs)
+
+        def search(decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any) -> list[list[Found]]:
+            given = [inputs[n] for n in some], k, [exclude[n] for n in some], [allow[n] for n in some]
+            return decoder.search(*given, *more)
+
+        return self._decoders.run(self.index, self.options, inputs, k, label, prior, search)
 
     def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
+        """Take these in the place of what was there, unless a passage is too long for the model."""
         check_positions(self.model, 0, index.rows.longest)
-        self._decoding.forget()
         super()._change(corpus, index, removed)

@@ -1,7 +1,7 @@
 """The passages that a generative retriever may find: corpus and index together, and how both change in place.
 
-Passages can be taken out of every search, and added behind the others, without an index made anew. This
-module knows no model.
+Passages can be taken out of every search, and added behind the others, without an index made anew. No model
+is needed here.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ class IndexedPassages:
         views: What the index holds of each passage, where it does not hold passages.
     """
 
-    _live: Subset | None
-
     def __init__(
         self,
         codec: Codec,
@@ -46,7 +44,11 @@ class IndexedPassages:
     ):
         self.codec = codec
         self.views = views
-        self._change(corpus, index, removed)
+        self.corpus = corpus
+        self.index = index
+        self.removed = frozenset(removed)
+        self._live: Subset | None = None
+        self._complete()
 
     def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
         """The token sequences of some passages, as evidence in a model input has them."""
@@ -60,7 +62,7 @@ class IndexedPassages:
         return len(self.corpus)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Take passages out of every search from now on; to save the retriever keeps that.
+        """Take passages out of every search from now on; saving the retriever keeps that.
 
         Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
 
@@ -79,17 +81,18 @@ class IndexedPassages:
         self._change(self.corpus, self.index, gone)
 
     def add(self, passages: Iterable[Passage] | Corpus) -> None:
-        """Add passages, which every search finds from now on; to save the retriever keeps that.
+        """Add passages, which every search finds from now on; saving the retriever keeps that.
 
         They are sorted into a second segment of the index; the first is left as it is until :meth:`merge`.
         The model has not memorised them: it finds what it can score well without.
 
         Raises:
             DataError: There is none, or an id is reserved, used twice or taken.
-            ConfigError: The index holds only unique prefixes, or views.
+            ConfigError: The index holds only unique prefixes, or views, or a passage is too long for the
+                model.
         """
         self._refuse_views("passages cannot be added to")
-        base, added = self.segments()
+        base, added = self._segments()
         base.rows.refuse_prefixes("adding passages", decoding=False)
         new = (
             passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
@@ -120,22 +123,6 @@ class IndexedPassages:
         """What some passages (DONE among them) are in the index, their views where it holds views."""
         return np.asarray(passages, dtype=np.int64) if self.views is None else self.views.of(passages)
 
-    def segments(self) -> tuple[Segment, Segment | None]:
-        """The index' first segment, and the second one where there is one."""
-        if isinstance(self.index, UnionIndex):
-            return self.index.base, self.index.added
-        if not isinstance(self.index, Segment):
-            raise ConfigError(f"a {type(self.index).__name__} can neither be saved nor changed.")
-        return self.index, None
-
-    def everything(self) -> Subset | None:
-        """What a search without a filter may find; None where nothing is removed."""
-        if self.removed and self._live is None:
-            gone = self.numbers(sorted(self.removed))
-            live = np.setdiff1d(np.arange(len(self.index)), gone, assume_unique=True)
-            self._live = Subset(self.index.rows, live)
-        return self._live
-
     def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
         """What each query may find, DONE among it; None where it may find everything.
 
@@ -144,7 +131,23 @@ class IndexedPassages:
         within = reachable(queries, allow, self.corpus, self.removed)
         rows = self.index.rows
         made = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
-        return [self.everything() if place is None else made[place] for place in within.places]
+        return [self._everything() if place is None else made[place] for place in within.places]
+
+    def _segments(self) -> tuple[Segment, Segment | None]:
+        """The index' first segment, and the second one where there is one."""
+        if isinstance(self.index, UnionIndex):
+            return self.index.base, self.index.added
+        if not isinstance(self.index, Segment):
+            raise ConfigError(f"a {type(self.index).__name__} can neither be saved nor changed.")
+        return self.index, None
+
+    def _everything(self) -> Subset | None:
+        """What a search without a filter may find; None where nothing is removed."""
+        if self.removed and self._live is None:
+            gone = self.numbers(sorted(self.removed))
+            live = np.setdiff1d(np.arange(len(self.index)), gone, assume_unique=True)
+            self._live = Subset(self.index.rows, live)
+        return self._live
 
     def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
         """Take these in the place of what was there."""

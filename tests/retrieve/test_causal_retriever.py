@@ -54,8 +54,8 @@ def test_markers_begin_with_the_meaning_of_a_word(llama: Path) -> None:
 def test_the_fast_search_finds_what_the_plain_one_finds(retriever: GenerativeRetriever, mode: str) -> None:
     retriever.options = SearchOptions(beams=4, mode=mode, batch_size=3)  # type: ignore[arg-type]
     found = retriever.retrieve(queries()[:8], 4)
-    assert retriever._decoding.trees is not None
-    retriever._decoding.trees = None  # the plain search
+    assert retriever._decoders.trees is not None
+    retriever._decoders.trees = None  # the plain search
     for fast, plain in zip(found, retriever.retrieve(queries()[:8], 4), strict=True):
         assert [hit.id for hit in fast] == [hit.id for hit in plain]
         np.testing.assert_allclose([h.score for h in fast], [h.score for h in plain], rtol=1e-4, atol=1e-4)
@@ -110,6 +110,10 @@ def test_what_cannot_be_done_is_refused(retriever: GenerativeRetriever, data: Pa
     small = GenerativeRetriever.assemble(loaded.model, loaded.tokenizer, Corpus.read(data))
     with pytest.raises(ConfigError, match="12 positions"):
         small.retrieve([queries()[0]._replace(text="is the otter calm or quick or calm ?")], 1)
+    before = small.index, len(small.corpus)
+    with pytest.raises(ConfigError, match="12 positions"):
+        small.add([Passage("long", "the otter is calm " * 9)])
+    assert before == (small.index, len(small.corpus))
 
 
 def test_trained_indexed_and_retrieving_hop_by_hop(data: Path, llama: Path, tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ def test_compile_takes_the_search_for_gpus(
         ("flat", "another backend than 'array'"),
         ("added", "grls update --merge true"),
         ("model", "a T5ForConditionalGeneration's decoder cannot be driven by slots"),
+        ("views", "the generator writes views of passages"),
     ],
 )
 def test_compile_is_refused_where_it_cannot_be_heeded(
@@ -111,12 +112,12 @@ def test_compile_is_refused_where_it_cannot_be_heeded(
     backend = "flat" if case == "flat" else "array"
     other = GenerativeRetriever.assemble(
         retriever.model, retriever.codec.tokenizer, retriever.corpus, Limits(), backend,
-        SearchOptions(compile=True),
+        SearchOptions(compile=True), view_words=3 if case == "views" else None,
     )  # fmt: skip
     if case == "added":
         other.add([Passage("new", "the otter is proud .")])
     if case == "model":
-        other._decoding.trees = None  # what is found for BART
+        other._decoders.trees = None  # what is found for BART
     with pytest.raises(ConfigError, match=message):
         other.retrieve(QUERIES, 5)
 

@@ -13,7 +13,7 @@ from grls.decode import DeviceDecoder
 from grls.decode.exhaustive import score_all
 from grls.errors import ConfigError, MismatchError
 from grls.models.biencoder import BiEncoder
-from grls.retrieve import decoding
+from grls.retrieve import decoders
 from grls.retrieve.appending import AppendingMultistep, HopRetriever
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever
@@ -207,7 +207,7 @@ def test_a_model_without_slots_takes_the_plain_search(
     every = queries()
     expected = HybridRetriever(generator, [Weighed(BM25Prior(bm25), 1.0)]).retrieve(every, 3)
     plain = small_retriever(data, beams=20, batch_size=3)
-    plain._decoding.trees = None
+    plain._decoders.trees = None
     found = HybridRetriever(plain, [Weighed(BM25Prior(bm25), 1.0)]).retrieve(every, 3)
     for some, others in zip(found, expected, strict=True):
         assert [hit.score for hit in some] == pytest.approx([hit.score for hit in others], abs=1e-4)
@@ -217,13 +217,11 @@ def test_where_the_search_for_gpus_would_be_taken_the_fast_one_is(
     generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = HybridRetriever(generator, [Weighed(BM25Prior(bm25), 1.0)]).retrieve(QUERIES, 3)
-    monkeypatch.setattr(decoding, "suits", lambda *_: True)
+    monkeypatch.setattr(decoders, "suits", lambda *_: True)
     other = small_retriever(data, beams=20)
     alone = other.retrieve(QUERIES, 3)
-    assert other._decoding.trees is not None
-    assert isinstance(
-        other._decoding.fast(other._decoding.trees, other.index, other.options, 3), DeviceDecoder
-    )
+    assert other._decoders._kept is not None
+    assert isinstance(other._decoders._kept[1], DeviceDecoder)
     assert HybridRetriever(other, [Weighed(BM25Prior(bm25), 1.0)]).retrieve(QUERIES, 3) == expected != alone
 
 

@@ -128,8 +128,9 @@ def test_what_needs_whole_passages_is_refused(folders: dict[str, Path]) -> None:
     retriever = opened(folders, "prefixes")
     with pytest.raises(ConfigError, match=r"generate.*--form whole"):
         PrefixAllowedTokens(retriever.index, 0)
+    generator = retriever.decoder(1).generator
     with pytest.raises(ConfigError, match=r"every passage needs whole.*--form whole"):
-        score_all(retriever.decoder(1).generator, retriever.index, [3])
+        score_all(generator, retriever.index, [3])
 
 
 def test_an_index_by_itself_refuses_what_it_does_not_hold() -> None:

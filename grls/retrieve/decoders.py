@@ -1,7 +1,7 @@
 """Which decoder searches for a model: the fastest that can, over the index and with the options at hand.
 
-There is one for GPUs, one that drives the model by slots, and the plain one for every other model. This
-module knows neither queries nor passages.
+That of :mod:`grls.decode.device` for GPUs, that of :mod:`grls.decode.fast` for every other model that can be
+driven by slots, and the plain beam for the rest. Model inputs and an index are given, no texts.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from grls.retrieve.options import SearchOptions
 _Result = TypeVar("_Result")
 
 
-class Decoding:
-    """Lets a model decode.
+class Decoders:
+    """The decoders of one model, and which of them searches.
 
     Args:
         model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
-        views: Whether it writes views of passages.
+        writes_views: Whether it writes views of passages.
     """
 
-    def __init__(self, model: Any, views: bool):
+    def __init__(self, model: Any, writes_views: bool):
         self.model = model
-        self.views = views
+        self.writes_views = writes_views
         self.generator = plain_generator(model)
         self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None
 
@@ -50,25 +50,6 @@ class Decoding:
     def plain(self, index: ConstraintIndex, options: SearchOptions, k: int) -> Decoder:
         """The plain beam search for k results an input; :meth:`run` finds what it finds."""
         return Decoder(self.generator, index, max(k, options.beams), options.mode, options.early_stop)
-
-    def forget(self) -> None:
-        """Let go of the search that is kept: its index is to change."""
-        self._kept = None
-
-    def fast(
-        self, trees: Seq2SeqTrees | CausalTrees, index: ConstraintIndex, options: SearchOptions, k: int
-    ) -> SlotDecoder:
-        """The fast search for k passages an input; one is kept, with what it knows of the index."""
-        plain, slots, compiled = self.plain(index, options, k), options.batch_size, options.compile
-        new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, trees.device)
-        if self._kept is None or self._kept[0] != new:
-            self._kept = None  # a compiled search holds memory on the device: one at a time
-            how = (trees, index, plain.beams, plain.mode, plain.early_stop, slots)
-            on_device: Any = partial(DeviceDecoder, compiled=compiled)
-            suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, index))
-            suited = suited and not self.views  # it does not tell where it leaves off
-            self._kept = new, on_device(*how) if suited else FastDecoder(*how)
-        return self._kept[1]
 
     def run(
         self,
@@ -99,14 +80,30 @@ class Decoding:
         if options.compile:
             self._refuse_to_compile(index)
         check_positions(self.model, max((len(row) for row in inputs), default=0), index.rows.longest)
+        trees = self.trees
         hidden = None if options.progress else True  # None: no bar where the output is no terminal
         with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
-            if self.trees is None:
+            if trees is None:
                 return self._in_batches(index, options, inputs, k, prior, bar, search)
-            fast = self.fast(self.trees, index, options, k)
+            fast = self._fast(trees, index, options, k)
             if isinstance(fast, DeviceDecoder) and prior is not None:  # it takes none
-                fast = FastDecoder(self.trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
+                fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
             return search(fast, range(len(inputs)), bar.update, prior)
+
+    def _fast(
+        self, trees: Seq2SeqTrees | CausalTrees, index: ConstraintIndex, options: SearchOptions, k: int
+    ) -> SlotDecoder:
+        """The fast search for k results an input; one is kept, with what it knows of the index."""
+        plain, slots, compiled = self.plain(index, options, k), options.batch_size, options.compile
+        new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, trees.device)
+        if self._kept is None or self._kept[0] != new or self._kept[1].index is not index:
+            self._kept = None  # a compiled search holds memory on the device: one at a time
+            how = (trees, index, plain.beams, plain.mode, plain.early_stop, slots)
+            on_device: Any = partial(DeviceDecoder, compiled=compiled)
+            suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, index))
+            suited = suited and not self.writes_views  # it does not tell where it leaves off
+            self._kept = new, on_device(*how) if suited else FastDecoder(*how)
+        return self._kept[1]
 
     def _in_batches(
         self,
@@ -133,12 +130,12 @@ class Decoding:
         """Refuse the option ``compile``, which is set, where no search could heed it.
 
         Raises:
-            ConfigError: The model or the index is of another kind.
+            ConfigError: The model writes views, or it or the index is of another kind.
         """
         on_grid = isinstance(self.trees, Seq2SeqTrees)
-        if not self.views and on_grid and isinstance(index, ArrayIndex):
+        if not self.writes_views and on_grid and isinstance(index, ArrayIndex):
             return
-        if self.views:
+        if self.writes_views:
             why = "the generator writes views of passages, and what they weigh is not known on the device"
         elif not on_grid:
             why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
