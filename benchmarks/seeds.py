@@ -5,7 +5,8 @@
 
 Every seed draws the first weights, the order of the examples and what is drawn of them anew; data and options
 stay. Each step is a `grls` command, printed before it runs; what exists already is not made again, so a
-killed run goes on (after a change of settings, remove runs/NAME/seed-*). The table on test has the mean over
+killed run goes on (after a change of settings, remove runs/NAME/seed-*). Rankings may be cut, too, so that
+sets are measured. The table on test has the mean over
 seeds, the sample standard deviation, and every seed's value; it is written to runs/NAME/seeds.md, too.
 """
 
@@ -52,6 +53,7 @@ class Recipe(NamedTuple):
         ensembles: Members of each ensemble, by its name; the weights are tuned on dev.
         by: The stages that make the retrievers of those ``runs`` that are not the last one's, by run.
         data: The data set, ``data/DATA``; None: that of the recipe's name.
+        cuts: Those of ``runs`` and ``beside`` that are also cut where F1 is expected to be highest, by dev.
     """
 
     stages: tuple[Stage, ...]
@@ -60,6 +62,7 @@ class Recipe(NamedTuple):
     ensembles: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     by: Mapping[str, str] = MappingProxyType({})
     data: str | None = None
+    cuts: tuple[str, ...] = ()
 
 
 def _views(causal: str, name: str, config: str = "views", after: str | None = None) -> Stage:
@@ -142,6 +145,7 @@ RECIPES = {
         _beside("runs/explagraphs/biencoder-retriever"),
         {"bm25 + biencoder": _ENSEMBLES["bm25 + biencoder"]},
         data="explagraphs",
+        cuts=("single", "hybrid", "bm25", "biencoder"),
     ),
     "entailmentbank": Recipe(
         (
@@ -172,6 +176,7 @@ RECIPES = {
         _beside("runs/entailmentbank-wt/biencoder-retriever"),
         {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
         {"unassessed": "views-assess", "single": "views-assess", "hybrid": "views-assess"},
+        cuts=("single", "hybrid", "hops-hybrid", "bm25", "biencoder"),
     ),
 }
 
@@ -213,7 +218,7 @@ class Repeat:
             own = ("--retriever", str(retrievers[recipe.by.get(name, last)]))
             runs[name] = (folder, (*own, "--precision", self.search_precision, *options))
         runs |= {name: (folder.parent, options) for name, options in recipe.beside.items()}
-        tuned = {member for members in recipe.ensembles.values() for member in members}
+        tuned = {member for members in recipe.ensembles.values() for member in members} | set(recipe.cuts)
         for name, (where, options) in runs.items():
             for split in ("dev", "test") if name in tuned else ("test",):
                 output = where / f"{name}-{split}"
@@ -221,16 +226,25 @@ class Repeat:
                 made = Path(f"{output}.info.json")
                 self._grls("retrieve", *given, "--output", str(output), makes=made)
             found[name] = self._measured(output)
+        files = {name: where / name for name, (where, _) in runs.items()}
         for name, members in recipe.ensembles.items():
-            dev, test = (
-                [f"{runs[member][0] / member}-{split}.jsonl" for member in members]
-                for split in ("dev", "test")
-            )
-            output = folder / name.replace(" ", "")
-            given = (*_FUSED, "--data", data, "--output", str(output))
-            self._grls("ensemble", *test, "--tune", *dev, *given, makes=Path(f"{output}.info.json"))
-            found[name] = self._measured(output)
+            found[name] = self._fused([files[member] for member in members], folder / name.replace(" ", ""))
+        for name in recipe.cuts:
+            found[f"{name}, cut"] = self._cut(files[name])
         return found
+
+    def _fused(self, members: Sequence[Path], output: Path) -> dict[str, float]:
+        """Fuse runs, their weights tuned on dev: the measures."""
+        dev, test = ([f"{member}-{split}.jsonl" for member in members] for split in ("dev", "test"))
+        given = (*_FUSED, "--data", self._data, "--output", str(output))
+        self._grls("ensemble", *test, "--tune", *dev, *given, makes=Path(f"{output}.info.json"))
+        return self._measured(output)
+
+    def _cut(self, run: Path) -> dict[str, float]:
+        """End the rankings of a run where dev says: the measures."""
+        given = ("--tune", f"{run}-dev.jsonl", "--data", self._data, "--output", f"{run}-cut")
+        self._grls("cut", f"{run}-test.jsonl", *given, makes=Path(f"{run}-cut.info.json"))
+        return self._measured(Path(f"{run}-cut"))
 
     @property
     def _data(self) -> str:

@@ -62,6 +62,19 @@ def test_only_what_is_fused_is_retrieved_on_dev(capsys: pytest.CaptureFixture[st
                      "biencoder-dev", "biencoder-test"]  # fmt: skip
 
 
+def test_what_is_cut_is_fitted_to_dev(capsys: pytest.CaptureFixture[str]) -> None:
+    main("explagraphs-assess", (1,), dry_run=True)
+    lines = capsys.readouterr().out.splitlines()
+    retrieved = [line.split("--output ")[1] for line in lines if line.startswith("grls retrieve ")]
+    cuts = [line.split() for line in lines if line.startswith("grls cut ")]
+    where = "runs/explagraphs-assess"
+    runs = [f"{where}/seed-1/single", f"{where}/seed-1/hybrid", f"{where}/bm25", f"{where}/biencoder"]
+    assert [words[2] for words in cuts] == [f"{run}-test.jsonl" for run in runs]
+    for run, words in zip(runs, cuts, strict=True):
+        assert words[words.index("--tune") + 1] == f"{run}-dev.jsonl"
+        assert {f"{run}-dev", f"{run}-test"} <= set(retrieved)
+
+
 def test_a_run_may_be_that_of_an_earlier_stage(capsys: pytest.CaptureFixture[str]) -> None:
     main("entailmentbank", (1,), dry_run=True)
     lines = capsys.readouterr().out.splitlines()
@@ -119,6 +132,7 @@ def test_a_small_run_measures_each_seed(
         {"single": ("--steps", "single", "--k", "5")},
         {"bm25": ("--bm25", "true", "--steps", "single", "--k", "5")},
         {"bm25 + single": ("bm25", "single")},
+        cuts=("bm25",),
     )
     monkeypatch.setitem(seeds.RECIPES, "small", recipe)
     main("small", (0, 1))
@@ -128,7 +142,8 @@ def test_a_small_run_measures_each_seed(
     rows = [line.split(" | ") for line in written.splitlines()[2:]]
     assert [row[1] for row in rows if "@5" in row[1]]
     assert any(row[-2] != row[-1].removesuffix(" |") for row in rows)  # the seeds differ
-    assert {row[0].removeprefix("| ") for row in rows} == {"single", "bm25", "bm25 + single"}
+    assert {row[0].removeprefix("| ") for row in rows} == {"single", "bm25", "bm25 + single", "bm25, cut"}
+    assert {row[1] for row in rows if row[0] == "| bm25, cut"} >= {"set f1", "set precision"}
     assert all(row[3] == "0.0" for row in rows if row[0] == "| bm25")
     before = (tmp_path / "runs" / "small" / "seed-0" / "single-test.jsonl").stat().st_mtime_ns
     main("small", (0, 1))
