@@ -2,13 +2,14 @@
 
 Every command is one function of ``grls.commands``, whose docstring is its ``--help``; ``train`` is
 LightningCLI. A :class:`~grls.errors.GrlsError` ends a command with its text and exit code 1; a wrong
-option with exit code 2.
+option with exit code 2; standard output that nobody reads any more (``| head``) with 141, as SIGPIPE does.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -76,6 +77,30 @@ USAGE = f"""usage: grls COMMAND [options]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    try:
+        try:
+            return _main(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not _unread():
+            raise
+        return 141
+
+
+def _unread() -> bool:
+    """Whether whoever read standard output has gone; then what is left of it goes nowhere."""
+    try:
+        print(flush=True)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return True
+    return False
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help"):
         print(USAGE, end="")

@@ -1,7 +1,10 @@
 """Exit codes and messages of the commands."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,32 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == USAGE
     assert main([]) == 2
     assert all(re.search(rf"^  {command} ", USAGE, re.MULTILINE) for command in COMMANDS)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_nobody_reads_is_no_error(unbuffered: str) -> None:
+    """As with `grls cut … | head -1`, where head has gone before the last line."""
+    read, write = os.pipe()
+    os.close(read)
+    run = [sys.executable, "-c", "import sys; from grls.cli import main; sys.exit(main())", "--help"]
+    given = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    try:
+        done = subprocess.run(run, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120, env=given)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_another_broken_pipe_is_not_hidden(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(command: str, arguments: list[str]) -> None:
+        raise BrokenPipeError("a worker has gone")
+
+    monkeypatch.setattr("grls.cli._run", broken)
+    with pytest.raises(BrokenPipeError, match="a worker"):
+        main(["evaluate"])
+    assert not capsys.readouterr().out.strip()
 
 
 def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
