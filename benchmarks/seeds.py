@@ -87,7 +87,7 @@ _CHAINS = (
 )
 _FIVE_HOPS = (
     *("--steps", "fixed", "--hops", "5", "--beams", "10", "--chains", "1", "--branch", "1"),
-    *("--truncate_queries", "true", "--assess", "12", "--assess_weight", "0.7"),
+    *("--truncate_queries", "true", "--assess", "12"),
 )
 _FUSED = ("--method", "sum", "--normalization", "min-max", "--tune_k", "5")
 
@@ -98,9 +98,14 @@ def _beside(dense: str) -> Mapping[str, tuple[str, ...]]:
     return {"bm25": ("--bm25", "true", *single), "biencoder": ("--retriever", dense, *single)}
 
 
+def _priors(dense: str, *weights: str) -> tuple[str, ...]:
+    """Bi-encoder and BM25 ahead, with these weights."""
+    return ("--prior", f"[{dense}, bm25]", "--prior_weight", f"[{', '.join(weights)}]")
+
+
 def _ahead(dense: str, *weights: str) -> tuple[str, ...]:
-    """One pass of a generator that writes views, that bi-encoder and BM25 ahead with these weights."""
-    return (*_VIEWS, "--prior", f"[{dense}, bm25]", "--prior_weight", f"[{', '.join(weights)}]")
+    """One pass of a generator that writes views, bi-encoder and BM25 ahead with these weights."""
+    return (*_VIEWS, *_priors(dense, *weights))
 
 
 def _assessed(weight: str) -> tuple[str, ...]:
@@ -108,7 +113,8 @@ def _assessed(weight: str) -> tuple[str, ...]:
     return ("--assess", "40", "--assess_weight", weight)
 
 
-_WORLDTREE = (*_ahead("runs/entailmentbank-wt/biencoder-retriever", "4", "1"), *_assessed("5"))
+_WORLDTREE_PRIORS = _priors("runs/entailmentbank-wt/biencoder-retriever", "4", "1")
+_WORLDTREE = (*_VIEWS, *_WORLDTREE_PRIORS, *_assessed("5"))
 _ENSEMBLES = {"bm25 + biencoder": ("bm25", "biencoder"), "all": ("bm25", "biencoder", "single")}
 _TWO_STAGES = (Stage("memorise"), Stage("retrieve", "memorise"))
 RECIPES = {
@@ -171,10 +177,15 @@ RECIPES = {
             "single": (*_VIEWS, *_assessed("0.7")),
             "hybrid": _WORLDTREE,
             "hops-hybrid": _WORLDTREE,
-            "fixed": _FIVE_HOPS,
+            "fixed": (*_FIVE_HOPS, "--assess_weight", "0.7"),
+            "fixed-hybrid": (*_FIVE_HOPS, *_WORLDTREE_PRIORS, "--assess_weight", "5"),
         },
         _beside("runs/entailmentbank-wt/biencoder-retriever"),
-        {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
+        {
+            **_ENSEMBLES,
+            "all": ("bm25", "biencoder", "single", "hybrid"),
+            "pass + hops": ("hops-hybrid", "fixed-hybrid"),
+        },
         {"unassessed": "views-assess", "single": "views-assess", "hybrid": "views-assess"},
         cuts=("single", "hybrid", "hops-hybrid", "bm25", "biencoder"),
     ),
