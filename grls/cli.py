@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import select
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import get_type_hints
+from typing import TextIO, get_type_hints
 
 COMMANDS = {
     "train": "train a stage of a generator: memorise, retrieve, or answer with quotes",
@@ -78,26 +79,39 @@ USAGE = f"""usage: grls COMMAND [options]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     try:
-        try:
-            return _main(arguments)
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        if not _unread():
-            raise
-        return 141
+        code = _main(arguments)
+    except BaseException as end:  # what fails is told whether or not its output is read
+        harmless = isinstance(end, BrokenPipeError) or (isinstance(end, SystemExit) and not end.code)
+        if _unread() and harmless:
+            return 141
+        raise
+    return 141 if _unread() and not code else code
 
 
 def _unread() -> bool:
-    """Whether whoever read standard output has gone; then what is left of it goes nowhere."""
+    """Write what standard output still holds: whether its reader has gone. Then all of it goes nowhere."""
+    if sys.stdout is None:
+        return False
     try:
-        print(flush=True)
+        sys.stdout.flush()
+        gone = _has_gone(sys.stdout)
     except BrokenPipeError:
+        gone = True
+    if gone:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-        return True
-    return False
+    return gone
+
+
+def _has_gone(stream: TextIO) -> bool:
+    """Whether the reader of a pipe has gone; False of what is none."""
+    try:
+        watched = select.poll()
+        watched.register(stream.fileno(), select.POLLERR)
+    except (AttributeError, OSError):  # no poll on Windows; no file behind the stream
+        return False
+    return any(event & select.POLLERR for _, event in watched.poll(0))
 
 
 def _main(arguments: Sequence[str] | None) -> int:

@@ -34,18 +34,52 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(re.search(rf"^  {command} ", USAGE, re.MULTILINE) for command in COMMANDS)
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_output_that_nobody_reads_is_no_error(unbuffered: str) -> None:
-    """As with `grls cut … | head -1`, where head has gone before the last line."""
+def _unread(program: str, unbuffered: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program whose standard output nobody reads."""
     read, write = os.pipe()
     os.close(read)
-    run = [sys.executable, "-c", "import sys; from grls.cli import main; sys.exit(main())", "--help"]
     given = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    run = [sys.executable, "-c", program]
     try:
-        done = subprocess.run(run, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120, env=given)
+        return subprocess.run(run, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120, env=given)
     finally:
         os.close(write)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", [["--help"], ["cut", "--help"]])
+def test_output_that_nobody_reads_is_no_error(command: list[str], unbuffered: str) -> None:
+    """As with `grls cut … | head -1`, where head has gone before the last line."""
+    done = _unread(f"import sys; from grls.cli import main; sys.exit(main({command}))", unbuffered)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "said"),
+    [
+        ("raise ValueError('of its own')", 1, "ValueError: of its own"),
+        ("raise GrlsError('of ours')", 1, "error: of ours"),
+        ("sys.exit(3)", 3, ""),
+    ],
+)
+def test_errors_are_told_where_nobody_reads_the_output(ends: str, code: int, said: str) -> None:
+    program = f"""
+import sys, grls.cli
+from grls.errors import GrlsError
+def run(command, arguments):
+    print("the first line")
+    {ends}
+grls.cli._run = run
+sys.exit(grls.cli.main(["evaluate"]))
+"""
+    done = _unread(program)
+    assert done.returncode == code
+    assert said in done.stderr
+
+
+def test_standard_output_may_be_closed() -> None:
+    program = "import sys; from grls.cli import main; sys.stdout = None; sys.exit(main(['--help']))"
+    assert subprocess.run([sys.executable, "-c", program], timeout=120).returncode == 0
 
 
 def test_another_broken_pipe_is_not_hidden(
@@ -57,7 +91,7 @@ def test_another_broken_pipe_is_not_hidden(
     monkeypatch.setattr("grls.cli._run", broken)
     with pytest.raises(BrokenPipeError, match="a worker"):
         main(["evaluate"])
-    assert not capsys.readouterr().out.strip()
+    assert not capsys.readouterr().out
 
 
 def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
