@@ -6,8 +6,8 @@
 Every seed draws the first weights, the order of the examples and what is drawn of them anew; data and options
 stay. Each step is a `grls` command, printed before it runs; what exists already is not made again, so a
 killed run goes on (after a change of settings, remove runs/NAME/seed-*). Rankings may be cut, too, so that
-sets are measured. The table on test has the mean over
-seeds, the sample standard deviation, and every seed's value; it is written to runs/NAME/seeds.md, too.
+sets are measured. The table on test has the mean over seeds, the sample standard deviation, and every seed's
+value; it is written to runs/NAME/seeds.md, too.
 """
 
 from __future__ import annotations
@@ -329,11 +329,11 @@ def main(
 
     Args:
         name: ruletaker-paper; entailmentbank, strategyqa, nq or explagraphs (a language model that writes
-            views, of explagraphs then hop by hop, of entailmentbank then with passages as queries; the
-            bi-encoder's retriever, and the neighbours, that the configs name must be there);
+            views, of explagraphs then hop by hop, of entailmentbank then with passages as queries);
             entailmentbank-wt (with WorldTree's pairs: views and assessment learned together, then hop by
             hop); explagraphs-assess (views and assessment learned together). The data stand in data/NAME,
-            those of explagraphs-assess in data/explagraphs.
+            those of explagraphs-assess in data/explagraphs. The bi-encoder's retriever, and the neighbours,
+            that configs and runs name must be there.
         seeds: Which.
         dry_run: Print the commands only.
         precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.

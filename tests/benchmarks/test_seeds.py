@@ -52,7 +52,7 @@ def test_ensembles_are_tuned_on_dev_and_hold_the_seeds_own_run(capsys: pytest.Ca
         assert tuned.split() == [name.replace("-test", "-dev") for name in runs.split()[2:]]
 
 
-def test_only_what_is_fused_is_retrieved_on_dev(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_what_is_fused_or_cut_is_retrieved_on_dev(capsys: pytest.CaptureFixture[str]) -> None:
     main("explagraphs", (1,), dry_run=True)
     lines = capsys.readouterr().out.splitlines()
     assert "--model.generator.name_or_path runs/explagraphs/seed-1/views/model" in lines[1]
