@@ -10,7 +10,7 @@ export TOKENIZERS_PARALLELISM := false
 
 install: $(VENV)/.installed
 
-# torch first and pinned: its local CPU build is used where there is one, else the registry's.
+# torch first and pinned: its local CPU build is used where there is one, else PyPI's.
 $(VENV)/.installed: pyproject.toml $(LOCK)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint $(LOCK) torch

@@ -182,5 +182,7 @@ def _gathered(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:
             values.append(argument)
             gathered[-1] = f"{gathered[-1].split('=')[0]}={json.dumps(values)}"
             continue
+        else:
+            values = None  # a list as jsonargparse writes it: what follows is none of it
         gathered.append(argument)
     return gathered

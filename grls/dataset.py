@@ -132,6 +132,12 @@ def any_order(query: Query) -> bool:
     return json.loads(query.metadata).get("any_order") is True
 
 
+def proofs_of(query: Query) -> list[list[str]]:
+    """Proofs as good as the evidence that the query's metadata holds (``proofs``: lists of passage ids)."""
+    proofs: list[list[str]] = json.loads(query.metadata).get("proofs", [])
+    return proofs
+
+
 def write_dataset(
     folder: str | Path,
     passages: Iterable[Passage],
@@ -182,6 +188,14 @@ def _as_query(record: dict[str, Any], file: Path, line: int) -> Query:
     for name, value in (("evidence", evidence), ("metadata.answers", answers)):
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
             raise DataError(f"expected {name} to be a list of strings, got {value!r}.", file, line)
+    proofs = metadata.get("proofs", [])
+    if not isinstance(proofs, list) or not all(_is_proof(proof) for proof in proofs):
+        raise DataError(
+            f"expected metadata.proofs to be a list of lists of passage ids, got {proofs!r}; rename the key "
+            "if it means something else.",
+            file,
+            line,
+        )
     text = string_of(record, "text", file, line)
     if not text.strip():
         raise DataError("the query text is empty; give it a text or remove the line.", file, line)
@@ -192,6 +206,10 @@ def _as_query(record: dict[str, Any], file: Path, line: int) -> Query:
         answers=tuple(answers),
         metadata=json.dumps(metadata, ensure_ascii=False),
     )
+
+
+def _is_proof(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(passage, str) for passage in value)
 
 
 def _refuse_unknown_passages(corpus: Corpus, queries: list[Query], qrels: Qrels, file: Path) -> None:

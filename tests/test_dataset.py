@@ -27,6 +27,8 @@ from grls.types import Query
             {"_id": "q1", "text": "x", "metadata": {"answers": "a"}},
             "metadata.answers to be a list of strings",
         ),
+        ({"_id": "q1", "text": "x", "metadata": {"proofs": None}}, "metadata.proofs to be a list of lists"),
+        ({"_id": "q1", "text": "x", "metadata": {"proofs": ["p0"]}}, "metadata.proofs to be a list of lists"),
         ({"_id": "q1", "text": "x", "metadata": []}, "expected 'metadata' to be a JSON object"),
         ({"_id": "q0", "text": "x"}, "the query id 'q0' is used twice"),
         (b'{"_id": "q1", "text": "\xff"}', "expected UTF-8 text"),

@@ -13,8 +13,8 @@ from grls.cli import main
 from grls.commands.output import Outcome, write_outputs
 from grls.corpus import Corpus
 from grls.dataset import read_split, write_dataset
-from grls.evaluation.manifest import RunInfo, fingerprint_queries, read_info
-from grls.evaluation.results import load_results
+from grls.evaluation.manifest import RunInfo, fingerprint_queries, read_info, write_info
+from grls.evaluation.results import load_results, write_results
 from grls.types import Chain, Hit
 
 ROOT = Path(__file__).parents[1]
@@ -99,7 +99,10 @@ def test_weights_and_method_are_used_and_recorded(place):
     assert info.score_mode == "sum rank"
     found = fused("a.jsonl", "b.jsonl", "--method=rrf", "--rrf_k=1", "--k=2")
     assert next(iter(found.values())) == [IDS[2], IDS[3]]
-    fused("a.jsonl", "b.jsonl", "--method", "sum", "--weights", "[0.2, 0.8]")  # as other commands take lists
+    weights = ("--method", "sum", "--weights", "[0.2, 0.8]")  # as other commands take lists
+    fused("a.jsonl", "b.jsonl", *weights)
+    assert read_info("out/e.jsonl").options["weights"] == [0.2, 0.8]
+    fused(*weights, "a.jsonl", "b.jsonl")  # a list ends where its bracket does
     assert read_info("out/e.jsonl").options["weights"] == [0.2, 0.8]
 
 
@@ -119,6 +122,22 @@ def test_dynamic_chains_are_fused_with_their_mean_length(place):
     assert read_info("out/e.jsonl").steps == "dynamic"
     assert {len(some) for some in fused(*runs, "--length=min").values()} == {1}
     assert {len(some) for some in fused(*runs, "--length=0").values()} == {1}
+
+
+def test_passages_of_a_set_are_fused_by_their_own_scores(place):
+    """A cut ranking is no chain of hops whose scores would be added up."""
+    corpus, queries = Corpus.read("data"), read_split("data", "test")[0]
+    for name, scores in (("a", (3.0, 2.0)), ("b", (9.0, 8.0))):
+        hits = [Hit(i, score) for i, score in zip(IDS[:2], scores, strict=True)]
+        chains = {q.id: Chain(tuple(hits), 0.0, True) for q in queries}
+        write_results(f"{name}.jsonl", queries, corpus, "x, cut", {q.id: hits for q in queries}, chains)
+        info = RunInfo(
+            "bm25", name, "dynamic", corpus.fingerprint, fingerprint_queries(queries), "data", "test", "x"
+        )  # fmt: skip
+        write_info(name, info)
+    fused("a.jsonl", "b.jsonl", "--method=sum", "--normalization=none")
+    found = next(iter(load_results("out/e.jsonl").chains.values()))
+    assert [(hit.id, hit.score) for hit in found.hits] == [(IDS[0], 12.0), (IDS[1], 10.0)]
 
 
 def test_fixed_chains_are_rankings(place):
@@ -241,6 +260,8 @@ def test_options_that_do_not_fit_are_refused(place, capsys):
     assert "interleaving takes no weights" in refused(capsys, *runs, "--weights", "1", "2")
     assert "3 weights for 2 members" in refused(capsys, *runs, "--method=rrf", "--weights", "1", "2", "3")
     assert "k must be at least 1, got 0" in refused(capsys, *runs, "--k=0")
+    chains = (write("c", steps="dynamic"), write("d", 1, steps="dynamic"))
+    assert "--length says where" in refused(capsys, *chains, "--k=1")
     foreign = (trec("one.trec", {"x": ["p"]}), trec("two.trec", {"x": ["s"]}))
     assert "--split needs a data set" in refused(capsys, *foreign, "--split=test")
     assert "--tune needs the gold passages" in refused(capsys, *foreign, "--method=sum", "--tune", *runs)

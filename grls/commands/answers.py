@@ -83,7 +83,10 @@ def score_file(
     if info is not None and info.corpus not in ("", corpus.fingerprint):
         raise DataError(f"these answers were retrieved from another corpus than {corpus.source}.", file)
     answered = read_answers(file)
-    scores = score_answers(answered, queries, qrels, corpus, ks, judge, premise)
+    try:
+        scores = score_answers(answered, queries, qrels, corpus, ks, judge, premise)
+    except DataError as error:
+        raise DataError(str(error), file) from None
     seconds = None if info is None else info.seconds / len(answered)
     return {"file": file, "name": _name(run, info), **scores, "seconds": seconds}
 

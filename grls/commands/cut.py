@@ -11,7 +11,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from grls.commands.run_files import asked_ids, load_dev, refuse_shared_queries, refuse_to_replace, write_fused
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.evaluation.comparable import complete_runs, find_asked, load_runs
 from grls.evaluation.manifest import RunInfo
 from grls.evaluation.metrics.set_f1 import set_f1
@@ -50,6 +50,8 @@ def cut(
     refuse_to_replace(output, [run, tune], asked)
     dev = load_dev([tune], [member], asked, tune_split)
     (results,) = complete_runs([member], asked_ids(asked), "refuse")
+    if not results.rankings:
+        raise DataError("the run answers no query, so there is nothing to cut.", run)
     refuse_shared_queries(dev, results)
     start = perf_counter()
     gold = list(dev.gold.values())

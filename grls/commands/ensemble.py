@@ -66,7 +66,7 @@ def ensemble(
         normalization: How scores are calibrated (sum).
         weights: One a run, in their order (rrf, sum); null weighs all alike.
         rrf_k: What rrf adds to every rank.
-        k: Passages a query; null keeps as many as the longest list among the runs holds.
+        k: Passages a query; null keeps as many as the longest list among the runs holds. Not of dynamic runs.
         length: Of a fused dynamic chain: mean, min or max of the members' lengths, or the number of a run
             (from 0) that sets it.
         data: Data set folder; null takes it from the manifests.
@@ -88,6 +88,8 @@ def ensemble(
         raise ConfigError(f"expected at least two runs, got {list(runs)}.")
     members = load_runs(runs)
     steps = shared_steps(members)
+    if k is not None and steps == "dynamic":
+        raise ConfigError("--k is of rankings, and these runs are chains that end: --length says where.")
     chain_length([0] * len(members), length)
     asked = find_asked(members, data, split)
     refuse_to_replace(output, [*runs, *(tune or [])], asked)
@@ -139,7 +141,12 @@ class Fusing:
         """Fuse results that hold the same queries."""
         if self.steps == "dynamic":
             chains = {
-                query: fuse_chains([member.chains[query] for member in members], fusion, self.length)
+                query: fuse_chains(
+                    [member.chains[query] for member in members],
+                    fusion,
+                    self.length,
+                    [member.rankings[query] for member in members],
+                )
                 for query in members[0].chains
             }
             return Results({query: list(c.hits) for query, c in chains.items()}, chains, fusion.score_mode)

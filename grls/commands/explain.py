@@ -19,9 +19,10 @@ from grls.explain.explain import Explainer
 from grls.explain.page import write_page
 from grls.explain.summary import format_summary, summarise
 from grls.explain.text import format_explanation
-from grls.files import read_json, write_json
+from grls.files import read_json, refuse_unwritable, write_json
 from grls.logs import quiet
 from grls.models.precision import Precision
+from grls.retrieve.base import check_counts
 from grls.retrieve.folder import MANIFEST
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.options import SearchOptions
@@ -94,6 +95,12 @@ def explain(
             or int8 on CPUs (generators only); auto measures.
     """
     quiet()
+    if query == EVERY and any(given is not None for given in (gold, evidence, hop)):
+        raise ConfigError(f"--gold, --evidence and --hop are of one query; for {EVERY!r} leave them out.")
+    if limit is not None:
+        check_counts(**{"--limit": limit})
+    if output is not None:
+        refuse_unwritable(output)
     if done_bias and steps != "dynamic":
         raise ConfigError(f"--done_bias {done_bias} weighs DONE, which only --steps dynamic writes.")
     options = SearchOptions(beams, mode, early_stop, truncate_queries=truncate_queries)

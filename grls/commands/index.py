@@ -11,7 +11,7 @@ from typing import Literal
 from grls.assess import ASSESS, read_assessing
 from grls.corpus import Corpus
 from grls.errors import ConfigError
-from grls.files import read_json, refuse_foreign
+from grls.files import read_json, refuse_foreign, refuse_unwritable
 from grls.index.rows import Form, Rows
 from grls.logs import quiet
 from grls.models.biencoder import MODULES, BiEncoder
@@ -70,6 +70,7 @@ def index(
     """
     quiet()
     refuse_foreign(output, MANIFEST)
+    refuse_unwritable(output)
     if _is_dense(model, kind):
         for name, value in (("passage", max_passage_tokens), ("query", max_query_tokens)):
             if value is not None:

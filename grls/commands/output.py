@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grls.corpus import Corpus
-from grls.evaluation.manifest import RunInfo, write_info
+from grls.evaluation.manifest import ENDINGS, RunInfo, write_info
 from grls.evaluation.results import write_results
-from grls.evaluation.run import chain_ranking, write_run
+from grls.evaluation.run import chain_ranking, unfit_for_trec, write_run
 from grls.files import atomic_file
 from grls.types import Chain, Hit, Query
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ def write_outputs(
     """Write ``output.jsonl``, ``output.trec`` and ``output.info.json``, and say so.
 
     A fixed number of hops is a ranking: it has no DONE to miss, so only dynamic chains are written as chains.
+    Where an id holds white space there is no TREC run, which is told: JSONL holds everything.
     """
     ids = [query.id for query in queries]
     rankings = dict(zip(ids, outcome.ranked(), strict=True))
@@ -47,11 +51,16 @@ def write_outputs(
         write_results(f"{output}.jsonl", queries, corpus, info.score_mode, rankings, chains)
     else:
         write_results(f"{output}.jsonl", queries, corpus, info.score_mode, rankings)
-    write_run(f"{output}.trec", rankings)  # after JSONL: a TREC run cannot hold every id
-    write_info(output, info)
+    unfit = unfit_for_trec(rankings)
+    if unfit is None:
+        write_run(f"{output}.trec", rankings)
+    else:
+        log.warning("%s.trec is not written: %s", output, unfit)
+    endings = ENDINGS if unfit is None else (".jsonl",)
+    write_info(output, info, endings)
     print(
-        f"{output}.trec, {output}.jsonl: {len(queries):,} queries, score mode {info.score_mode}, "
-        f"{info.seconds:.1f} s"
+        f"{', '.join(f'{output}{ending}' for ending in endings)}: {len(queries):,} queries, score mode "
+        f"{info.score_mode}, {info.seconds:.1f} s"
     )
 
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from tqdm import tqdm
@@ -159,6 +158,8 @@ def program(
     adapter = build.adapter_named(template, attempts, wait)
     built = build.program_named(program, retrieval, hops, queries, temperature)
     prints = {"corpus": corpus.fingerprint, "queries": fingerprint_queries(asked)}
+    if source is not None:
+        prints["retriever_fingerprint"] = source.fingerprint
     prints |= {"examples": fingerprint_queries(taught)}
     if model_print is not None:
         prints["weights"] = model_print
@@ -170,13 +171,12 @@ def program(
     built = Branch(built, branches, temperature)
     asked = asked[:limit]
     given = {query.id: inputs_of(query, talk) for query in asked}
-    start = perf_counter()
     with (
         tqdm(total=len(asked), desc=program, unit=" queries", leave=False, disable=None) as bar,
         hushed() if demonstrations == "nearest" else nullcontext(),
     ):
         records = run.answer_all(built, given, model, adapter, file, threads, bar.update)
-    seconds = perf_counter() - start
+    seconds = run.seconds_of(file, given)
     readings = [_reading(record) for record in records]
     for query, reading in list(zip(asked, readings, strict=True))[:show]:
         print(shown_reading(query, reading, corpus) + "\n")

@@ -136,8 +136,10 @@ def ralm(
         **named.settings(), "corpus": None if corpus is None else corpus.fingerprint,
         "rerank": rerank, "candidates": reader.chooser.candidates, "judge": judge,
         "judge_tokens": judge_tokens if rerank == "zero-shot" else None, "reranker": reranker,
+        "judged_by": _judged_by(reader.chooser),
+        "retriever_fingerprint": None if source is None else source.fingerprint,
         "exclude": None if exclude is None else _digest(Path(exclude).read_text(encoding="utf-8")),
-        "texts": [_digest(json.dumps(some.tokens)) for some in texts],
+        "texts": [[some.name, _digest(json.dumps(some.tokens))] for some in texts],
     }  # fmt: skip
     begun = perf_counter()
     if job == "perplexity":
@@ -154,26 +156,31 @@ def _perplexity(
     reader: InContextRalm, texts: Sequence[_Text], settings: dict[str, Any], output: str, begun: float
 ) -> None:
     file = GrowingFile(f"{output}.strides.jsonl", settings)
+    computed = reader.scorer.computed
     total = sum(len(strides(len(some.tokens), reader.options)) for some in texts)
     with tqdm(total=total, desc="ralm", unit=" strides", leave=False, disable=None) as bar:
         for some in texts:
             done = sum(record["text"] == some.name for record in file.records)
             bar.update(done)
             for block in reader.score(some.tokens, done):
-                file.add([{"text": some.name, **row._asdict()} for row in block])
+                records: list[dict[str, Any]] = [{"text": some.name, **row._asdict()} for row in block]
+                now, scored = perf_counter(), reader.scorer.computed
+                records[0] |= {"seconds": now - begun, "computed": scored - computed}  # of the whole block
+                begun, computed = now, scored
+                file.add(records)
                 bar.update(len(block))
     rows = [
         ScoredStride(r["first"], r["last"], tuple(r["passages"]), r["log_probability"], r["tokens"])
         for r in file.records
     ]
     found = perplexity(rows, sum(some.words for some in texts))
-    seconds = perf_counter() - begun
-    result = {**found._asdict(), "seconds": seconds, "computed": reader.scorer.computed, "settings": settings}
+    spent = {name: sum(r.get(name, 0) for r in file.records) for name in ("seconds", "computed")}
+    result = {**found._asdict(), **spent, "settings": settings}
     write_json(f"{output}.json", result)
     print(
         f"perplexity {found.token:.3f} a token, {found.word:.2f} a word ({found.tokens:,} tokens, "
         f"{found.words:,} words, {found.strides:,} strides, {found.without:,} without a document; "
-        f"{seconds:.0f} s)"
+        f"{spent['seconds']:.0f} s)"
     )
 
 
@@ -237,6 +244,13 @@ def _chooser(
     return AsRetrieved()
 
 
+def _judged_by(chooser: Chooser) -> str | None:
+    """The fingerprint of the model that orders documents, where there is one."""
+    if isinstance(chooser, Trained):
+        return weights_fingerprint(chooser.reranker.model)
+    return weights_fingerprint(chooser.scorer.model) if isinstance(chooser, ZeroShot) else None
+
+
 def _judge(reader: InContextRalm, name: str | None, device: str) -> TextScorer:
     if name is None:
         return reader.scorer
@@ -268,7 +282,9 @@ def _texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[_Text]:
             return_offsets_mapping=True,
         )
         tokens = [int(token) for token in encoded["input_ids"]][:limit]
-        end = encoded["offset_mapping"][len(tokens) - 1][1] if tokens else 0
+        if not tokens:
+            raise DataError("the text is empty; write something into it, or take it away.", file)
+        end = encoded["offset_mapping"][len(tokens) - 1][1]
         found.append(_Text(file.name, words_of(text[:end]), tokens))
     return found
 

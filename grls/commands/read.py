@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from grls.commands.output import Outcome, write_outputs
+from grls.commands.run_files import refuse_own_output
 from grls.commands.sources import Folders, Named, Source, open_source
 from grls.corpus import Corpus
 from grls.dataset import read_split
@@ -105,11 +106,15 @@ def read(
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit must be at least 1, got {limit}.")
     refuse_unwritable(output)
+    if run is not None:
+        refuse_own_output(output, [run])
     corpus = Corpus.read(data)
     every, qrels = read_split(data, split)
     queries = every[:limit]
     source = (
-        FinishedRun(run, corpus) if run is not None else open_source(named, data, device, batch_size, split)
+        FinishedRun(run, corpus, every)
+        if run is not None
+        else open_source(named, data, device, batch_size, split)
     )
     loaded, tokenizer = load_language_model(model, device)
     writer = TextWriter(loaded, tokenizer, max_new_tokens, batch_size)
@@ -119,6 +124,7 @@ def read(
     settings = {
         "model": Path(model).name, "weights": weights_fingerprint(loaded),
         "tokenizer": tokenizer_fingerprint(tokenizer), "method": method, **named.settings(),
+        "retriever_fingerprint": source.fingerprint if isinstance(source, Source) else None,
         "run": None if run is None else sha256(run), **reads, "chat": chat, "max_new_tokens": max_new_tokens,
         "corpus": corpus.fingerprint, "queries": fingerprint_queries(every),
     }  # fmt: skip

@@ -15,11 +15,13 @@ from grls.dataset import read_queries, read_split
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
+from grls.files import refuse_unwritable
 from grls.filters import Filter, both, own_filters, read_allowed
 from grls.filters import where as parse_where
 from grls.logs import quiet
 from grls.models.precision import Precision
 from grls.retrieve.appending import AppendingMultistep
+from grls.retrieve.base import check_counts
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.expected_f1 import expected_f1
 from grls.retrieve.generative import GenerativeRetriever
@@ -138,6 +140,8 @@ def retrieve(
             a file for --config.
     """
     quiet()
+    check_counts(k=k)
+    refuse_unwritable(output)
     if not math.isfinite(done_bias):
         raise ConfigError(f"--done_bias must be a finite number, got {done_bias}.")
     if bm25 == (retriever is not None):
@@ -299,7 +303,8 @@ def _retrieve(
         raise ConfigError(NEEDS_PROBABILITIES)
     chains = search.retrieve_chains(queries, filters)
     if choose == "expected-f1":
-        return Outcome(chains=[expected_f1(some) for some in chains])
+        sets = [expected_f1(some) for some in chains]
+        return Outcome([list(chosen.hits) for chosen in sets], sets)
     rankings = [pooled_ranking(some, k) for some in chains] if pool else None
     return Outcome(rankings, [best[0] for best in chains])
 

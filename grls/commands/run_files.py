@@ -87,11 +87,16 @@ def refuse_shared_queries(dev: Dev, results: Results) -> None:
         )
 
 
-def refuse_to_replace(output: str, runs: Sequence[str], asked: Asked | None) -> None:
-    """Refuse an output that would overwrite an input, or leave JSONL of an earlier run beside the new run."""
+def refuse_own_output(output: str, runs: Sequence[str]) -> None:
+    """Refuse (ConfigError) an output that would overwrite a run that is read."""
     for run in runs:
         if info_file(run).resolve() == Path(f"{output}.info.json").resolve():
             raise ConfigError(f"--output {output} would replace {run}, which is read; choose another name.")
+
+
+def refuse_to_replace(output: str, runs: Sequence[str], asked: Asked | None) -> None:
+    """Refuse an output that would overwrite an input, or leave JSONL of an earlier run beside the new run."""
+    refuse_own_output(output, runs)
     if asked is None and Path(f"{output}.jsonl").exists():
         raise ConfigError(
             f"{output}.jsonl is there already, and without a data set there is no new one to replace it; "

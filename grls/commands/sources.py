@@ -23,6 +23,7 @@ from grls.errors import ConfigError
 from grls.evaluation.manifest import Steps, System
 from grls.retrieve.base import Retriever, check_counts
 from grls.retrieve.chained import ChainedRetriever
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.ensemble import EnsembleRetriever
 from grls.retrieve.fusion import Fusion, Method
 from grls.retrieve.generative import GenerativeRetriever
@@ -48,6 +49,7 @@ class Source(NamedTuple):
         score_mode: What its scores mean.
         options: Of the members; for the record.
         probable: Whether a score is the log-probability of a passage.
+        fingerprint: Of every member, what it finds by; two of another model or corpus differ.
     """
 
     retriever: Retriever
@@ -57,6 +59,7 @@ class Source(NamedTuple):
     score_mode: str
     options: dict[str, Any]
     probable: bool
+    fingerprint: str
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ def _stepped(opened: AnyRetriever, named: Named) -> Source:
     system, mode, own = described(opened)
     if named.steps == "single":
         probable = isinstance(opened, GenerativeRetriever)
-        return Source(opened, opened.corpus, system, system, mode, own, probable)
+        return Source(opened, opened.corpus, system, system, mode, own, probable, _fingerprint(opened))
     hops = Hops(
         HOPS if named.hops is None else named.hops, *usual_beams(opened, None, None), named.done_bias, False
     )
@@ -195,7 +198,8 @@ def _stepped(opened: AnyRetriever, named: Named) -> Source:
     search = multistep(opened, dynamic, hops)
     retriever = ChainedRetriever(search, opened.corpus, None if dynamic else opened)
     label = f"{system} in {hops.hops} hops" if not dynamic else f"{system} in hops until DONE"
-    return Source(retriever, opened.corpus, system, label, "pooled", {**own, **vars(hops)}, False)
+    options = {**own, **vars(hops)}
+    return Source(retriever, opened.corpus, system, label, "pooled", options, False, _fingerprint(opened))
 
 
 def _fused(members: list[Source], named: Named) -> Source:
@@ -203,4 +207,12 @@ def _fused(members: list[Source], named: Named) -> Source:
     retriever = EnsembleRetriever([member.retriever for member in members], fusion)
     own = {"members": [{"retriever": n, **m.options} for n, m in zip(named.names, members, strict=True)]}
     label = " + ".join(member.label for member in members)
-    return Source(retriever, members[0].corpus, "ensemble", label, fusion.score_mode, own, False)
+    made_of = " ".join(member.fingerprint for member in members)
+    corpus = members[0].corpus
+    return Source(retriever, corpus, "ensemble", label, fusion.score_mode, own, False, made_of)
+
+
+def _fingerprint(opened: AnyRetriever) -> str:
+    if isinstance(opened, GenerativeRetriever | DenseRetriever):
+        return opened.fingerprint()
+    return f"bm25 {opened.corpus.fingerprint}"

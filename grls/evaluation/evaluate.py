@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from grls.corpus import Corpus
-from grls.dataset import Qrels, any_order, gold_passages, read_qrels, read_queries, read_split, relevant
+from grls.dataset import (
+    Qrels,
+    any_order,
+    gold_passages,
+    proofs_of,
+    read_qrels,
+    read_queries,
+    read_split,
+    relevant,
+)
 from grls.evaluation.graph import problem_of, states_problem
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
@@ -181,9 +190,8 @@ def _path_match(
 
 def _accepted(query: Query, gold: Sequence[str]) -> Accepted:
     """The evidence that is gold, and the equally good proofs that the metadata may hold."""
-    metadata = json.loads(query.metadata)
     evidence = [passage for passage in dict.fromkeys(query.evidence) if passage in set(gold)]
-    return Accepted([evidence, *metadata.get("proofs", [])], any_order(query))
+    return Accepted([evidence, *proofs_of(query)], any_order(query))
 
 
 def _graph(

@@ -204,11 +204,23 @@ def check_ranking(query_id: str, hits: Sequence[Hit]) -> None:
             )
 
 
+def unfit_for_trec(rankings: Mapping[str, Sequence[Hit]]) -> str | None:
+    """Why rankings have no TREC run: an id that holds white space; None where they have one."""
+    try:
+        for query_id, hits in rankings.items():
+            _refuse_white_space(query_id, "query id")
+            for hit in hits:
+                _refuse_white_space(hit.id, "passage id")
+    except DataError as error:
+        return str(error)
+    return None
+
+
 def _refuse_white_space(text: str, what: str) -> None:
     if text.split() != [text]:
         raise DataError(
             f"the {what} {text!r} {'holds white space' if text else 'is empty'}, which a TREC run cannot "
-            "carry; rename it, or write JSONL instead."
+            "carry; rename it, or take the JSONL."
         )
 
 

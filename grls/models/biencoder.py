@@ -30,7 +30,14 @@ from transformers import AutoConfig
 
 from grls.errors import ConfigError, DataError
 from grls.files import atomic_folder, read_json, write_json
-from grls.models.build import TRAINING, Loaded, Pretrained, packaged_encoder, refuse_missing_folder
+from grls.models.build import (
+    TRAINING,
+    Loaded,
+    Pretrained,
+    encoder_positions,
+    packaged_encoder,
+    refuse_missing_folder,
+)
 from grls.models.st5 import FirstDecoderOutput
 from grls.text import DONE_ID, LIMITS, tokenizer_fingerprint
 from grls.types import Passage
@@ -183,8 +190,9 @@ class BiEncoder:
             text = " ".join([query, *parts])
         return text
 
-    def tokens(self, text: str) -> int:
-        """Length of a text in tokens, special tokens included."""
+    def tokens(self, query: str) -> int:
+        """Length of a query's text in tokens, its prompt and special tokens included."""
+        text = (self._prompt("query") or "") + query
         encoded = self.tokenizer(text, add_special_tokens=False, verbose=False)
         return len(encoded["input_ids"]) + self._markers
 
@@ -324,8 +332,8 @@ def _positions(model: SentenceTransformer) -> float:
     """The longest text a network can read, in tokens; infinite where its positions are relative (T5)."""
     network = getattr(model[0], "backbone", None) or model.transformers_model
     config = getattr(network, "config", None)
-    most = getattr(getattr(config, "encoder", config), "max_position_embeddings", None)
-    return math.inf if most is None else int(most)
+    most = encoder_positions(getattr(config, "encoder", config))
+    return math.inf if most is None else most
 
 
 def _cannot_load(source: str, error: Exception) -> ConfigError:

@@ -313,6 +313,17 @@ def packaged_encoder(name: str) -> str:
     return str(Path(spec.origin).parent / "model")
 
 
+def encoder_positions(config: Any) -> int | None:
+    """The longest text an encoder can read, in tokens, by its config; None where positions are relative."""
+    most = getattr(config, "max_position_embeddings", None)
+    if most is None:
+        return None
+    kind = getattr(config, "model_type", "")
+    if "roberta" in kind or kind == "camembert":
+        most -= config.pad_token_id + 1  # its positions are counted from there
+    return int(most)
+
+
 def refuse_missing_folder(source: str) -> None:
     """A path that does not exist must not be mistaken for a hub name.
 

@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from grls.errors import ConfigError
-from grls.models.build import first_line, refuse_missing_folder
+from grls.models.build import encoder_positions, first_line, refuse_missing_folder
 from grls.models.precision import move
 
 log = logging.getLogger(__name__)
@@ -183,10 +183,7 @@ def _label(name: str, labels: dict[int, str]) -> int:
 
 def _positions(tokenizer: Any, config: Any) -> int:
     """The longest input that the model can read; a large number where there is no limit."""
-    most = getattr(config, "max_position_embeddings", None) or 10**9
-    if "roberta" in config.model_type or config.model_type == "camembert":
-        most -= config.pad_token_id + 1  # its positions are counted from there
-    return int(min(most, tokenizer.model_max_length))
+    return int(min(encoder_positions(config) or 10**9, tokenizer.model_max_length))
 
 
 def _with_room(tokenizer: Any, texts: Sequence[str], room: int) -> list[int]:

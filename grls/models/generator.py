@@ -21,7 +21,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.models.base import Floats
-from grls.models.head import Head
+from grls.models.head import Head, logits_are_linear
 
 
 class Seq2SeqGenerator:
@@ -43,7 +43,7 @@ class Seq2SeqGenerator:
         if model.get_output_embeddings() is None:
             raise ConfigError(f"{type(model).__name__} has no output head; load it as a seq2seq LM.")
         self.head = Head(model)
-        self.head.linear = self.head.linear and self._logits_are_linear()
+        self.head.linear = self.head.linear and logits_are_linear(model, self.head)
 
     @property
     def device(self) -> torch.device:
@@ -84,20 +84,6 @@ class Seq2SeqGenerator:
         with self.head.catch() as caught:
             self.model(**arguments)
         return caught[0]
-
-    @torch.inference_mode()
-    def _logits_are_linear(self) -> bool:
-        """Try on a small input whether the model's logits are the head applied to what it catches."""
-        training = self.model.training
-        self.model.eval()
-        states, mask = self.encode([[3, 4, 5]])
-        tokens = torch.tensor([[self.start_token, 3]], device=self.device)
-        arguments = {"encoder_outputs": BaseModelOutput(last_hidden_state=states), "attention_mask": mask}
-        expected = self.model(**arguments, decoder_input_ids=tokens).logits.float()
-        hidden = self.forward(states, mask, tokens)
-        found = self.head.all(hidden[0])[None]
-        self.model.train(training)
-        return found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
 class Seq2SeqSession:

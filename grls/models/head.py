@@ -106,3 +106,23 @@ class Head:
         else:
             logits = torch.linalg.vecdot(hidden[rows], self.module.weight[tokens]).float()
         return logits + self._bias(tokens)
+
+
+@torch.no_grad()
+def logits_are_linear(model: Any, head: Head) -> bool:
+    """Try on a small input whether a model's logits are its head applied to what reaches it."""
+    training = model.training
+    tokens = torch.tensor([[3, 4, 5]], device=model.device)
+    arguments = {"input_ids": tokens, "use_cache": False}
+    if model.config.is_encoder_decoder:
+        arguments["decoder_input_ids"] = tokens
+    model.eval()
+    try:
+        expected = model(**arguments).logits.float()
+        with head.catch() as caught:
+            model(**arguments)
+        found = head.all(caught[0])
+    finally:
+        model.train(training)
+    tolerance = max(1e-3, 32 * torch.finfo(caught[0].dtype).eps)
+    return found.shape == expected.shape and torch.allclose(found, expected, rtol=tolerance, atol=tolerance)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -36,6 +37,8 @@ __all__ = ["SHARED", "KeyKind", "Keys", "build_keys", "keys_in", "sentences"]
 KeyKind = Literal["sentence", "paragraph", "titled", "title", "header", "proposition"]
 SHARED = ("title", "header")
 """Kinds whose keys stand for many passages each; which are meant, :mod:`grls.programs.within` decides."""
+
+log = logging.getLogger(__name__)
 
 _END = re.compile(r"[.!?][\"')\]”’]*\s+(?=[\"'(\[“‘]?(\w))")
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|No|vs|etc|e\.g|i\.e|c|ca)\.\s*$")
@@ -210,14 +213,21 @@ def _of(passage: Passage, kind: KeyKind) -> Iterable[str]:
 
 def _propositions(corpus: Corpus, file: Path) -> Iterator[tuple[str, int]]:
     lines = iter(_lines(file))
+    seen: set[int] = set()
     while batch := list(islice(lines, _LINES)):
         # Looked up together: one look-up hashes all ids of the corpus.
         numbers = corpus.numbers([name for _, name, _ in batch])
         for (line, name, text), number in zip(batch, numbers, strict=True):
             if number is None:
                 raise DataError(f"the passage {name!r} is not in {corpus.source}.", file, line)
+            seen.add(number)
             if text is not None:
                 yield " ".join(text.split()), number
+    if len(seen) < len(corpus):
+        log.warning(
+            "%s: %d of %d passages have no line, so nothing can quote them; `grls propositions` goes on "
+            "where it stopped.", file, len(corpus) - len(seen), len(corpus),
+        )  # fmt: skip
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str, str | None]]:

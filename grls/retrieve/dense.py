@@ -11,6 +11,7 @@ ties the three together by fingerprints.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import shutil
 from collections.abc import Sequence
@@ -221,6 +222,11 @@ class DenseRetriever:
         """Save to ``folder`` and upload it as a model repository; returns its address."""
         self.save_pretrained(folder)
         return upload(folder, repository, private)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of what passages are found by: the model (its limits, too) and the corpus."""
+        model = self._embedded_by or self.biencoder.fingerprint()
+        return hashlib.sha256(f"{model} {self.corpus.fingerprint}".encode()).hexdigest()
 
     def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the inner product.

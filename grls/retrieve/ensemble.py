@@ -135,13 +135,20 @@ def chain_hits(chain: Chain) -> list[Hit]:
     return [Hit(*pair) for pair in hits.items()]
 
 
-def fuse_chains(chains: Sequence[Chain], fusion: Fusion, length: Length = "mean") -> Chain:
+def fuse_chains(
+    chains: Sequence[Chain],
+    fusion: Fusion,
+    length: Length = "mean",
+    rankings: Sequence[Sequence[Hit]] | None = None,
+) -> Chain:
     """Fuse the chains of one query into one.
 
     Args:
         chains: One a member.
         fusion: How their passages are fused, ranked by hop.
         length: See :data:`Length`; members' lengths count passages.
+        rankings: The passages of each with scores to fuse by; None: those of :func:`chain_hits`. A set whose
+            passages have scores of their own is no chain of hops to be added up.
 
     Returns:
         The first passages of the fused ranking, with their fused scores; ``Chain.score`` is their sum and no
@@ -151,7 +158,8 @@ def fuse_chains(chains: Sequence[Chain], fusion: Fusion, length: Length = "mean"
     Raises:
         ConfigError: The weights are not as many as the chains, or ``length`` names no member.
     """
-    rankings = [chain_hits(chain) for chain in chains]
+    if rankings is None:
+        rankings = [chain_hits(chain) for chain in chains]
     hops = chain_length([len(hits) for hits in rankings], length)
     hits = tuple(fusion.fuse(rankings)[:hops])
     done = chains[length].done if isinstance(length, int) else all(chain.done for chain in chains)

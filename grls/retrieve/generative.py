@@ -6,6 +6,8 @@ Its folder holds ``model/`` (model and tokenizer as transformers writes them) an
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -28,6 +30,7 @@ from grls.models.base import Floats
 from grls.models.build import Pretrained
 from grls.models.generator import check_positions
 from grls.models.kinds import is_causal
+from grls.models.language import weights_fingerprint
 from grls.models.precision import move, packed
 from grls.retrieve.assess import Assessor, beside_assessment
 from grls.retrieve.base import check_counts
@@ -46,7 +49,7 @@ from grls.retrieve.views import (
     spread,
     weigh,
 )
-from grls.text import Codec, Limits
+from grls.text import Codec, Limits, tokenizer_fingerprint
 from grls.types import Hit, Query
 from grls.views import Views
 
@@ -168,6 +171,18 @@ class GenerativeRetriever(IndexedPassages):
         """Save to ``folder`` and upload it as a model repository; returns its address."""
         self.save_pretrained(folder)
         return upload(folder, repository, private)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of what passages are found by: the model, the corpus, and what of it is written."""
+        parts = {
+            "weights": weights_fingerprint(self.model),
+            "tokenizer": tokenizer_fingerprint(self.codec.tokenizer),
+            "limits": self.codec.limits,
+            "corpus": self.corpus.fingerprint,
+            "removed": sorted(self.removed),
+            "views": None if self.views is None else self.views.words,
+        }
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.

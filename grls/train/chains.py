@@ -64,7 +64,7 @@ class ChainExamples:
     """
 
     def __init__(
-        self, queries: Sequence[Query], qrels: Qrels, corpus: Corpus, codec: Codec, **kwargs: bool | int
+        self, queries: Sequence[Query], qrels: Qrels, corpus: Corpus, codec: Codec, **kwargs: bool | int | str
     ):
         self._hops = RetrieveExamples(queries, qrels, corpus, codec, **kwargs)  # type: ignore[arg-type]
         self._queries = queries
@@ -124,7 +124,7 @@ class MemoriseChains:
         """Passage ``number`` as it is read in ``epoch``."""
         source = self._passages.draw(number, epoch).source
         text = self._passages.codec.text(source) if self._taught else ""
-        seed = f"memorise-{epoch}-{number}"
+        seed = f"memorise-{self._passages.seed}-{epoch}-{number}"
         return ChainExample((HopExample(source, (number,), number, text, (), (number,), seed),))
 
     def lengths(self) -> Sequence[int]:

@@ -255,9 +255,12 @@ class RetrieveData(StageData):
 
     def _pseudo_examples(self, queries: Sequence[Query]) -> Any:
         # Never shuffled: each passage of a chain was found from the one before.
-        return self._retrieve_examples(queries, {}, self.done and self.mix.pseudo_done, shuffle=False)
+        done = self.done and self.mix.pseudo_done
+        return self._retrieve_examples(queries, {}, done, shuffle=False, seed=f"pseudo-{self.seed}")
 
-    def _retrieve_examples(self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool) -> Any:
+    def _retrieve_examples(
+        self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool, seed: int | str | None = None
+    ) -> Any:
         return self.kind(
             queries,
             qrels,
@@ -267,7 +270,7 @@ class RetrieveData(StageData):
             done=done,
             shuffle=shuffle,
             truncate=self.truncate_queries,
-            seed=self.seed,
+            seed=self.seed if seed is None else seed,
         )
 
     def dev_inputs(self) -> list[DevInput]:

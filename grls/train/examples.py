@@ -6,7 +6,6 @@ worker of a distributed one see the same draw.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeVar
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.corpus import Corpus
-from grls.dataset import Qrels, any_order, gold_passages
+from grls.dataset import Qrels, any_order, gold_passages, proofs_of
 from grls.errors import ConfigError, DataError
 from grls.text import Codec
 from grls.train.memorise_sources import PassageReader, Reading
@@ -88,6 +87,7 @@ class MemoriseExamples:
         reading = reading or Reading()
         if target == "rest" and reading.kinds != ("front",):
             raise ConfigError("target `rest` is what the front lacks: it needs reads `front` alone.")
+        self.seed = seed
         self._reader = PassageReader(corpus, codec, reading, self._row, seed)
         self.codec = codec
         self.target = target
@@ -144,7 +144,7 @@ class RetrieveExamples:
         done: Learn DONE after the last hop (multi-step only).
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
         truncate: Cut queries that are too long instead of refusing them.
-        seed: Of the draws.
+        seed: Of the draws; a text keeps the draws of two collections of one run apart.
 
     Raises:
         DataError: A query has no gold passage, or names one that is not in the corpus.
@@ -160,7 +160,7 @@ class RetrieveExamples:
         done: bool = True,
         shuffle: bool = False,
         truncate: bool = False,
-        seed: int = 0,
+        seed: int | str = 0,
     ):
         self.codec = codec
         self.multistep = multistep
@@ -205,8 +205,8 @@ def gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:
             f"query {query.id!r} has neither evidence nor a qrel above zero; training needs gold passages: "
             "add some or take the query out of the split."
         )
-    proofs = json.loads(query.metadata).get("proofs", [])
-    return [gold, *(tuple(proof) for proof in proofs if len(proof) == len(gold) and tuple(proof) != gold)]
+    proofs = map(tuple, proofs_of(query))
+    return [gold, *(proof for proof in proofs if len(proof) == len(gold) and proof != gold)]
 
 
 def free_order(query: Query) -> bool:

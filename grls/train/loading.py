@@ -97,7 +97,7 @@ class FitData(L.LightningDataModule):
             self.dev_collator or self.collator,
         )
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, Any]:
         """How far the run has come: epoch, and batches of it that are done.
 
         Counted from all batches of the run, since Lightning's count of epochs is one off between the hooks
@@ -105,11 +105,32 @@ class FitData(L.LightningDataModule):
         """
         loop = self._trainer.fit_loop
         epoch, batches = divmod(loop.epoch_loop.batch_progress.total.ready, loop.max_batches)
-        return {"epoch": epoch, "batches": batches}
+        return {"epoch": epoch, "batches": batches, **self._sizes()}
 
-    def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Go on where a checkpoint was written."""
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written.
+
+        Raises:
+            ConfigError: An epoch had other batches then, so where the run stood in it cannot be told.
+        """
+        now = self._sizes()
+        for name, before in state_dict.items():
+            if name in now and before != now[name]:
+                raise ConfigError(
+                    f"the checkpoint is of a run with {name} {before}, and now it is {now[name]}: resume "
+                    "with the same, or begin a new run from its weights (--model.generator.name_or_path)."
+                )
         self._seen = (state_dict["epoch"], state_dict["batches"])
+
+    def _sizes(self) -> dict[str, Any]:
+        """What the batches of an epoch depend on, by what it is called."""
+        trainer = self._trainer
+        return {
+            "--data.batch_size": self.batch_size,
+            "processes": trainer.world_size,
+            "examples": len(self.train_examples),
+            "--trainer.limit_train_batches": trainer.limit_train_batches,
+        }
 
     def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
         trainer = self._trainer

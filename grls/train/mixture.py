@@ -219,5 +219,7 @@ def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
         limits.append(int(trainer.max_epochs))
     if trainer.max_steps > 0:
         batches = math.ceil(examples / (batch_size * trainer.world_size))
+        limit = trainer.limit_train_batches
+        batches = max(1, min(batches, limit) if isinstance(limit, int) else int(batches * limit))
         limits.append(math.ceil(trainer.max_steps / math.ceil(batches / trainer.accumulate_grad_batches)))
     return min(limits, default=None)

@@ -24,7 +24,8 @@ from transformers.optimization import Adafactor
 from grls.errors import ConfigError
 from grls.models.build import GeneratorSpec
 from grls.models.generator import check_positions
-from grls.models.head import Head
+from grls.models.head import Head, logits_are_linear
+from grls.models.kinds import is_causal
 from grls.models.lora import add_adapters
 from grls.train.collate import IGNORED, Batch, Choices
 from grls.train.encoder_cache import EncoderCache, check_cache
@@ -105,7 +106,8 @@ class GeneratorModule(L.LightningModule):
             raise ConfigError(f"{type(self.model).__name__} has no linear head; use the full loss.")
         if gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        self._freeze(freeze_encoder)
+        self._freeze(freeze_encoder and not is_causal(self.model))
+        self._asked_to_freeze = freeze_encoder
         self.cache_encoder = cache_encoder
         self._cache = EncoderCache(cache_encoder) if cache_encoder else None
 
@@ -113,9 +115,26 @@ class GeneratorModule(L.LightningModule):
         """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
 
         Raises:
-            ConfigError: The encoder's states cannot be kept.
+            ConfigError: There is no encoder to freeze, its states cannot be kept, or the loss is over what is
+                allowed and the model's logits are not those of its head.
         """
+        if self._asked_to_freeze and is_causal(self.model):
+            raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
         check_cache(self.cache_encoder, self.model)
+        if self.loss == "allowed":
+            self.refuse_other_logits()
+
+    def refuse_other_logits(self) -> None:
+        """Refuse a model whose logits are not its head's, where the loss is taken at the head.
+
+        Raises:
+            ConfigError: It scales or caps them.
+        """
+        if not logits_are_linear(self.model, self._head):
+            raise ConfigError(
+                f"{type(self.model).__name__} changes its logits behind the head (scales or caps them), "
+                "which this loss would not see: take another model."
+            )
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Forget states of the weights before."""

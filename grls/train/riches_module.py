@@ -48,21 +48,17 @@ class Interlace(GeneratorModule):
             for parameter in self.model.get_input_embeddings().parameters():
                 parameter.requires_grad = False
 
-    def _freeze(self, encoder: bool) -> None:
-        self._asked_to_freeze = encoder
-        super()._freeze(encoder and self.model.config.is_encoder_decoder)
-
     def setup(self, stage: str) -> None:
         """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
 
         Raises:
-            ConfigError: The model has no linear head, or no encoder to freeze or to keep the states of.
+            ConfigError: The model has no linear head, or changes its logits behind it, or has no encoder to
+                freeze or to keep the states of.
         """
         super().setup(stage)
-        if self._asked_to_freeze and not self.model.config.is_encoder_decoder:
-            raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
         if not self._head.linear:
             raise ConfigError(f"{type(self.model).__name__} has no linear head, which this stage needs.")
+        self.refuse_other_logits()
 
     def batch_loss(self, batch: Batch) -> Tensor:
         """The loss of a batch, a scalar in float32: the mean over labelled positions and choices within keys.
@@ -70,7 +66,9 @@ class Interlace(GeneratorModule):
         Raises:
             ConfigError: The model has fewer positions than the batch is long.
         """
-        check_positions(self.model, batch.input_ids.shape[1], batch.labels.shape[1])
+        # A causal model's labels are the tokens it reads, so they need no positions of their own.
+        written = 0 if batch.decoder_input_ids is None else batch.labels.shape[1]
+        check_positions(self.model, batch.input_ids.shape[1], written)
         arguments = {**self._source(batch.input_ids, batch.attention_mask), "use_cache": False}
         if batch.decoder_input_ids is not None:
             arguments["decoder_input_ids"] = batch.decoder_input_ids

@@ -148,7 +148,8 @@ def log_means(
 ) -> None:
     """Log the mean of each score over all processes."""
     for name, values in scores.items():
-        sums = torch.tensor([sum(values), len(values)], device=pl_module.device)
+        # Of one kind on every process: one without a share of the inputs would send whole numbers.
+        sums = torch.tensor([sum(values), len(values)], dtype=torch.float32, device=pl_module.device)
         total, count = trainer.strategy.reduce(sums, reduce_op="sum")
         pl_module.log(name, total / count, prog_bar=True, sync_dist=False, rank_zero_only=False)
 
@@ -180,7 +181,11 @@ class SaveModel(L.Callback):
             self._looked = trainer.global_step
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Load the best weights, where a checkpoint callback has chosen some, and write them."""
+        """Load the best weights, where a checkpoint callback has chosen some, and write them.
+
+        Raises:
+            ConfigError: They are not finite: the training has diverged. Nothing is written.
+        """
         module: Any = pl_module
         best = next(
             (c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint) and c.monitor), None
@@ -201,6 +206,7 @@ class SaveModel(L.Callback):
                     trainer.num_training_batches,
                     Path(best.best_model_path).parent,
                 )
+        _refuse_diverged(module.model, self.folder)
         if trainer.is_global_zero:
             merge_adapters(module.model)
             with atomic_folder(self.folder, "config.json") as new:
@@ -211,3 +217,12 @@ class SaveModel(L.Callback):
                     write_json(new / name, content)
                 beside = [] if getattr(data, "priors", None) is None else [BESIDE]
                 write_json(new / TRAINING, {"stages": [*module.stages, *beside]})
+
+
+def _refuse_diverged(model: torch.nn.Module, folder: str) -> None:
+    for name, weights in model.named_parameters():
+        if not torch.isfinite(weights).all():
+            raise ConfigError(
+                f"the training has diverged: weights of {name} are not finite, so nothing was written to "
+                f"{folder}. Lower --model.learning_rate, or train in --trainer.precision 32-true."
+            )

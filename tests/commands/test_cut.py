@@ -78,6 +78,11 @@ def test_what_cannot_be_cut_is_refused(place: Path, capsys: pytest.CaptureFixtur
     again = fails(capsys, "cut", "out/cut.jsonl", "--tune", dev, *data, "--output=out/again")
     assert "is dynamic: its chains end by themselves" in again
     assert not Path("out/again.jsonl").exists()
+    Path("empty.jsonl").write_text("")
+    nothing = fails(
+        capsys, "cut", "empty.jsonl", "--tune", dev, "--data=data", "--tune_split=train", "--output=e"
+    )
+    assert "empty.jsonl: the run answers no query" in nothing
     replaced = fails(capsys, "cut", run, "--tune", dev, *data, "--output=train")
     assert "would replace train.trec" in replaced
     Path("copy.trec").write_bytes(Path(run).read_bytes())

@@ -15,6 +15,7 @@ from grls.cli import main
 from grls.corpus import Corpus
 from grls.dataset import read_split
 from grls.evaluation.manifest import read_info
+from grls.evaluation.results import read_results
 from grls.evaluation.run import read_run
 from grls.models.biencoder import BiEncoder
 from grls.retrieve.appending import AppendingMultistep
@@ -145,8 +146,26 @@ def test_the_set_of_highest_expected_f1_is_chosen(data: Path, generative: Path, 
     chains = [expected_f1(some) for some in search.retrieve_chains(queries)]
     assert found == {q.id: [hit.id for hit in c.hits] for q, c in zip(queries, chains, strict=True)}
     assert info.options["choose"] == "expected-f1"
+    scores = [[hit.score for hit in hits] for hits in read_results(tmp_path / "o.jsonl").rankings.values()]
+    assert scores == [pytest.approx([hit.score for hit in c.hits]) for c in chains]  # not added up
     likeliest, _ = retrieve(data, tmp_path / "o", *given)
     assert likeliest != found
+
+
+def test_ids_with_white_space_have_no_trec_run(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(data, tmp_path / "data")
+    for name in ("queries.jsonl", "qrels/test.tsv"):
+        text = (tmp_path / "data" / name).read_text()
+        first = read_split(data, "test")[0][0].id
+        (tmp_path / "data" / name).write_text(text.replace(first, f"query {first}"))
+    given = [f"--data={tmp_path / 'data'}", f"--output={tmp_path / 'o'}"]
+    assert main(["retrieve", "--bm25=true", *given]) == 0
+    assert "o.trec is not written: the query id 'query " in caplog.text
+    assert not (tmp_path / "o.trec").exists()
+    assert read_info(tmp_path / "o.jsonl") is not None
+    assert main(["evaluate", f"--run={tmp_path / 'o.jsonl'}", f"--data={tmp_path / 'data'}"]) == 0
 
 
 def test_branch_follows_chains(data: Path, dense: Path, tmp_path: Path) -> None:
@@ -169,6 +188,15 @@ def test_what_cannot_work_is_refused(
     for name in ("chains", "branch"):
         message = fails(capsys, *asked, f"--retriever={dense}", "--steps=fixed", f"--{name}=0")
         assert f"{name} must be at least 1" in message
+    message = fails(capsys, *asked, "--bm25=true", "--steps=fixed", "--pool=true", "--k=0")
+    assert "k must be at least 1" in message
+    (tmp_path / "file").write_text("")
+    for command in (
+        ["retrieve", f"--data={data}", "--bm25=true"],
+        ["index", f"--model={dense}", f"--corpus={data}"],
+    ):
+        message = fails(capsys, *command, f"--output={tmp_path / 'file' / 'o'}")
+        assert "the folder cannot be written" in message
     for bias, read in ((".nan", "nan"), ("-.inf", "-inf"), ("1e400", "inf")):  # as YAML writes them
         message = fails(capsys, *asked, f"--retriever={dense}", "--steps=dynamic", f"--done_bias={bias}")
         assert f"--done_bias must be a finite number, got {read}" in message

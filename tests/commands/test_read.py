@@ -9,7 +9,7 @@ from quoting_model import QUERIES, quoting
 
 from grls.cli import main
 from grls.corpus import Corpus
-from grls.evaluation.manifest import RunInfo, read_info, write_info
+from grls.evaluation.manifest import RunInfo, fingerprint_queries, read_info, write_info
 from grls.evaluation.results import read_results, write_results
 from grls.types import Hit
 
@@ -179,3 +179,28 @@ def test_wrong_options_are_refused(
     assert read(folder, tmp_path / "x", *options) == 1
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_of_other_queries_and_an_output_over_the_run_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = Corpus.read(folder / "data")
+    other = [query._replace(id=f"other-{query.id}") for query in QUERIES]
+    for name, asked in (("mine", QUERIES), ("other", other)):
+        write_results(
+            tmp_path / f"{name}.jsonl", asked, corpus, "bm25", {q.id: [Hit("a", 1.0)] for q in asked}
+        )
+        info = RunInfo(
+            "bm25", name, "single", corpus.fingerprint, fingerprint_queries(asked), "", "test", "bm25"
+        )  # fmt: skip
+        write_info(tmp_path / name, info)
+    before = (tmp_path / "mine.jsonl").read_bytes()
+    assert read(folder, tmp_path / "mine", "--run", str(tmp_path / "mine.jsonl")) == 1
+    assert "would replace" in capsys.readouterr().err
+    assert (tmp_path / "mine.jsonl").read_bytes() == before
+    assert read(folder, tmp_path / "x", "--run", str(tmp_path / "other.jsonl")) == 1
+    assert "answers other queries than those asked" in capsys.readouterr().err
+    (tmp_path / "other.info.json").unlink()
+    assert read(folder, tmp_path / "x", "--run", str(tmp_path / "other.jsonl")) == 1
+    assert "answers other queries than those asked" in capsys.readouterr().err
+    assert read(folder, tmp_path / "x", "--run", str(tmp_path / "mine.jsonl")) == 0

@@ -1,6 +1,7 @@
 """Every kind of retriever behind the commands that read: one or several, in one step or hop by hop."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from grls.evaluation.results import read_results
 from grls.models.biencoder import BiEncoder
 from grls.retrieve.ensemble import EnsembleRetriever
 from grls.retrieve.fusion import Fusion
+from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.open import open_retriever
 from grls.retrieve.pool import pooled_ranking
@@ -96,6 +98,40 @@ def test_hop_by_hop(folder: Path) -> None:
     assert dynamic is not None
     chains = MultistepRetriever(opened, 4, True, done_bias=-30.0).retrieve_chains(queries)  # type: ignore[arg-type]
     assert dynamic.retriever.retrieve(queries, 9) == [pooled_ranking(some, 9) for some in chains]
+
+
+def rebuilt(folder: Path, place: Path, name: str) -> Path:
+    """A retriever of other weights over the same corpus, in a folder that had the one of ``folder``."""
+    shutil.copytree(folder / name, place / name)
+    if name == "generative":
+        other = GenerativeRetriever.from_pretrained(folder / name, "cpu")
+        with torch.no_grad():
+            next(other.model.parameters()).add_(0.1)
+        other.save_pretrained(place / name)
+    else:
+        torch.manual_seed(1)
+        BiEncoder.load(str(tiny_bert(place / "bert")), device="cpu").save(place / "sentence")
+        made = [f"--model={place / 'sentence'}", f"--corpus={folder / 'data'}", f"--output={place / name}"]
+        assert main(["index", *made, "--device=cpu"]) == 0
+    return place / name
+
+
+@pytest.mark.parametrize("name", ["generative", "dense"])
+def test_a_run_does_not_go_on_with_another_retriever_of_that_name(
+    folder: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folder / name, tmp_path / "r")
+    run = [
+        "read", f"--data={folder / 'data'}", f"--model={folder / 'model'}", "--max_new_tokens=2",
+        "--device=cpu", f"--retriever={tmp_path / 'r'}", f"--output={tmp_path / 'out'}",
+    ]  # fmt: skip
+    assert main(run) == 0
+    assert main(run) == 0  # nothing has changed
+    other = rebuilt(folder, tmp_path / "other", name)
+    shutil.rmtree(tmp_path / "r")
+    other.rename(tmp_path / "r")
+    assert main(run) == 1
+    assert "other settings (retriever_fingerprint)" in capsys.readouterr().err
 
 
 def test_what_is_as_usual_is_not_among_the_settings(folder: Path) -> None:

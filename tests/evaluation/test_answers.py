@@ -225,3 +225,13 @@ def test_a_quote_of_another_form_is_refused(tmp_path: Path, wrong: dict[str, Any
 def test_no_answer_is_never_right() -> None:
     assert answer_scores(" ", ["The"]) == (0.0, 0.0)
     assert answer_scores("the", ["The"]) == (1.0, 1.0)
+
+
+def test_answers_of_other_queries_are_named_with_their_file(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = (str(tmp_path / f"{name}{ENDING}") for name in ("good", "bad"))
+    write_answers(good, LINES)
+    write_answers(bad, [line("q9", "x")])
+    assert main(["answers", good, bad, "--data", str(data)]) == 1
+    assert f"{bad}: the query id 'q9'" in capsys.readouterr().err

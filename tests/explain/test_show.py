@@ -193,6 +193,9 @@ def test_every_wrong_call_says_what_to_do(
         capsys, "text", ours, "--gold=none"
     )
     assert "give --data DIR" in refused(capsys, "all", ours)
+    for option in ("--hop=1", "--gold=r0", "--evidence=r0"):
+        assert "are of one query" in refused(capsys, "all", ours, f"--data={data}", option)
+    assert "--limit must be at least 1" in refused(capsys, "all", ours, f"--data={data}", "--limit=-1")
     known = ("q-lynx-kind", ours, f"--data={data}")
     assert "--hop 4: the query has 2 gold passages" in refused(capsys, *known, "--hop=4")
     assert "not both" in refused(capsys, *known, "--hop=1", "--evidence=r0")

@@ -9,11 +9,12 @@ import torch
 from models_small import small_bart
 from sentence_transformers import SentenceTransformer
 from small_data import scratch, tiny_bert, write_small
+from transformers import BertConfig, RobertaConfig, T5Config
 
 from grls.errors import ConfigError, DataError
 from grls.files import write_json
 from grls.models.biencoder import DONE_PASSAGE, DONE_TEXT, BiEncoder, passage_text
-from grls.models.build import Loaded, WarmStart
+from grls.models.build import Loaded, WarmStart, encoder_positions
 from grls.models.generator import start_token
 from grls.models.st5 import FirstDecoderOutput
 from grls.text import LIMITS
@@ -246,3 +247,18 @@ def test_the_packaged_encoder_normalises() -> None:
     found = biencoder.encode_queries(["an otter swims", "a stone wall"])
     assert (biencoder.max_tokens, found.shape) == (256, (2, 384))
     assert np.linalg.norm(found, axis=1) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_prompt_of_a_query_counts_among_its_tokens(bert: str) -> None:
+    biencoder = BiEncoder.load(bert, max_tokens=8)
+    assert biencoder.tokens("is it") == 4  # CLS and SEP
+    biencoder.model.prompts = {"query": "is is is ", "document": "the "}
+    assert biencoder.tokens("is it") == 7
+    evidence = [Passage("a", "otter calm"), Passage("b", "quick")]
+    assert biencoder.query_text("is it", evidence) == "is it quick"  # 8 with the prompt
+
+
+def test_positions_that_are_counted_behind_the_padding_are_fewer() -> None:
+    assert encoder_positions(BertConfig(max_position_embeddings=514)) == 514
+    assert encoder_positions(RobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
+    assert encoder_positions(T5Config()) is None

@@ -88,16 +88,25 @@ def test_a_quote_may_begin_anywhere(data: Path, tokenizer: Any) -> None:
     assert keys.index.keys(state).tolist() == [1]
 
 
-def test_propositions(data: Path, tokenizer: Any) -> None:
+def test_propositions(data: Path, tokenizer: Any, caplog: pytest.LogCaptureFixture) -> None:
     file = data / "propositions.jsonl"
     file.write_text(
         '{"passage": "a", "text": "the mill burned"}\n{"passage": "b", "text": "it burned"}\n'
         '{"passage": "b", "text": "the mill burned"}\n',
         encoding="utf-8",
     )
-    keys = build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)
+    corpus = Corpus.read(data)
+    keys = build_keys(corpus, tokenizer, "proposition", propositions=file)
     assert keys.texts == ("the mill burned", "it burned")
     assert keys.passages == ((0, 1), (1,))
+    assert f"{len(corpus) - 2} of {len(corpus)} passages have no line" in caplog.text
+    caplog.clear()
+    with file.open("a", encoding="utf-8") as stream:
+        stream.writelines(
+            f'{{"passage": "{name}", "text": null}}\n' for name in corpus.ids(range(2, len(corpus)))
+        )
+    build_keys(corpus, tokenizer, "proposition", propositions=file)
+    assert "have no line" not in caplog.text
     file.write_text('{"passage": "a", "text": "x"}\n{"passage": "zz", "text": "x"}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"propositions\.jsonl, line 2: .*'zz'"):
         build_keys(Corpus.read(data), tokenizer, "proposition", propositions=file)

@@ -256,7 +256,11 @@ def test_a_killed_run_goes_on(folder: Path) -> None:
     whole, cut = (json.loads((folder / f"{name}.json").read_text()) for name in ("whole", "cut"))
     assert cut["token"] == pytest.approx(whole["token"], rel=1e-4)
     assert cut["strides"] == whole["strides"]
-    assert cut["computed"] < whole["computed"]
+    # What was spent is the sum over both calls; the second has scored no more than what was left.
+    rows = [json.loads(line) for line in (folder / "cut.strides.jsonl").read_text().splitlines()][1:]
+    assert sum(row.get("computed", 0) for row in rows[19:]) < whole["computed"]
+    for name in ("computed", "seconds"):
+        assert cut[name] == pytest.approx(sum(row.get(name, 0) for row in rows))
 
 
 def test_the_texts_own_passages_are_left_out(folder: Path) -> None:
@@ -331,6 +335,27 @@ def test_another_model_under_the_same_name_does_not_go_on(
     write_model(tmp_path / "model", seed=7)
     assert main(asked) == 1
     assert "other settings (weights)" in capsys.readouterr().err
+
+
+def test_another_judge_or_text_under_the_same_name_does_not_go_on(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_model(tmp_path / "judge", seed=3)
+    judged = ("--bm25", "true", "--rerank", "zero-shot", "--judge", str(tmp_path / "judge"))
+    assert main(options(folder, "judged-by", *judged)) == 0
+    write_model(tmp_path / "judge", seed=4)
+    assert main(options(folder, "judged-by", *judged)) == 1
+    assert "other settings (judged_by)" in capsys.readouterr().err
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text((folder / "text.txt").read_text())
+    texts = ("--text", str(tmp_path / "texts"))
+    assert main(options(folder, "renamed", *texts)) == 0
+    (tmp_path / "texts" / "a.txt").rename(tmp_path / "texts" / "b.txt")
+    assert main(options(folder, "renamed", *texts)) == 1
+    assert "other settings (texts)" in capsys.readouterr().err
+    (tmp_path / "texts" / "c.txt").write_text("")
+    assert main(options(folder, "empty", *texts)) == 1
+    assert "c.txt: the text is empty" in capsys.readouterr().err
 
 
 def test_excluded_names_that_are_no_text_are_refused(

@@ -91,6 +91,12 @@ def test_memorisation_and_pseudo_queries_are_mixed_in_as_chains(root: Path, tmp_
         assert hop.query == ""
         front = data.index.tokens(hop.taken)[: len(hop.source) - 1].tolist()
         assert hop.source == [*front, data.codec.evidence]
+    seeds = [hop.seed for chain in drawn for hop in chain.hops]
+    assert len(set(seeds)) == len(seeds)  # what is drawn for a hop, and mined, is its own
+    other = ChainData(str(root / "data"), mix=mix, seed=1)
+    other.read(RetrieveChains(_generator(root)))
+    again = [hop.seed for n in range(12) for hop in other.train_examples.draw(n, 0).hops]
+    assert not set(seeds) & set(again)
     batch = data.collator(drawn)
     assert len(batch.labels) == sum(len(chain.hops) for chain in drawn)
 
@@ -137,6 +143,7 @@ def test_gradient_checkpointing_changes_no_loss(root: Path, tmp_path: Path) -> N
         (["--data.branches=2"], "branches need a teacher"),
         (["--data.decay=0"], "decay must be above 0"),
         (["--model.loss=full"], "loss `allowed`"),
+        (["--model.freeze_encoder=true"], "no encoder to freeze"),
     ],
 )
 def test_options_that_cannot_work_are_refused(

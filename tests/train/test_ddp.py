@@ -39,3 +39,10 @@ def test_a_warm_started_model_has_no_unused_parameter(data: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert len(logged(tmp_path / "out", "train_loss")) == 2 * 2  # 10 passages, 2 times 4 a step
     assert len(logged(tmp_path / "out", "dev_recall")) == 2
+
+
+def test_a_process_without_a_dev_input_measures_with_the_others(data: Path, tmp_path: Path) -> None:
+    done = start(arguments("retrieve", data, tmp_path, *TWO, "--data.dev_size=1", "--trainer.max_epochs=1"))
+    assert done.returncode == 0, done.stderr
+    (recall,) = logged(tmp_path, "dev_recall").values()
+    assert 0 <= recall <= 1

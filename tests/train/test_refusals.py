@@ -3,12 +3,13 @@
 import resource
 import signal
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
 from failing import fails
-from small_data import small_retriever, write_small
+from small_data import scratch, small_retriever, write_small
 from train_helpers import arguments, train
 
 from grls.cli import main
@@ -18,6 +19,7 @@ from grls.files import read_json
 from grls.text import Codec, Limits
 from grls.train.checkpoints import AtomicCheckpointIO
 from grls.train.examples import MemoriseExamples
+from grls.train.module import Memorise
 from grls.types import Passage, Query
 
 
@@ -131,3 +133,27 @@ def test_the_front_of_a_path_with_a_title(data: Path) -> None:
     whole = codec.passages([passage])[0]
     front = len(codec.passages([passage._replace(text="the otter ; is ")])[0]) - 1
     assert np.array_equal(examples.draw(0, 0).source, codec.plain_input(whole[:front].tolist()))
+
+
+def test_a_model_that_has_diverged_is_not_written(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--model.learning_rate=1e30", "--data.target=rest", "--model.loss=full"]
+    options += ["--checkpoint.monitor=dev_loss", "--checkpoint.mode=min"]
+    assert "the training has diverged" in refused(capsys, "memorise", data, *options)
+
+
+@pytest.mark.parametrize("loss", ["allowed", "full"])
+def test_a_model_that_scales_its_logits_behind_the_head(data: Path, loss: Literal["allowed", "full"]) -> None:
+    module = Memorise(scratch(data), loss=loss)
+    module.setup("fit")
+    whole = module.model.forward
+    module.model.forward = lambda **given: scaled(whole(**given))
+    if loss == "full":
+        module.setup("fit")  # it takes the logits of the model
+        return
+    with pytest.raises(ConfigError, match="changes its logits behind the head"):
+        module.setup("fit")
+
+
+def scaled(output: Any) -> Any:
+    output.logits = output.logits * 3
+    return output

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from failing import fails
 from small_data import write_small
 from train_helpers import arguments, logged, start, train
 
@@ -64,11 +65,30 @@ def test_resume_at_the_end_of_an_epoch(data: Path, tmp_path: Path, every: str, l
     whole = logged(train("retrieve", data, tmp_path / "whole", *options), "train_loss")
     halted = train("retrieve", data, tmp_path / "cut", *options, every, "--trainer.max_epochs=1")
     last = halted / "checkpoints" / "last.ckpt"
-    assert torch.load(last, weights_only=True)["RetrieveData"] == {"epoch": 1, "batches": 0}
+    state = torch.load(last, weights_only=True)["RetrieveData"]
+    assert (state["epoch"], state["batches"]) == (1, 0)
     resumed = train("retrieve", data, halted, *options, every, f"--ckpt_path={last}")
     rest = logged(resumed, "train_loss", version=1)
     assert sorted(rest) == list(range(8, 24))
     assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ("--data.batch_size=8", "--data.batch_size 4, and now it is 8"),
+        ("--trainer.limit_train_batches=5", "--trainer.limit_train_batches 1.0, and now it is 5"),
+        ("--data.done=false", "examples 30, and now it is"),
+    ],
+)
+def test_a_run_is_not_resumed_with_other_batches(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: str, named: str
+) -> None:
+    """Where it stood in its epoch could not be told."""
+    halted = train("retrieve", data, tmp_path / "run", OFTEN, "--trainer.max_epochs=1", *CONSTANT)
+    last = halted / "checkpoints" / "last.ckpt"
+    options = arguments("retrieve", data, halted, OFTEN, *CONSTANT, f"--ckpt_path={last}", changed)
+    assert named in fails(capsys, "train", *options)
 
 
 def test_epochs_differ_and_repeat_with_the_seed(data: Path, tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from grls.cli import main
 from grls.dataset import read_qrels
+from grls.errors import ConfigError
 from grls.models.build import train_tokenizer
 from grls.models.language import PretrainedLM, load_language_model
 from grls.programs.targets import Targets
 from grls.train.riches_data import InterlacedData
+from grls.train.riches_module import Interlace
 
 FORM = "question: « » answer: proved\n"
 
@@ -128,7 +130,8 @@ def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(data: Path, 
     killed = start(options(data, tmp_path / "killed", *often, *death))
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     last = tmp_path / "killed" / "checkpoints" / "last.ckpt"
-    assert torch.load(last, weights_only=True)["InterlacedData"] == {"epoch": 1, "batches": 1}
+    state = torch.load(last, weights_only=True)["InterlacedData"]
+    assert (state["epoch"], state["batches"]) == (1, 1)
     resumed = run(data, tmp_path / "killed", *often, f"--ckpt_path={last}")
     rest = logged(resumed, "train_loss", version=1)
     assert sorted(rest) == list(range(4, 9))
@@ -264,6 +267,17 @@ def test_targets_are_what_is_learned(data: Path, causal: Path) -> None:
     )
     assert (example.target, example.spans) == (list(again.tokens), again.spans)
     assert example.source == made.prompt.inputs(made.targets.tokenizer, [query.text])[0][:-1]
+
+
+def test_a_causal_model_needs_a_position_for_each_token_once(data: Path, causal: Path) -> None:
+    module = Interlace(PretrainedLM(str(causal)))
+    made = drawn(data, causal)
+    batch = made.collator([made.train_examples.draw(n, 0) for n in range(2)])
+    module.model.config.max_position_embeddings = batch.input_ids.shape[1]
+    assert torch.isfinite(module.batch_loss(batch))
+    module.model.config.max_position_embeddings -= 1
+    with pytest.raises(ConfigError, match="positions"):
+        module.batch_loss(batch)
 
 
 @pytest.mark.parametrize(

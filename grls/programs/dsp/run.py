@@ -7,8 +7,9 @@ unpaid account, a provider that is not known) ends the run instead: nothing that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from time import perf_counter
 from typing import Any
 
 from grls.errors import ConfigError
@@ -49,8 +50,8 @@ def answer_all(
 
     Returns:
         The record of each query, in the order asked: ``query_id``, ``answer``, ``found`` and ``read`` (pairs
-        of passage id and score), ``trace``, ``cost``; ``failed`` says why a query has no answer, ``ended`` is
-        false where the length limit cut the answer.
+        of passage id and score), ``trace``, ``cost``, ``seconds`` (since the record before it); ``failed``
+        says why a query has no answer, ``ended`` is false where the length limit cut the answer.
 
     Raises:
         ConfigError: ``threads`` is below 1, or the endpoint refuses every query.
@@ -60,11 +61,14 @@ def answer_all(
     if decided is not None:
         decided(len(asked) - len(waiting))
     kept: set[str] = set()
+    clock = perf_counter()
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(_answer, program, name, given, lm, adapter) for name, given in waiting.items()]
         try:
             for future in as_completed(futures):
-                record = future.result()
+                now = perf_counter()
+                record = future.result() | {"seconds": now - clock}  # since the one before, whoever waited
+                clock = now
                 file.add([record])
                 kept.add(record["query_id"])
                 if decided is not None:
@@ -75,6 +79,11 @@ def answer_all(
             raise
     last = {record["query_id"]: record for record in file.records}
     return [last[name] for name in asked]
+
+
+def seconds_of(file: GrowingFile, asked: Collection[str]) -> float:
+    """Wall-clock seconds that queries took in all calls, failed tries counted, too."""
+    return sum(record.get("seconds", 0.0) for record in file.records if record["query_id"] in asked)
 
 
 def answered_ids(file: GrowingFile) -> set[str]:

@@ -150,7 +150,7 @@ class Trained:
 
     def __init__(self, reranker: Reranker, tokenizer: Any, corpus: Corpus, candidates: int = 16):
         self.candidates = candidates
-        self._reranker = reranker
+        self.reranker = reranker
         self._tokenizer = tokenizer
         self._corpus = corpus
 
@@ -158,9 +158,9 @@ class Trained:
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
         """The candidates by ``f(x, d)``; of equals the retriever's first stands first."""
-        prefixes = prefixes_of(self._tokenizer, text, strides, self._reranker.prefix_tokens)
+        prefixes = prefixes_of(self._tokenizer, text, strides, self.reranker.prefix_tokens)
         texts = document_texts(self._corpus, sorted({number for some in candidates for number in some}))
-        values = self._reranker.scores(
+        values = self.reranker.scores(
             [prefix for prefix, some in zip(prefixes, candidates, strict=True) for _ in some],
             [texts[number] for some in candidates for number in some],
         )
