@@ -83,7 +83,8 @@ def answer_all(
 
 def seconds_of(file: GrowingFile, asked: Collection[str]) -> float:
     """Wall-clock seconds that queries took in all calls, failed tries counted, too."""
-    return sum(record.get("seconds", 0.0) for record in file.records if record["query_id"] in asked)
+    records = (record for record in file.records if record["query_id"] in asked)
+    return float(sum(record.get("seconds", 0.0) for record in records))
 
 
 def answered_ids(file: GrowingFile) -> set[str]:
