@@ -71,7 +71,7 @@ class GrowingFile:
             )
         if lines and lines[0] != head:
             old, new = lines[0][_HEAD], head[_HEAD]
-            other = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+            other = sorted(name for name in {*old, *new} if old.get(name, _HEAD) != new.get(name, _HEAD))
             raise MismatchError(
                 f"{self.path} was begun with other settings ({', '.join(other)}); give another output, or "
                 "remove it."

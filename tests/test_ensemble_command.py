@@ -140,6 +140,23 @@ def test_passages_of_a_set_are_fused_by_their_own_scores(place):
     assert [(hit.id, hit.score) for hit in found.hits] == [(IDS[0], 12.0), (IDS[1], 10.0)]
 
 
+def test_chains_are_fused_by_their_hops_added_up(place):
+    """A hop that is certain costs its passage nothing: what it adds to the chain is 0."""
+    corpus, queries = Corpus.read("data"), read_split("data", "test")[0]
+    for name, scores in (("a", (-1.0, 0.0, 0.0)), ("b", (-1.0, 0.0, -1.0))):
+        hits = tuple(Hit(i, score) for i, score in zip(IDS[:3], scores, strict=True))
+        info = RunInfo(
+            "generator", name, "dynamic", corpus.fingerprint, fingerprint_queries(queries), "data", "test",
+            "renormalized",
+        )  # fmt: skip
+        write_outputs(
+            name, queries, corpus, Outcome(chains=[Chain(hits, sum(scores), True)] * len(queries)), info
+        )
+    fused("a.jsonl", "b.jsonl", "--method=sum", "--normalization=min-max")
+    found = next(iter(load_results("out/e.jsonl").chains.values()))
+    assert [hit.score for hit in found.hits] == pytest.approx([2.0, 2.0, 1.0], abs=1e-6)
+
+
 def test_fixed_chains_are_rankings(place):
     fused(write("a", steps="fixed"), write("b", 2, steps="fixed"))
     assert load_results("out/e.jsonl").chains == {}

@@ -31,8 +31,10 @@ from grls.evaluation.comparable import (
 from grls.evaluation.manifest import RunInfo, Steps
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.results import Results
-from grls.retrieve.ensemble import Length, chain_length, fuse_chains
+from grls.evaluation.run import chain_ranking
+from grls.retrieve.ensemble import Length, chain_hits, chain_length, fuse_chains
 from grls.retrieve.fusion import Fusion, Method, Normalization, fuse_rankings, tune_weights
+from grls.types import Hit
 
 
 def ensemble(
@@ -145,7 +147,7 @@ class Fusing:
                     [member.chains[query] for member in members],
                     fusion,
                     self.length,
-                    [member.rankings[query] for member in members],
+                    [_passages(member, query) for member in members],
                 )
                 for query in members[0].chains
             }
@@ -154,6 +156,12 @@ class Fusing:
         k = self.k if self.k is not None else longest or None
         rankings = fuse_rankings([member.rankings for member in members], fusion, k)
         return Results(rankings, {}, fusion.score_mode)
+
+
+def _passages(results: Results, query: str) -> list[Hit]:
+    """What a chain found, with scores to fuse by: of hops added up, or, of a set, each passage's own."""
+    chain, ranking = results.chains[query], results.rankings[query]
+    return chain_hits(chain) if ranking == chain_ranking(chain) else ranking
 
 
 def shared_steps(runs: Sequence[LoadedRun]) -> Steps:

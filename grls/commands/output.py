@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from grls.corpus import Corpus
 from grls.evaluation.manifest import ENDINGS, RunInfo, write_info
@@ -55,7 +56,8 @@ def write_outputs(
     if unfit is None:
         write_run(f"{output}.trec", rankings)
     else:
-        log.warning("%s.trec is not written: %s", output, unfit)
+        Path(f"{output}.trec").unlink(missing_ok=True)  # an earlier run's
+        log.warning("%s.trec is not written; %s.jsonl holds everything: %s", output, output, unfit)
     endings = ENDINGS if unfit is None else (".jsonl",)
     write_info(output, info, endings)
     print(

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from tqdm import tqdm
 
 from grls.commands.sources import Folders, Named, open_source
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.manifest import Steps
 from grls.files import refuse_unwritable, write_json
 from grls.growing import GrowingFile
@@ -136,11 +136,13 @@ def ralm(
         **named.settings(), "corpus": None if corpus is None else corpus.fingerprint,
         "rerank": rerank, "candidates": reader.chooser.candidates, "judge": judge,
         "judge_tokens": judge_tokens if rerank == "zero-shot" else None, "reranker": reranker,
-        "judged_by": _judged_by(reader.chooser),
-        "retriever_fingerprint": None if source is None else source.fingerprint,
         "exclude": None if exclude is None else _digest(Path(exclude).read_text(encoding="utf-8")),
-        "texts": [[some.name, _digest(json.dumps(some.tokens))] for some in texts],
+        "texts": [_digest(json.dumps(some.tokens)) for some in texts],
     }  # fmt: skip
+    if source is not None:
+        settings["retriever_fingerprint"] = source.fingerprint
+    if (judged_by := _judged_by(reader.chooser)) is not None:
+        settings["judged_by"] = judged_by
     begun = perf_counter()
     if job == "perplexity":
         _perplexity(reader, texts, settings, output, begun)
@@ -155,7 +157,7 @@ def ralm(
 def _perplexity(
     reader: InContextRalm, texts: Sequence[_Text], settings: dict[str, Any], output: str, begun: float
 ) -> None:
-    file = GrowingFile(f"{output}.strides.jsonl", settings)
+    file = _kept(f"{output}.strides.jsonl", settings, texts)
     computed = reader.scorer.computed
     total = sum(len(strides(len(some.tokens), reader.options)) for some in texts)
     with tqdm(total=total, desc="ralm", unit=" strides", leave=False, disable=None) as bar:
@@ -192,7 +194,7 @@ def _examples(
     every: int,
     prefix_tokens: int,
 ) -> None:
-    file = GrowingFile(f"{output}.examples.jsonl", settings)
+    file = _kept(f"{output}.examples.jsonl", settings, texts)
     for some in texts:
         done = sum(record["text"] == some.name for record in file.records)
         for block in tqdm(
@@ -207,7 +209,7 @@ def _examples(
 def _generate(
     reader: InContextRalm, texts: Sequence[_Text], settings: dict[str, Any], output: str, tokens: int
 ) -> None:
-    file = GrowingFile(f"{output}.texts.jsonl", settings)
+    file = _kept(f"{output}.texts.jsonl", settings, texts, "name")
     done = {record["name"] for record in file.records}
     waiting: Iterator[_Text] = (some for some in texts if some.name not in done)
     while batch := list(islice(waiting, 8)):
@@ -216,6 +218,22 @@ def _generate(
         file.add([{"name": a.name, **b._asdict()} for a, b in zip(batch, written, strict=True)])
     for record in file.records[:3]:
         print(f"{record['name']}: … {record['text']}\n")
+
+
+def _kept(path: str, settings: dict[str, Any], texts: Sequence[_Text], key: str = "text") -> GrowingFile:
+    """The records of a run, each of one of its texts; ``key`` is where its name stands.
+
+    Raises:
+        MismatchError: A text has another name than it had, so what was done for it cannot be told.
+    """
+    file = GrowingFile(path, settings)
+    gone = {record[key] for record in file.records} - {some.name for some in texts}
+    if gone:
+        raise MismatchError(
+            f"{path} holds records of {min(gone)!r}, which is no text of this run; give another output, or "
+            "the text its name."
+        )
+    return file
 
 
 def _chooser(

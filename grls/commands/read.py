@@ -112,7 +112,7 @@ def read(
     every, qrels = read_split(data, split)
     queries = every[:limit]
     source = (
-        FinishedRun(run, corpus, every)
+        FinishedRun(run, corpus, every, split)
         if run is not None
         else open_source(named, data, device, batch_size, split)
     )
@@ -124,7 +124,7 @@ def read(
     settings = {
         "model": Path(model).name, "weights": weights_fingerprint(loaded),
         "tokenizer": tokenizer_fingerprint(tokenizer), "method": method, **named.settings(),
-        "retriever_fingerprint": source.fingerprint if isinstance(source, Source) else None,
+        **({"retriever_fingerprint": source.fingerprint} if isinstance(source, Source) else {}),
         "run": None if run is None else sha256(run), **reads, "chat": chat, "max_new_tokens": max_new_tokens,
         "corpus": corpus.fingerprint, "queries": fingerprint_queries(every),
     }  # fmt: skip

@@ -81,8 +81,8 @@ def retrieve(
 ) -> None:
     """Retrieve for queries.
 
-    Writes OUTPUT.trec (a TREC run), OUTPUT.jsonl (with evidence text) and OUTPUT.info.json (what made them,
-    for `grls ensemble` and `grls report`).
+    Writes OUTPUT.trec (a TREC run; none where an id holds white space), OUTPUT.jsonl (with evidence text) and
+    OUTPUT.info.json (what made them, for `grls ensemble` and `grls report`).
 
     Args:
         data: Data set folder (queries and qrels), or a queries.jsonl where ``split`` is null.

@@ -220,7 +220,7 @@ def _refuse_white_space(text: str, what: str) -> None:
     if text.split() != [text]:
         raise DataError(
             f"the {what} {text!r} {'holds white space' if text else 'is empty'}, which a TREC run cannot "
-            "carry; rename it, or take the JSONL."
+            "carry; rename it, or give a data set, for JSONL."
         )
 
 

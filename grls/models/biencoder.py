@@ -99,7 +99,8 @@ class BiEncoder:
         if not self._markers < self.max_tokens <= most:
             raise ConfigError(
                 f"max_tokens of {self.max_tokens} cannot work: {self._markers} special tokens need room "
-                f"beside a text, and the model has {most} positions."
+                f"beside a text, and the model has {most} positions. Choose another one, and index anew what "
+                "was indexed with this."
             )
         model.max_seq_length = self.max_tokens
 

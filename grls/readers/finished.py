@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
-from grls.evaluation.manifest import RunInfo, fingerprint_queries, read_info
+from grls.evaluation.manifest import RunInfo, read_info
 from grls.evaluation.results import load_results
 from grls.filters import Allow
 from grls.types import Hit, Query
@@ -19,7 +19,8 @@ class FinishedRun:
     Args:
         run: JSONL that ``grls retrieve`` wrote, or any TREC run.
         corpus: What it was retrieved from.
-        queries: Those it was retrieved for, all of them.
+        queries: Those that are asked, all of their split.
+        split: Their split.
 
     Attributes:
         info: The run's manifest; None where it has none.
@@ -27,28 +28,20 @@ class FinishedRun:
 
     Raises:
         DataError: The file is missing or malformed.
-        MismatchError: Its manifest names another corpus or other queries, or it answers none of them.
+        MismatchError: Its manifest names another corpus or split, or it answers none of the queries.
     """
 
-    def __init__(self, run: str | Path, corpus: Corpus, queries: Sequence[Query]):
+    def __init__(self, run: str | Path, corpus: Corpus, queries: Sequence[Query], split: str):
         self.info: RunInfo | None = read_info(run)
         if self.info is not None and self.info.corpus not in ("", corpus.fingerprint):
             raise MismatchError(f"{run} is of another corpus than {corpus.source}; retrieve again.")
         results = load_results(run)
-        if not self._answers(queries, results.rankings):
+        of = None if self.info is None else self.info.split
+        if of not in (None, split) or not any(query.id in results.rankings for query in queries):
             raise MismatchError(f"{run} answers other queries than those asked; give that of this --split.")
         self.corpus = corpus
         self.score_mode = results.score_mode or "unknown"
         self._rankings = results.rankings
-
-    def _answers(self, queries: Sequence[Query], rankings: Mapping[str, Sequence[Hit]]) -> bool:
-        """Whether a run is one of these queries, or of all there are, as far as its manifest tells."""
-        answered = [query.id in rankings for query in queries]
-        if self.info is None or not self.info.queries:
-            return any(answered)
-        if self.info.split is None:
-            return all(answered)
-        return self.info.queries == fingerprint_queries(queries)
 
     def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The first k passages of each query; none for a query that the run does not hold.

@@ -118,7 +118,7 @@ class FitData(L.LightningDataModule):
             if name in now and before != now[name]:
                 raise ConfigError(
                     f"the checkpoint is of a run with {name} {before}, and now it is {now[name]}: resume "
-                    "with the same, or begin a new run from its weights (--model.generator.name_or_path)."
+                    "with the same, or begin a new run."
                 )
         self._seen = (state_dict["epoch"], state_dict["batches"])
 

@@ -186,7 +186,7 @@ def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:
     corpus = Corpus.read(write_small(tmp_path / "data"))
     ids = corpus.ids([0, 1, 2])
     write_results(tmp_path / "r.jsonl", [WHO], corpus, "bm25", {"q1": hits(*ids)})
-    run = FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT])
+    run = FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
     assert [[hit.id for hit in found] for found in run.retrieve([WHAT, WHO], 2)] == [[], ids[:2]]
     assert (run.score_mode, run.info) == ("bm25", None)
     with pytest.raises(ConfigError, match="at least 1, got 0"):
@@ -194,6 +194,6 @@ def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be filtered"):
         run.retrieve([WHO], 1, [ids[0]])
     write_info(tmp_path / "r", RunInfo("bm25", "n", "single", corpus.fingerprint, "", "", None, "bm25"))
-    assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO]).info is not None
+    assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").info is not None
     with pytest.raises(MismatchError, match="another corpus"):
-        FinishedRun(tmp_path / "r.jsonl", CORPUS, [WHO])
+        FinishedRun(tmp_path / "r.jsonl", CORPUS, [WHO], "test")

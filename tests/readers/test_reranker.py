@@ -352,7 +352,7 @@ def test_another_judge_or_text_under_the_same_name_does_not_go_on(
     assert main(options(folder, "renamed", *texts)) == 0
     (tmp_path / "texts" / "a.txt").rename(tmp_path / "texts" / "b.txt")
     assert main(options(folder, "renamed", *texts)) == 1
-    assert "other settings (texts)" in capsys.readouterr().err
+    assert "holds records of 'a.txt'" in capsys.readouterr().err
     (tmp_path / "texts" / "c.txt").write_text("")
     assert main(options(folder, "empty", *texts)) == 1
     assert "c.txt: the text is empty" in capsys.readouterr().err
