@@ -6,12 +6,13 @@
 Every seed draws the first weights, the order of the examples and what is drawn of them anew; data and options
 stay. Each step is a `grls` command, printed before it runs; what exists already is not made again, so a
 killed run goes on (after a change of settings, remove runs/NAME/seed-*). Rankings may be cut, too, so that
-sets are measured. The table on test has the mean over seeds, the sample standard deviation, and every seed's
-value; it is written to runs/NAME/seeds.md, too.
+sets are measured, and the runs of all seeds fused. The table on test has the mean over seeds, the sample
+standard deviation, and every seed's value; it is written to runs/NAME/seeds.md, too.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
 import statistics
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ from jsonargparse import auto_cli
 from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
+from grls.evaluation.manifest import read_info
 from grls.files import atomic_file
 from grls.models.precision import Precision
 
@@ -53,7 +55,9 @@ class Recipe(NamedTuple):
         ensembles: Members of each ensemble, by its name; the weights are tuned on dev.
         by: The stages that make the retrievers of those ``runs`` that are not the last one's, by run.
         data: The data set, ``data/DATA``; None: that of the recipe's name.
-        cuts: Those of ``runs`` and ``beside`` that are also cut where F1 is expected to be highest, by dev.
+        cuts: Those of ``runs``, ``beside`` and ``ensembles`` that are also cut where F1 is expected to be
+            highest, by dev.
+        across: Ensembles of ``runs`` over all seeds, by name: those of each kind are fused alike first.
     """
 
     stages: tuple[Stage, ...]
@@ -63,6 +67,7 @@ class Recipe(NamedTuple):
     by: Mapping[str, str] = MappingProxyType({})
     data: str | None = None
     cuts: tuple[str, ...] = ()
+    across: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def _views(causal: str, name: str, config: str = "views", after: str | None = None) -> Stage:
@@ -89,7 +94,8 @@ _FIVE_HOPS = (
     *("--steps", "fixed", "--hops", "5", "--beams", "10", "--chains", "1", "--branch", "1"),
     *("--truncate_queries", "true", "--assess", "12"),
 )
-_FUSED = ("--method", "sum", "--normalization", "min-max", "--tune_k", "5")
+_ALIKE = ("--method", "sum", "--normalization", "min-max")
+_FUSED = (*_ALIKE, "--tune_k", "5")
 
 
 def _beside(dense: str) -> Mapping[str, tuple[str, ...]]:
@@ -187,7 +193,8 @@ RECIPES = {
             "pass + hops": ("hops-hybrid", "fixed-hybrid"),
         },
         {"unassessed": "views-assess", "single": "views-assess", "hybrid": "views-assess"},
-        cuts=("single", "hybrid", "hops-hybrid", "bm25", "biencoder"),
+        cuts=("single", "hybrid", "hops-hybrid", "pass + hops", "bm25", "biencoder"),
+        across={"pass + hops": ("hops-hybrid", "fixed-hybrid")},
     ),
 }
 
@@ -229,7 +236,8 @@ class Repeat:
             own = ("--retriever", str(retrievers[recipe.by.get(name, last)]))
             runs[name] = (folder, (*own, "--precision", self.search_precision, *options))
         runs |= {name: (folder.parent, options) for name, options in recipe.beside.items()}
-        tuned = {member for members in recipe.ensembles.values() for member in members} | set(recipe.cuts)
+        fused = (*recipe.ensembles.values(), *recipe.across.values())
+        tuned = {member for members in fused for member in members} | set(recipe.cuts)
         for name, (where, options) in runs.items():
             for split in ("dev", "test") if name in tuned else ("test",):
                 output = where / f"{name}-{split}"
@@ -239,9 +247,30 @@ class Repeat:
             found[name] = self._measured(output)
         files = {name: where / name for name, (where, _) in runs.items()}
         for name, members in recipe.ensembles.items():
-            found[name] = self._fused([files[member] for member in members], folder / name.replace(" ", ""))
+            output = folder / f"{name.replace(' ', '')}-test"
+            inputs = [files[member] for member in members]
+            found[name] = self._fused(inputs, output)
+            if name in recipe.cuts:
+                files[name] = self._fused_on_dev(inputs, output)
         for name in recipe.cuts:
             found[f"{name}, cut"] = self._cut(files[name])
+        return found
+
+    def across(self, seeds: Sequence[int]) -> dict[str, dict[str, float]]:
+        """Fuse the runs of all seeds: those of each kind alike, then the kinds. The measures by name."""
+        recipe, root = RECIPES[self.name], Path("runs") / self.name
+        found = {}
+        for name, members in recipe.across.items():
+            kinds = []
+            for member in members:
+                kinds.append(root / f"{member}-of-{'-'.join(map(str, seeds))}")
+                for split in ("dev", "test"):
+                    runs = [f"{root}/seed-{seed}/{member}-{split}.jsonl" for seed in seeds]
+                    output = f"{kinds[-1]}-{split}"
+                    given = (*_ALIKE, "--data", self._data, "--output", output)
+                    self._grls("ensemble", *runs, *given, makes=Path(f"{output}.info.json"))
+            output = f"{name.replace(' ', '')}-of-{'-'.join(map(str, seeds))}-test"
+            found[name] = self._fused(kinds, root / output)
         return found
 
     def _fused(self, members: Sequence[Path], output: Path) -> dict[str, float]:
@@ -250,6 +279,17 @@ class Repeat:
         given = (*_FUSED, "--data", self._data, "--output", str(output))
         self._grls("ensemble", *test, "--tune", *dev, *given, makes=Path(f"{output}.info.json"))
         return self._measured(output)
+
+    def _fused_on_dev(self, members: Sequence[Path], output: Path) -> Path:
+        """Fuse the dev runs with the weights of the ensemble ``output``; its path without split."""
+        info = read_info(f"{output}.jsonl")
+        weights = "WEIGHTS" if info is None else json.dumps(list(info.options["weights"]))
+        run = Path(str(output).removesuffix("-test"))
+        given = (*_ALIKE, "--weights", weights, "--data", self._data, "--output", f"{run}-dev")
+        self._grls(
+            "ensemble", *(f"{some}-dev.jsonl" for some in members), *given, makes=Path(f"{run}-dev.info.json")
+        )
+        return run
 
     def _cut(self, run: Path) -> dict[str, float]:
         """End the rankings of a run where dev says: the measures."""
@@ -345,9 +385,13 @@ def main(
         raise SystemExit("error: --seeds names none.")
     repeat = Repeat(name, dry_run, precision, search_precision)
     found = [repeat.one(seed) for seed in seeds]
+    across = repeat.across(seeds) if len(seeds) > 1 else {}
     if dry_run:
         return
     text = table(found, seeds)
+    for run, measures in across.items():
+        rows = [f"| {run} | {measure} | {100 * value:.1f} |" for measure, value in measures.items()]
+        text = "\n".join([text, "", "| all seeds fused | measure | |", "|---|---|---:|", *rows])
     print(text)
     with atomic_file(str(Path("runs") / name / "seeds.md")) as stream:
         stream.write(text + "\n")

@@ -75,6 +75,28 @@ def test_what_is_cut_is_fitted_to_dev(capsys: pytest.CaptureFixture[str]) -> Non
         assert {f"{run}-dev", f"{run}-test"} <= set(retrieved)
 
 
+def test_an_ensemble_is_cut_by_the_same_weights_on_dev_and_fused_over_seeds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main("entailmentbank-wt", (1, 2), dry_run=True)
+    lines = capsys.readouterr().out.splitlines()
+    root = "runs/entailmentbank-wt"
+    for seed in (1, 2):
+        own = f"{root}/seed-{seed}"
+        (dev,) = (line for line in lines if line.endswith(f"--output {own}/pass+hops-dev"))
+        assert f"{own}/hops-hybrid-dev.jsonl {own}/fixed-hybrid-dev.jsonl --method sum" in dev
+        (cut,) = (line for line in lines if line.endswith(f"--output {own}/pass+hops-cut"))
+        assert f"cut {own}/pass+hops-test.jsonl --tune {own}/pass+hops-dev.jsonl " in cut
+    for kind in ("hops-hybrid", "fixed-hybrid"):
+        for split in ("dev", "test"):
+            (alike,) = (line for line in lines if line.endswith(f"--output {root}/{kind}-of-1-2-{split}"))
+            assert f"{root}/seed-1/{kind}-{split}.jsonl {root}/seed-2/{kind}-{split}.jsonl" in alike
+            assert "--weights" not in alike
+    assert lines[-1].endswith(f"--output {root}/pass+hops-of-1-2-test")
+    tuned = f"--tune {root}/hops-hybrid-of-1-2-dev.jsonl {root}/fixed-hybrid-of-1-2-dev.jsonl "
+    assert tuned in lines[-1]
+
+
 def test_a_run_may_be_that_of_an_earlier_stage(capsys: pytest.CaptureFixture[str]) -> None:
     main("entailmentbank", (1,), dry_run=True)
     lines = capsys.readouterr().out.splitlines()
@@ -129,20 +151,24 @@ def test_a_small_run_measures_each_seed(
     (folder / "memorise.yaml").write_text(text.replace("_epoch: 3", "_epoch: 1"))
     recipe = Recipe(
         (Stage("memorise"),),
-        {"single": ("--steps", "single", "--k", "5")},
+        {"single": ("--steps", "single", "--k", "5"), "narrow": ("--steps", "single", "--k", "2")},
         {"bm25": ("--bm25", "true", "--steps", "single", "--k", "5")},
         {"bm25 + single": ("bm25", "single")},
-        cuts=("bm25",),
+        cuts=("bm25", "bm25 + single"),
+        across={"both": ("single", "narrow")},
     )
     monkeypatch.setitem(seeds.RECIPES, "small", recipe)
     main("small", (0, 1))
     shown = capsys.readouterr().out
     written = (tmp_path / "runs" / "small" / "seeds.md").read_text()
     assert written.strip() in shown
+    written, _, over = written.partition("\n\n")
+    assert {line.split(" | ")[0] for line in over.splitlines()[2:]} == {"| both"}
     rows = [line.split(" | ") for line in written.splitlines()[2:]]
     assert [row[1] for row in rows if "@5" in row[1]]
     assert any(row[-2] != row[-1].removesuffix(" |") for row in rows)  # the seeds differ
-    assert {row[0].removeprefix("| ") for row in rows} == {"single", "bm25", "bm25 + single", "bm25, cut"}
+    names = {"single", "narrow", "bm25", "bm25 + single", "bm25, cut", "bm25 + single, cut"}
+    assert {row[0].removeprefix("| ") for row in rows} == names
     assert {row[1] for row in rows if row[0] == "| bm25, cut"} >= {"set f1", "set precision"}
     assert all(row[3] == "0.0" for row in rows if row[0] == "| bm25")
     before = (tmp_path / "runs" / "small" / "seed-0" / "single-test.jsonl").stat().st_mtime_ns
