@@ -344,7 +344,7 @@ def test_a_model_that_cannot_see_trees_is_refused(tmp_path: Path) -> None:
         **shape, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
         final_logit_softcapping=0.5, layer_types=["full_attention"] * 2,
     )  # fmt: skip
-    with pytest.raises(ConfigError, match="something else by trees"):
+    with pytest.raises(ConfigError, match="changes its logits behind the head"):
         RetrieveChains(Given(Gemma2ForCausalLM(capped), tmp_path)).setup("fit")
     recurrent = MambaForCausalLM(MambaConfig(**shape, state_size=4))
     with pytest.raises(ConfigError, match="Mamba"):
