@@ -258,19 +258,16 @@ class Repeat:
 
     def across(self, seeds: Sequence[int]) -> dict[str, dict[str, float]]:
         """Fuse the runs of all seeds: those of each kind alike, then the kinds. The measures by name."""
-        recipe, root = RECIPES[self.name], Path("runs") / self.name
+        root, of = Path("runs") / self.name, "-".join(["of", *map(str, seeds)])
         found = {}
-        for name, members in recipe.across.items():
-            kinds = []
-            for member in members:
-                kinds.append(root / f"{member}-of-{'-'.join(map(str, seeds))}")
+        for name, members in RECIPES[self.name].across.items():
+            kinds = [root / f"{member}-{of}" for member in members]
+            for member, kind in zip(members, kinds, strict=True):
                 for split in ("dev", "test"):
                     runs = [f"{root}/seed-{seed}/{member}-{split}.jsonl" for seed in seeds]
-                    output = f"{kinds[-1]}-{split}"
-                    given = (*_ALIKE, "--data", self._data, "--output", output)
-                    self._grls("ensemble", *runs, *given, makes=Path(f"{output}.info.json"))
-            output = f"{name.replace(' ', '')}-of-{'-'.join(map(str, seeds))}-test"
-            found[name] = self._fused(kinds, root / output)
+                    given = (*_ALIKE, "--data", self._data, "--output", f"{kind}-{split}")
+                    self._grls("ensemble", *runs, *given, makes=Path(f"{kind}-{split}.info.json"))
+            found[name] = self._fused(kinds, root / f"{name.replace(' ', '')}-{of}-test")
         return found
 
     def _fused(self, members: Sequence[Path], output: Path) -> dict[str, float]:

@@ -316,36 +316,10 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     reached = ["neighbours", "train", "train", "pseudo-queries", "train", "train", "index", "retrieve"]
     reached += ["train", "index", "tune-assess", "retrieve"]
     untuned = ["train-biencoder", "index", "train", "index", "tune-hybrid", "retrieve"]
-    used = [
-        "check",
-        "train",
-        "train",
-        "index",
-        "retrieve",
-        "evaluate",
-        "tune-dynamic",
-        "retrieve",
-        "train",
-        *untuned,
-        *reached,
-        *compared,
-        *filtered,
-    ]
-    place = len(used) - len(filtered)
-    quoted = [
-        "riches",
-        "propositions",
-        "read",
-        "read",
-        "read",
-        "answers",
-        "train",
-        "riches",
-        "program",
-        "ralm",
-        "ralm",
-    ]
-    used[place:place] = quoted
+    quoted = ["riches", "propositions", "read", "read", "read", "answers", "train", "riches", "program"]
+    quoted += ["ralm", "ralm"]
+    used = ["check", "train", "train", "index", "retrieve", "evaluate", "tune-dynamic", "retrieve", "train"]
+    used += [*untuned, *reached, *compared, *quoted, *filtered]
     assert [c[0] for c in commands] == [*used, "explain", "explain"]
     asked = read_split("data/mine", "test")[0][0].id
     for command in commands:
