@@ -9,6 +9,7 @@ float32 where there are instructions for it, and is several times slower where t
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from grls.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 Precision = Literal["float32", "bfloat16", "float16-weights", "int8", "auto"]
 
@@ -56,6 +59,8 @@ def move(model: Any, device: str, precision: str) -> Any:
             raise ConfigError(f"precision {chosen} is for CPUs; on {device} choose bfloat16 or float32.")
         pack(model, chosen)
         return model.eval()
+    if precision == "bfloat16":
+        warn_of_emulation(where, "--precision float32 or auto")
     return model.to(getattr(torch, chosen)).eval()
 
 
@@ -89,8 +94,29 @@ def has_bfloat16(device: torch.device) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":
         return False
-    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    known = _capabilities()
     return bool(known.get("avx512_bf16") or known.get("amx_bf16"))
+
+
+def warn_of_emulation(device: torch.device, remedy: str) -> None:
+    """Warn that bfloat16, asked for by name, is slow: on an x86 processor that has no instructions for it.
+
+    Args:
+        device: Where is computed.
+        remedy: What to ask for instead.
+    """
+    if device.type == "cpu" and "avx512_bf16" in _capabilities() and not has_bfloat16(device):
+        log.warning(
+            "this processor has no bfloat16 instructions, so bfloat16 is several times slower here than "
+            "float32: take %s.",
+            remedy,
+        )
+
+
+def _capabilities() -> dict[str, Any]:
+    """What the CPU can do, by name; nothing where PyTorch is too old to tell."""
+    found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return found
 
 
 def _seconds(work: Callable[[], Tensor], device: torch.device) -> float:

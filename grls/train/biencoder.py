@@ -27,7 +27,7 @@ from grls.dataset import Qrels, gold_passages
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.files import read_json, refuse_foreign
 from grls.models.biencoder import MODULES, STAGE, BiEncoder, passage_text
-from grls.models.precision import accelerator, has_bfloat16
+from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.biencoder_examples import BiEncoderExamples, PairOptions
 from grls.train.biencoder_loss import MaskedRankingLoss
 from grls.train.biencoder_trainer import BiEncoderTrainer
@@ -278,6 +278,8 @@ def _arguments(
     options: BiEncoderOptions, folder: Path, dev: bool, steps: int
 ) -> SentenceTransformerTrainingArguments:
     device = torch.device("cpu") if options.device == "cpu" else accelerator()
+    if options.precision == "bfloat16":
+        warn_of_emulation(device, "--precision float32 or auto")
     mixed = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
     made = SentenceTransformerTrainingArguments(
         output_dir=str(folder / "checkpoints"),

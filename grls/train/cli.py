@@ -29,7 +29,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 import grls.models.language  # noqa: F401  registers the generator classes by name, with those of build
 from grls.files import refuse_foreign
 from grls.logs import quiet
-from grls.models.precision import accelerator, has_bfloat16
+from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint
 from grls.train.heap import GiveBackFreed
 from grls.train.loading import FitData
@@ -67,8 +67,10 @@ class Trainer(L.Trainer):
     """
 
     def __init__(self, *, precision: Precision | None = None, **kwargs: Any):
+        device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
+        if str(precision).startswith("bf16"):
+            warn_of_emulation(device, "--trainer.precision 32-true or auto")
         if precision == "auto":
-            device = torch.device("cpu") if kwargs.get("accelerator") == "cpu" else accelerator()
             precision = "bf16-mixed" if has_bfloat16(device) else "32-true"
         super().__init__(precision=precision, **kwargs)
         loop = _Epochs(self, self.fit_loop.min_epochs, self.fit_loop.max_epochs)

@@ -52,6 +52,31 @@ def test_training_takes_bfloat16_where_the_processor_has_it(
     assert not has_bfloat16(torch.device("cpu"))
 
 
+@pytest.mark.parametrize(
+    ("able", "told"),
+    [({"avx512_bf16": False}, True), ({"avx512_bf16": True}, False), ({"bf16": True}, False)],
+)
+def test_bfloat16_that_is_emulated_is_told_where_it_was_asked_for(
+    able: dict[str, bool], told: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able, raising=False)
+
+    def said() -> list[str]:
+        found = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return [text for text in found if "no bfloat16 instructions" in text]
+
+    quiet = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False}
+    Trainer(precision="bf16-mixed", **quiet)
+    assert ["32-true or auto" in text for text in said()] == [True] * told
+    Trainer(precision="32-true", **quiet)
+    Trainer(precision="auto", **quiet)
+    move(small_t5(), "cpu", "float32")
+    assert not said()
+    move(small_t5(), "cpu", "bfloat16")
+    assert ["float32 or auto" in text for text in said()] == [True] * told
+
+
 def test_bfloat16_is_the_models_own() -> None:
     assert move(small_t5(), "cpu", "bfloat16").dtype == torch.bfloat16
 
