@@ -18,11 +18,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from jsonargparse import auto_cli
 
+from benchmarks.recipes import RECIPES, Stage
 from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
@@ -30,173 +30,8 @@ from grls.evaluation.manifest import read_info
 from grls.files import atomic_file
 from grls.models.precision import Precision
 
-
-class Stage(NamedTuple):
-    """A stage of training.
-
-    Attributes:
-        config: Its name, and that of its file in ``configs/base`` and in ``configs/NAME``.
-        after: Begins with the model of that stage.
-        layers: Its files in ``configs``, where they are others.
-    """
-
-    config: str
-    after: str | None = None
-    layers: tuple[str, ...] = ()
-
-
-class Recipe(NamedTuple):
-    """What is trained and measured.
-
-    Attributes:
-        stages: In order; the last one makes the retriever.
-        runs: Options of each run of a retriever on test, by its name.
-        beside: Options of each run that no seed changes, by its name; for ensembles.
-        ensembles: Members of each ensemble, by its name; the weights are tuned on dev.
-        by: The stages that make the retrievers of those ``runs`` that are not the last one's, by run.
-        data: The data set, ``data/DATA``; None: that of the recipe's name.
-        cuts: Those of ``runs``, ``beside`` and ``ensembles`` that are also cut where F1 is expected to be
-            highest, by dev.
-        across: Ensembles of ``runs`` over all seeds, by name: those of each kind are fused alike first.
-    """
-
-    stages: tuple[Stage, ...]
-    runs: Mapping[str, tuple[str, ...]]
-    beside: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    ensembles: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    by: Mapping[str, str] = MappingProxyType({})
-    data: str | None = None
-    cuts: tuple[str, ...] = ()
-    across: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-
-
-def _views(causal: str, name: str, config: str = "views", after: str | None = None) -> Stage:
-    """A language model that writes views, by the ``causal.yaml`` of some folder."""
-    return Stage(config, after, ("base/causal", f"{causal}/causal", "base/views", f"{name}/{config}"))
-
-
-_VIEWS = ("--steps", "single", "--k", "100", "--beams", "20", "--truncate_queries", "true")
-_CHAINS = (
-    "--steps",
-    "dynamic",
-    "--hops",
-    "10",
-    "--beams",
-    "10",
-    "--chains",
-    "4",
-    "--branch",
-    "4",
-    "--sets",
-    "true",
-)
-_FIVE_HOPS = (
-    *("--steps", "fixed", "--hops", "5", "--beams", "10", "--chains", "1", "--branch", "1"),
-    *("--truncate_queries", "true", "--assess", "12"),
-)
 _ALIKE = ("--method", "sum", "--normalization", "min-max")
 _FUSED = (*_ALIKE, "--tune_k", "5")
-
-
-def _beside(dense: str) -> Mapping[str, tuple[str, ...]]:
-    """BM25 and a bi-encoder, their lists long, as fusion wants them."""
-    single = ("--steps", "single", "--k", "100")
-    return {"bm25": ("--bm25", "true", *single), "biencoder": ("--retriever", dense, *single)}
-
-
-def _priors(dense: str, *weights: str) -> tuple[str, ...]:
-    """Bi-encoder and BM25 ahead, with these weights."""
-    return ("--prior", f"[{dense}, bm25]", "--prior_weight", f"[{', '.join(weights)}]")
-
-
-def _ahead(dense: str, *weights: str) -> tuple[str, ...]:
-    """One pass of a generator that writes views, bi-encoder and BM25 ahead with these weights."""
-    return (*_VIEWS, *_priors(dense, *weights))
-
-
-def _assessed(weight: str) -> tuple[str, ...]:
-    """The best of what is found assessed."""
-    return ("--assess", "40", "--assess_weight", weight)
-
-
-_WORLDTREE_PRIORS = _priors("runs/entailmentbank-wt/biencoder-retriever", "4", "1")
-_WORLDTREE = (*_VIEWS, *_WORLDTREE_PRIORS, *_assessed("5"))
-_ENSEMBLES = {"bm25 + biencoder": ("bm25", "biencoder"), "all": ("bm25", "biencoder", "single")}
-_TWO_STAGES = (Stage("memorise"), Stage("retrieve", "memorise"))
-RECIPES = {
-    "ruletaker-paper": Recipe(_TWO_STAGES, {"dynamic": ("--steps", "dynamic", "--hops", "10")}),
-    "strategyqa": Recipe(
-        (_views("strategyqa", "strategyqa"),),
-        {"single": _VIEWS},
-        _beside("runs/strategyqa/biencoder-retriever"),
-        _ENSEMBLES,
-    ),
-    "nq": Recipe(
-        (_views("default", "nq"),), {"single": _VIEWS}, _beside("runs/nq/default/dense"), _ENSEMBLES
-    ),
-    "explagraphs": Recipe(
-        (
-            _views("explagraphs", "explagraphs"),
-            _views("explagraphs", "explagraphs", "views-hops", "views"),
-        ),
-        {
-            "single": _VIEWS,
-            "hybrid": _ahead("runs/explagraphs/biencoder-retriever", "0.25", "1"),
-            "dynamic": (*_CHAINS, "--done_bias", "-1", "--choose", "expected-f1"),
-        },
-        _beside("runs/explagraphs/biencoder-retriever"),
-        _ENSEMBLES,
-    ),
-    "explagraphs-assess": Recipe(
-        (_views("explagraphs", "explagraphs", "views-assess"),),
-        {
-            "unassessed": _VIEWS,
-            "single": (*_VIEWS, *_assessed("1.5")),
-            "hybrid": (*_ahead("runs/explagraphs/biencoder-retriever", "0.25", "2"), *_assessed("3")),
-        },
-        _beside("runs/explagraphs/biencoder-retriever"),
-        {"bm25 + biencoder": _ENSEMBLES["bm25 + biencoder"]},
-        data="explagraphs",
-        cuts=("single", "hybrid", "bm25", "biencoder"),
-    ),
-    "entailmentbank": Recipe(
-        (
-            _views("entailmentbank", "entailmentbank"),
-            _views("entailmentbank", "entailmentbank", "views-memories", "views"),
-        ),
-        {
-            "memories": _VIEWS,
-            "single": _VIEWS,
-            "hybrid": _ahead("runs/entailmentbank/biencoder-retriever", "2", "0.5"),
-        },
-        _beside("runs/entailmentbank/biencoder-retriever"),
-        {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
-        {"single": "views", "hybrid": "views"},
-    ),
-    "entailmentbank-wt": Recipe(
-        (
-            _views("entailmentbank", "entailmentbank", "views-assess"),
-            _views("entailmentbank", "entailmentbank", "hops-assess", "views-assess"),
-        ),
-        {
-            "unassessed": _VIEWS,
-            "single": (*_VIEWS, *_assessed("0.7")),
-            "hybrid": _WORLDTREE,
-            "hops-hybrid": _WORLDTREE,
-            "fixed": (*_FIVE_HOPS, "--assess_weight", "0.7"),
-            "fixed-hybrid": (*_FIVE_HOPS, *_WORLDTREE_PRIORS, "--assess_weight", "5"),
-        },
-        _beside("runs/entailmentbank-wt/biencoder-retriever"),
-        {
-            **_ENSEMBLES,
-            "all": ("bm25", "biencoder", "single", "hybrid"),
-            "pass + hops": ("hops-hybrid", "fixed-hybrid"),
-        },
-        {"unassessed": "views-assess", "single": "views-assess", "hybrid": "views-assess"},
-        cuts=("single", "hybrid", "hops-hybrid", "pass + hops", "bm25", "biencoder"),
-        across={"pass + hops": ("hops-hybrid", "fixed-hybrid")},
-    ),
-}
 
 
 @dataclass
@@ -368,9 +203,9 @@ def main(
         name: ruletaker-paper; entailmentbank, strategyqa, nq or explagraphs (a language model that writes
             views, of explagraphs then hop by hop, of entailmentbank then with passages as queries);
             entailmentbank-wt (with WorldTree's pairs: views and assessment learned together, then hop by
-            hop); explagraphs-assess (views and assessment learned together). The data stand in data/NAME,
-            those of explagraphs-assess in data/explagraphs. The bi-encoder's retriever, and the neighbours,
-            that configs and runs name must be there.
+            hop); explagraphs-assess, strategyqa-assess (views and assessment learned together). The data
+            are in data/NAME, those of the last two in data/explagraphs and data/strategyqa. The bi-encoder's
+            retriever, and the neighbours, that configs and runs name must be there.
         seeds: Which.
         dry_run: Print the commands only.
         precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import seeds
-from benchmarks.seeds import Recipe, Repeat, Stage, flat, main, table
+from benchmarks.recipes import Recipe, Stage
+from benchmarks.seeds import Repeat, flat, main, table
 
 
 def test_every_seed_has_its_own_folder_and_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,6 +61,25 @@ def test_only_what_is_fused_or_cut_is_retrieved_on_dev(capsys: pytest.CaptureFix
     names = [Path(run).name for run in runs]
     assert names == ["single-dev", "single-test", "hybrid-test", "dynamic-test", "bm25-dev", "bm25-test",
                      "biencoder-dev", "biencoder-test"]  # fmt: skip
+
+
+def test_what_no_seed_changes_may_go_hop_by_hop_and_is_fused(capsys: pytest.CaptureFixture[str]) -> None:
+    main("strategyqa-assess", (1, 2), dry_run=True)
+    lines = capsys.readouterr().out.splitlines()
+    root = "runs/strategyqa-assess"
+    hops = [
+        line for line in lines if line.endswith((f"--output {root}/hops-dev", f"--output {root}/hops-test"))
+    ]
+    assert len(hops) == 4  # the second seed's are there already
+    for line in hops:
+        assert "--retriever runs/strategyqa/biencoder-retriever --steps fixed --hops 10 " in line
+    for seed in (1, 2):
+        (fused,) = (line for line in lines if line.endswith(f"--output {root}/seed-{seed}/all-test"))
+        members = [f"{root}/{name}" for name in ("bm25", "biencoder", "hops", f"seed-{seed}/hybrid")]
+        tuned = [f"{member}-dev.jsonl" for member in members]
+        assert " ".join([*(f"{member}-test.jsonl" for member in members), "--tune", *tuned]) in fused
+        (single,) = (line for line in lines if line.endswith(f"--output {root}/seed-{seed}/single-test"))
+        assert "--assess 20 --assess_weight 5 " in single
 
 
 def test_what_is_cut_is_fitted_to_dev(capsys: pytest.CaptureFixture[str]) -> None:
