@@ -56,18 +56,8 @@ def _views(causal: str, name: str, config: str = "views", after: str | None = No
 
 _VIEWS = ("--steps", "single", "--k", "100", "--beams", "20", "--truncate_queries", "true")
 _CHAINS = (
-    "--steps",
-    "dynamic",
-    "--hops",
-    "10",
-    "--beams",
-    "10",
-    "--chains",
-    "4",
-    "--branch",
-    "4",
-    "--sets",
-    "true",
+    *("--steps", "dynamic", "--hops", "10", "--beams", "10", "--chains", "4", "--branch", "4"),
+    *("--sets", "true"),
 )
 _FIVE_HOPS = (
     *("--steps", "fixed", "--hops", "5", "--beams", "10", "--chains", "1", "--branch", "1"),

@@ -154,7 +154,8 @@ def test_text_beside_data_is_said(
     caplog.clear()
     out = run(capsys, "q-otter-calm", *ours, "--gold=r0", "--precision=bfloat16")  # a train query
     assert "query    q-otter-calm: is the otter calm ?" in out
-    assert "taken as the text" not in caplog.text
+    # Some processors emulate bfloat16, which is told.
+    assert not [record for record in caplog.records if record.name != "grls.models.precision"]
 
 
 def test_precision_and_bias_reach_the_search(

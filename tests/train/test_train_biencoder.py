@@ -145,10 +145,13 @@ def test_bfloat16_needs_no_gpu_and_rounds(
     """Whether it was asked for, or taken because the processor has it."""
     plain = logged(train(place, tmp_path / "plain", "--max_steps=2"), "loss")
     losses = {}
+    warned: list[str] = []
+    monkeypatch.setattr(biencoder, "warn_of_emulation", lambda device, remedy: warned.append(remedy))
     for precision, able in (("bfloat16", False), ("auto", True), ("auto", False)):
         monkeypatch.setattr(biencoder, "has_bfloat16", lambda device, able=able: able)
         given = ("--max_steps=2", "--device=auto", f"--precision={precision}")
         losses[precision, able] = logged(train(place, tmp_path / f"{precision}-{able}", *given), "loss")
+    assert warned == ["--precision float32 or auto"]  # where it was asked for
     assert losses["bfloat16", False] == losses["auto", True] != plain
     assert losses["auto", False] == plain
     assert list(losses["auto", True].values()) == pytest.approx(list(plain.values()), rel=0.05)
