@@ -88,7 +88,10 @@ class RetrieveChains(GeneratorModule):
                 f"{type(self.model).__name__} has no linear head; train it with grls.train.module.Retrieve."
             )
         if self.loss != "allowed":
-            raise ConfigError("chains are trained with loss `allowed`.")
+            raise ConfigError(
+                "chains are trained with --model.loss allowed; the loss over the whole vocabulary is that of "
+                "--model grls.train.module.Retrieve, for sequence-to-sequence models."
+            )
         if not 0 <= self.assess_weight < math.inf:
             raise ConfigError(f"assess_weight must be a number of at least 0, got {self.assess_weight}.")
         self._freeze_first()

@@ -7,6 +7,7 @@ what a checkpoint holds.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from grls.errors import ConfigError, WriteError
 from grls.files import atomic_path
+
+log = logging.getLogger(__name__)
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -36,6 +39,31 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                     f"cannot write {path} ({str(error).splitlines()[0]}); the earlier one is as it was. "
                     "Free some space and go on from it."
                 ) from error
+
+
+def last_checkpoint(output: str | Path) -> Path:
+    """The file that a run with this output folder goes on from."""
+    return Path(output) / "checkpoints" / "last.ckpt"
+
+
+def refuse_unfinished(output: str) -> None:
+    """Refuse to begin anew where an earlier run has left a checkpoint to go on from, and no model since.
+
+    Args:
+        output: The output folder of the run that begins.
+
+    Raises:
+        ConfigError: There is one. A finished run's model is only told of: it is replaced when this one ends.
+    """
+    last, model = last_checkpoint(output), Path(output) / "model" / "config.json"
+    finished = model.is_file()
+    if last.is_file() and not (finished and model.stat().st_mtime >= last.stat().st_mtime):
+        raise ConfigError(
+            f"{last} is of a run that did not finish: go on from it with --ckpt_path {last}, choose another "
+            f"--output, or remove {last.parent}."
+        )
+    if finished:
+        log.warning("%s is of an earlier run; this one replaces it when it ends.", model.parent)
 
 
 def check_checkpoint(path: str) -> None:

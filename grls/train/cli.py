@@ -27,14 +27,16 @@ from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 import grls.models.language  # noqa: F401  registers the generator classes by name, with those of build
+from grls.errors import ConfigError
 from grls.files import refuse_foreign
 from grls.logs import quiet
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
-from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint
+from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint, refuse_unfinished
 from grls.train.heap import GiveBackFreed
 from grls.train.loading import FitData
 from grls.train.mining import MineNegatives
 from grls.train.module import GeneratorModule
+from grls.train.refusal import Parser, plain
 from grls.train.riches_validation import QuoteRecall
 from grls.train.validation import ConstrainedRecall, SaveModel
 
@@ -110,11 +112,29 @@ class TrainCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse, then find out before the work begins what could not be read, or written at its end."""
+        for stage in self._subcommand_parsers.values():
+            stage.prog = "grls train"
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
         refuse_foreign(_model(config.output), "config.json")
-        if config.get("ckpt_path") is not None:
+        if config.get("ckpt_path") is None:
+            refuse_unfinished(config.output)
+        else:
             check_checkpoint(config.ckpt_path)
+
+    def instantiate_classes(self) -> None:
+        """Make model, data and trainer.
+
+        Raises:
+            ConfigError: One of them refuses what it was given; jsonargparse wraps our errors in its own.
+        """
+        try:
+            super().instantiate_classes()
+        except ValueError as error:
+            told = plain(str(error))
+            if told == str(error):
+                raise
+            raise ConfigError(told) from error
 
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
         """The trainer, with CSV and TensorBoard logs in one folder unless the config names loggers."""
@@ -149,12 +169,9 @@ def train(arguments: Sequence[str] | None = None) -> None:
     given = None if arguments is None else ["fit", *arguments]
     try:
         _fit(given)
-    except SIGTERMException:
-        print(
-            "error: the run was ended by SIGTERM before it was done; go on from its last checkpoint with "
-            "--ckpt_path OUTPUT/checkpoints/last.ckpt.",
-            file=sys.stderr,
-        )
+    except SIGTERMException as end:
+        remedy = " ".join(getattr(end, "__notes__", ["start it again."]))  # of SaveModel, once it was made
+        print(f"error: the run was ended by SIGTERM before it was done; {remedy}", file=sys.stderr)
         raise SystemExit(128 + signal.SIGTERM) from None
 
 
@@ -167,6 +184,7 @@ def _fit(given: list[str] | None) -> None:
         subclass_mode_data=True,
         seed_everything_default=0,
         trainer_class=Trainer,
+        parser_class=Parser,
         trainer_defaults={
             "use_distributed_sampler": False,
             "num_sanity_val_steps": 0,

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from grls.assess import Assessing
 from grls.corpus import Corpus
-from grls.dataset import Qrels, gold_passages
+from grls.dataset import Qrels, gold_passages, read_split
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
 from grls.models.generator import start_token
@@ -22,7 +22,7 @@ from grls.text import LIMITS, Codec, Limits
 from grls.train.chain_module import RetrieveChains
 from grls.train.collate import Collator
 from grls.train.examples import Example, Examples, MemoriseExamples, RetrieveExamples
-from grls.train.loading import FitData, filled_split
+from grls.train.loading import FitData
 from grls.train.memorise_sources import Reading
 from grls.train.mixture import Mix, mixed, planned_epochs
 from grls.train.prior import OpenPriors
@@ -233,8 +233,8 @@ class RetrieveData(StageData):
         self.shuffle = shuffle
 
     def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
-        train = filled_split(self.data, self.train_split, self.corpus)
-        dev = filled_split(self.data, self.dev_split, self.corpus)
+        train = read_split(self.data, self.train_split, self.corpus)
+        dev = read_split(self.data, self.dev_split, self.corpus)
         self._dev = dev[0][: self.dev_size], dev[1]
         how = (self.done, self.shuffle)
         return self._mixed(self._retrieve_examples(*train, *how)), self._retrieve_examples(*self._dev, *how)

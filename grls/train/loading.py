@@ -6,18 +6,14 @@ It knows nothing of what is learned: a stage reads its data and gives its exampl
 from __future__ import annotations
 
 from abc import abstractmethod
-from pathlib import Path
 from typing import Any
 
 import lightning as L
 from torch.utils.data import DataLoader
 
-from grls.corpus import Corpus
-from grls.dataset import Qrels, read_split
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError
 from grls.train.batching import DrawnExamples, LengthBucketedSampler
 from grls.train.examples import Example, Examples
-from grls.types import Query
 
 
 class FitData(L.LightningDataModule):
@@ -155,19 +151,3 @@ class FitData(L.LightningDataModule):
             num_workers=self.workers,
             persistent_workers=False,
         )
-
-
-def filled_split(data: str, split: str, corpus: Corpus) -> tuple[list[Query], Qrels]:
-    """The queries and qrels of a split that is to be trained or measured on.
-
-    Raises:
-        DataError: It has no query, or cannot be read.
-    """
-    queries, qrels = read_split(data, split, corpus)
-    if not queries:
-        raise DataError(
-            "the split has no query: nothing to train or to measure on. Add qrels, or choose another "
-            "split (--data.train_split, --data.dev_split).",
-            Path(data) / "qrels" / f"{split}.tsv",
-        )
-    return queries, qrels

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from grls.corpus import Corpus
-from grls.dataset import Qrels
+from grls.dataset import Qrels, read_split
 from grls.errors import ConfigError
 from grls.models.generator import start_token
 from grls.programs.keys import KeyKind, build_keys
 from grls.programs.prompts import Prompt, open_ended
 from grls.programs.targets import Targets, Thoughts
-from grls.train.loading import FitData, filled_split
+from grls.train.loading import FitData
 from grls.train.riches_collate import Constraint, InterlacedCollator
 from grls.train.riches_examples import InterlacedExamples, Lengths
 from grls.types import Query
@@ -94,8 +94,8 @@ class InterlacedData(FitData):
         )  # fmt: skip
         self.prompt = Prompt("none", self.markers, self.thoughts != "none", self.chat)
         self.targets = Targets(tokenizer, self.corpus, self.keys, self.thoughts, self.answer)
-        train = filled_split(self.data, self.train_split, self.corpus)
-        self.dev = filled_split(self.data, self.dev_split, self.corpus)
+        train = read_split(self.data, self.train_split, self.corpus)
+        self.dev = read_split(self.data, self.dev_split, self.corpus)
         self.dev = self.dev[0][: self.dev_size], self.dev[1]
         self.train_examples = self._examples(tokenizer, causal, *train, self.train_split)
         self.dev_examples = self._examples(tokenizer, causal, *self.dev, self.dev_split)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from grls.dataset import gold_passages
 from grls.errors import ConfigError
@@ -187,13 +188,12 @@ class SaveModel(L.Callback):
             ConfigError: They are not finite: the training has diverged. Nothing is written.
         """
         module: Any = pl_module
-        best = next(
-            (c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint) and c.monitor), None
-        )
+        best = next((c for c in _checkpoints(trainer) if c.monitor), None)
+        taken = trainer.global_step
         if best is not None and best.best_model_path and Path(best.best_model_path).is_file():
             state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
             pl_module.load_state_dict(state["state_dict"])
-            log.info("best %s %.4f: %s", best.monitor, best.best_model_score or 0.0, best.best_model_path)
+            taken = state["global_step"]
             unseen = trainer.global_step > self._looked and not str(best.monitor).startswith("train")
             if unseen and trainer.is_global_zero:
                 log.warning(
@@ -206,6 +206,13 @@ class SaveModel(L.Callback):
                     trainer.num_training_batches,
                     Path(best.best_model_path).parent,
                 )
+        elif best is not None and not self._looked and trainer.is_global_zero:
+            log.warning(
+                "%s was never measured, so the model that is written is that of the last step: let "
+                "--trainer.val_check_interval (in batches; an epoch has %s) be less than the run has.",
+                best.monitor,
+                trainer.num_training_batches,
+            )
         _refuse_diverged(module.model, self.folder)
         if trainer.is_global_zero:
             merge_adapters(module.model)
@@ -217,6 +224,29 @@ class SaveModel(L.Callback):
                     write_json(new / name, content)
                 beside = [] if getattr(data, "priors", None) is None else [BESIDE]
                 write_json(new / TRAINING, {"stages": [*module.stages, *beside]})
+            score = best.best_model_score if best is not None else None
+            measured = "" if best is None or score is None else f", {best.monitor} {float(score):.4f}"
+            print(f"{self.folder}: the model of step {taken:,} of {trainer.global_step:,}{measured}")
+
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        """Where the run was ended from outside, note with the exception how to go on."""
+        if isinstance(exception, SIGTERMException):
+            exception.add_note(_remedy(trainer))
+
+
+def _checkpoints(trainer: L.Trainer) -> list[ModelCheckpoint]:
+    return [some for some in trainer.checkpoint_callbacks if isinstance(some, ModelCheckpoint)]
+
+
+def _remedy(trainer: L.Trainer) -> str:
+    """How to go on with a run that is ended now."""
+    kept = [Path(some.best_model_path) for some in _checkpoints(trainer) if not some.monitor]
+    kept = [path for path in kept if path.is_file()]
+    if kept:
+        return f"go on from its last checkpoint with --ckpt_path {kept[-1]}."
+    return "nothing was saved yet (--last.every_n_train_steps saves within an epoch), so start it again."
 
 
 def _refuse_diverged(model: torch.nn.Module, folder: str) -> None:

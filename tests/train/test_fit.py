@@ -86,6 +86,20 @@ def test_steps_that_dev_never_measured_are_told(
     assert torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 3
 
 
+def test_a_run_that_never_looks_at_dev_tells_so_and_what_it_replaces(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--trainer.max_steps=1", "--trainer.limit_train_batches=3", "--trainer.val_check_interval=1.0")
+    output = train("memorise", data, tmp_path / "run", *options)
+    assert "dev_recall was never measured" in caplog.text
+    assert f"{output / 'model'}: the model of step 1 of 1\n" in capsys.readouterr().out
+    caplog.clear()
+    train("memorise", data, output, "--trainer.max_steps=3", "--trainer.val_check_interval=3")
+    assert f"{output / 'model'} is of an earlier run; this one replaces it when it ends." in caplog.text
+    assert "never measured" not in caplog.text
+    assert f"{output / 'model'}: the model of step 3 of 3, dev_recall " in capsys.readouterr().out
+
+
 def test_logs_and_config_are_written(stages: tuple[Path, Path]) -> None:
     for output in stages:
         (version,) = (output / "logs").iterdir()

@@ -25,12 +25,26 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small(tmp_path_factory.mktemp("resume") / "data")
 
 
-def test_a_run_that_sigterm_ends_does_not_look_done(data: Path, tmp_path: Path) -> None:
+def test_a_run_that_sigterm_ends_does_not_look_done(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     politely = "--trainer.callbacks.politely=true"
     ended = start(arguments("retrieve", data, tmp_path / "ended", OFTEN, *KILLED, politely))
     assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
-    assert "go on from its last checkpoint" in ended.stderr
+    last = tmp_path / "ended" / "checkpoints" / "last.ckpt"
+    assert f"go on from its last checkpoint with --ckpt_path {last}." in ended.stderr
     assert not (tmp_path / "ended" / "model").exists()
+    again = fails(capsys, "train", *arguments("retrieve", data, tmp_path / "ended"))
+    assert f"{last} is of a run that did not finish: go on from it with --ckpt_path {last}" in again
+
+
+def test_before_the_first_checkpoint_sigterm_promises_none(data: Path, tmp_path: Path) -> None:
+    early = ["--trainer.callbacks+=train_helpers.KillAfter", "--trainer.callbacks.batches=2"]
+    politely = "--trainer.callbacks.politely=true"
+    ended = start(arguments("retrieve", data, tmp_path / "ended", *early, politely))
+    assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
+    assert "nothing was saved yet" in ended.stderr
+    assert "--ckpt_path" not in ended.stderr
 
 
 @pytest.mark.parametrize("workers", [0, 1])

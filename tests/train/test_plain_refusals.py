@@ -1,0 +1,68 @@
+"""What `grls train` says of options that it does not know or cannot take: one line, not pages."""
+
+from pathlib import Path
+
+import pytest
+from failing import fails, refuses
+from small_data import write_small
+from train_helpers import arguments
+
+from grls.train.refusal import plain
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("plain") / "data")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("--data.bach_size=3", "--data.bach_size is no option of grls.train.data.RetrieveData; did you mean "
+         "--data.batch_size? `grls train --data.help grls.train.data.RetrieveData` lists them."),
+        ("--model.generator.vocabluary=3", "--model.generator.vocabluary is no option of "
+         "grls.models.build.ScratchT5; did you mean --model.generator.vocabulary?"),
+        ("--data.batch_size=few", "--data.batch_size: expected int, got few."),
+        ("--model.loss=ful", "--model.loss: expected Literal['full', 'allowed'], got ful."),
+        ("--data.mix.share=1", "unrecognized arguments: --data.mix.share=1"),
+        ("--config=/nowhere.yaml", "--config: File does not exist: '/nowhere.yaml'"),
+        ("--nothing=3", "unrecognized arguments: --nothing=3"),
+    ],
+)  # fmt: skip
+def test_an_option_is_named_in_one_line(
+    wrong: str, told: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = refuses(capsys, "train", *arguments("retrieve", data, tmp_path / "run", wrong))
+    assert text.splitlines() == [f"error: {told}", "`grls train --help` lists the options."]
+
+
+def test_an_option_of_no_kind_names_the_kinds(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = arguments("retrieve", data, tmp_path / "run", "--trainer.precision=half")
+    line = refuses(capsys, "train", *wrong).splitlines()[0]
+    assert line.startswith("error: --trainer.precision: expected Literal['auto', '32-true', ")
+    assert line.endswith("], got half.")
+
+
+def test_what_must_be_given_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = arguments("retrieve", Path("data"), tmp_path / "run")
+    without = [option for option in given if not option.startswith("--data.data")]
+    assert refuses(capsys, "train", *without).startswith("error: --data.data must be given.\n")
+
+
+def test_a_model_that_is_not_there_is_no_traceback(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = [
+        "--model.generator=grls.models.build.Pretrained",
+        f"--model.generator.name_or_path={tmp_path}/m",
+    ]
+    kept = [a for a in arguments("retrieve", data, tmp_path / "run") if not a.startswith("--model.generator")]
+    line = fails(capsys, "train", *kept, *missing)
+    assert line.startswith(f"error: no such folder: {tmp_path}/m. Run the stage that writes it first")
+
+
+def test_other_errors_stay_as_they_are() -> None:
+    assert plain("expected a number\nof rows") == "expected a number; of rows"
+    assert plain("") == ""
