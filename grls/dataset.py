@@ -59,7 +59,8 @@ def read_qrels(path: str | Path) -> Qrels:
     """
     file = Path(path)
     if not file.is_file():
-        raise DataError("no such file; expected BEIR qrels (query-id, corpus-id, score).", file)
+        others = f"; there are {_splits(file)}" if _splits(file) else ""
+        raise DataError(f"no such file{others}; expected BEIR qrels (query-id, corpus-id, score).", file)
     qrels: Qrels = {}
     with file.open("rb") as stream:
         for line, raw in enumerate(stream, 1):
@@ -81,6 +82,11 @@ def read_qrels(path: str | Path) -> Qrels:
     return qrels
 
 
+def _splits(file: Path) -> str:
+    """The files beside one of qrels, as a list to choose from."""
+    return ", ".join(sorted(other.stem for other in file.parent.glob("*.tsv")))
+
+
 def read_split(folder: str | Path, split: str, corpus: Corpus | None = None) -> tuple[list[Query], Qrels]:
     """The queries and qrels of one split of a data set, checked against each other.
 
@@ -93,10 +99,15 @@ def read_split(folder: str | Path, split: str, corpus: Corpus | None = None) -> 
         The queries in the order of ``queries.jsonl``, and the qrels.
 
     Raises:
-        DataError: A qrel names an unknown query or passage, or evidence an unknown passage.
+        DataError: The split judges no query, a qrel names an unknown query or passage, or evidence an
+            unknown passage.
     """
     file = Path(folder) / "qrels" / f"{split}.tsv"
     qrels = read_qrels(file)
+    if not qrels:
+        raise DataError(
+            f"the split holds no query: add judgements, or choose another (there are {_splits(file)}).", file
+        )
     queries = [query for query in read_queries(folder) if query.id in qrels]
     unknown = qrels.keys() - {query.id for query in queries}
     if unknown:

@@ -81,8 +81,6 @@ def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
         without = ", or null to train without it" if option == "dev_split" else ""
         raise DataError(f"no such file; give another {option}{without}.", file)
     queries, qrels = read_split(data, split, corpus)
-    if not queries:
-        raise DataError(f"the split holds no query; add judgements or give another {option}.", file)
     return Split(queries, qrels, corpus)
 
 

@@ -26,6 +26,7 @@ from grls.dataset import (
     read_split,
     relevant,
 )
+from grls.errors import DataError
 from grls.evaluation.graph import problem_of, states_problem
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
@@ -67,8 +68,8 @@ def evaluate_run(
 
     Raises:
         ConfigError: There is no cut-off, or one below 1.
-        DataError: A file is missing or malformed, or the run has a query or passage id that the data set
-            does not have.
+        DataError: A file is missing or malformed, the run has a query or passage id that the data set
+            does not have, or it is of another split.
     """
     ks = cutoffs(ks)
     corpus = Corpus.read(data) if corpus is None else corpus
@@ -76,6 +77,11 @@ def evaluate_run(
     results = load_results(run)
     known = {query.id for query in read_queries(data)}
     refuse_unknown(results.rankings, known, "query", str(Path(data) / "queries.jsonl"))
+    if results.rankings and not any(query in results.rankings for query in qrels):
+        raise DataError(
+            f"the run answers no query of the split {split!r}: give --split as it was retrieved for.",
+            Path(run),
+        )
     train = Path(data) / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
     report = evaluate_results(results, queries, qrels, corpus, ks, seen, str(run))

@@ -174,6 +174,37 @@ def test_branch_follows_chains(data: Path, dense: Path, tmp_path: Path) -> None:
     assert (info.options["chains"], info.options["branch"]) == (3, 3)
 
 
+def test_an_empty_split_is_refused_and_an_earlier_run_stays(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(data, folder)
+    asked = ["retrieve", f"--data={folder}", f"--output={tmp_path / 'o'}", "--bm25=true"]
+    assert main(asked) == 0
+    before = (tmp_path / "o.jsonl").read_bytes()
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n")
+    message = fails(capsys, *asked, "--split=dev")
+    assert (
+        "dev.tsv: the split holds no query: add judgements, or choose another (there are dev, test, train)"
+        in (message)
+    )
+    assert "no such file; there are dev, test, train; " in fails(capsys, *asked, "--split=validation")
+    assert (tmp_path / "o.jsonl").read_bytes() == before
+
+
+def test_a_run_is_scored_against_the_split_it_was_retrieved_for(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "o"
+    assert main(["retrieve", f"--data={data}", f"--output={run}", "--bm25=true", "--split=dev"]) == 0
+    report = tmp_path / "report.json"
+    assert main(["evaluate", f"--run={run}.jsonl", f"--data={data}", f"--output={report}"]) == 0
+    assert json.loads(report.read_text())["split"] == "dev"
+    assert "answers no query of the split 'test'" in fails(
+        capsys, "evaluate", f"--run={run}.jsonl", f"--data={data}", "--split=test"
+    )
+
+
 def test_what_cannot_work_is_refused(
     data: Path, sentence: Path, dense: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

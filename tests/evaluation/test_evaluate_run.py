@@ -127,6 +127,7 @@ def test_single_gold_and_evidence_have_neither_complete_recall_nor_path_match(tm
     assert not report.keys() & {"complete_recall", "path_match"}
     two = {"train": QRELS["train"], "test": {"t1": {"f1": 1, "f2": 1}, "q2": {"f2": 1}}}
     write_dataset(tmp_path / "data", PASSAGES, PATHS[:3], two)
+    write_run(tmp_path / "run", {"q2": [Hit("f1", 0.0)]})
     report = evaluate_run(tmp_path / "run", tmp_path / "data")
     assert "complete_recall" in report
     assert "path_match" not in report, "t1 has no evidence, q2 one passage of it"
@@ -137,7 +138,15 @@ def test_without_training_qrels_there_is_no_seen_split(tmp_path):
     write_run(tmp_path / "run", {"t1": [Hit("f1", 0.0)]})
     assert "seen_unseen" not in evaluate_run(tmp_path / "run", data, split="train")
     (data / "qrels" / "train.tsv").unlink()
+    write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0)]})
     assert "seen_unseen" not in evaluate_run(tmp_path / "run", data)
+
+
+def test_a_run_of_another_split_is_refused(tmp_path):
+    data = dataset(tmp_path / "data")
+    write_run(tmp_path / "run", {"t1": [Hit("f1", 0.0)]})
+    with pytest.raises(DataError, match="answers no query of the split 'test': give --split"):
+        evaluate_run(tmp_path / "run", data)
 
 
 def test_what_a_run_lacks_is_said_with_its_name(tmp_path, caplog):
