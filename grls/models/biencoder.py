@@ -38,6 +38,7 @@ from grls.models.build import (
     packaged_encoder,
     refuse_missing_folder,
 )
+from grls.models.precision import warn_of_emulation
 from grls.models.st5 import FirstDecoderOutput
 from grls.text import DONE_ID, LIMITS, tokenizer_fingerprint
 from grls.types import Passage
@@ -166,6 +167,8 @@ class BiEncoder:
             raise ConfigError(
                 f"cannot use device {where!r} ({reason}); choose cpu, or a GPU that is there."
             ) from error
+        if precision == "bfloat16":
+            warn_of_emulation(torch.device(where), "precision float32")
         return self
 
     @property

@@ -60,7 +60,7 @@ def move(model: Any, device: str, precision: str) -> Any:
         pack(model, chosen)
         return model.eval()
     if precision == "bfloat16":
-        warn_of_emulation(where, "--precision float32 or auto")
+        warn_of_emulation(where, "precision float32")
     return model.to(getattr(torch, chosen)).eval()
 
 

@@ -161,6 +161,16 @@ def test_a_generator_folder_becomes_a_biencoder(t5: Loaded, tmp_path: Path) -> N
     assert opened.encode_queries(TEXTS[:1])[0] == pytest.approx(first_output(t5, TEXTS[0]), abs=1e-5)
 
 
+def test_bfloat16_that_is_emulated_is_told(
+    bert: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False}, raising=False)
+    opened = BiEncoder.load(bert).to("cpu")
+    assert not caplog.records
+    opened.to("cpu", "bfloat16")
+    assert "no bfloat16 instructions" in caplog.text
+
+
 def test_the_fingerprint_is_that_of_weights_and_settings(bert: str) -> None:
     first, same = BiEncoder.load(bert), BiEncoder.load(bert)
     assert first.fingerprint() == same.fingerprint()

@@ -74,7 +74,11 @@ def test_bfloat16_that_is_emulated_is_told_where_it_was_asked_for(
     move(small_t5(), "cpu", "float32")
     assert not said()
     move(small_t5(), "cpu", "bfloat16")
-    assert ["float32 or auto" in text for text in said()] == [True] * told
+    assert ["precision float32" in text for text in said()] == [True] * told
+    monkeypatch.setattr(precision, "fastest", lambda device: "bfloat16")
+    move(small_t5(), "cpu", "auto")  # measured to be the fastest
+    precision.warn_of_emulation(torch.device("cuda"), "nothing")
+    assert not said()
 
 
 def test_bfloat16_is_the_models_own() -> None:
