@@ -102,7 +102,7 @@ RECIPES = {
     "strategyqa-assess": Recipe(
         (_views("strategyqa", "strategyqa", "views-assess"),),
         {
-            "single": (*_VIEWS, *_assessed("5", "20")),
+            "single": (*_VIEWS, *_assessed("5")),
             "hybrid": (*_ahead(_STRATEGYQA, "4", "4"), *_assessed("5", "20")),
         },
         {
@@ -115,7 +115,7 @@ RECIPES = {
             "all": ("bm25", "biencoder", "hops", "hybrid"),
         },
         data="strategyqa",
-        cuts=("biencoder", "hybrid", "all"),
+        cuts=("biencoder", "hops", "bm25 + biencoder + hops", "hybrid", "all"),
     ),
     "nq": Recipe(
         (_views("default", "nq"),), {"single": _VIEWS}, _beside("runs/nq/default/dense"), _ENSEMBLES

@@ -79,7 +79,11 @@ def test_what_no_seed_changes_may_go_hop_by_hop_and_is_fused(capsys: pytest.Capt
         tuned = [f"{member}-dev.jsonl" for member in members]
         assert " ".join([*(f"{member}-test.jsonl" for member in members), "--tune", *tuned]) in fused
         (single,) = (line for line in lines if line.endswith(f"--output {root}/seed-{seed}/single-test"))
-        assert "--assess 20 --assess_weight 5 " in single
+        assert "--assess 40 --assess_weight 5 " in single
+    cut = [line.split()[2] for line in lines if line.startswith("grls cut ")]
+    own = [f"{root}/{name}-test.jsonl" for name in ("biencoder", "hops")]
+    fused = [f"{root}/seed-1/{name}-test.jsonl" for name in ("bm25+biencoder+hops", "hybrid", "all")]
+    assert cut[:5] == [*own, *fused]
 
 
 def test_what_is_cut_is_fitted_to_dev(capsys: pytest.CaptureFixture[str]) -> None:
