@@ -25,8 +25,8 @@ def check(
 
     Args:
         corpus: ``corpus.jsonl`` or the data set folder that holds it.
-        tokenizer: Folder or hub name of a tokenizer or model; without it, tokens are words and the round
-            trip is not tried.
+        tokenizer: Of the generator: a folder, a hub name, or a name that configs use; without it, tokens are
+            words and the round trip is not tried.
         max_passage_tokens: The length limit.
         examples: Ids shown of each kind.
         output: Write the report as JSON here, too.

@@ -50,6 +50,7 @@ def write_outputs(
     if info.steps == "dynamic" and outcome.chains is not None:
         chains = dict(zip(ids, outcome.chains, strict=True))
         write_results(f"{output}.jsonl", queries, corpus, info.score_mode, rankings, chains)
+        _tell_missing_done(outcome.chains)
     else:
         write_results(f"{output}.jsonl", queries, corpus, info.score_mode, rankings)
     unfit = unfit_for_trec(rankings)
@@ -64,6 +65,18 @@ def write_outputs(
         f"{', '.join(f'{output}{ending}' for ending in endings)}: {len(queries):,} queries, score mode "
         f"{info.score_mode}, {info.seconds:.1f} s"
     )
+
+
+def _tell_missing_done(chains: Sequence[Chain]) -> None:
+    """Warn where most chains were ended by the limit of hops: the model may never have learned DONE."""
+    missing = sum(not chain.done for chain in chains)
+    if missing > len(chains) / 2:
+        log.warning(
+            "%d of %d chains ended at the limit of hops, without DONE: was the model trained with DONE "
+            "(--data.done true)? If it was, let `grls tune-dynamic` find --done_bias, or raise --hops.",
+            missing,
+            len(chains),
+        )
 
 
 def write_config(output: str, settings: Mapping[str, object], why: str) -> None:

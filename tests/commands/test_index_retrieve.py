@@ -94,7 +94,9 @@ def test_single_step(data: Path, dense: Path, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_dynamic_chains_end_with_done(data: Path, dense: Path, tmp_path: Path) -> None:
+def test_dynamic_chains_end_with_done(
+    data: Path, dense: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for bias, hops in ((99, 1), (-99, 3)):
         options = (f"--retriever={dense}", "--steps=dynamic", "--hops=3", f"--done_bias={bias}")
         found, info = retrieve(data, tmp_path / "o", *options)
@@ -102,6 +104,7 @@ def test_dynamic_chains_end_with_done(data: Path, dense: Path, tmp_path: Path) -
         assert (info.steps, info.options["done_bias"]) == ("dynamic", bias)
         lines = (tmp_path / "o.jsonl").read_text().splitlines()
         assert {json.loads(line)["chain"]["done"] for line in lines} == {bias > 0}
+        assert ("2 of 2 chains ended at the limit of hops, without DONE" in caplog.text) == (bias < 0)
 
 
 @pytest.mark.parametrize("kind", ["dense", "bm25"])

