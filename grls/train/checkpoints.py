@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jsonargparse import get_loader
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from grls.errors import ConfigError, WriteError
@@ -64,6 +65,42 @@ def refuse_unfinished(output: str) -> None:
         )
     if finished:
         log.warning("%s is of an earlier run; this one replaces it when it ends.", model.parent)
+
+
+def tell_changed(checkpoint: str, now: str) -> None:
+    """Warn of a resumed run whose options for model and data are not those that it began with.
+
+    Args:
+        checkpoint: Where it goes on from; the options of that run are in ``logs`` beside its folder.
+        now: All options, as YAML.
+    """
+    written = list(Path(checkpoint).parent.parent.glob("logs/version_*/config.yaml"))
+    if not written:
+        return
+    newest = max(written, key=lambda file: file.stat().st_mtime)
+    earlier, given = (_flat(get_loader("yaml")(text)) for text in (newest.read_text(encoding="utf-8"), now))
+    names = [name for name in sorted(earlier.keys() | given.keys()) if name.startswith(("model.", "data."))]
+    changed = [
+        f"--{name} {given.get(name)} (before: {earlier.get(name)})"
+        for name in names
+        if given.get(name) != earlier.get(name)
+    ]
+    if changed:
+        log.warning(
+            "the run goes on from %s with other options than it began with: %s. The model will be a mixture.",
+            checkpoint,
+            ", ".join(changed),
+        )
+
+
+def _flat(options: Any, name: str = "") -> dict[str, Any]:
+    """Options by name, as on the command line; those of a class without ``init_args``."""
+    if not isinstance(options, dict) or not options:
+        return {name: options}
+    found: dict[str, Any] = {}
+    for key, value in options.items():
+        found |= _flat(value, name if key == "init_args" else f"{name}.{key}".removeprefix("."))
+    return found
 
 
 def check_checkpoint(path: str) -> None:

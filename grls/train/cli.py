@@ -31,7 +31,12 @@ from grls.errors import ConfigError
 from grls.files import refuse_foreign
 from grls.logs import quiet
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
-from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint, refuse_unfinished
+from grls.train.checkpoints import (
+    AtomicCheckpointIO,
+    check_checkpoint,
+    refuse_unfinished,
+    tell_changed,
+)
 from grls.train.heap import GiveBackFreed
 from grls.train.loading import FitData
 from grls.train.mining import MineNegatives
@@ -121,6 +126,8 @@ class TrainCLI(LightningCLI):
             refuse_unfinished(config.output)
         else:
             check_checkpoint(config.ckpt_path)
+            stage = self._subcommand_parsers[self.config["subcommand"]]
+            tell_changed(config.ckpt_path, stage.dump(config, skip_none=False))
 
     def instantiate_classes(self) -> None:
         """Make model, data and trainer.

@@ -105,6 +105,17 @@ def test_a_run_is_not_resumed_with_other_batches(
     assert named in fails(capsys, "train", *options)
 
 
+def test_a_run_that_is_resumed_with_other_options_is_told_of(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    halted = train("retrieve", data, tmp_path / "run", "--trainer.max_epochs=1", *CONSTANT)
+    resume = f"--ckpt_path={halted / 'checkpoints' / 'last.ckpt'}"
+    train("retrieve", data, halted, "--trainer.max_epochs=2", *CONSTANT, resume)
+    assert "other options" not in caplog.text
+    train("retrieve", data, halted, "--trainer.max_epochs=3", "--model.loss=full", *CONSTANT, resume)
+    assert "other options than it began with: --model.loss full (before: allowed). " in caplog.text
+
+
 def test_epochs_differ_and_repeat_with_the_seed(data: Path, tmp_path: Path) -> None:
     """Another order every epoch (learning rate nearly 0, no dropout: losses tell the batches apart)."""
     still = ["--model.learning_rate=1e-12", "--trainer.max_epochs=2"]
