@@ -27,6 +27,7 @@ lint: install
 
 quickstart: install
 	$(BIN)/python -m data_prep.ruletaker --config configs/quickstart/data.yaml
+	rm -rf runs/quickstart/memorise/checkpoints runs/quickstart/retrieve/checkpoints
 	$(BIN)/grls train --config configs/base/memorise.yaml --config configs/quickstart/memorise.yaml
 	$(BIN)/grls train --config configs/base/retrieve.yaml --config configs/quickstart/retrieve.yaml
 	$(BIN)/grls index --model runs/quickstart/retrieve/model --corpus data/quickstart --output runs/quickstart/retriever

@@ -1,4 +1,4 @@
-"""What the benchmarks share: synthetic passages, timing, the machine, and tables."""
+"""What the benchmarks share: synthetic passages, timing, the machine, tables, and how a training goes on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -13,12 +14,23 @@ import torch
 import transformers
 
 from grls.index.rows import Ints
+from grls.train.checkpoints import last_checkpoint
 
 Result = TypeVar("Result")
 
 END = 1
 RESERVED = 3
 """Tokens below this one (pad, end, unknown) occur in no passage."""
+
+
+def going_on(model: Path) -> tuple[str, ...]:
+    """The options with which a training that was killed goes on; none where it is done, or has saved nothing.
+
+    Args:
+        model: The file ``config.json`` that it makes.
+    """
+    last = last_checkpoint(model.parents[1])
+    return ("--ckpt_path", str(last)) if last.is_file() and not model.is_file() else ()
 
 
 def synthetic_passages(

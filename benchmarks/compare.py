@@ -19,6 +19,7 @@ from pathlib import Path
 
 from jsonargparse import auto_cli
 
+from benchmarks.common import going_on
 from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
@@ -151,7 +152,7 @@ class Comparison:
             layers = self.layers(stage)
             where = ("--output", f"{self.folder}/{output}") if options else ()
             made = self.folder / output / "model" / "config.json"
-            self.grls("train", *layers, *where, *options, makes=made)
+            self.grls("train", *layers, *where, *options, *going_on(made), makes=made)
         made = self.folder / "biencoder" / "model" / "modules.json"
         if "biencoder" not in self.skip:
             self.grls("train-biencoder", *self.layers("biencoder"), makes=made)
@@ -164,7 +165,8 @@ class Comparison:
         made = self.folder / output / "model"
         if output == "generator2":
             seeds = ("--seed_everything", "1", "--data.seed", "1", "--model.seed", "1")
-            self.grls("train", *self.layers("retrieve"), *where, *seeds, makes=made / "config.json")
+            options = (*self.layers("retrieve"), *where, *seeds, *going_on(made / "config.json"))
+            self.grls("train", *options, makes=made / "config.json")
         else:
             options = (*self.layers("biencoder"), *where, "--seed", "1")
             self.grls("train-biencoder", *options, makes=made / "modules.json")

