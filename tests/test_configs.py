@@ -366,8 +366,9 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_quickstart_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prep, *commands = makefile_commands("quickstart")
+    prep, remove, *commands = makefile_commands("quickstart")
     assert prep == ["python", "-m", "data_prep.ruletaker", "--config", "configs/quickstart/data.yaml"]
+    assert remove[:2] == ["rm", "-rf"]  # what a killed quickstart has left
     small(workplace / "data" / "quickstart")
     for command in commands:
         assert command[0] == "grls"

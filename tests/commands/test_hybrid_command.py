@@ -135,7 +135,7 @@ def test_what_cannot_work_is_refused(
         ("tune-hybrid", [generator, "--prior=bm25", "--weights=[0]"], "--weights must be above 0"),
         ("tune-hybrid", [f"--retriever={dense}", "--prior=bm25"], "is no generative retriever"),
         ("tune-hybrid", [generator, "--prior=bm25", "--limit=0"], "limit must be at least 1"),
-        ("tune-hybrid", [generator, "--prior=bm25", "--split=none"], "the split 'none' holds no query"),
+        ("tune-hybrid", [generator, "--prior=bm25", "--split=none"], "none.tsv: the split holds no query"),
         (
             "tune-hybrid",
             [generator, "--prior=[bm25, bm25, bm25]", f"--weights={[*range(1, 40)]}"],

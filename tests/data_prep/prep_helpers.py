@@ -7,7 +7,7 @@ import pytest
 
 from data_prep import common
 from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.dataset import read_qrels, read_split
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -33,7 +33,8 @@ def load(folder: Path):
     """Passage id -> text, and split -> queries, all references checked, no query text in two splits."""
     corpus = Corpus.read(folder)
     names = [n for n in ("train", "dev", "test") if (folder / "qrels" / f"{n}.tsv").is_file()]
-    splits = {name: read_split(folder, name, corpus) for name in names}
+    filled = {name: bool(read_qrels(folder / "qrels" / f"{name}.tsv")) for name in names}
+    splits = {name: read_split(folder, name, corpus) if filled[name] else ([], {}) for name in names}
     texts = [{common.query_key(q.text) for q in queries} for queries, _ in splits.values()]
     assert sum(map(len, texts)) == len(set().union(*texts)), "a query text stands in two splits"
     for queries, qrels in splits.values():

@@ -150,7 +150,7 @@ def test_gradient_checkpointing_changes_no_loss(root: Path, tmp_path: Path) -> N
         (["--model.margin=1", "--mine.passages=2", "--data.workers=1"], "needs --data.workers 0"),
         (["--data.branches=2"], "branches need a teacher"),
         (["--data.decay=0"], "decay must be above 0"),
-        (["--model.loss=full"], "loss `allowed`"),
+        (["--model.loss=full"], "chains are trained with --model.loss allowed"),
         (["--model.freeze_encoder=true"], "no encoder to freeze"),
     ],
 )

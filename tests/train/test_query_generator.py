@@ -218,4 +218,4 @@ def test_a_split_without_queries_is_refused(causal: Path, tmp_path: Path, capsys
     folder = write_small(tmp_path / "data")
     (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n")
     given = options(folder, tmp_path / "run", *generator("causal", folder, causal, tmp_path))
-    assert "the split has no query" in fails(capsys, "train", *given)
+    assert "the split holds no query" in fails(capsys, "train", *given)

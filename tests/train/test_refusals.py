@@ -63,7 +63,7 @@ def test_a_file_that_is_no_checkpoint(data: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_an_empty_split(data: Path, capsys: pytest.CaptureFixture[str], split: str) -> None:
     (data / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n")
-    assert f"{split}.tsv: the split has no query" in refused(capsys, "retrieve", data)
+    assert f"{split}.tsv: the split holds no query" in refused(capsys, "retrieve", data)
 
 
 def test_a_model_folder_that_is_not_ours(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

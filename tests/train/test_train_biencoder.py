@@ -248,8 +248,8 @@ def test_bad_splits_are_refused(place: Path, tmp_path: Path, capsys: pytest.Capt
     (folder / "qrels" / "zero.tsv").write_text(header + "q-otter-calm\tr0\t0\n")
     (folder / "qrels" / "one.tsv").write_text(header + "q-otter-calm\totter-calm\t1\n")
     for given, words in (
-        ("--train_split=empty", "holds no query; add judgements or give another train_split"),
-        ("--dev_split=empty", "holds no query; add judgements or give another dev_split"),
+        ("--train_split=empty", "empty.tsv: the split holds no query: add judgements"),
+        ("--dev_split=empty", "empty.tsv: the split holds no query: add judgements"),
         ("--dev_split=zero", "no dev query has a gold passage"),
     ):
         assert words in fails(capsys, *options(place, tmp_path / "o", f"--data={folder}", given))
