@@ -6,9 +6,9 @@
 Every seed draws the first weights, the order of the examples and what is drawn of them anew; data and options
 stay. Each step is a `grls` command, printed before it runs; what exists already is not made again, so a
 killed run goes on (after a change of settings, remove runs/NAME/seed-*). Two processes may share the
-work, one seed each; call it once more with all seeds for the table. Rankings may be cut, too, so that sets
-are measured, and the runs of all seeds fused. The table on test has the mean over seeds, the sample standard
-deviation, and every seed's value; it is written to runs/NAME/seeds.md, too.
+work, one seed each; once both have ended, call it with all seeds for the table. Rankings may be cut, too, so
+that sets are measured, and the runs of all seeds fused. The table on test has the mean over seeds, the sample
+standard deviation, and every seed's value; it is written to runs/NAME/seeds.md, too.
 """
 
 from __future__ import annotations

@@ -368,7 +368,8 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_quickstart_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prep, remove, *commands = makefile_commands("quickstart")
     assert prep == ["python", "-m", "data_prep.ruletaker", "--config", "configs/quickstart/data.yaml"]
-    assert remove[:2] == ["rm", "-rf"]  # what a killed quickstart has left
+    left = [f"runs/quickstart/{stage}/checkpoints" for stage in ("memorise", "retrieve")]
+    assert remove == ["rm", "-rf", *left]  # by a killed quickstart
     small(workplace / "data" / "quickstart")
     for command in commands:
         assert command[0] == "grls"

@@ -72,8 +72,9 @@ def _tell_missing_done(chains: Sequence[Chain]) -> None:
     missing = sum(not chain.done for chain in chains)
     if missing > len(chains) / 2:
         log.warning(
-            "%d of %d chains ended at the limit of hops, without DONE: was the model trained with DONE "
-            "(--data.done true)? If it was, let `grls tune-dynamic` find --done_bias, or raise --hops.",
+            "%d of %d chains ended without DONE, most likely at the limit of hops: was the model trained "
+            "with it (--data.done true; a bi-encoder with --done true)? If it was, let `grls tune-dynamic` "
+            "find --done_bias, or raise --hops.",
             missing,
             len(chains),
         )

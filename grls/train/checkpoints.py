@@ -20,6 +20,11 @@ from grls.files import atomic_path
 
 log = logging.getLogger(__name__)
 
+_WORDS = ("last", "best", "hpc", "registry")
+"""What Lightning takes for a checkpoint beside a path."""
+_HARMLESS = ("data.workers", "data.data")
+"""Options that change no training; a folder may be told in two ways."""
+
 
 class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes a checkpoint beside its destination and renames it."""
@@ -56,41 +61,59 @@ def refuse_unfinished(output: str) -> None:
     Raises:
         ConfigError: There is one. A finished run's model is only told of: it is replaced when this one ends.
     """
+    if any(
+        Path(output).glob("hpc_ckpt_*.ckpt")
+    ):  # a SLURM job that was requeued, which Lightning goes on with
+        return
     last, model = last_checkpoint(output), Path(output) / "model" / "config.json"
     finished = model.is_file()
     if last.is_file() and not (finished and model.stat().st_mtime >= last.stat().st_mtime):
         raise ConfigError(
-            f"{last} is of a run that did not finish: go on from it with --ckpt_path {last}, choose another "
-            f"--output, or remove {last.parent}."
+            f"{last} is of a run that did not finish, or diverged: go on from it with --ckpt_path {last}, "
+            f"choose another --output, or remove {last.parent}."
         )
     if finished:
         log.warning("%s is of an earlier run; this one replaces it when it ends.", model.parent)
 
 
-def tell_changed(checkpoint: str, now: str) -> None:
+def tell_changed(checkpoint: str, output: str, now: str) -> None:
     """Warn of a resumed run whose options for model and data are not those that it began with.
+
+    Options that only one of both knows are left out: another version may have written the earlier ones.
 
     Args:
         checkpoint: Where it goes on from; the options of that run are in ``logs`` beside its folder.
+            Lightning's own words stand for checkpoints of ``output``.
+        output: The output folder of the run that goes on.
         now: All options, as YAML.
     """
-    written = list(Path(checkpoint).parent.parent.glob("logs/version_*/config.yaml"))
+    folder = Path(output) if checkpoint in _WORDS else Path(checkpoint).parent.parent
+    written = list(folder.glob("logs/version_*/config.yaml"))
     if not written:
         return
     newest = max(written, key=lambda file: file.stat().st_mtime)
-    earlier, given = (_flat(get_loader("yaml")(text)) for text in (newest.read_text(encoding="utf-8"), now))
-    names = [name for name in sorted(earlier.keys() | given.keys()) if name.startswith(("model.", "data."))]
+    earlier, given = _options(newest.read_text(encoding="utf-8")), _options(now)
+    both = [name for name in sorted(earlier.keys() & given.keys()) if name not in _HARMLESS]
     changed = [
-        f"--{name} {given.get(name)} (before: {earlier.get(name)})"
-        for name in names
-        if given.get(name) != earlier.get(name)
+        f"--{name} {given[name]} (before: {earlier[name]})" for name in both if given[name] != earlier[name]
     ]
     if changed:
         log.warning(
-            "the run goes on from %s with other options than it began with: %s. The model will be a mixture.",
+            "the run goes on from %s with other options than it began with: %s.",
             checkpoint,
             ", ".join(changed),
         )
+
+
+def _options(text: str) -> dict[str, Any]:
+    """The options for model and data that a YAML text holds, by name; none of one that cannot be read."""
+    try:
+        read = get_loader("yaml")(text)
+    except Exception as error:  # whatever reads YAML; this is but a hint
+        log.debug("options that cannot be read: %s", error)
+        return {}
+    kept = {key: read[key] for key in ("model", "data") if key in read} if isinstance(read, dict) else {}
+    return _flat(kept) if kept else {}
 
 
 def _flat(options: Any, name: str = "") -> dict[str, Any]:
@@ -112,7 +135,7 @@ def check_checkpoint(path: str) -> None:
     Raises:
         ConfigError: There is no such file, or it is no checkpoint.
     """
-    if path in ("last", "best", "hpc", "registry") or path.startswith("registry:"):
+    if path in _WORDS or path.startswith("registry:"):
         return
     if not Path(path).is_file():
         raise ConfigError(f"no such checkpoint: {path}. A run writes <output>/checkpoints/last.ckpt.")

@@ -127,13 +127,13 @@ class TrainCLI(LightningCLI):
         else:
             check_checkpoint(config.ckpt_path)
             stage = self._subcommand_parsers[self.config["subcommand"]]
-            tell_changed(config.ckpt_path, stage.dump(config, skip_none=False))
+            tell_changed(config.ckpt_path, config.output, stage.dump(config, skip_none=False))
 
     def instantiate_classes(self) -> None:
         """Make model, data and trainer.
 
         Raises:
-            ConfigError: One of them refuses what it was given; jsonargparse wraps our errors in its own.
+            ConfigError: One of them cannot be made. Of what it raised, jsonargparse keeps the text alone.
         """
         try:
             super().instantiate_classes()
@@ -141,7 +141,7 @@ class TrainCLI(LightningCLI):
             told = plain(str(error))
             if told == str(error):
                 raise
-            raise ConfigError(told) from error
+            raise ConfigError(f"cannot make what the options say: {told}") from error
 
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
         """The trainer, with CSV and TensorBoard logs in one folder unless the config names loggers."""

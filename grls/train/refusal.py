@@ -7,6 +7,7 @@ are taken out of that. It knows nothing of what the options mean.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from difflib import get_close_matches
@@ -17,11 +18,14 @@ from typing import NoReturn
 from lightning.pytorch.cli import LightningArgumentParser
 
 _NOISE = ("Given value type:", "Does not validate", "Errors:", "Expected a <class 'NoneType'>")
+_MARKS = ("Parser key", "Does not validate", "Problem with given class_path")
 _KEY = re.compile(r"""Parser key "([^"]+)":\s*(.*)""")
 _CLASS = re.compile(r"Problem with given class_path '([\w.]+)':")
 _UNKNOWN = re.compile(r"Option '([\w.]+)' is not accepted")
 _MISSING = re.compile(r"the following arguments are required: (.+)")
 _UNRECOGNIZED = re.compile(r"unrecognized arguments: --(.+)")
+_PATH = re.compile(r"Expected a path but .*")
+_NESTED = re.compile(r"NestedArg\(key='(.*?)', val='?(.*?)'?\)")
 _EXPECTED = re.compile(r"Expected a (.+?)(?:\. Got value: (.*))?")
 
 
@@ -30,7 +34,7 @@ class Parser(LightningArgumentParser):
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Print it with the remedy and leave with argparse's status, 2."""
-        if not self.exit_on_error:
+        if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):
             super().error(message, ex)
         print(f"error: {plain(message)}\n`grls train --help` lists the options.", file=sys.stderr)
         raise SystemExit(2) from ex
@@ -42,6 +46,8 @@ def plain(message: str) -> str:
     Args:
         message: With one line for each type that was tried, and for each class that the option lies in.
     """
+    if not any(mark in message for mark in _MARKS):
+        return message
     path: list[str] = []
     reasons: list[str] = []
     owner = tried = value = ""
@@ -60,6 +66,7 @@ def plain(message: str) -> str:
             tried, line = line.removeprefix("Subtypes:").strip(), ""
         if line:
             reasons.append(line)
+    reasons = [reason for reason in reasons if not _PATH.fullmatch(reason)] or reasons
     if not reasons:
         return message
     expected = [_EXPECTED.fullmatch(reason) for reason in reasons]
@@ -84,6 +91,9 @@ def _told(reason: str, path: list[str], owner: str) -> str:
         inner = [f"{option}.{name}" if path else f"--{name}" for name in found[1].split(", ")]
         return f"{' and '.join(inner)} must be given."
     if found := _EXPECTED.fullmatch(reason):
+        if within := _NESTED.fullmatch(found[2] or ""):  # an option of what has none, or a class that is none
+            last = "" if option.endswith(f".{within[1]}") else f".{within[1]}"
+            return f"{option}{last}: cannot take {within[2]}."
         kind = re.sub(r"<class '([\w.]+)'>", r"\1", found[1]).replace("typing.", "")
         return f"{option}: expected {kind}" + ("." if found[2] is None else f", got {found[2]}.")
     return f"{option}: {reason}" if path else reason

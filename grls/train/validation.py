@@ -189,11 +189,12 @@ class SaveModel(L.Callback):
         """
         module: Any = pl_module
         best = next((c for c in _checkpoints(trainer) if c.monitor), None)
-        taken = trainer.global_step
+        taken, measured = trainer.global_step, ""
         if best is not None and best.best_model_path and Path(best.best_model_path).is_file():
             state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
             pl_module.load_state_dict(state["state_dict"])
             taken = state["global_step"]
+            measured = f", {best.monitor} {float(best.best_model_score or 0.0):.4f}"
             unseen = trainer.global_step > self._looked and not str(best.monitor).startswith("train")
             if unseen and trainer.is_global_zero:
                 log.warning(
@@ -206,11 +207,12 @@ class SaveModel(L.Callback):
                     trainer.num_training_batches,
                     Path(best.best_model_path).parent,
                 )
-        elif best is not None and not self._looked and trainer.is_global_zero:
+        elif best is not None and trainer.is_global_zero:
             log.warning(
-                "%s was never measured, so the model that is written is that of the last step: let "
-                "--trainer.val_check_interval (in batches; an epoch has %s) be less than the run has.",
-                best.monitor,
+                "%s, so the model that is written is that of the last step (how often dev is measured: "
+                "--trainer.val_check_interval, in batches, of which an epoch has %s, and "
+                "--trainer.check_val_every_n_epoch).",
+                f"{best.best_model_path} is gone" if self._looked else f"{best.monitor} was never measured",
                 trainer.num_training_batches,
             )
         _refuse_diverged(module.model, self.folder)
@@ -224,8 +226,6 @@ class SaveModel(L.Callback):
                     write_json(new / name, content)
                 beside = [] if getattr(data, "priors", None) is None else [BESIDE]
                 write_json(new / TRAINING, {"stages": [*module.stages, *beside]})
-            score = best.best_model_score if best is not None else None
-            measured = "" if best is None or score is None else f", {best.monitor} {float(score):.4f}"
             print(f"{self.folder}: the model of step {taken:,} of {trainer.global_step:,}{measured}")
 
     def on_exception(
@@ -242,7 +242,8 @@ def _checkpoints(trainer: L.Trainer) -> list[ModelCheckpoint]:
 
 def _remedy(trainer: L.Trainer) -> str:
     """How to go on with a run that is ended now."""
-    kept = [Path(some.best_model_path) for some in _checkpoints(trainer) if not some.monitor]
+    last = [some for some in _checkpoints(trainer) if not some.monitor]
+    kept = [Path(str(some.dirpath)) / f"{some.filename}.ckpt" for some in last]
     kept = [path for path in kept if path.is_file()]
     if kept:
         return f"go on from its last checkpoint with --ckpt_path {kept[-1]}."

@@ -26,6 +26,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--model.loss=ful", "--model.loss: expected Literal['full', 'allowed'], got ful."),
         ("--data.mix.share=1", "unrecognized arguments: --data.mix.share=1"),
         ("--config=/nowhere.yaml", "--config: File does not exist: '/nowhere.yaml'"),
+        ("--data=grls.train.data.RetrieveDate", "--data: module 'grls.train.data' has no attribute "
+         "'RetrieveDate'"),
+        ("--model.generator=ScratchT6", "--model.generator: cannot take ScratchT6."),
+        ("--model.optimizer.lr=3", "--model.optimizer.lr: cannot take 3."),
         ("--nothing=3", "unrecognized arguments: --nothing=3"),
     ],
 )  # fmt: skip
@@ -60,9 +64,10 @@ def test_a_model_that_is_not_there_is_no_traceback(
     ]
     kept = [a for a in arguments("retrieve", data, tmp_path / "run") if not a.startswith("--model.generator")]
     line = fails(capsys, "train", *kept, *missing)
-    assert line.startswith(f"error: no such folder: {tmp_path}/m. Run the stage that writes it first")
+    told = "error: cannot make what the options say: no such folder:"
+    assert line.startswith(f"{told} {tmp_path}/m. Run the stage that writes it first")
 
 
 def test_other_errors_stay_as_they_are() -> None:
-    assert plain("expected a number\nof rows") == "expected a number; of rows"
-    assert plain("") == ""
+    for text in ("", "expected a number\nof rows", "bad\nGiven value: 3\nmore"):
+        assert plain(text) == text

@@ -9,6 +9,9 @@ from failing import fails
 from small_data import write_small
 from train_helpers import arguments, logged, start, train
 
+from grls.errors import ConfigError
+from grls.train.checkpoints import refuse_unfinished, tell_changed
+
 # 30 examples, 4 a batch: 8 steps an epoch. Killed after step 13, in the middle of the second epoch; the last
 # checkpoint is that of step 10, in the middle of it, too.
 OFTEN = "--last.every_n_train_steps=5"
@@ -35,7 +38,9 @@ def test_a_run_that_sigterm_ends_does_not_look_done(
     assert f"go on from its last checkpoint with --ckpt_path {last}." in ended.stderr
     assert not (tmp_path / "ended" / "model").exists()
     again = fails(capsys, "train", *arguments("retrieve", data, tmp_path / "ended"))
-    assert f"{last} is of a run that did not finish: go on from it with --ckpt_path {last}" in again
+    assert (
+        f"{last} is of a run that did not finish, or diverged: go on from it with --ckpt_path {last}" in again
+    )
 
 
 def test_before_the_first_checkpoint_sigterm_promises_none(data: Path, tmp_path: Path) -> None:
@@ -113,7 +118,45 @@ def test_a_run_that_is_resumed_with_other_options_is_told_of(
     train("retrieve", data, halted, "--trainer.max_epochs=2", *CONSTANT, resume)
     assert "other options" not in caplog.text
     train("retrieve", data, halted, "--trainer.max_epochs=3", "--model.loss=full", *CONSTANT, resume)
-    assert "other options than it began with: --model.loss full (before: allowed). " in caplog.text
+    assert "other options than it began with: --model.loss full (before: allowed)." in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "model: [", "model: {init_args: {age: 3}}"])
+def test_earlier_options_that_say_nothing_are_no_change(
+    text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = tmp_path / "logs" / "version_0" / "config.yaml"
+    written.parent.mkdir(parents=True)
+    written.write_text(text)
+    for checkpoint in (tmp_path / "checkpoints" / "last.ckpt", "last"):
+        tell_changed(str(checkpoint), str(tmp_path), "model: {init_args: {size: 2}}")
+    assert not caplog.records
+    written.write_text("model: {init_args: {size: 3}}")
+    for checkpoint in (tmp_path / "checkpoints" / "last.ckpt", "last"):
+        tell_changed(str(checkpoint), str(tmp_path), "model: {init_args: {size: 2}}")
+        assert "--model.size 2 (before: 3)" in caplog.text
+        caplog.clear()
+
+
+def test_a_job_that_slurm_requeues_is_not_refused(tmp_path: Path) -> None:
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    last.parent.mkdir()
+    last.touch()
+    with pytest.raises(ConfigError, match="did not finish, or diverged"):
+        refuse_unfinished(str(tmp_path))
+    (tmp_path / "hpc_ckpt_1.ckpt").touch()
+    refuse_unfinished(str(tmp_path))
+
+
+def test_a_resumed_run_that_saves_otherwise_still_names_its_checkpoint(data: Path, tmp_path: Path) -> None:
+    halted = train("retrieve", data, tmp_path / "run", "--trainer.max_epochs=1", *CONSTANT)
+    last = halted / "checkpoints" / "last.ckpt"
+    early = ["--trainer.callbacks+=train_helpers.KillAfter", "--trainer.callbacks.batches=10"]
+    politely = "--trainer.callbacks.politely=true"
+    resume = [f"--ckpt_path={last}", "--last.every_n_train_steps=50", *CONSTANT]
+    ended = start(arguments("retrieve", data, halted, *resume, *early, politely))
+    assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
+    assert f"--ckpt_path {last}." in ended.stderr
 
 
 def test_epochs_differ_and_repeat_with_the_seed(data: Path, tmp_path: Path) -> None:
