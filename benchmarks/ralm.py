@@ -88,7 +88,7 @@ def _compare(
     repeats: int,
 ) -> tuple[list[str], float]:
     """A row of the table, and the perplexity."""
-    wanted = [Wanted(names, s.start, s.first, s.last) for s, names in zip(some, documents, strict=True)]
+    wanted = [reader.scorer.wanted(names, s) for s, names in zip(some, documents, strict=True)]
     plain, ours = [], []
     for _ in range(repeats):
         spent, expected = seconds(lambda: _plain(reader, text, wanted))
@@ -108,7 +108,7 @@ def _plain(reader: InContextRalm, text: Sequence[int], wanted: Sequence[Wanted])
     """Log-probabilities, a window at a time."""
     found = []
     for some in wanted:
-        before = [token for name in some.documents for token in reader.documents.tokens(name)]
+        before = reader.scorer.before(some.documents)
         tokens = torch.tensor([[*before, *text[some.start : some.last]]], device=reader.model.device)
         scores = reader.model(input_ids=tokens, use_cache=False).logits[0, :-1].float().log_softmax(-1)
         targets = tokens[0, 1:]

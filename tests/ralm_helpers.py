@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from grls.corpus import Corpus
@@ -34,6 +34,15 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     )
     tokenizer.train_from_iterator([TEXT, *(p.text for p in PASSAGES)], trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<eos>")
+
+
+def begun_tokenizer() -> PreTrainedTokenizerFast:
+    """The same with a token (300) that it puts before every text, as those of Llama, Mistral and Gemma do."""
+    tokenizer = byte_tokenizer()
+    tokenizer.add_special_tokens({"bos_token": "<bos>"})
+    begin = [("<bos>", tokenizer.bos_token_id)]
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing("<bos> $A", None, begin)
+    return tokenizer
 
 
 def causal_model(tokenizer: PreTrainedTokenizerFast, positions: int = 128, seed: int = 0) -> LlamaForCausalLM:

@@ -59,6 +59,7 @@ def ralm(
     document_tokens: int = 256,
     window: int = 1024,
     cut: int = 64,
+    bos: bool = True,
     rerank: Rerank = "none",
     candidates: int = 16,
     judge: str | None = None,
@@ -98,6 +99,8 @@ def ralm(
         window: Tokens that the model sees at most.
         cut: Where the window is full, the text is cut from its start at multiples of so many tokens; 1 is the
             paper's way, with more strides share what they compute.
+        bos: Every input begins with the tokens that the tokenizer puts before a text (beginning of sequence);
+            false leaves them out.
         rerank: none: the retriever's order; zero-shot: a language model judges; trained: a reranker does;
             oracle: by the text to come, the most that reranking could gain.
         candidates: Documents to choose from.
@@ -120,7 +123,8 @@ def ralm(
         raise ConfigError("there is nothing to rerank without --retriever or --bm25 true.")
     if not retrieves and exclude is not None:
         raise ConfigError("there is nothing to exclude without --retriever or --bm25 true.")
-    options = WindowOptions(stride, query_tokens, documents if retrieves else 0, document_tokens, window, cut)
+    documents = documents if retrieves else 0
+    options = WindowOptions(stride, query_tokens, documents, document_tokens, window, cut, bos)
     source = open_source(named, data, device)
     loaded = load_language_model(model, device)
     corpus = None if source is None else source.corpus
@@ -276,7 +280,7 @@ def _judge(reader: InContextRalm, name: str | None, device: str) -> TextScorer:
     if tokenizer_fingerprint(tokenizer) != tokenizer_fingerprint(reader.tokenizer):
         raise ConfigError(f"the judge {name!r} has another tokenizer than the model; take one of its family.")
     refuse_long_window(model, reader.options.window, f"the judge {name!r}")
-    return TextScorer(model, reader.documents.tokens)
+    return reader.scorer_of(model)
 
 
 def _texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[_Text]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ralm_helpers import PASSAGES, TEXT, Scripted, byte_tokenizer, causal_model
+from ralm_helpers import PASSAGES, TEXT, Scripted, begun_tokenizer, byte_tokenizer, causal_model
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
@@ -21,15 +21,19 @@ from grls.readers.ralm.strides import Stride, WindowOptions, strides
 CORPUS = Corpus.from_passages(PASSAGES)
 TOKENIZER = byte_tokenizer()
 MODEL = causal_model(TOKENIZER)
+BEGUN = begun_tokenizer()
+BEGUN_MODEL = causal_model(BEGUN)
 SMALL = {"query_tokens": 6, "document_tokens": 12, "window": 64, "cut": 8}
 
 
-def reader(rerank: Any = None, nothing: str = "\0", allow: Any = None, **options: Any) -> InContextRalm:
+def reader(
+    rerank: Any = None, nothing: str = "\0", allow: Any = None, begun: bool = False, **options: Any
+) -> InContextRalm:
     window = WindowOptions(**{**SMALL, **options})
     with_documents = window.documents > 0
     made = InContextRalm(
-        MODEL,
-        TOKENIZER,
+        BEGUN_MODEL if begun else MODEL,
+        BEGUN if begun else TOKENIZER,
         window,
         Scripted(CORPUS, nothing) if with_documents else None,
         CORPUS if with_documents else None,
@@ -41,30 +45,49 @@ def reader(rerank: Any = None, nothing: str = "\0", allow: Any = None, **options
     return made
 
 
-def plain(documents: list[int], context: list[int], targets: list[int]) -> float:
+def plain(documents: list[int], context: list[int], targets: list[int], model: Any = MODEL) -> float:
     """The definition: the whole window through the model for one stride."""
     tokens = [*documents, *context, *targets]
     with torch.inference_mode():
-        scores = MODEL(torch.tensor([tokens])).logits[0].log_softmax(-1)
+        scores = model(torch.tensor([tokens])).logits[0].log_softmax(-1)
     first = len(tokens) - len(targets)
     return sum(float(scores[first + n - 1, t]) for n, t in enumerate(targets) if first + n > 0)
+
+
+def window_start(made: InContextRalm, before: int, stride: Stride) -> int:
+    """The definition: the least multiple of the cut with which all that is seen fits into the window."""
+    fitting = range(0, stride.last + made.options.cut, made.options.cut)
+    return next(n for n in fitting if before + stride.last - n <= made.options.window)
 
 
 def test_strides_of_a_text() -> None:
     options = WindowOptions(stride=4, documents=1, document_tokens=8, window=20, cut=2)
     found = strides(21, options)
     assert found == [
-        Stride(0, 4, 0), Stride(4, 8, 0), Stride(8, 12, 0), Stride(12, 16, 4), Stride(16, 20, 8),
-        Stride(20, 21, 12),
-    ]  # fmt: skip
+        Stride(0, 4),
+        Stride(4, 8),
+        Stride(8, 12),
+        Stride(12, 16),
+        Stride(16, 20),
+        Stride(20, 21),
+    ]
     assert found[3].asks(5) == slice(7, 12)
     assert found[1].asks(32) == slice(0, 4)
-    assert all(s.last - s.start + options.reserved <= options.window for s in found)
+
+
+def test_a_text_is_cut_only_as_far_as_the_window_is_exceeded() -> None:
+    """By hand: w = 20, so behind a document of 8 tokens 12 fit, behind one of 3 there fit 17."""
+    options = WindowOptions(stride=4, documents=1, document_tokens=8, window=20, cut=1)
+    found = strides(21, options)
+    assert [options.start(8, some.last) for some in found] == [0, 0, 0, 4, 8, 9]
+    assert [options.start(3, some.last) for some in found] == [0, 0, 0, 0, 3, 4]
+    assert [options.start(0, some.last) for some in found] == [0, 0, 0, 0, 0, 1]
 
 
 def test_the_text_is_cut_in_steps() -> None:
     options = WindowOptions(stride=1, documents=0, window=10, cut=4)
-    assert [s.start for s in strides(20, options)] == [0] * 10 + [4] * 4 + [8] * 4 + [12] * 2
+    starts = [options.start(0, some.last) for some in strides(20, options)]
+    assert starts == [0] * 10 + [4] * 4 + [8] * 4 + [12] * 2
 
 
 @pytest.mark.parametrize("cut", [1, 7, 32])
@@ -81,9 +104,9 @@ def test_scores_are_those_of_the_plain_loop(documents: int, stride: int, cut: in
         assert len(row.passages) == (documents if some.first else 0)
         numbers = CORPUS.numbers(row.passages)
         before = [t for n in numbers if n is not None for t in made.documents.tokens(n)]
-        assert len(before) + some.last - some.start <= made.options.window
+        start = window_start(made, len(before), some)
         assert row.log_probability == pytest.approx(
-            plain(before, text[some.start : some.first], text[some.first : some.last]), abs=1e-4
+            plain(before, text[start : some.first], text[some.first : some.last]), abs=1e-4
         )
 
 
@@ -119,6 +142,68 @@ def test_documents_are_cut_and_end_their_line() -> None:
     assert len(tokens) == 9
     assert TOKENIZER.decode(tokens).startswith("rain\nra")
     assert TOKENIZER.decode(tokens).endswith("\n")
+
+
+def test_a_text_alone_is_scored_as_its_tokenizer_gives_it() -> None:
+    """transformers' own loss over ``tokenizer(text)``, whose first token begins the sequence."""
+    made = reader(begun=True, documents=0, stride=4, window=128)
+    text = made.tokens(TEXT)[:80]
+    whole = torch.tensor([BEGUN(TEXT)["input_ids"][:81]])
+    assert whole[0, 0] == BEGUN.bos_token_id == 300
+    with torch.inference_mode():
+        loss = float(BEGUN_MODEL(whole, labels=whole).loss)
+    rows = [row for block in made.score(text) for row in block]
+    assert sum(row.tokens for row in rows) == 80
+    assert -sum(row.log_probability for row in rows) / 80 == pytest.approx(loss, abs=1e-4)
+    without = [row for block in reader(begun=True, documents=0, bos=False).score(text) for row in block]
+    assert sum(row.tokens for row in without) == 79
+    assert without[0].log_probability == pytest.approx(plain([], [], text[:4], BEGUN_MODEL), abs=1e-4)
+
+
+def test_every_window_begins_with_the_tokenizers_token_and_counts_it() -> None:
+    made = reader(begun=True, stride=3, cut=1, nothing="e")
+    text = made.tokens(TEXT)[:120]
+    seen: list[torch.Tensor] = []
+    hook = BEGUN_MODEL.register_forward_pre_hook(
+        lambda _, __, named: seen.append(named["input_ids"]), with_kwargs=True
+    )
+    rows = [row for block in made.score(text) for row in block]
+    hook.remove()
+    assert {int(row[0]) for batch in seen for row in batch} == {300}
+    assert max(int((row != 0).sum()) for batch in seen for row in batch) == 63  # the last token is no input
+    for row in rows:
+        before = [
+            300,
+            *(t for n in CORPUS.numbers(row.passages) if n is not None for t in made.documents.tokens(n)),
+        ]
+        start = window_start(made, len(before), Stride(row.first, row.last))
+        expected = plain(before, text[start : row.first], text[row.first : row.last], BEGUN_MODEL)
+        assert row.log_probability == pytest.approx(expected, abs=1e-4)
+    assert len({bool(row.passages) for row in rows[1:]}) == 2
+    with pytest.raises(ConfigError, match="1 tokens of the tokenizer's own"):
+        reader(begun=True, document_tokens=52, stride=4, cut=8)
+
+
+def test_a_judge_and_writing_see_the_tokenizers_token() -> None:
+    made = reader(lambda scorer: ZeroShot(scorer, 5, 3), begun=True, stride=4)
+    text = made.tokens(TEXT)[:40]
+    some = strides(len(text), made.options)[2:]
+    for stride, found, best in zip(
+        some, made.candidates_for(text, some), made.documents_for(text, some), strict=True
+    ):
+        cut = stride.first - 5
+        scores = [
+            plain([300, *made.documents.tokens(n)], text[:cut], text[cut : stride.first], BEGUN_MODEL)
+            for n in found
+        ]
+        assert best == (found[int(np.argmax(scores))],)
+    seen: list[torch.Tensor] = []
+    hook = BEGUN_MODEL.register_forward_pre_hook(
+        lambda _, __, named: seen.append(named["input_ids"]), with_kwargs=True
+    )
+    continue_texts(reader(begun=True, stride=2), ["the mill was"], 2)
+    hook.remove()
+    assert int(seen[0][0, 0]) == 300
 
 
 def test_nothing_found_is_read_without_a_document_and_counted() -> None:
@@ -161,10 +246,12 @@ def test_zero_shot_takes_the_document_under_which_the_prefix_ends_best() -> None
     assert {len(found) for found in candidates} == {3}
     chosen = made.documents_for(text, some)
     for stride, found, best in zip(some, candidates, chosen, strict=True):
-        cut = max(stride.start, stride.first - 5)
-        scores = [
-            plain(made.documents.tokens(n), text[stride.start : cut], text[cut : stride.first]) for n in found
+        cut = max(0, stride.first - 5)
+        windows = [
+            (made.documents.tokens(n), window_start(made, len(made.documents.tokens(n)), stride))
+            for n in found
         ]
+        scores = [plain(own, text[start:cut], text[cut : stride.first]) for own, start in windows]
         assert best == (found[int(np.argmax(scores))],)
 
 
@@ -189,8 +276,8 @@ def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate() -> N
         for name, score in zip(example.passages, example.scores, strict=True):
             number = CORPUS.numbers([name])[0]
             assert number is not None
-            start = next(s.start for s in strides(len(text), made.options) if s.first == first)
             before = made.documents.tokens(number)
+            start = window_start(made, len(before), Stride(first, min(first + 4, len(text))))
             assert score == pytest.approx(plain(before, text[start:first], text[first : first + 4]), abs=1e-4)
     later = [row for block in collect(made, text, 10, 2, begin=3) for row in block]
     assert [row and row.prefix for row in later] == [row and row.prefix for row in blocks[3:]]

@@ -109,7 +109,7 @@ def test_the_order_is_that_of_its_scores(tmp_path: Path) -> None:
     encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 4, 32, "cpu")
     tokenizer = byte_tokenizer()
     text = tokenizer(TEXT)["input_ids"]
-    some = [Stride(8, 12, 0), Stride(20, 24, 0)]
+    some = [Stride(8, 12), Stride(20, 24)]
     found = Trained(encoder, tokenizer, corpus, 3).order(text, some, [[0, 2, 3], [1, 0]])
     for stride, own, order in zip(some, [[0, 2, 3], [1, 0]], found, strict=True):
         prefix = tokenizer.decode(text[stride.first - 4 : stride.first])

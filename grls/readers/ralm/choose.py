@@ -79,7 +79,15 @@ class ZeroShot:
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
         """The candidates by the likelihood of the prefix' end."""
-        spans = [(max(some.start, some.first - self.tokens), some.first) for some in strides]
+        # Every candidate of a stride is judged by the same tokens: those that the longest leaves to be seen.
+        starts = [
+            max(self.scorer.start((number,), stride.last) for number in some)
+            for stride, some in zip(strides, candidates, strict=True)
+        ]
+        spans = [
+            (max(start, stride.first - self.tokens, 0), stride.first)
+            for start, stride in zip(starts, strides, strict=True)
+        ]
         return _by_likelihood(self.scorer, text, strides, candidates, spans)
 
 
@@ -125,7 +133,7 @@ def likelihoods(
         ``[S][candidates of the stride]``.
     """
     wanted = [
-        Wanted((number,), stride.start, *span)
+        Wanted((number,), scorer.start((number,), stride.last), *span)
         for stride, some, span in zip(strides, candidates, spans, strict=True)
         for number in some
     ]

@@ -65,10 +65,11 @@ def continue_texts(
         count = min(ralm.options.stride, max_new_tokens - done)
         inputs = []
         for n in live:
-            names, start = _seen(ralm, written[n], count)
+            stride = Stride(len(written[n]), len(written[n]) + count)
+            names = ralm.documents_for(written[n], [stride])[0]
             found[n].append(tuple(ralm.corpus.ids(list(names))) if ralm.corpus is not None else ())
-            before = [token for name in names for token in ralm.documents.tokens(name)]
-            inputs.append([*before, *written[n][start:]])
+            start = ralm.scorer.start(names, stride.last)
+            inputs.append([*ralm.scorer.before(names), *written[n][start:]])
         for n, tokens in zip(live, _write(ralm, inputs, count, ends, sampling), strict=True):
             stop = next((place for place, token in enumerate(tokens) if token in ends), None)
             written[n] += tokens if stop is None else tokens[:stop]
@@ -77,14 +78,6 @@ def continue_texts(
         Continuation(ralm.tokenizer.decode(tokens[begin:]), tuple(passages), over)
         for tokens, begin, passages, over in zip(written, begins, found, ended, strict=True)
     ]
-
-
-def _seen(ralm: InContextRalm, tokens: Sequence[int], count: int) -> tuple[tuple[int, ...], int]:
-    """The documents before the next stride, and the first token of the text behind them."""
-    options = ralm.options
-    over = max(0, len(tokens) + count - (options.window - options.reserved))
-    stride = Stride(len(tokens), len(tokens) + count, -(-over // options.cut) * options.cut)
-    return ralm.documents_for(tokens, [stride])[0], stride.start
 
 
 @torch.inference_mode()

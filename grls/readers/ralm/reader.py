@@ -7,7 +7,7 @@ found for the end of what came before. Perplexity is that of the whole text:
     exp(-(1 / N) sum_j sum_i log p(x[s j + i] | [R(q_j); x[.. s j + i - 1]]))
 
 (equations 3 and 4 there), with N the tokens of the text, or its words for the word-level one. The first token
-of a text has nothing before it and is not scored, as is usual.
+of a text is not scored where nothing stands before it, as is usual; behind a tokenizer's own token it is.
 
 Any :class:`grls.retrieve.base.Retriever` will do; how documents are ordered is the chooser's affair
 (:mod:`grls.readers.ralm.choose`), how the computation is shared :mod:`grls.readers.ralm.scoring`'s.
@@ -25,9 +25,10 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.filters import Allow
 from grls.readers.ralm.choose import AsRetrieved, Chooser
-from grls.readers.ralm.scoring import TextScorer, Wanted
+from grls.readers.ralm.scoring import TextScorer
 from grls.readers.ralm.strides import Stride, WindowOptions, strides
 from grls.retrieve.base import Retriever
+from grls.text import wrapping
 from grls.types import Query
 
 _BLOCK_TOKENS = 1024
@@ -122,6 +123,8 @@ class InContextRalm:
             raise ConfigError(
                 "documents need a retriever with its corpus, and a retriever needs documents >= 1."
             )
+        begin = wrapping(tokenizer)[0] if options.bos else []
+        options.refuse_small(len(begin))
         refuse_long_window(model, options.window, "the model")
         self.model = model
         self.tokenizer = tokenizer
@@ -131,10 +134,17 @@ class InContextRalm:
         self.chooser = chooser or AsRetrieved()
         self.allow = allow
         self.documents = Documents(tokenizer, corpus, options.document_tokens)
-        self.scorer = TextScorer(model, self.documents.tokens)
+        self.scorer = TextScorer(model, self.documents.tokens, options, begin)
+
+    def scorer_of(self, model: Any) -> TextScorer:
+        """Another model with the same tokenizer as a judge, which sees the same windows."""
+        return TextScorer(model, self.documents.tokens, self.options, self.scorer.begin)
 
     def tokens(self, text: str) -> list[int]:
-        """A text as token ids; what is spelled like a special token is text."""
+        """A text as token ids; what is spelled like a special token is text.
+
+        The tokens that the tokenizer puts before a text are not among them: they stand before every input.
+        """
         return _tokens(self.tokenizer, text)
 
     def score(self, text: Sequence[int], begin: int = 0) -> Iterator[list[ScoredStride]]:
@@ -187,10 +197,7 @@ class InContextRalm:
 
     def _block(self, text: Sequence[int], some: Sequence[Stride]) -> list[ScoredStride]:
         documents = self.documents_for(text, some)
-        wanted = [
-            Wanted(names, stride.start, stride.first + (not stride.first and not names), stride.last)
-            for stride, names in zip(some, documents, strict=True)
-        ]
+        wanted = [self.scorer.wanted(names, stride) for stride, names in zip(some, documents, strict=True)]
         values = self.scorer.log_probabilities(text, wanted)
         ids = self._ids
         return [

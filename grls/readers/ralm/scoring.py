@@ -2,12 +2,12 @@
 
 Legend: B sequences, L tokens of the longest, d model width, V vocabulary, R rows asked of the head.
 
-A causal model predicts a token from what stands before it, so one pass over ``document + text`` yields the
-predictions of *every* stretch of the text behind that document. What is asked is therefore grouped by
-documents and start of the text, and each group is one sequence, up to its last stretch: consecutive strides
-that retrieved the same document cost little more than one, and so do the sixteen candidates that
-neighbouring strides share when they are reranked. The head, the dearest layer of a small model, sees only
-the tokens that are asked for.
+Every sequence begins with the tokens that the tokenizer puts before a text. A causal model predicts a token
+from what stands before it, so one pass over ``document + text`` yields the predictions of *every* stretch of
+the text behind that document. What is asked is therefore grouped by documents and start of the text, and each
+group is one sequence, up to its last stretch: consecutive strides that retrieved the same document cost
+little more than one, and so do the sixteen candidates that neighbouring strides share when they are reranked.
+The head, the dearest layer of a small model, sees only the tokens that are asked for.
 
 It knows nothing of retrieval: documents are token ids.
 """
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from grls.errors import ConfigError
 from grls.models.head import Head
+from grls.readers.ralm.strides import Stride, WindowOptions
 
 Floats = npt.NDArray[np.float64]
 _HEAD_ROWS = 256
@@ -37,7 +38,7 @@ class Wanted(NamedTuple):
     Attributes:
         documents: Names of the documents before it, in order; see :class:`TextScorer`.
         start: The first token of the text that the model sees.
-        first: Its first token, behind ``start`` or a document.
+        first: Its first token, behind ``start``, a document or the tokenizer's own tokens.
         last: The token after its last.
     """
 
@@ -61,22 +62,47 @@ class TextScorer:
     Args:
         model: A transformers causal language model.
         document: The token ids of a document by its name.
+        window: How the text is cut to the window.
+        begin: Token ids that stand before every input.
         batch_tokens: Tokens that go through the model at a time, padding included.
 
     Attributes:
         computed: Tokens that went through the model so far, padding left out.
     """
 
-    def __init__(self, model: Any, document: Callable[[int], Sequence[int]], batch_tokens: int = 4096):
+    def __init__(
+        self,
+        model: Any,
+        document: Callable[[int], Sequence[int]],
+        window: WindowOptions | None = None,
+        begin: Sequence[int] = (),
+        batch_tokens: int = 4096,
+    ):
         if model.config.is_encoder_decoder:
             raise ConfigError(
                 f"{type(model).__name__} is an encoder-decoder; perplexity needs a causal language model."
             )
         self.model = model.eval()
         self.document = document
+        self.window = window or WindowOptions()
+        self.begin = tuple(begin)
         self.batch_tokens = batch_tokens
         self.computed = 0
         self._head = Head(model)
+
+    def before(self, documents: Sequence[int]) -> list[int]:
+        """The tokens that stand before the text: the tokenizer's own, then those of the documents."""
+        return [*self.begin, *(token for name in documents for token in self.document(name))]
+
+    def start(self, documents: Sequence[int], last: int) -> int:
+        """The first token of the text that the model sees behind some documents, to predict to ``last``."""
+        length = len(self.begin) + sum(len(self.document(name)) for name in documents)
+        return self.window.start(length, last)
+
+    def wanted(self, documents: tuple[int, ...], stride: Stride) -> Wanted:
+        """What is asked for a stride behind some documents: every token that has something before it."""
+        alone = not stride.first and not documents and not self.begin
+        return Wanted(documents, self.start(documents, stride.last), stride.first + alone, stride.last)
 
     def log_probabilities(self, text: Sequence[int], wanted: Sequence[Wanted]) -> list[Floats]:
         """Log-probability (nats) of each token of some stretches.
@@ -106,7 +132,7 @@ class TextScorer:
     ) -> _Sequence:
         """One sequence for stretches with the same documents and start."""
         documents, start = key
-        before = [token for name in documents for token in self.document(name)]
+        before = self.before(documents)
         targets = sorted({t for some in members for t in range(some.first, some.last)})
         if not targets:
             return _Sequence([], [], [])

@@ -1,11 +1,13 @@
 """How a text is cut into strides, and what a language model sees before each (arXiv 2302.00083).
 
-Legend: n tokens of a text, s stride, l query length, w window, D tokens of all documents at most.
+Legend: n tokens of a text, s stride, l query length, w window, D tokens of all documents at most, b tokens
+that the tokenizer puts before every text (beginning of sequence).
 
 Stride j holds the tokens ``s j … s (j + 1) - 1``. What is retrieved for it is asked by the l tokens before it
 (equation 4 there: q_j = x[s j - l + 1 .. s j], counted from 1), so its documents depend on nothing that is
-still to be predicted. Before it stand its documents, then as much of the text as the window leaves. Nothing
-here knows of models or of retrievers.
+still to be predicted. Before it stand the tokenizer's own tokens, its documents, then as much of the text as
+the window leaves: the text is cut at its start only as far as all of it together exceeds the window (section
+3.1), so a short document, or none, leaves more of it. Nothing here knows of models or of retrievers.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ class WindowOptions:
         cut: The text before a stride is cut from its start, where the window is full, at multiples of so many
             tokens. 1 is the paper's: as much text as fits. With c > 1 a stride sees up to c - 1 tokens
             less, and strides with the same document share its computation.
+        bos: Whether every input begins with the tokens that the tokenizer puts before a text, as
+            ``tokenizer(text)`` gives it. They count in the window; the first token of a text is then
+            predicted, too.
 
     Raises:
         ConfigError: A number is out of range, or the window cannot hold documents, cut and stride.
@@ -40,6 +45,7 @@ class WindowOptions:
     document_tokens: int = 256
     window: int = 1024
     cut: int = 64
+    bos: bool = True
 
     def __post_init__(self) -> None:
         for name in ("stride", "query_tokens", "document_tokens", "window", "cut"):
@@ -47,18 +53,35 @@ class WindowOptions:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if self.documents < 0:
             raise ConfigError(f"documents must be at least 0, got {self.documents}.")
-        needed = self.reserved + self.stride + self.cut
+        self.refuse_small()
+
+    def refuse_small(self, begin: int = 0) -> None:
+        """Refuse a window that the longest documents would fill.
+
+        Args:
+            begin: Tokens before every input, b.
+
+        Raises:
+            ConfigError: The window cannot hold b, D, cut and stride.
+        """
+        needed = begin + self.documents * self.document_tokens + self.stride + self.cut
         if needed > self.window:
+            own = f"{begin} tokens of the tokenizer's own, " if begin else ""
             raise ConfigError(
-                f"a window of {self.window} tokens is too small: {self.documents} documents of "
+                f"a window of {self.window} tokens is too small: {own}{self.documents} documents of "
                 f"{self.document_tokens} tokens, a stride of {self.stride} and a cut of {self.cut} take "
                 f"{needed}. Lower document_tokens, documents or cut, or take a larger window."
             )
 
-    @property
-    def reserved(self) -> int:
-        """Tokens kept for documents, D."""
-        return self.documents * self.document_tokens
+    def start(self, before: int, last: int) -> int:
+        """The first token of a text that the model sees, where it sees all up to ``last``.
+
+        Args:
+            before: Tokens that stand before the text: b and those of the documents.
+            last: The token after the last one that is predicted.
+        """
+        over = max(0, before + last - self.window)
+        return -(-over // self.cut) * self.cut
 
 
 class Stride(NamedTuple):
@@ -67,12 +90,10 @@ class Stride(NamedTuple):
     Attributes:
         first: Its first token.
         last: The token after its last.
-        start: The first token of the text that the model sees before it.
     """
 
     first: int
     last: int
-    start: int
 
     def asks(self, tokens: int) -> slice:
         """Which tokens of the text are its query."""
@@ -81,10 +102,5 @@ class Stride(NamedTuple):
 
 def strides(length: int, options: WindowOptions) -> list[Stride]:
     """The strides of a text of ``length`` tokens, in order; the last may be shorter."""
-    found = []
-    room = options.window - options.reserved
-    for first in range(0, length, options.stride):
-        over = max(0, first + options.stride - room)
-        start = -(-over // options.cut) * options.cut
-        found.append(Stride(first, min(first + options.stride, length), start))
-    return found
+    step = options.stride
+    return [Stride(first, min(first + step, length)) for first in range(0, length, step)]
