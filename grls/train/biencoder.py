@@ -30,7 +30,7 @@ from grls.models.biencoder import MODULES, STAGE, BiEncoder, passage_text
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.biencoder_examples import BiEncoderExamples, PairOptions
 from grls.train.biencoder_loss import MaskedRankingLoss
-from grls.train.biencoder_trainer import BiEncoderTrainer
+from grls.train.biencoder_trainer import BiEncoderTrainer, refuse_broken
 from grls.types import Query
 
 log = logging.getLogger(__name__)
@@ -203,20 +203,11 @@ def fit(
         # By its name: the folder may have been moved before the run was resumed.
         place = str(folder / "checkpoints" / Path(best).name)
         trained = BiEncoder.load(place, device="cpu", max_tokens=encoder.max_tokens)
-    _refuse_broken(trained, trainer.state.global_step)
+    refuse_broken(trained.model, trainer.state.global_step)
     trained.stages = (*encoder.stages, STAGE)
     trained.learned_done = examples.done
     trained.save(folder / "model")
     return trained
-
-
-def _refuse_broken(encoder: BiEncoder, step: int) -> None:
-    """The last step may spoil the weights where its loss was a number still."""
-    if not all(bool(torch.isfinite(weight).all()) for weight in encoder.model.parameters()):
-        raise ConfigError(
-            f"weights are not finite after step {step}, so no model is written: lower the learning rate or "
-            "the scale, or compute in float32."
-        )
 
 
 def _fresh(folder: Path) -> str | None:

@@ -23,6 +23,19 @@ from grls.models.attention import plain_attention
 from grls.models.biencoder import BiEncoder
 from grls.train.batching import LengthBucketedSampler
 from grls.train.biencoder_examples import BiEncoderExamples
+from grls.train.finite import spoiled
+
+_REMEDY = "lower the learning rate or the scale, or compute in float32."
+
+
+def refuse_broken(model: nn.Module, step: int) -> None:
+    """Refuse weights that a step has spoiled, where its loss was a number still.
+
+    Raises:
+        ConfigError: Some are not finite.
+    """
+    if spoiled(dict(model.named_parameters())) is not None:
+        raise ConfigError(f"weights are not finite after step {step}, so they are not kept: {_REMEDY}")
 
 
 class BiEncoderTrainer(SentenceTransformerTrainer):
@@ -91,11 +104,24 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             loss: Any = super().compute_loss(model, inputs, *args, **kwargs)
         # Looked at before the backward pass, so that a GPU has work while the next batch is made.
         if not bool(torch.isfinite(loss)):
-            raise ConfigError(
-                f"the loss is {loss.item()} at step {self.state.global_step + 1}: lower the learning rate or "
-                "the scale, or compute in float32."
-            )
+            refuse_broken(model, self.state.global_step)
+            raise ConfigError(f"the loss is {loss.item()} at step {self.state.global_step + 1}: {_REMEDY}")
         return loss
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """The library's, of weights that are numbers.
+
+        Raises:
+            ConfigError: They are none.
+        """
+        refuse_broken(self.model, self.state.global_step)
+        found: dict[str, float] = super().evaluate(*args, **kwargs)
+        return found
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """The library's, of weights that are numbers; the checkpoints before stay."""
+        refuse_broken(self.model, self.state.global_step)
+        super()._save_checkpoint(model, trial)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Add none: the card would quote the training data."""

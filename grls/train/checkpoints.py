@@ -11,8 +11,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 import torch
 from jsonargparse import get_loader
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
 from grls.errors import ConfigError, WriteError
@@ -45,6 +47,18 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                     f"cannot write {path} ({str(error).splitlines()[0]}); the earlier one is as it was. "
                     "Free some space and go on from it."
                 ) from error
+
+
+def kept_checkpoint(trainer: L.Trainer) -> Path | None:
+    """What a run has written last to go on from (the callbacks without a measure); None: nothing yet."""
+    last = [
+        some
+        for some in trainer.checkpoint_callbacks
+        if isinstance(some, ModelCheckpoint) and not some.monitor
+    ]
+    kept = [Path(str(some.dirpath)) / f"{some.filename}.ckpt" for some in last]
+    kept = [path for path in kept if path.is_file()]
+    return kept[-1] if kept else None
 
 
 def last_checkpoint(output: str | Path) -> Path:

@@ -37,6 +37,7 @@ from grls.train.checkpoints import (
     refuse_unfinished,
     tell_changed,
 )
+from grls.train.finite import RefuseNaN
 from grls.train.heap import GiveBackFreed
 from grls.train.loading import FitData
 from grls.train.mining import MineNegatives
@@ -195,7 +196,7 @@ def _fit(given: list[str] | None) -> None:
         trainer_defaults={
             "use_distributed_sampler": False,
             "num_sanity_val_steps": 0,
-            "callbacks": [GiveBackFreed()],
+            "callbacks": [GiveBackFreed(), RefuseNaN()],
         },
         save_config_kwargs={"overwrite": True},
         auto_configure_optimizers=False,

@@ -29,6 +29,7 @@ from grls.errors import ConfigError, DataError
 from grls.files import atomic_folder
 from grls.readers.ralm.reranker import Reranker, RerankExample, document_texts
 from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint
+from grls.train.finite import RERANKER, RefuseNaN
 
 
 class RerankerModule(L.LightningModule):
@@ -150,7 +151,8 @@ def train_reranker(
     )
     latest = ModelCheckpoint(folder / "checkpoints", "last", enable_version_counter=False)
     trainer = L.Trainer(
-        max_epochs=epochs, accelerator=reranker.model.device.type, devices=1, callbacks=[best, latest],
+        max_epochs=epochs, accelerator=reranker.model.device.type, devices=1,
+        callbacks=[RefuseNaN(RERANKER), best, latest],
         plugins=[AtomicCheckpointIO()], logger=CSVLogger(folder, name="logs"),
         enable_model_summary=False, log_every_n_steps=10,
     )  # fmt: skip

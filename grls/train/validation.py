@@ -28,6 +28,7 @@ from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import HybridRetriever
 from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.options import SearchOptions
+from grls.train.checkpoints import kept_checkpoint
 from grls.train.data import StageData
 
 log = logging.getLogger(__name__)
@@ -242,11 +243,9 @@ def _checkpoints(trainer: L.Trainer) -> list[ModelCheckpoint]:
 
 def _remedy(trainer: L.Trainer) -> str:
     """How to go on with a run that is ended now."""
-    last = [some for some in _checkpoints(trainer) if not some.monitor]
-    kept = [Path(str(some.dirpath)) / f"{some.filename}.ckpt" for some in last]
-    kept = [path for path in kept if path.is_file()]
-    if kept:
-        return f"go on from its last checkpoint with --ckpt_path {kept[-1]}."
+    kept = kept_checkpoint(trainer)
+    if kept is not None:
+        return f"go on from its last checkpoint with --ckpt_path {kept}."
     return "nothing was saved yet (--last.every_n_train_steps saves within an epoch), so start it again."
 
 

@@ -52,6 +52,22 @@ def test_training_learns_which_document_helps(tmp_path: Path) -> None:
     assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
 
 
+def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([1.0] * 4 + [float("nan")])  # three batches an epoch
+    monkeypatch.setattr(RerankerModule, "_losses", lambda self, batch: _first(self) * next(losses))
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+    with pytest.raises(ConfigError, match=r"the loss is nan at step 5\. .*last\.ckpt.*Lower --learning_rate"):
+        train_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", 9, 4, 1e-3)
+    state = torch.load(tmp_path / "out" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert state["global_step"] == 3
+
+
+def _first(module: RerankerModule) -> torch.Tensor:
+    return next(module.model.parameters()).sum().reshape(1)
+
+
 def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path: Path) -> None:
     def run(folder: str, epochs: int, resume: bool = False) -> list[float]:
         torch.manual_seed(0)

@@ -46,3 +46,14 @@ def test_a_process_without_a_dev_input_measures_with_the_others(data: Path, tmp_
     assert done.returncode == 0, done.stderr
     (recall,) = logged(tmp_path, "dev_recall").values()
     assert 0 <= recall <= 1
+
+
+def test_a_loss_that_is_no_number_in_one_process_ends_both(data: Path, tmp_path: Path) -> None:
+    spoilt = ["--trainer.callbacks+=train_helpers.Spoil", "--trainer.callbacks.step=3"]
+    done = start(
+        arguments("retrieve", data, tmp_path, *TWO, *spoilt, "--trainer.callbacks.rank=1"), timeout=120
+    )
+    assert done.returncode == 1, done.stderr
+    assert "the training has diverged: the loss is" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "checkpoints" / "last.ckpt").exists()

@@ -141,6 +141,27 @@ def test_a_model_that_has_diverged_is_not_written(data: Path, capsys: pytest.Cap
     assert "the training has diverged" in refused(capsys, "memorise", data, *options)
 
 
+@pytest.mark.parametrize(
+    ("what", "step", "kept"),
+    [("loss", 11, 10), ("gradient", 11, 10), ("gradient", 8, 5), ("gradient", 10, 5)],
+)
+def test_a_step_that_is_no_number_ends_the_run(
+    what: str, step: int, kept: int, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At once, not at the next look at dev; also before dev (step 8) and before a checkpoint (step 10)."""
+    spoilt = ["--trainer.callbacks+=train_helpers.Spoil", f"--trainer.callbacks.step={step}"]
+    spoilt += [f"--trainer.callbacks.what={what}", "--last.every_n_train_steps=5"]
+    told = fails(capsys, "train", *arguments("retrieve", data, tmp_path / "run", *spoilt))
+    value = "the loss is nan" if what == "loss" else "the gradient is not finite"
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    assert f"diverged: {value} at step {step}. {last} is from before it" in told
+    assert "Lower --model.learning_rate" in told
+    state = torch.load(last, weights_only=True)
+    assert state["global_step"] == kept
+    assert all(value.isfinite().all() for value in state["state_dict"].values())
+    assert not (tmp_path / "run" / "model").exists()
+
+
 @pytest.mark.parametrize("loss", ["allowed", "full"])
 def test_a_model_that_scales_its_logits_behind_the_head(data: Path, loss: Literal["allowed", "full"]) -> None:
     module = Memorise(scratch(data), loss=loss)

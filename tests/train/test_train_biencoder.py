@@ -313,3 +313,4 @@ def test_weights_that_the_last_step_spoils_are_not_saved(
     given = options(place, tmp_path / "out", "--max_steps=1", "--dev_split=null")
     assert "weights are not finite after step 1" in fails(capsys, *given)
     assert not (tmp_path / "out" / "model").exists()
+    assert not list((tmp_path / "out" / "checkpoints").glob("checkpoint-*"))

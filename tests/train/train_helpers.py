@@ -109,3 +109,25 @@ class KillAfter(L.Callback):
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.batches:
             os.kill(os.getpid(), self.signal)
+
+
+class Spoil(L.Callback):
+    """Makes something of one step not a number, as an overflow does.
+
+    Args:
+        step: Which step, from 1.
+        what: The ``loss``, or the ``gradient`` alone.
+        rank: In which process.
+    """
+
+    def __init__(self, step: int, what: str = "loss", rank: int = 0):
+        self.step, self.what, self.rank = step, what, rank
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
+        if trainer.global_step + 1 != self.step or trainer.global_rank != self.rank:
+            return
+        weight = next(weight for weight in pl_module.parameters() if weight.requires_grad)
+        if self.what == "gradient":
+            weight.register_hook(lambda gradient: gradient * float("nan"))
+        else:
+            weight.data.fill_(float("nan"))
