@@ -164,6 +164,7 @@ def program(
     if model_print is not None:
         prints["weights"] = model_print
     file = GrowingFile(f"{output}.trace.jsonl", {**options, **prints})
+    run.refuse_other(file, [query.id for query in asked])
     with run.settings(model, adapter):
         built = build.demonstrated(
             built, demonstrations, shown, demos, threads, f"{output}.program.json", {**options, **prints}

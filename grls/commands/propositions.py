@@ -7,7 +7,7 @@ from time import perf_counter
 from tqdm import tqdm
 
 from grls.corpus import Corpus
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.files import refuse_unwritable
 from grls.logs import quiet
 from grls.models.language import load_language_model, weights_fingerprint
@@ -70,6 +70,10 @@ def propositions(
         "limit": limit,
     }  # fmt: skip
     file = PropositionFile(output, origin)
+    names = sorted(file.tally.passages)
+    strange = [name for name, number in zip(names, corpus.numbers(names), strict=True) if number is None]
+    if strange:
+        raise DataError(f"{strange[0]!r} is no passage of {corpus.source}; give another --output.", output)
     count = min(len(corpus), limit or len(corpus))
     before = len(file.tally.passages)
     start = perf_counter()

@@ -99,6 +99,7 @@ def pseudo_queries(
     if precision != "float32":
         origin["precision"] = precision
     file = GrowingFile(_beside(output, "written.jsonl"), origin)
+    file.refuse_other(("chain", "draw"), ((corpus.ids(task.chain), task.draw) for task in asked))
     writer = TextWriter(loaded, tokenizer, form.query_tokens + 1, batch_size)
     _write(QueryWriter(writer, prompt, corpus, drawing), asked, file, batch_size)
     found = sift(file.records, corpus, judge, k)

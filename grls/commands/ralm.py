@@ -161,9 +161,12 @@ def ralm(
 def _perplexity(
     reader: InContextRalm, texts: Sequence[_Text], settings: dict[str, Any], output: str, begun: float
 ) -> None:
-    file = _kept(f"{output}.strides.jsonl", settings, texts)
+    due = [
+        (some.name, stride.first) for some in texts for stride in strides(len(some.tokens), reader.options)
+    ]
+    file = _kept(f"{output}.strides.jsonl", settings, ("text", "first"), due)
     computed = reader.scorer.computed
-    total = sum(len(strides(len(some.tokens), reader.options)) for some in texts)
+    total = len(due)
     with tqdm(total=total, desc="ralm", unit=" strides", leave=False, disable=None) as bar:
         for some in texts:
             done = sum(record["text"] == some.name for record in file.records)
@@ -198,14 +201,25 @@ def _examples(
     every: int,
     prefix_tokens: int,
 ) -> None:
-    file = _kept(f"{output}.examples.jsonl", settings, texts)
+    due = [
+        (some.name, stride.first)
+        for some in texts
+        for stride in strides(len(some.tokens), reader.options)[1::every]
+    ]
+    file = _kept(f"{output}.examples.jsonl", settings, ("text", "first"), due)
     for some in texts:
         done = sum(record["text"] == some.name for record in file.records)
         for block in tqdm(
             collect(reader, some.tokens, prefix_tokens, every, done), leave=False, disable=None
         ):
             empty: dict[str, Any] = {"prefix": "", "passages": [], "scores": []}
-            file.add([{"text": some.name, **(row._asdict() if row else empty)} for row in block])
+            places = due[file.count : file.count + len(block)]
+            file.add(
+                [
+                    {"text": some.name, "first": first, **(row._asdict() if row else empty)}
+                    for (_, first), row in zip(places, block, strict=True)
+                ]
+            )
     usable = sum(bool(record["passages"]) for record in file.records)
     print(f"{usable:,} examples in {output}.examples.jsonl")
 
@@ -213,7 +227,7 @@ def _examples(
 def _generate(
     reader: InContextRalm, texts: Sequence[_Text], settings: dict[str, Any], output: str, tokens: int
 ) -> None:
-    file = _kept(f"{output}.texts.jsonl", settings, texts, "name")
+    file = _kept(f"{output}.texts.jsonl", settings, ("name",), [(some.name,) for some in texts])
     done = {record["name"] for record in file.records}
     waiting: Iterator[_Text] = (some for some in texts if some.name not in done)
     while batch := list(islice(waiting, 8)):
@@ -224,19 +238,29 @@ def _generate(
         print(f"{record['name']}: … {record['text']}\n")
 
 
-def _kept(path: str, settings: dict[str, Any], texts: Sequence[_Text], key: str = "text") -> GrowingFile:
-    """The records of a run, each of one of its texts; ``key`` is where its name stands.
+def _kept(
+    path: str, settings: dict[str, Any], fields: Sequence[str], due: Sequence[tuple[Any, ...]]
+) -> GrowingFile:
+    """The records of a run.
+
+    Args:
+        path: Their file.
+        settings: What they depend on.
+        fields: What tells records apart, the name of their text first.
+        due: The values of these for all records that will be made, in order.
 
     Raises:
         MismatchError: A text has another name than it had, so what was done for it cannot be told.
+        DataError: A record is repeated, or left out.
     """
     file = GrowingFile(path, settings)
-    gone = {record[key] for record in file.records} - {some.name for some in texts}
+    gone = {record.get(fields[0]) for record in file.records} - {name for name, *_ in due}
     if gone:
         raise MismatchError(
-            f"{path} holds records of {min(gone)!r}, which is no text of this run; give another output, or "
-            "the text its name."
+            f"{path} holds records of {min(map(str, gone))!r}, which is no text of this run; give another "
+            "output, or the text its name."
         )
+    file.refuse_other(fields, due)
     return file
 
 

@@ -128,7 +128,8 @@ def read(
         "run": None if run is None else sha256(run), **reads, "chat": chat, "max_new_tokens": max_new_tokens,
         "corpus": corpus.fingerprint, "queries": fingerprint_queries(every),
     }  # fmt: skip
-    file = GrowingFile(f"{output}.readings.jsonl", settings)
+    file = GrowingFile(f"{output}.readings.jsonl", settings, lambda record: "spent" in record)
+    file.refuse_other(("query_id",), [(query.id,) for query in every])
     readings = _read(writer, source, corpus, queries, method, k, depth, hops, chat, file)
     spent = spent_on(file)
     seconds = spent.pop("seconds")

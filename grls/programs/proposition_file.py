@@ -11,15 +11,15 @@ and how; a run with something else is refused.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grls.errors import DataError, MismatchError, WriteError
+from grls.errors import DataError, MismatchError
 from grls.files import read_json, refuse_unwritable, write_json
+from grls.locks import LockedFile
 from grls.programs.propositions import Propositions
 
 FORMAT = 1
@@ -63,7 +63,7 @@ class PropositionFile:
     Raises:
         DataError: The file is there without a manifest, or a line in its midst is damaged.
         MismatchError: It was begun with another origin.
-        WriteError: It cannot be written.
+        WriteError: It cannot be written, or another process writes it.
     """
 
     def __init__(self, path: str | Path, origin: dict[str, Any]):
@@ -73,12 +73,12 @@ class PropositionFile:
         refuse_unwritable(self.path)
         if manifest.is_file():
             self._refuse_other(read_json(manifest), origin, manifest)
-        elif self.path.exists():
+        elif self.path.exists() and self.path.stat().st_size:
             raise DataError("the file has no manifest, so nothing is added to it; move it.", self.path)
-        else:
+        self._file = LockedFile(self.path)
+        if not manifest.is_file():
             write_json(manifest, {"format": FORMAT, **origin})
-        if self.path.exists():
-            self._take_up()
+        self._take_up()
 
     def append(self, found: Iterable[Propositions]) -> None:
         """Add the propositions of passages; those that are there are left out.
@@ -88,16 +88,7 @@ class PropositionFile:
         """
         units = [_lines(one) for one in found if one.passage not in self.tally.passages]
         written = "".join(json.dumps(line, ensure_ascii=False) + "\n" for unit in units for line in unit)
-        try:
-            with self.path.open("ab") as stream:
-                stream.write(written.encode())
-                stream.flush()
-                os.fsync(stream.fileno())
-        except OSError as error:
-            raise WriteError(
-                f"cannot write {self.path}: {error.strerror}; free some space and run the command again: "
-                "it goes on where it stopped."
-            ) from error
+        self._file.append(written.encode("utf-8", "backslashreplace"))
         for unit in units:
             self.tally.add(unit)
 
@@ -122,8 +113,8 @@ class PropositionFile:
                 if unit[-1]["part"] == unit[-1]["parts"]:
                     self.tally.add(unit)
                     unit, complete = [], place
-        if complete < self.path.stat().st_size:
-            os.truncate(self.path, complete)
+        if complete < self._file.size:
+            self._file.cut(complete)
 
     def _line(self, raw: bytes, number: int, unit: list[dict[str, Any]]) -> dict[str, Any]:
         """A line behind those of the same passage.

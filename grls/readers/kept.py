@@ -26,7 +26,8 @@ def read_on(
     """Answer what the file does not hold yet.
 
     Args:
-        file: Where readings are kept, a line a query.
+        file: Where readings are kept, a line a query. What some cost together stands in the last one of
+            them, so they are answered anew together where a kill has parted them.
         queries: All queries.
         answer: Answers some of them.
         spent: What the writer behind ``answer`` has done so far.

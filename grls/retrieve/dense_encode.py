@@ -9,9 +9,8 @@ What a killed run has written beyond that is dropped. Row n is passage n, row N 
 
 from __future__ import annotations
 
+import io
 import logging
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ import numpy as np
 from tqdm import tqdm
 
 from grls.corpus import Corpus
-from grls.errors import ConfigError, DataError, WriteError
+from grls.errors import ConfigError, DataError
 from grls.files import read_json, write_json
+from grls.locks import LockedFile
 from grls.models.biencoder import DONE_TEXT, BiEncoder, Matrix, passage_text
 from grls.text import DONE_ID
 
@@ -85,7 +85,8 @@ def encode_to_disk(
     Raises:
         ConfigError: The work folder holds something else.
         DataError: The corpus cannot be used, or an embedding is not finite.
-        WriteError: The disk is full or the folder cannot be written; what is there can be gone on with.
+        WriteError: The disk is full, the folder cannot be written, or another process writes it; what is
+            there can be gone on with.
     """
     folder = Path(work)
     plan = {
@@ -95,43 +96,48 @@ def encode_to_disk(
         "rows": len(corpus) + 1,
         "dimension": biencoder.dimension,
     }
-    done = _begin(folder, plan)
+    _refuse_foreign(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = LockedFile(folder / EMBEDDINGS)
+    done = _begin(file, plan)
     for rows in _shards(biencoder, corpus, done, batch_size, progress, shard):
-        try:
-            with (folder / EMBEDDINGS).open("ab") as stream:
-                stream.write(np.ascontiguousarray(rows).data)
-                stream.flush()
-                os.fsync(stream.fileno())
-        except OSError as error:
-            raise WriteError(
-                f"cannot write {folder / EMBEDDINGS}: {error.strerror}; {done:,} embeddings are kept. Free "
-                "some space and run the command again: it goes on from there."
-            ) from error
+        file.append(np.ascontiguousarray(rows).tobytes())
         done += len(rows)
         write_json(folder / PLAN, {**plan, "done": done})
-    return folder / EMBEDDINGS
+    file.close()
+    return file.path
 
 
-def _begin(folder: Path, plan: dict[str, Any]) -> int:
-    """Make the work folder, or go on in it; returns the number of rows that are there."""
-    file = folder / EMBEDDINGS
-    shape = (plan["rows"], plan["dimension"])
-    if (folder / PLAN).is_file():
-        found = read_json(folder / PLAN)
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse a folder that holds something that is not ours; a kill may have left either file alone."""
+    strange = (
+        sorted({entry.name for entry in folder.iterdir()} - {PLAN, EMBEDDINGS}) if folder.is_dir() else []
+    )
+    if strange and not (folder / PLAN).is_file():
+        raise ConfigError(
+            f"{folder} holds {strange[0]!r} and no {PLAN}, so it is no work folder of ours; remove or rename "
+            "it."
+        )
+
+
+def _begin(file: LockedFile, plan: dict[str, Any]) -> int:
+    """Begin the embeddings, or go on with them; returns the number of rows that are there."""
+    noted = file.path.with_name(PLAN)
+    if noted.is_file():
+        found = read_json(noted)
         done = found.pop("done", None) if isinstance(found, dict) else None
-        if found == plan and isinstance(done, int) and file.is_file():
-            end = _header_size(file) + done * plan["dimension"] * 4
-            if file.stat().st_size >= end:
-                os.truncate(file, end)
+        if found == plan and isinstance(done, int) and file.size:
+            end = _header_size(file.path) + done * plan["dimension"] * 4
+            if file.size >= end:
+                file.cut(end)
                 return done
-        shutil.rmtree(folder)
-    elif folder.is_dir() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} holds no {PLAN}, so it is no work folder of ours; remove or rename it.")
-    folder.mkdir(parents=True, exist_ok=True)
-    with file.open("wb") as stream:
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(stream, header)
-    write_json(folder / PLAN, {**plan, "done": 0})
+        noted.unlink()  # before the rows that it counts
+    file.cut(0)
+    header = io.BytesIO()
+    shape = (plan["rows"], plan["dimension"])
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    file.append(header.getvalue())
+    write_json(noted, {**plan, "done": 0})
     return 0
 
 

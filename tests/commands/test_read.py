@@ -142,6 +142,22 @@ def test_a_killed_run_goes_on_where_it_stopped(
         assert f"was begun with other settings ({option[2:]}); give another output" in capsys.readouterr().err
 
 
+def test_a_batch_that_a_kill_has_parted_costs_what_it_costs(folder: Path, tmp_path: Path) -> None:
+    options = ("--bm25", "true", "--k", "2", "--batch_size", "2")
+    assert read(folder, tmp_path / "whole", *options) == 0
+    whole = (tmp_path / "whole.readings.jsonl").read_text().splitlines(keepends=True)
+    assert len(whole) == 3
+    (tmp_path / "cut.readings.jsonl").write_text("".join(whole[:2]))
+    assert read(folder, tmp_path / "cut", *options) == 0
+    one, other = (read_info(tmp_path / name) for name in ("whole", "cut"))
+    assert one is not None
+    assert other is not None
+    assert one.options == other.options
+    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+    (tmp_path / "cut.readings.jsonl").write_text("".join([*whole, *whole[1:]]))  # two runs at once
+    assert read(folder, tmp_path / "cut", *options) == 1
+
+
 def test_follow_ups_are_kept_with_their_passages(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

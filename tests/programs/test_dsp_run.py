@@ -22,7 +22,7 @@ from grls.programs.dsp.lines import LinesAdapter
 from grls.programs.dsp.patience import APART, LONGEST_WAIT, Patience
 from grls.programs.dsp.programs import MultiHop
 from grls.programs.dsp.retrieval import Retrieval
-from grls.programs.dsp.run import answer_all, settings
+from grls.programs.dsp.run import answer_all, refuse_other, settings
 from grls.programs.dsp.trace import note, recorded
 from grls.types import Query
 
@@ -293,3 +293,15 @@ def test_a_model_that_is_never_right_has_no_demonstrations(
     with settings(lm, patient()):
         assert demonstrated(Vanilla(), "bootstrap", train, 1, 1, tmp_path / "x", {}).answer.demos == []
     assert "no demonstration could be made of 2 examples" in caplog.text
+
+
+def test_a_query_that_is_answered_twice_is_refused(tmp_path: Path) -> None:
+    """Two runs on one file; a query that failed before is tried anew."""
+    file = GrowingFile(tmp_path / "x.jsonl", {})
+    file.add([{"query_id": "a", "failed": "no"}, {"query_id": "b"}, {"query_id": "a"}])
+    refuse_other(file, ["a", "b", "c"])
+    with pytest.raises(DataError, match=r"line 3: the query 'b' is answered already, or is none"):
+        refuse_other(file, ["a"])
+    file.add([{"query_id": "b"}])
+    with pytest.raises(DataError, match=r"line 5: the query 'b'"):
+        refuse_other(file, ["a", "b", "c"])

@@ -306,6 +306,15 @@ def test_a_killed_run_goes_on_where_it_stopped(biencoder: BiEncoder, corpus: Cor
     assert third.seen == []
 
 
+def test_a_run_that_was_killed_before_its_plan_goes_on(
+    biencoder: BiEncoder, corpus: Corpus, tmp_path: Path
+) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / EMBEDDINGS).write_bytes(b"half a header")
+    rows = np.load(encode_to_disk(biencoder, corpus, tmp_path / "w"))
+    assert rows == pytest.approx(encode_corpus(biencoder, corpus), abs=1e-5)
+
+
 @pytest.mark.parametrize("shard", [1, 5, 10, 11, 12])
 def test_every_row_is_written_once(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path, shard: int) -> None:
     counted = Counted(biencoder)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from time import perf_counter
 from typing import Any
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.growing import GrowingFile
 from grls.programs.dsp.heard import described
 from grls.programs.dsp.needed import dspy
@@ -90,6 +90,26 @@ def seconds_of(file: GrowingFile, asked: Collection[str]) -> float:
 def answered_ids(file: GrowingFile) -> set[str]:
     """The queries that a file holds an answer of."""
     return {record["query_id"] for record in file.records if "failed" not in record}
+
+
+def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
+    """Refuse a file in which a query is answered twice, or one that is not asked.
+
+    Raises:
+        DataError: It is so.
+    """
+    waiting = set(asked)
+    for line, record in enumerate(file.each(), 2):
+        name = record.get("query_id")
+        if name not in waiting:
+            raise DataError(
+                f"the query {name!r} is answered already, or is none of this split: another run wrote into "
+                "this file. Take this line away, and run the command again.",
+                file.path,
+                line,
+            )
+        if "failed" not in record:
+            waiting.remove(name)
 
 
 def _answer(program: Any, name: str, given: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
