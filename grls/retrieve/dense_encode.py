@@ -2,13 +2,15 @@
 
 Legend: N passages, d embedding dimension.
 
-The rows are appended to one ``.npy`` file in a work folder, a shard at a time; how many are safely there
-stands in ``plan.json``, which is written after each shard and names model and corpus by their fingerprints.
-What a killed run has written beyond that is dropped. Row n is passage n, row N is DONE.
+The rows are appended to one ``.npy`` file in a work folder, a shard at a time; how many are safely there, and
+the hash of the file so far, stand in ``plan.json``, which is written after each shard and names model and
+corpus by their fingerprints. What a killed run has written beyond that is dropped; rows that are not as they
+were written are embedded anew. Row n is passage n, row N is DONE.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import logging
 from collections.abc import Iterator
@@ -99,20 +101,21 @@ def encode_to_disk(
     _refuse_foreign(folder)
     folder.mkdir(parents=True, exist_ok=True)
     file = LockedFile(folder / EMBEDDINGS)
-    done = _begin(file, plan)
+    done, digest = _begin(file, plan)
     for rows in _shards(biencoder, corpus, done, batch_size, progress, shard):
-        file.append(np.ascontiguousarray(rows).tobytes())
+        written = np.ascontiguousarray(rows).tobytes()
+        file.append(written)
+        digest.update(written)
         done += len(rows)
-        write_json(folder / PLAN, {**plan, "done": done})
+        write_json(folder / PLAN, {**plan, "done": done, "sha256": digest.hexdigest()})
     file.close()
     return file.path
 
 
 def _refuse_foreign(folder: Path) -> None:
     """Refuse a folder that holds something that is not ours; a kill may have left either file alone."""
-    strange = (
-        sorted({entry.name for entry in folder.iterdir()} - {PLAN, EMBEDDINGS}) if folder.is_dir() else []
-    )
+    names = {entry.name for entry in folder.iterdir()} - {PLAN, EMBEDDINGS} if folder.is_dir() else set()
+    strange = sorted(name for name in names if not name.startswith(f".{PLAN}."))
     if strange and not (folder / PLAN).is_file():
         raise ConfigError(
             f"{folder} holds {strange[0]!r} and no {PLAN}, so it is no work folder of ours; remove or rename "
@@ -120,32 +123,59 @@ def _refuse_foreign(folder: Path) -> None:
         )
 
 
-def _begin(file: LockedFile, plan: dict[str, Any]) -> int:
-    """Begin the embeddings, or go on with them; returns the number of rows that are there."""
-    noted = file.path.with_name(PLAN)
+def _begin(file: LockedFile, plan: dict[str, Any]) -> tuple[int, Any]:
+    """Begin the embeddings, or go on with them; returns how many rows are there, and the hash so far."""
+    noted, header = file.path.with_name(PLAN), _header(plan)
     if noted.is_file():
-        found = read_json(noted)
-        done = found.pop("done", None) if isinstance(found, dict) else None
-        if found == plan and isinstance(done, int) and file.size:
-            end = _header_size(file.path) + done * plan["dimension"] * 4
-            if file.size >= end:
-                file.cut(end)
-                return done
+        found = _kept(file, plan, len(header))
+        if found is not None:
+            return found
         noted.unlink()  # before the rows that it counts
     file.cut(0)
-    header = io.BytesIO()
-    shape = (plan["rows"], plan["dimension"])
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
-    file.append(header.getvalue())
-    write_json(noted, {**plan, "done": 0})
-    return 0
+    file.append(header)
+    digest = hashlib.sha256(header)
+    write_json(noted, {**plan, "done": 0, "sha256": digest.hexdigest()})
+    return 0, digest
 
 
-def _header_size(file: Path) -> int:
-    with file.open("rb") as stream:
-        np.lib.format.read_magic(stream)
-        np.lib.format.read_array_header_1_0(stream)
-        return stream.tell()
+def _kept(file: LockedFile, plan: dict[str, Any], header: int) -> tuple[int, Any] | None:
+    """What a run of the same plan has left: how many rows, and the hash so far; None: nothing of use."""
+    try:
+        found = read_json(file.path.with_name(PLAN))
+    except DataError as error:
+        log.warning("%s All passages are embedded anew.", error)
+        return None
+    if not isinstance(found, dict):
+        return None
+    done, known = (found.pop(name, None) for name in ("done", "sha256"))
+    if found != plan or not isinstance(done, int) or not file.size:
+        return None
+    end = header + done * plan["dimension"] * 4
+    digest = _digest(file.path, end)
+    # A plan without a hash was written before there was one.
+    if file.size < end or (known is not None and known != digest.hexdigest()):
+        log.warning("%s is not as it was written (damaged), so all passages are embedded anew.", file.path)
+        return None
+    file.cut(end)
+    return done, digest
+
+
+def _header(plan: dict[str, Any]) -> bytes:
+    """The beginning of the ``.npy`` file."""
+    stream = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": (plan["rows"], plan["dimension"])}
+    np.lib.format.write_array_header_1_0(stream, header)
+    return stream.getvalue()
+
+
+def _digest(path: Path, end: int) -> Any:
+    """SHA-256 of the first ``end`` bytes of a file, to be gone on with."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while end > 0 and (block := stream.read(min(end, 1 << 20))):
+            digest.update(block)
+            end -= len(block)
+    return digest
 
 
 def _shards(

@@ -315,6 +315,55 @@ def test_a_run_that_was_killed_before_its_plan_goes_on(
     assert rows == pytest.approx(encode_corpus(biencoder, corpus), abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    "left", [[], [f".{PLAN}.x.tmp"], [EMBEDDINGS], [EMBEDDINGS, f".{PLAN}.x.tmp"], [PLAN], [PLAN, EMBEDDINGS]]
+)
+def test_a_run_that_died_at_its_beginning_is_begun_anew(
+    left: list[str], biencoder: BiEncoder, corpus: Corpus, tmp_path: Path
+) -> None:
+    """Wherever it died; also with the files in the order in which they were made once."""
+    whole = np.load(encode_to_disk(biencoder, corpus, tmp_path / "whole", shard=3))
+    (tmp_path / "w").mkdir()
+    plan = json.loads((tmp_path / "whole" / PLAN).read_text())
+    for name in left:
+        (tmp_path / "w" / name).write_text(json.dumps({**plan, "done": 0}) if name == PLAN else "")
+    rows = np.load(encode_to_disk(biencoder, corpus, tmp_path / "w", shard=3))
+    assert np.array_equal(rows, whole)
+
+
+@pytest.mark.parametrize("place", [8, 200, -50, None])
+def test_damaged_rows_are_embedded_anew(
+    place: int | None,
+    biencoder: BiEncoder,
+    corpus: Corpus,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One bit of the header, or of a row; or the plan."""
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_disk(Counted(biencoder, budget=7), corpus, tmp_path / "w", shard=3)
+    file = tmp_path / "w" / (PLAN if place is None else EMBEDDINGS)
+    content = bytearray(file.read_bytes())
+    content[2 if place is None else place] ^= 1 << 7
+    file.write_bytes(content)
+    again = Counted(biencoder)
+    rows = np.load(encode_to_disk(again, corpus, tmp_path / "w", shard=3))
+    assert len(again.seen) == len(corpus) + 1
+    assert rows == pytest.approx(encode_corpus(biencoder, corpus, shard=3), abs=1e-5)
+    assert "embedded anew" in caplog.text
+
+
+def test_a_plan_without_a_hash_is_gone_on_with(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_disk(Counted(biencoder, budget=7), corpus, tmp_path / "w", shard=3)
+    plan = json.loads((tmp_path / "w" / PLAN).read_text())
+    del plan["sha256"]
+    (tmp_path / "w" / PLAN).write_text(json.dumps(plan))
+    again = Counted(biencoder)
+    encode_to_disk(again, corpus, tmp_path / "w", shard=3)
+    assert len(again.seen) == len(corpus) + 1 - 6
+
+
 @pytest.mark.parametrize("shard", [1, 5, 10, 11, 12])
 def test_every_row_is_written_once(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path, shard: int) -> None:
     counted = Counted(biencoder)
