@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from grls.corpus import Corpus
 from grls.evaluation.manifest import ENDINGS, RunInfo, write_info
-from grls.evaluation.results import write_results
+from grls.evaluation.results import write_result_parts
 from grls.evaluation.run import chain_ranking, unfit_for_trec, write_run
 from grls.files import atomic_file
 from grls.types import Chain, Hit, Query
@@ -37,25 +37,30 @@ class Outcome:
         return [chain_ranking(chain) for chain in self.chains or ()]
 
 
+Outcomes = Iterable[tuple[Sequence[Query], Outcome]]
+"""Queries in parts, each with what was retrieved for them; to be walked more than once."""
+
+
 def write_outputs(
-    output: str, queries: Sequence[Query], corpus: Corpus, outcome: Outcome, info: RunInfo
+    output: str, queries: Sequence[Query], corpus: Corpus, outcome: Outcome | Outcomes, info: RunInfo
 ) -> None:
     """Write ``output.jsonl``, ``output.trec`` and ``output.info.json``, and say so.
 
     A fixed number of hops is a ranking: it has no DONE to miss, so only dynamic chains are written as chains.
-    Where an id holds white space there is no TREC run, which is told: JSONL holds everything.
+    Where an id holds white space there is no TREC run, which is told: JSONL holds everything. Of what comes
+    in parts one part at a time is in memory.
     """
-    ids = [query.id for query in queries]
-    rankings = dict(zip(ids, outcome.ranked(), strict=True))
-    if info.steps == "dynamic" and outcome.chains is not None:
-        chains = dict(zip(ids, outcome.chains, strict=True))
-        write_results(f"{output}.jsonl", queries, corpus, info.score_mode, rankings, chains)
-        _tell_missing_done(outcome.chains)
-    else:
-        write_results(f"{output}.jsonl", queries, corpus, info.score_mode, rankings)
-    unfit = unfit_for_trec(rankings)
+    outcomes = [(queries, outcome)] if isinstance(outcome, Outcome) else outcome
+    dynamic = info.steps == "dynamic"
+    parts = (_part(asked, some, dynamic) for asked, some in outcomes)
+    write_result_parts(f"{output}.jsonl", corpus, info.score_mode, parts)
+    if dynamic:
+        _tell_missing_done([chain.done for _, some in outcomes for chain in some.chains or ()])
+    every = (_part(asked, some, False)[1] for asked, some in outcomes)
+    unfit = next((why for rankings in every if (why := unfit_for_trec(rankings)) is not None), None)
     if unfit is None:
-        write_run(f"{output}.trec", rankings)
+        every = (_part(asked, some, False)[1] for asked, some in outcomes)
+        write_run(f"{output}.trec", (pair for rankings in every for pair in rankings.items()))
     else:
         Path(f"{output}.trec").unlink(missing_ok=True)  # an earlier run's
         log.warning("%s.trec is not written; %s.jsonl holds everything: %s", output, output, unfit)
@@ -67,16 +72,26 @@ def write_outputs(
     )
 
 
-def _tell_missing_done(chains: Sequence[Chain]) -> None:
+def _part(
+    queries: Sequence[Query], outcome: Outcome, chains: bool
+) -> tuple[Sequence[Query], dict[str, list[Hit]], dict[str, Chain]]:
+    """Rankings by query id and, where they are wanted and there are some, chains."""
+    ids = [query.id for query in queries]
+    kept = outcome.chains if chains else None
+    rankings = dict(zip(ids, outcome.ranked(), strict=True))
+    return queries, rankings, {} if kept is None else dict(zip(ids, kept, strict=True))
+
+
+def _tell_missing_done(done: Sequence[bool]) -> None:
     """Warn where most chains were ended by the limit of hops: the model may never have learned DONE."""
-    missing = sum(not chain.done for chain in chains)
-    if missing > len(chains) / 2:
+    missing = sum(not some for some in done)
+    if missing > len(done) / 2:
         log.warning(
             "%d of %d chains ended without DONE, most likely at the limit of hops: was the model trained "
             "with it (--data.done true; a bi-encoder with --done true)? If it was, let `grls tune-dynamic` "
             "find --done_bias, or raise --hops.",
             missing,
-            len(chains),
+            len(done),
         )
 
 

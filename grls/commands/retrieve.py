@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Literal, TypeGuard, get_args
 
 from grls.commands.output import Outcome, write_outputs
+from grls.commands.portions import in_portions
 from grls.commands.priors import open_hybrid, prior_options, tell_unlike_training
 from grls.corpus import Corpus, corpus_file
 from grls.dataset import read_queries, read_split
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
-from grls.files import refuse_unwritable
+from grls.files import refuse_unwritable, sha256
 from grls.filters import Filter, both, own_filters, read_allowed
 from grls.filters import where as parse_where
 from grls.logs import quiet
@@ -82,7 +84,8 @@ def retrieve(
     """Retrieve for queries.
 
     Writes OUTPUT.trec (a TREC run; none where an id holds white space), OUTPUT.jsonl (with evidence text) and
-    OUTPUT.info.json (what made them, for `grls ensemble` and `grls report`).
+    OUTPUT.info.json (what made them, for `grls ensemble` and `grls report`). With many queries a killed run
+    goes on where it stopped when it is called again with the same options (OUTPUT.retrieved.jsonl).
 
     Args:
         data: Data set folder (queries and qrels), or a queries.jsonl where ``split`` is null.
@@ -170,9 +173,6 @@ def retrieve(
     refuse_other_corpus(opened, data, split)
     tell_unlike_training(opened)
     hop_by_hop = Hops(hops, *usual_beams(opened, chains, branch), done_bias, repeat, sets)
-    start = perf_counter()
-    found = _retrieve(opened, queries, steps, k, hop_by_hop, choose, pool, filters)
-    seconds = perf_counter() - start
     kind, score_mode, own = described(opened)
     if choose != "likeliest":
         score_mode = f"{score_mode}, {choose}"
@@ -188,7 +188,6 @@ def retrieve(
         split=split,
         score_mode=score_mode,
         stages=() if isinstance(opened, BM25Retriever) else opened.stages,
-        seconds=seconds,
         options={
             "k": k,
             **vars(hop_by_hop),
@@ -199,7 +198,45 @@ def retrieve(
             **priors.record,
         },
     )
-    write_outputs(output, queries, opened.corpus, found, info)
+    found = in_portions(
+        output,
+        lambda: _settings(info, opened, queries, precision, allow, query_filters),
+        queries,
+        lambda some: _retrieve(opened, queries[some], steps, k, hop_by_hop, choose, pool, filters[some]),
+    )
+    info = replace(info, seconds=found.seconds)
+    write_outputs(output, queries, opened.corpus, found.parts, info)
+    if found.file is not None:
+        found.file.remove()
+
+
+def _settings(
+    info: RunInfo,
+    opened: AnyRetriever,
+    queries: list[Query],
+    precision: Precision,
+    allow: str | None,
+    query_filters: bool,
+) -> dict[str, Any]:
+    """What the results of a run depend on."""
+    kept = ("system", "steps", "corpus", "queries", "split", "score_mode", "options")
+    own = [query.metadata for query in queries] if query_filters else []
+    return {
+        **{name: getattr(info, name) for name in kept},
+        "retriever": _fingerprints(opened),
+        "precision": precision,
+        "allow": None if allow is None else sha256(allow),
+        "filters": hashlib.sha256(json.dumps(own).encode()).hexdigest(),
+    }
+
+
+def _fingerprints(opened: AnyRetriever) -> list[str]:
+    """Of a retriever and its priors, what they find by."""
+    if isinstance(opened, HybridRetriever):
+        retrievers = [getattr(prior.source, "retriever", None) for prior in opened.priors]
+        members = [some for some in retrievers if isinstance(some, DenseRetriever | GenerativeRetriever)]
+        return [some.fingerprint() for some in (opened.generator, *members)]
+    return [] if isinstance(opened, BM25Retriever) else [opened.fingerprint()]
 
 
 @dataclass(frozen=True)

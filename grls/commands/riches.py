@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -17,14 +18,19 @@ from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.evaluation.manifest import RunInfo, fingerprint_queries
-from grls.files import atomic_file, refuse_unwritable
+from grls.files import atomic_file, refuse_unwritable, sha256
+from grls.growing import GrowingFile
 from grls.logs import quiet
-from grls.models.language import load_language_model
+from grls.models.language import load_language_model, weights_fingerprint
 from grls.programs.keys import KeyKind, build_keys, keys_in
 from grls.programs.prompts import Prompt, PromptKind
-from grls.programs.riches import Riches, Written
+from grls.programs.riches import Piece, Quote, Riches, Written
 from grls.programs.view import page, terminal
+from grls.text import tokenizer_fingerprint
 from grls.types import Query
+
+_PORTION = 8
+"""Batches between two points where a run can go on."""
 
 
 def riches(
@@ -57,7 +63,8 @@ def riches(
     """Answer questions with interlaced retrieval (RICHES, arXiv 2407.00361).
 
     Writes OUTPUT.trec, OUTPUT.jsonl and OUTPUT.info.json as `grls retrieve` does (the passages of the quotes,
-    in their order), OUTPUT.answers.jsonl (thoughts, quotes, answer), and OUTPUT.html to look at.
+    in their order), OUTPUT.answers.jsonl (thoughts, quotes, answer), and OUTPUT.html to look at. A killed run
+    goes on where it stopped when it is called again with the same options (OUTPUT.written.jsonl).
 
     Args:
         data: Data set folder.
@@ -99,24 +106,32 @@ def riches(
         beams, beam, mode, whole, repeat, max_new_tokens, max_key_tokens, slots=batch_size, keys=max_keys
     )
     corpus = Corpus.read(data)
-    queries, qrels = read_split(data, split)
-    queries = queries[:limit]
+    every, qrels = read_split(data, split)
+    queries = every[:limit]
     loaded, tokenizer = load_language_model(model, device)
     made = (
         build_keys(corpus, tokenizer, keys, anywhere, propositions, markers) if index is None
         else keys_in(index, corpus, tokenizer, keys, anywhere, propositions, markers)
     )  # fmt: skip
     program = Riches(loaded, tokenizer, corpus, made, Prompt(prompt, markers, keywords, chat), options)
-    start = perf_counter()
-    with tqdm(total=len(queries), desc="riches", unit=" queries", leave=False, disable=None) as bar:
-        outputs = program.answer(queries, bar.update)
-    seconds = perf_counter() - start
+    settings = {
+        "weights": weights_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
+        "corpus": corpus.fingerprint, "queries": fingerprint_queries(every), "markers": list(markers),
+        "propositions": None if propositions is None else sha256(propositions), "keys": keys,
+        "anywhere": anywhere, "prompt": prompt, "keywords": keywords, "chat": chat, "beams": beams,
+        "beam": beam, "mode": mode, "whole": whole, "repeat": repeat, "max_new_tokens": max_new_tokens,
+        "max_key_tokens": max_key_tokens, "max_keys": max_keys,
+    }  # fmt: skip
+    file = GrowingFile(f"{output}.written.jsonl", settings, lambda record: "seconds" in record)
+    file.refuse_other(("query_id",), [(query.id,) for query in every])
+    outputs = _answers(program, queries, file, _PORTION * batch_size)
+    seconds = sum(record.get("seconds", 0.0) for record in file.records)
     for query, written in list(zip(queries, outputs, strict=True))[:show]:
         print(terminal(query, written, markers, sys.stdout.isatty()) + "\n")
     answers = f"{output}{ENDING}"
     write_answers(answers, (_record(*pair) for pair in zip(queries, outputs, strict=True)))
-    with atomic_file(f"{output}.html") as file:
-        file.write(page(name or "RICHES", queries, outputs, corpus, markers))
+    with atomic_file(f"{output}.html") as stream:
+        stream.write(page(name or "RICHES", queries, outputs, corpus, markers))
     info = RunInfo(
         system="generator",
         name=name or f"RICHES, {keys}, {beam}",
@@ -136,9 +151,32 @@ def riches(
     rankings = [written.ranking() for written in outputs]
     write_outputs(output, queries, corpus, Outcome(rankings), info)
     print(summary(score_answers(read_answers(answers), queries, qrels, corpus), seconds))
+    file.remove()
     several = sum(quote.held > len(quote.keys) for written in outputs for quote in written.quotes)
     if several:
         print(f"{several} quotes are held by more keys than --max_keys lets be named")
+
+
+def _answers(program: Riches, queries: Sequence[Query], file: GrowingFile, size: int) -> list[Written]:
+    """What is written for each query; what the file lacks is added, so many queries at a time."""
+    with tqdm(total=len(queries), desc="riches", unit=" queries", leave=False, disable=None) as bar:
+        bar.update(min(file.count, len(queries)))
+        for first in range(file.count, len(queries), size):
+            some = queries[first : first + size]
+            begun = perf_counter()
+            records = [_record(*pair) for pair in zip(some, program.answer(some, bar.update), strict=True)]
+            records[-1]["seconds"] = perf_counter() - begun
+            file.add(records)
+    return [_written(record) for record in file.records[: len(queries)]]
+
+
+def _written(record: dict[str, Any]) -> Written:
+    quotes = [
+        Quote(**{**quote, "keys": tuple(quote["keys"]), "passages": tuple(quote["passages"])})
+        for quote in record["quotes"]
+    ]
+    pieces = tuple(Piece(**piece) for piece in record["pieces"])
+    return Written(pieces, tuple(quotes), record["answer"], record["score"], record["ended"])
 
 
 def _record(query: Query, written: Written) -> dict[str, Any]:

@@ -35,6 +35,9 @@ from grls.files import atomic_file
 from grls.jsonl import read_jsonl
 from grls.types import Chain, Hit, Passage, Query
 
+Part = tuple[Sequence[Query], Mapping[str, Sequence[Hit]], Mapping[str, Chain]]
+"""Queries, with the rankings and the chains of some of them by query id."""
+
 
 class Results(NamedTuple):
     """What was retrieved.
@@ -72,21 +75,46 @@ def write_results(
         DataError: A result belongs to none of ``queries``, a hit to no passage of ``corpus``, or a list
             is not one that :func:`write_run` would take (white space in ids is allowed here).
     """
-    rankings, chains = dict(rankings or {}), dict(chains or {})
-    asked = list(queries)
+    write_result_parts(path, corpus, score_mode, [(list(queries), rankings or {}, chains or {})])
+
+
+def write_result_parts(path: str | Path, corpus: Corpus, score_mode: str, parts: Iterable[Part]) -> None:
+    """Write what :func:`write_results` does of results that come in parts; only one is in memory at a time.
+
+    Args:
+        path: Destination.
+        corpus: Where titles and texts come from.
+        score_mode: What the scores mean.
+        parts: Queries, their rankings and their chains.
+
+    Raises:
+        DataError: As :func:`write_results` does.
+    """
+    with atomic_file(path) as stream:
+        for asked, rankings, chains in parts:
+            for record in _result_records(asked, corpus, score_mode, dict(rankings), dict(chains)):
+                stream.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _result_records(
+    asked: Sequence[Query],
+    corpus: Corpus,
+    score_mode: str,
+    rankings: dict[str, Sequence[Hit]],
+    chains: dict[str, Chain],
+) -> Iterator[dict[str, Any]]:
     refuse_unknown(rankings.keys() | chains.keys(), {q.id for q in asked}, "query", "the queries given")
     ranked = {i: without_done(hits) for i, hits in rankings.items()}
     ranked |= {i: chain_ranking(chain) for i, chain in chains.items() if i not in ranked}
     passages = find_passages(corpus, (hit.id for hits in ranked.values() for hit in hits))
-    with atomic_file(path) as stream:
-        for query in asked:
-            hits = ranked.get(query.id, [])
-            check_ranking(query.id, hits)
-            record: dict[str, Any] = {"query_id": query.id, "text": query.text, "score_mode": score_mode}
-            record["hits"] = [_hit_record(n, hit, passages[hit.id]) for n, hit in enumerate(hits, 1)]
-            if query.id in chains:
-                record["chain"] = _chain_record(query.id, chains[query.id])
-            stream.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+    for query in asked:
+        hits = ranked.get(query.id, [])
+        check_ranking(query.id, hits)
+        record: dict[str, Any] = {"query_id": query.id, "text": query.text, "score_mode": score_mode}
+        record["hits"] = [_hit_record(n, hit, passages[hit.id]) for n, hit in enumerate(hits, 1)]
+        if query.id in chains:
+            record["chain"] = _chain_record(query.id, chains[query.id])
+        yield record
 
 
 def read_results(path: str | Path) -> Results:

@@ -63,7 +63,11 @@ def chain_ranking(chain: Chain) -> list[Hit]:
     return [Hit(*pair) for pair in zip(sums, _falling(list(sums.values())), strict=True)]
 
 
-def write_run(path: str | Path, rankings: Mapping[str, Sequence[Hit]], tag: str = "grls") -> None:
+def write_run(
+    path: str | Path,
+    rankings: Mapping[str, Sequence[Hit]] | Iterable[tuple[str, Sequence[Hit]]],
+    tag: str = "grls",
+) -> None:
     """Write a TREC run, atomically. A query without a hit has no line.
 
     A score that does not fall below the one before it in single precision is lowered to do so (by 1e-6
@@ -71,15 +75,16 @@ def write_run(path: str | Path, rankings: Mapping[str, Sequence[Hit]], tag: str 
 
     Args:
         path: Destination.
-        rankings: Query id -> hits, best first (for chains see :func:`chain_ranking`).
+        rankings: Query id -> hits, best first (for chains see :func:`chain_ranking`); or such pairs.
         tag: Name of the system, the last column.
 
     Raises:
         DataError: An id or the tag is empty or holds white space, a passage is listed twice for a query,
             or a score is not finite or rises along the list.
     """
+    pairs = rankings.items() if isinstance(rankings, Mapping) else rankings
     with atomic_file(path) as stream:
-        for query_id, hits in rankings.items():
+        for query_id, hits in pairs:
             passages = without_done(hits)
             check_ranking(query_id, passages)
             for text, what in ((query_id, "query id"), (tag, "run tag")):

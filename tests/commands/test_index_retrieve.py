@@ -12,6 +12,8 @@ from failing import fails
 from small_data import passages, small_retriever, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
+from grls.commands import portions
+from grls.commands import retrieve as retrieve_command
 from grls.corpus import Corpus
 from grls.dataset import read_split
 from grls.evaluation.manifest import read_info
@@ -321,3 +323,44 @@ def test_update_removes_adds_and_merges(
     assert {p.id for p in Corpus.read(folder)} == expected
     assert "nothing to do" in fails(capsys, "update", f"--retriever={folder}")
     assert "'r0' is not in the corpus" in fails(capsys, "update", f"--retriever={folder}", changes[1])
+
+
+@pytest.mark.parametrize(
+    "options", [("--bm25=true",), ("GENERATIVE", "--steps=dynamic", "--hops=3"), ("GENERATIVE", "--k=3")]
+)
+def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
+    options: tuple[str, ...], data: Path, generative: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [f"--retriever={generative}" if option == "GENERATIVE" else option for option in options]
+    arguments = ["retrieve", f"--data={data}", "--split=null", "--device=cpu", "--batch_size=1", *given]
+    assert main([*arguments, f"--output={tmp_path / 'whole'}"]) == 0
+    assert not (tmp_path / "whole.retrieved.jsonl").exists()
+    asked: list[int] = []
+    whole = retrieve_command._retrieve
+
+    def counted(opened: Any, queries: Any, *rest: Any) -> Any:
+        asked.append(len(queries))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return whole(opened, queries, *rest)
+
+    monkeypatch.setattr(portions, "PORTION", 2)
+    monkeypatch.setattr(retrieve_command, "_retrieve", counted)
+    cut = [*arguments, f"--output={tmp_path / 'cut'}"]
+    assert main(cut) == 130
+    assert not (tmp_path / "cut.trec").exists()
+    growing = tmp_path / "cut.retrieved.jsonl"
+    lines = growing.read_text().splitlines(keepends=True)
+    assert len(lines) == 5
+    growing.write_text("".join(lines[:4]) + lines[4][:9])  # cut within the second portion
+    assert main([*cut, "--k=4"]) == 1
+    assert main(cut) == 0
+    total = sum(1 for _ in (tmp_path / "whole.jsonl").open())
+    assert asked == [2, 2, 2, *[2] * ((total - 2) // 2), *[1] * (total % 2)]
+    assert not growing.exists()
+    for ending in (".trec", ".jsonl"):
+        assert (tmp_path / f"cut{ending}").read_bytes() == (tmp_path / f"whole{ending}").read_bytes()
+    first, second = (read_info(tmp_path / name) for name in ("whole", "cut"))
+    assert first is not None
+    assert second is not None
+    assert replace(first, seconds=0.0) == replace(second, seconds=0.0)

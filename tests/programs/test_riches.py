@@ -200,6 +200,33 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "100" in capsys.readouterr().out
 
 
+def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = ["riches", "--data", str(folder / "data"), "--model", str(folder / "model"), "--device", "cpu"]
+    base += ["--beams", "4", "--max_new_tokens", "60", "--batch_size", "1", "--show", "0", "--output"]
+    monkeypatch.setattr("grls.commands.riches._PORTION", 1)
+    assert main([*base, str(tmp_path / "whole")]) == 0
+    asked: list[list[str]] = []
+    whole = Riches.answer
+
+    def counted(self: Riches, queries: Any, decided: Any = None) -> Any:
+        asked.append([query.id for query in queries])
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return whole(self, queries, decided)
+
+    monkeypatch.setattr(Riches, "answer", counted)
+    assert main([*base, str(tmp_path / "cut")]) == 130
+    assert {file.name for file in tmp_path.glob("cut*")} == {"cut.written.jsonl"}
+    assert main([*base, str(tmp_path / "cut"), "--beams", "2"]) == 1
+    assert main([*base, str(tmp_path / "cut")]) == 0
+    assert asked == [["q1"], ["q2"], ["q2"]]
+    assert not (tmp_path / "cut.written.jsonl").exists()
+    for ending in (".trec", ".jsonl", ".answers.jsonl", ".html"):
+        assert (tmp_path / f"cut{ending}").read_bytes() == (tmp_path / f"whole{ending}").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
