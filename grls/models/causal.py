@@ -223,7 +223,12 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
     model.eval()
     try:
         trees = CausalTrees(model, prompt)
-        if not trees.head.linear or not _agrees(trees):
+        if not trees.head.linear:
+            raise ConfigError(
+                f"{name} changes its logits behind the head (scales, caps or masks them), which trees of "
+                "tokens do not support; take another model."
+            )
+        if not _agrees(trees):
             raise ConfigError(f"{name} computes something else by trees of tokens; it is not supported.")
         return trees
     except torch.OutOfMemoryError:

@@ -21,7 +21,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.models.base import Floats
-from grls.models.head import Head, logits_are_linear
+from grls.models.head import Head
 
 
 class Seq2SeqGenerator:
@@ -43,7 +43,7 @@ class Seq2SeqGenerator:
         if model.get_output_embeddings() is None:
             raise ConfigError(f"{type(model).__name__} has no output head; load it as a seq2seq LM.")
         self.head = Head(model)
-        self.head.linear = self.head.linear and logits_are_linear(model, self.head)
+        _ = self.head.linear  # decided now, before searches share the model
 
     @property
     def device(self) -> torch.device:
@@ -70,7 +70,7 @@ class Seq2SeqGenerator:
         return output.last_hidden_state, attention
 
     def forward(self, states: Tensor, mask: Tensor, tokens: Tensor, cache: Any = None) -> Tensor:
-        """What the head sees, ``[R, length, d]``, for decoder inputs ``tokens [R, length]``."""
+        """What the head reads, ``[R, length, d]``, for decoder inputs ``tokens [R, length]``."""
         arguments = {
             "encoder_outputs": BaseModelOutput(last_hidden_state=states),
             "attention_mask": mask,
@@ -78,12 +78,7 @@ class Seq2SeqGenerator:
             "past_key_values": cache,
             "use_cache": cache is not None,
         }
-        if not self.head.linear:
-            logits: Tensor = self.model(**arguments).logits
-            return logits
-        with self.head.catch() as caught:
-            self.model(**arguments)
-        return caught[0]
+        return self.head.read(**arguments)
 
 
 class Seq2SeqSession:

@@ -4,8 +4,13 @@ Legend: R rows, d model width, V vocabulary, A (row, token) pairs, U distinct to
 
 A model's output head maps ``[R, d]`` to ``[R, V]``: at V = 32,000 the dearest step of a small model's
 decoding, though a constraint allows a handful of tokens. What reaches the head is caught, and the
-products are taken for the wanted pairs alone. Whether a model's logits really are ``W h + b`` is not
-assumed but tried once on the model itself; where they are not, the whole logits are used.
+products are taken for the wanted pairs alone.
+
+Some models change what the head gives (Gemma 2 caps it, Cohere and Granite scale it, others mask it). Whether
+a model's logits really are ``W h + b`` is decided here for all who use a head (:attr:`Head.linear`): not from
+its weights, whose logits may be too small to show a cap, but by handing the model an answer of the head that
+spans all sizes of logits, which must come out as it was handed in. Where it does not, the model's own logits
+take the place of hidden states (:meth:`Head.read`).
 """
 
 from __future__ import annotations
@@ -16,11 +21,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 Cut = Callable[[Tensor], Tensor]
 
 _DENSE_GAIN = 4
 """Pairs a distinct token, above which one matrix product beats gathering a weight row for each pair."""
+
+_SIZES = (-3.0, 4.0)
+"""Sizes of logits that are tried, as powers of ten: caps of 5 to 100 are in use, and all are far below."""
 
 
 class Head:
@@ -33,7 +42,57 @@ class Head:
     def __init__(self, model: Any):
         self.module: nn.Linear = model.get_output_embeddings()
         self._model = model
-        self.linear = isinstance(self.module, nn.Linear)
+        self._linear: bool | None = None
+
+    @property
+    def linear(self) -> bool:
+        """Whether the model's logits are ``W h + b`` of what reaches its head; tried at the first look."""
+        if self._linear is None:
+            self._linear = _is_linear(self.module) and self._passes_on()
+        return self._linear
+
+    def read(self, **arguments: Any) -> Tensor:
+        """Run the model: what reaches the head, or its own logits where the head is not linear.
+
+        Either is what :meth:`all`, :meth:`some`, :meth:`cut` and :meth:`pairs` take.
+        """
+        if not self.linear:
+            logits: Tensor = self._model(**arguments).logits
+            return logits
+        with self.catch() as caught:
+            self._model(**arguments)
+        return caught[0]
+
+    @torch.no_grad()
+    def _passes_on(self) -> bool:
+        """Whether the model gives the head's answer as its logits, but for a bias that we know."""
+        device = self._model.device
+        tokens = torch.tensor([[3, 4, 5]], device=device)
+        arguments: dict[str, Any] = {"input_ids": tokens, "use_cache": False}
+        if self._model.config.is_encoder_decoder:
+            arguments["decoder_input_ids"] = tokens
+        places = self.module.out_features
+        sizes = torch.logspace(*_SIZES, places, device=device)
+        signed = torch.where(torch.arange(places, device=device) % 2 == 0, sizes, -sizes)
+        probes: list[Tensor] = []
+
+        def answer(hidden: Tensor) -> Tensor:
+            rows = [signed.roll(n * places // 3) for n in range(hidden.shape[-2])]
+            probes.append(torch.stack(rows).expand(*hidden.shape[:-1], -1).to(hidden.dtype))
+            return probes[-1].clone()  # some models write into it
+
+        modes = [(part, part.training) for part in self._model.modules()]
+        self._model.eval()
+        try:
+            with self._answering(answer):
+                found = self._model(**arguments).logits
+        finally:
+            for part, training in modes:
+                part.training = training
+        if len(probes) != 1 or found.shape != probes[0].shape:
+            return False
+        expected = probes[0] if self._final_bias is None else probes[0] + self._final_bias
+        return torch.equal(found.float(), expected.float())
 
     @property
     def _final_bias(self) -> Tensor | None:
@@ -50,10 +109,16 @@ class Head:
             caught.append(hidden)
             return hidden.new_zeros((*hidden.shape[:-1], 1))
 
-        own = self.module.__dict__.get("forward")  # accelerate puts its hooks there
-        self.module.forward = store  # type: ignore[method-assign, assignment]
-        try:
+        with self._answering(store):
             yield caught
+
+    @contextmanager
+    def _answering(self, answer: Callable[[Tensor], Tensor]) -> Iterator[None]:
+        """Within the block the head answers otherwise."""
+        own = self.module.__dict__.get("forward")  # accelerate puts its hooks there
+        self.module.forward = answer  # type: ignore[method-assign, assignment]
+        try:
+            yield
         finally:
             del self.module.forward
             if own is not None:
@@ -109,20 +174,17 @@ class Head:
 
 
 @torch.no_grad()
-def logits_are_linear(model: Any, head: Head) -> bool:
-    """Try on a small input whether a model's logits are its head applied to what reaches it."""
-    training = model.training
-    tokens = torch.tensor([[3, 4, 5]], device=model.device)
-    arguments = {"input_ids": tokens, "use_cache": False}
-    if model.config.is_encoder_decoder:
-        arguments["decoder_input_ids"] = tokens
-    model.eval()
-    try:
-        expected = model(**arguments).logits.float()
-        with head.catch() as caught:
-            model(**arguments)
-        found = head.all(caught[0])
-    finally:
-        model.train(training)
-    tolerance = max(1e-3, 2 * torch.finfo(caught[0].dtype).eps)  # both sides are rounded alike
-    return found.shape == expected.shape and torch.allclose(found, expected, rtol=tolerance, atol=tolerance)
+def _is_linear(module: Any) -> bool:
+    """Whether a module computes ``W h + b``: a subclass of ``nn.Linear`` may compute something else."""
+    if not isinstance(module, nn.Linear):
+        return False
+    if type(module).forward is nn.Linear.forward:
+        return True
+    weight = module.weight
+    if not weight.is_floating_point() or weight.shape != (module.out_features, module.in_features):
+        return False
+    hidden = torch.linspace(-1, 1, 3 * module.in_features, device=weight.device, dtype=weight.dtype)
+    hidden = hidden.view(3, -1) * torch.tensor([[1.0], [10.0], [100.0]]).to(hidden)
+    found, expected = module(hidden).float(), functional.linear(hidden, weight, module.bias).float()
+    close = 4 * torch.finfo(weight.dtype).eps
+    return torch.allclose(found, expected, rtol=close, atol=close * float(expected.abs().max()))

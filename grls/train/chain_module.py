@@ -85,7 +85,8 @@ class RetrieveChains(GeneratorModule):
         super().setup(stage)
         if not self._head.linear:
             raise ConfigError(
-                f"{type(self.model).__name__} has no linear head; train it with grls.train.module.Retrieve."
+                f"{type(self.model).__name__} has no linear head, or changes its logits behind the head; "
+                "train it with grls.train.module.Retrieve --model.loss full."
             )
         if self.loss != "allowed":
             raise ConfigError(

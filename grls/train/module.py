@@ -24,7 +24,7 @@ from transformers.optimization import Adafactor
 from grls.errors import ConfigError
 from grls.models.build import GeneratorSpec
 from grls.models.generator import check_positions
-from grls.models.head import Head, logits_are_linear
+from grls.models.head import Head
 from grls.models.kinds import is_causal
 from grls.models.lora import add_adapters
 from grls.train.collate import IGNORED, Batch, Choices
@@ -60,7 +60,7 @@ class GeneratorModule(L.LightningModule):
             an uninterrupted one.
 
     Raises:
-        ConfigError: A rate is out of range, or the model has no linear head for the ``allowed`` loss.
+        ConfigError: A rate is out of range.
     """
 
     stage = ""
@@ -102,8 +102,6 @@ class GeneratorModule(L.LightningModule):
         self.label_smoothing = label_smoothing
         self.seed = seed
         self._head = Head(self.model)
-        if loss == "allowed" and not self._head.linear:
-            raise ConfigError(f"{type(self.model).__name__} has no linear head; use the full loss.")
         if gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         self._freeze(freeze_encoder and not is_causal(self.model))
@@ -128,12 +126,12 @@ class GeneratorModule(L.LightningModule):
         """Refuse a model whose logits are not its head's, where the loss is taken at the head.
 
         Raises:
-            ConfigError: It scales or caps them.
+            ConfigError: It has no linear head, or scales, caps or masks what it gives.
         """
-        if not logits_are_linear(self.model, self._head):
+        if not self._head.linear:
             raise ConfigError(
-                f"{type(self.model).__name__} changes its logits behind the head (scales or caps them), "
-                "which this loss would not see: take another model."
+                f"{type(self.model).__name__} has no linear head, or changes its logits behind the head "
+                "(scales, caps or masks them), which this loss would not see: take another model."
             )
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from grls.errors import ConfigError
 from grls.models.build import GeneratorSpec
 from grls.models.generator import check_positions
 from grls.models.head import Head
@@ -56,8 +55,6 @@ class Interlace(GeneratorModule):
                 freeze or to keep the states of.
         """
         super().setup(stage)
-        if not self._head.linear:
-            raise ConfigError(f"{type(self.model).__name__} has no linear head, which this stage needs.")
         self.refuse_other_logits()
 
     def batch_loss(self, batch: Batch) -> Tensor:

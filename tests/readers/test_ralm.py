@@ -197,11 +197,12 @@ def test_a_judge_and_writing_see_the_tokenizers_token() -> None:
             for n in found
         ]
         assert best == (found[int(np.argmax(scores))],)
+    made = reader(begun=True, stride=2)  # its head is tried here, by a pass of its own
     seen: list[torch.Tensor] = []
     hook = BEGUN_MODEL.register_forward_pre_hook(
         lambda _, __, named: seen.append(named["input_ids"]), with_kwargs=True
     )
-    continue_texts(reader(begun=True, stride=2), ["the mill was"], 2)
+    continue_texts(made, ["the mill was"], 2)
     hook.remove()
     assert int(seen[0][0, 0]) == 300
 

@@ -256,6 +256,7 @@ def test_on_a_cpu_trees_that_are_short_are_attended_to_plainly(
     examples = ChainExamples(asked, qrels, corpus, codec)
     batch = ChainCollator(0, index, Teaching(index, len(corpus)))([examples.draw(0, 0)])
     seen: list[str] = []
+    assert module._head.linear  # what setup tries: a pass of its own
     forward = module.model.forward
 
     def watched(*args: Any, **named: Any) -> Any:

@@ -30,6 +30,8 @@ from grls.readers.ralm.strides import Stride, WindowOptions
 Floats = npt.NDArray[np.float64]
 _HEAD_ROWS = 256
 """Rows of logits at a time: at a vocabulary of 50,000, 50 MB."""
+_WHOLE_LOGITS = 1024
+"""Tokens at a time of a model whose logits are changed behind its head, so that all of them are kept."""
 
 
 class Wanted(NamedTuple):
@@ -86,9 +88,9 @@ class TextScorer:
         self.document = document
         self.window = window or WindowOptions()
         self.begin = tuple(begin)
-        self.batch_tokens = batch_tokens
         self.computed = 0
         self._head = Head(model)
+        self.batch_tokens = batch_tokens if self._head.linear else min(batch_tokens, _WHOLE_LOGITS)
 
     def before(self, documents: Sequence[int]) -> list[int]:
         """The tokens that stand before the text: the tokenizer's own, then those of the documents."""
@@ -162,12 +164,11 @@ class TextScorer:
         for row, some in enumerate(laid):  # padding stands behind, where a causal model does not see it
             tokens[row, : len(some.tokens)] = torch.tensor(some.tokens)
             self.computed += len(some.tokens)
-        with self._head.catch() as caught:
-            self.model(input_ids=tokens.to(device), use_cache=False)
+        read = self._head.read(input_ids=tokens.to(device), use_cache=False)
         rows = torch.tensor([row for row, some in enumerate(laid) for _ in some.places], device=device)
         places = torch.tensor([place for some in laid for place in some.places], device=device)
         targets = torch.tensor([target for some in laid for target in some.targets], device=device)
-        hidden = caught[0][rows, places]
+        hidden = read[rows, places]
         parts = [
             self._scores(hidden[n : n + _HEAD_ROWS], targets[n : n + _HEAD_ROWS])
             for n in range(0, len(hidden), _HEAD_ROWS)
