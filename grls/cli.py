@@ -7,7 +7,6 @@ option with exit code 2; standard output that nobody reads any more (``| head``)
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import select
@@ -132,10 +131,16 @@ def _main(arguments: Sequence[str] | None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        from grls.files import WRITE_ERRORS
+
+        if error.errno not in WRITE_ERRORS:
             raise
         # Lightning writes checkpoints and logs itself (checkpoints under a temporary name, too).
-        print(f"error: {error}. Free some space, then go on from the last checkpoint.", file=sys.stderr)
+        print(
+            f"error: {error}. Free some space or choose a place that can be written, then go on from the "
+            "last checkpoint.",
+            file=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
         return 130

@@ -46,6 +46,23 @@ def atomic_file(path: str | Path) -> Iterator[IO[str]]:
             temporary.unlink(missing_ok=True)
 
 
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+"""The system's numbers for what keeps a file from being written."""
+
+_WRAPPED = ("(os error ", "inline_container", "PytorchStreamWriter")
+"""What the texts of other libraries' errors hold where they wrap the system's."""
+
+
+def is_write_failure(error: BaseException) -> bool:
+    """Whether a full disk or a missing right is behind an error, also of libraries that wrap it.
+
+    safetensors and tokenizers, written in Rust, and torch's writer have classes of their own for it.
+    """
+    if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
+        return True
+    return any(sign in str(error) for sign in _WRAPPED)
+
+
 def refuse_unwritable(path: str | Path) -> None:
     """Refuse a destination that cannot be written, before hours of work are lost on it.
 
@@ -82,8 +99,7 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
         temporary.chmod(0o777 & ~_umask())
         _swap(temporary, final)
     except Exception as error:
-        # safetensors and tokenizers, written in Rust, wrap the system's error in classes of their own.
-        if isinstance(error, OSError) or "(os error " in str(error):
+        if isinstance(error, OSError) or is_write_failure(error):
             raise _write_error(final, error) from error
         raise
     finally:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,28 +23,20 @@ from sentence_transformers.util import dot_score
 
 from grls.corpus import Corpus
 from grls.dataset import Qrels, gold_passages
-from grls.errors import ConfigError, DataError, MismatchError
-from grls.files import read_json, refuse_foreign
+from grls.errors import ConfigError, DataError
+from grls.files import refuse_foreign, refuse_unwritable
 from grls.models.biencoder import MODULES, STAGE, BiEncoder, passage_text
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.biencoder_examples import BiEncoderExamples, PairOptions
 from grls.train.biencoder_loss import MaskedRankingLoss
+from grls.train.biencoder_resume import FILES, LOGS, begin_anew, checkpoint_to_resume
 from grls.train.biencoder_trainer import BiEncoderTrainer, refuse_broken
+from grls.train.damage import folder_damage
 from grls.types import Query
 
 log = logging.getLogger(__name__)
 
-LOGS = "logs.json"
-STATE = "trainer_state.json"
-"""What the trainer writes last into a checkpoint, so one that holds it is whole."""
-
 _DEV = "dev"
-
-_FILES = "fingerprints"
-"""Where the settings keep those of the data."""
-
-_FREE = {"device", "log_every", "gradient_checkpointing"}
-"""Settings that a resumed run may change: they do not decide the losses."""
 
 
 @dataclass(frozen=True)
@@ -176,15 +167,16 @@ def fit(
     """
     check_negatives(options.batch_size, options.hard_negatives, len(examples))
     folder = Path(output)
+    refuse_unwritable(folder / "checkpoints")
     refuse_foreign(folder / "model", MODULES)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("a bi-encoder is trained in one process: start it without torchrun or srun.")
     texts = examples.passages()
     if cut := encoder.count_cut(texts):
         log.warning(encoder.cut_notice(cut, len(texts), "--max_tokens (of grls train-biencoder)"))
-    known = {**(settings or {}), **vars(options), _FILES: dict(files or {})}
+    known = {**(settings or {}), **vars(options), FILES: dict(files or {})}
     evaluator = None if dev is None else _evaluator(dev, options)
-    start = _checkpoint(folder, known) if resume else _fresh(folder)
+    start = checkpoint_to_resume(folder, known) if resume else begin_anew(folder)
     if options.gradient_checkpointing:
         encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
     trainer = BiEncoderTrainer(
@@ -201,56 +193,21 @@ def fit(
     trained, best = encoder, trainer.state.best_model_checkpoint
     if best is not None:
         # By its name: the folder may have been moved before the run was resumed.
-        place = str(folder / "checkpoints" / Path(best).name)
-        trained = BiEncoder.load(place, device="cpu", max_tokens=encoder.max_tokens)
+        place = folder / "checkpoints" / Path(best).name
+        what = folder_damage(place) if place.is_dir() else "it is gone"
+        if what is None:
+            trained = BiEncoder.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
+        else:
+            log.warning(
+                "%s, the best, cannot be read (%s), so the model that is written is that of the last step.",
+                place,
+                what,
+            )
     refuse_broken(trained.model, trainer.state.global_step)
     trained.stages = (*encoder.stages, STAGE)
     trained.learned_done = examples.done
     trained.save(folder / "model")
     return trained
-
-
-def _fresh(folder: Path) -> str | None:
-    """None to start from; takes away the checkpoints of a finished run, which must not be mistaken for ours.
-
-    Raises:
-        ConfigError: There are checkpoints of a run that has not finished.
-    """
-    old = list((folder / "checkpoints").glob("checkpoint-*"))
-    model = folder / "model" / MODULES
-    finished = model.stat().st_mtime if model.is_file() else 0.0
-    if any(checkpoint.stat().st_mtime > finished for checkpoint in old):
-        raise ConfigError(
-            f"{folder / 'checkpoints'} holds checkpoints of a run that did not finish: go on from them with "
-            "--resume true, choose another --output, or remove them."
-        )
-    for checkpoint in old:
-        shutil.rmtree(checkpoint)
-    return None
-
-
-def _checkpoint(folder: Path, settings: Mapping[str, Any]) -> str:
-    """The last whole checkpoint of the run with these settings."""
-    whole = [file.parent for file in (folder / "checkpoints").glob(f"checkpoint-*/{STATE}")]
-    if not whole:
-        raise ConfigError(
-            f"{folder / 'checkpoints'} holds no checkpoint to resume from (one is written every epoch); "
-            "leave out --resume to start anew."
-        )
-    before = read_json(folder / LOGS)["settings"]
-    checked = settings.keys() - _FREE - {_FILES}
-    for name in sorted(name for name in checked if before.get(name) != settings[name]):
-        raise MismatchError(
-            f"the run in {folder} had {name} {before.get(name)!r}, now it is {settings[name]!r}: resume "
-            "with the same settings, or start anew without --resume."
-        )
-    known = before.get(_FILES, {})
-    for name in (name for name, now in settings[_FILES].items() if known.get(name, now) != now):
-        raise MismatchError(
-            f"{name} has changed since the run in {folder} began: put it back as it was, or start anew "
-            "without --resume in another --output."
-        )
-    return str(max(whole, key=lambda path: int(path.name.rpartition("-")[2])))
 
 
 def _scale(encoder: BiEncoder, options: BiEncoderOptions) -> float:

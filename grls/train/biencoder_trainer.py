@@ -11,18 +11,21 @@ from typing import Any
 
 import datasets
 import torch
+from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch import nn
 from transformers import PrinterCallback, TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from grls.errors import ConfigError, WriteError
-from grls.files import write_json
+from grls.files import is_write_failure, write_json
 from grls.models.attention import plain_attention
 from grls.models.biencoder import BiEncoder
 from grls.train.batching import LengthBucketedSampler
 from grls.train.biencoder_examples import BiEncoderExamples
+from grls.train.damage import HASHES, write_hashes
 from grls.train.finite import spoiled
 
 _REMEDY = "lower the learning rate or the scale, or compute in float32."
@@ -85,12 +88,13 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         """
         try:
             self.train(resume_from_checkpoint=checkpoint)
-        except RuntimeError as error:  # torch's writer wraps the system's error
-            if "PytorchStreamWriter" not in str(error):
+        except (OSError, RuntimeError, SafetensorError) as error:
+            if not is_write_failure(error):
                 raise
             raise WriteError(
-                f"cannot write a checkpoint under {self.args.output_dir} ({str(error).splitlines()[0]}). "
-                "Free some space, then go on with --resume true."
+                f"cannot write under {Path(str(self.args.output_dir)).parent} "
+                f"({str(error).splitlines()[0]}); checkpoints before are as they were. Free "
+                "some space, then go on with --resume true."
             ) from error
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -119,9 +123,12 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         return found
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """The library's, of weights that are numbers; the checkpoints before stay."""
+        """The library's, of weights that are numbers, with the hashes of its files."""
         refuse_broken(self.model, self.state.global_step)
+        folder = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        (folder / HASHES).unlink(missing_ok=True)
         super()._save_checkpoint(model, trial)
+        write_hashes(folder)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Add none: the card would quote the training data."""

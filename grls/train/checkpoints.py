@@ -1,14 +1,16 @@
 """Checkpoints that a full disk or a kill cannot destroy.
 
 Lightning writes to the system's temporary folder and moves the file: across file systems that is a copy over
-the last good checkpoint. Here the new one is written beside the old one and renamed. It knows nothing of
-what a checkpoint holds.
+the last good checkpoint. Here the new one is written beside the old one and renamed, and what is read is held
+against its checksums.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import lightning as L
@@ -17,8 +19,9 @@ from jsonargparse import get_loader
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from grls.errors import ConfigError, WriteError
+from grls.errors import ConfigError, MismatchError, WriteError
 from grls.files import atomic_path
+from grls.train.damage import refuse_damaged
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +29,15 @@ _WORDS = ("last", "best", "hpc", "registry")
 """What Lightning takes for a checkpoint beside a path."""
 _HARMLESS = ("data.workers", "data.data")
 """Options that change no training; a folder may be told in two ways."""
+
+_UNREADABLE = (
+    AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, UnpicklingError, ValueError
+)  # fmt: skip
+"""What torch raises of a file that it cannot read."""
+_WEIGHTS = (
+    "holds weights alone and no state of a run, so no run goes on from it: give the last.ckpt that a run has "
+    "written, or begin a run from the folder of the model (--model.generator.name_or_path)."
+)
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -140,23 +152,78 @@ def _flat(options: Any, name: str = "") -> dict[str, Any]:
     return found
 
 
-def check_checkpoint(path: str) -> None:
-    """Refuse a checkpoint to resume from that is not there or cannot be read.
+def check_checkpoint(path: str, output: str | None = None) -> None:
+    """Refuse a checkpoint to resume from that is not there, is damaged, or holds no state of a run.
 
     Args:
-        path: A file; Lightning's own words (``last``, ``best``, …) are let through.
+        path: A file; or Lightning's own words (``last``, ``best``, …), whose file is looked at where a run
+            with this output folder has written it.
+        output: The output folder, for these words.
 
     Raises:
         ConfigError: There is no such file, or it is no checkpoint.
     """
     if path in _WORDS or path.startswith("registry:"):
+        meant = Path(output or ".") / "checkpoints" / f"{path}.ckpt"
+        if output is not None and meant.is_file():
+            read_checkpoint(meant)
         return
     if not Path(path).is_file():
-        raise ConfigError(f"no such checkpoint: {path}. A run writes <output>/checkpoints/last.ckpt.")
+        raise ConfigError(
+            f"no such checkpoint: {path}. A run writes <output>/checkpoints/last.ckpt after each epoch; "
+            "where it ended before, begin anew without this option."
+        )
+    if path.endswith((".safetensors", ".bin")):
+        raise ConfigError(f"{path} {_WEIGHTS}")
+    held = read_checkpoint(path)
+    if not (isinstance(held, dict) and {"state_dict", "loops", "optimizer_states"} <= held.keys()):
+        raise ConfigError(f"{path} {_WEIGHTS}")
+
+
+def read_checkpoint(path: str | Path) -> Any:
+    """What a checkpoint holds, its tensors mapped from the file.
+
+    Raises:
+        ConfigError: It is not as it was written, or no checkpoint.
+    """
+    refuse_damaged(Path(path))
     try:
-        torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except _UNREADABLE as error:
         raise ConfigError(
             f"{path} cannot be read as a checkpoint ({type(error).__name__}); it is damaged, or none. "
             "Resume from another one."
         ) from error
+
+
+def refuse_other_run(module: L.LightningModule, checkpoint: Mapping[str, Any], optimizer: str) -> None:
+    """Refuse a checkpoint of another model, stage or optimizer than those of the run that would go on.
+
+    Args:
+        module: What is trained.
+        checkpoint: What was read.
+        optimizer: ``adamw`` or another one.
+
+    Raises:
+        MismatchError: It is of another.
+    """
+    remedy = "go on with the options of that run, or begin anew in another --output."
+    data = getattr(module.trainer, "datamodule", None)
+    if data is not None and type(data).__qualname__ not in checkpoint:
+        raise MismatchError(f"the checkpoint is of a run without {type(data).__qualname__}: {remedy}")
+    own, found = module.state_dict(), checkpoint["state_dict"]
+    for name in sorted(own.keys() ^ found.keys()):
+        which = "lacks" if name in own else "has"
+        raise MismatchError(f"the checkpoint is of another model (it {which} the weights {name}): {remedy}")
+    for name, weights in own.items():
+        if weights.shape != found[name].shape:
+            raise MismatchError(
+                f"the checkpoint is of a model of other sizes ({name} has {list(found[name].shape)}, here "
+                f"{list(weights.shape)}): {remedy}"
+            )
+    groups = [group for state in checkpoint.get("optimizer_states", ()) for group in state["param_groups"]]
+    trained = sum(weights.requires_grad for weights in module.parameters())
+    if any(("betas" in group) != (optimizer == "adamw") for group in groups):
+        raise MismatchError(f"the checkpoint is of a run with another optimizer than {optimizer}: {remedy}")
+    if groups and sum(len(group["params"]) for group in groups) != trained:
+        raise MismatchError(f"the checkpoint is of a run that trained another part of the model: {remedy}")

@@ -28,7 +28,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 import grls.models.language  # noqa: F401  registers the generator classes by name, with those of build
 from grls.errors import ConfigError
-from grls.files import refuse_foreign
+from grls.files import refuse_foreign, refuse_unwritable
 from grls.logs import quiet
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.checkpoints import (
@@ -122,11 +122,12 @@ class TrainCLI(LightningCLI):
             stage.prog = "grls train"
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
+        refuse_unwritable(_checkpoints(config.output))
         refuse_foreign(_model(config.output), "config.json")
         if config.get("ckpt_path") is None:
             refuse_unfinished(config.output)
         else:
-            check_checkpoint(config.ckpt_path)
+            check_checkpoint(config.ckpt_path, config.output)
             stage = self._subcommand_parsers[self.config["subcommand"]]
             tell_changed(config.ckpt_path, config.output, stage.dump(config, skip_none=False))
 

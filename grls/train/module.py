@@ -27,6 +27,7 @@ from grls.models.generator import check_positions
 from grls.models.head import Head
 from grls.models.kinds import is_causal
 from grls.models.lora import add_adapters
+from grls.train.checkpoints import refuse_other_run
 from grls.train.collate import IGNORED, Batch, Choices
 from grls.train.encoder_cache import EncoderCache, check_cache
 
@@ -135,7 +136,12 @@ class GeneratorModule(L.LightningModule):
             )
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Forget states of the weights before."""
+        """Refuse one of another run, and forget states of the weights before.
+
+        Raises:
+            MismatchError: It is of another model, stage or optimizer.
+        """
+        refuse_other_run(self, checkpoint, self.optimizer)
         if self._cache is not None:
             self._cache.clear()
 

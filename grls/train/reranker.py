@@ -28,7 +28,7 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.files import atomic_folder
 from grls.readers.ralm.reranker import Reranker, RerankExample, document_texts
-from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint
+from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint, read_checkpoint, refuse_other_run
 from grls.train.finite import RERANKER, RefuseNaN
 
 
@@ -55,6 +55,14 @@ class RerankerModule(L.LightningModule):
         """Tie dropout to the batch, and undo the eval mode that loading and validation leave behind."""
         self.model.train()
         torch.manual_seed(hash((self._seed, self.trainer.fit_loop.epoch_loop.total_batch_idx)) % 2**63)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse one of another model.
+
+        Raises:
+            MismatchError: It is.
+        """
+        refuse_other_run(self, checkpoint, "adamw")
 
     def training_step(self, batch: list[RerankExample], batch_idx: int) -> Tensor:
         """Loss of one batch; logs ``train_loss``."""
@@ -159,7 +167,7 @@ def train_reranker(
     module = RerankerModule(reranker, corpus, learning_rate, seed)
     loaders = _loader(train, batch_size, seed), _loader(dev, batch_size, None)
     trainer.fit(module, *loaders, ckpt_path=str(last) if resume else None, weights_only=True)
-    state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
+    state = read_checkpoint(best.best_model_path)
     module.load_state_dict(state["state_dict"])
     with atomic_folder(folder / "model", "config.json") as new:
         reranker.save(new)

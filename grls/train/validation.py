@@ -29,6 +29,7 @@ from grls.retrieve.hybrid import HybridRetriever
 from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.options import SearchOptions
 from grls.train.checkpoints import kept_checkpoint
+from grls.train.damage import damage
 from grls.train.data import StageData
 
 log = logging.getLogger(__name__)
@@ -191,8 +192,9 @@ class SaveModel(L.Callback):
         module: Any = pl_module
         best = next((c for c in _checkpoints(trainer) if c.monitor), None)
         taken, measured = trainer.global_step, ""
-        if best is not None and best.best_model_path and Path(best.best_model_path).is_file():
-            state = torch.load(best.best_model_path, map_location="cpu", weights_only=True)
+        trouble = _trouble(best)
+        if best is not None and trouble is None:
+            state = torch.load(best.best_model_path, map_location="cpu", weights_only=True, mmap=True)
             pl_module.load_state_dict(state["state_dict"])
             taken = state["global_step"]
             measured = f", {best.monitor} {float(best.best_model_score or 0.0):.4f}"
@@ -213,7 +215,7 @@ class SaveModel(L.Callback):
                 "%s, so the model that is written is that of the last step (how often dev is measured: "
                 "--trainer.val_check_interval, in batches, of which an epoch has %s, and "
                 "--trainer.check_val_every_n_epoch).",
-                f"{best.best_model_path} is gone" if self._looked else f"{best.monitor} was never measured",
+                trouble,
                 trainer.num_training_batches,
             )
         _refuse_diverged(module.model, self.folder)
@@ -239,6 +241,16 @@ class SaveModel(L.Callback):
 
 def _checkpoints(trainer: L.Trainer) -> list[ModelCheckpoint]:
     return [some for some in trainer.checkpoint_callbacks if isinstance(some, ModelCheckpoint)]
+
+
+def _trouble(best: ModelCheckpoint | None) -> str | None:
+    """Why the best checkpoint cannot be taken; None: it can."""
+    if best is None or not best.best_model_path:
+        return f"{best.monitor if best is not None else 'dev'} was never measured"
+    if not Path(best.best_model_path).is_file():
+        return f"{best.best_model_path} is gone"
+    what = damage(Path(best.best_model_path))
+    return None if what is None else f"{best.best_model_path} is damaged ({what})"
 
 
 def _remedy(trainer: L.Trainer) -> str:

@@ -1,6 +1,9 @@
 """What training refuses before it begins, and what it survives."""
 
+import errno
+import os
 import resource
+import shutil
 import signal
 from pathlib import Path
 from typing import Any, Literal
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from failing import fails
+from safetensors.torch import save_file
 from small_data import scratch, small_retriever, write_small
 from train_helpers import arguments, train
 
@@ -21,6 +25,14 @@ from grls.train.checkpoints import AtomicCheckpointIO
 from grls.train.examples import MemoriseExamples
 from grls.train.module import Memorise
 from grls.types import Passage, Query
+
+
+@pytest.fixture(scope="module")
+def halted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A data set, and the output of a run of one epoch on it."""
+    root = tmp_path_factory.mktemp("halted")
+    data = write_small(root / "data")
+    return data, train("retrieve", data, root / "run", "--trainer.max_epochs=1")
 
 
 @pytest.fixture
@@ -58,6 +70,90 @@ def test_a_file_that_is_no_checkpoint(data: Path, capsys: pytest.CaptureFixture[
     junk = data.parent / "junk.ckpt"
     junk.write_bytes(b"no checkpoint")
     assert "cannot be read as a checkpoint" in refused(capsys, "retrieve", data, f"--ckpt_path={junk}")
+    weights = {"model.shared.weight": torch.zeros(3)}
+    torch.save(weights, junk)
+    assert "holds weights alone" in refused(capsys, "retrieve", data, f"--ckpt_path={junk}")
+    save_file(weights, data.parent / "model.safetensors")
+    told = refused(capsys, "retrieve", data, f"--ckpt_path={data.parent / 'model.safetensors'}")
+    assert "holds weights alone and no state of a run" in told
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_work(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("x")
+    told = fails(capsys, "train", *arguments("retrieve", data, tmp_path / "file" / "run"))
+    assert "cannot write" in told
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_what_other_libraries_cannot_write_is_told_in_one_line(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def raises(*_: object) -> None:
+        raise OSError(number, os.strerror(number), "logs/metrics.csv")
+
+    monkeypatch.setattr("grls.cli._run", raises)
+    assert "logs/metrics.csv" in fails(capsys, "train")
+
+
+@pytest.mark.parametrize(
+    ("stage", "more", "named"),
+    [
+        ("retrieve", "--model.generator.d_model=16", "a model of other sizes (model.shared.weight has"),
+        ("retrieve", "--model.generator.num_layers=2", "another model (it lacks the weights model.encoder"),
+        ("retrieve", "--model.optimizer=adafactor", "another optimizer than adafactor"),
+        ("retrieve", "--model.freeze_encoder=true", "trained another part of the model"),
+        ("memorise", "--data.target=whole", "a run without MemoriseData"),
+    ],
+)
+def test_a_checkpoint_of_another_run(
+    stage: str,
+    more: str,
+    named: str,
+    tmp_path: Path,
+    halted: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data, run = halted
+    last = run / "checkpoints" / "last.ckpt"
+    told = fails(capsys, "train", *arguments(stage, data, tmp_path / "x", more, f"--ckpt_path={last}"))
+    assert named in told
+
+
+@pytest.mark.parametrize("file", ["last.ckpt", "best.ckpt"])
+def test_a_damaged_checkpoint(
+    file: str,
+    halted: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One bit: a last one is refused, and a best one is not written as a model."""
+    data, run = halted[0], shutil.copytree(halted[1], tmp_path / "run")
+    folder = run / "checkpoints"
+    flip(folder / file)
+    given = arguments("retrieve", data, run, f"--ckpt_path={folder / 'last.ckpt'}", "--trainer.max_epochs=1")
+    if file == "last.ckpt":
+        told = fails(capsys, "train", *given)
+        assert f"{folder / file} cannot be read as a checkpoint" in told
+        assert f"take {folder / 'best.ckpt'}, which is whole" in told
+        return
+    state = torch.load(folder / "last.ckpt", weights_only=True)
+    for callback in state["callbacks"].values():
+        if callback.get("best_model_path"):
+            callback["best_model_path"] = str(folder / file)
+            callback["dirpath"] = str(folder)
+    torch.save(state, folder / "last.ckpt")
+    assert main(["train", *given]) == 0
+    assert f"{folder / file} is damaged" in caplog.text
+
+
+def flip(file: Path) -> None:
+    """One bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from grls.dataset import read_split
 from grls.files import write_json
 from grls.train.biencoder import Split
 from grls.train.biencoder_trainer import BiEncoderTrainer
+from grls.train.damage import HASHES
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,6 +72,94 @@ def test_a_killed_run_goes_on_to_the_same_losses(place: Path, trained: Path, tmp
     train(place, tmp_path / "run", "--resume=true")
     assert logged(tmp_path / "run", "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
     assert logged(tmp_path / "run", "dev_recall@1") == logged(trained, "dev_recall@1")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_run_that_died_within_its_first_checkpoint_is_begun_anew(
+    resume: bool, place: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn = tmp_path / "run" / "checkpoints" / "checkpoint-8"
+    torn.mkdir(parents=True)
+    (torn / "model.safetensors").write_bytes(b"half")
+    if resume:
+        told = fails(capsys, *options(place, tmp_path / "run", "--resume=true"))
+        assert "holds no checkpoint to resume from" in told
+        assert "leave out --resume" in told
+        return
+    train(place, tmp_path / "run", "--max_steps=2")
+    assert not torn.exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "hashed"),
+    [("model.safetensors", True), ("optimizer.pt", False), ("scheduler.pt", False), ("rng_state.pth", False)],
+)
+def test_a_damaged_checkpoint_is_passed_over(
+    file: str,
+    hashed: bool,
+    place: Path,
+    trained: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The run goes on from the one before; where none is whole, it says how to begin anew."""
+    run = shutil.copytree(trained, tmp_path / "run")
+    shutil.rmtree(run / "model")
+    folders = sorted((run / "checkpoints").glob("checkpoint-*"), key=lambda folder: int(folder.name[11:]))
+    assert len(folders) == 2
+    if not hashed:
+        for folder in folders:
+            (folder / HASHES).unlink()
+    spoil = flip if hashed else halve
+    spoil(folders[1] / file)
+    if file == "optimizer.pt":
+        train(place, run, "--resume=true")
+        assert f"{folders[1]} is damaged ({file}" in caplog.text
+        assert f"goes on from {folders[0]}" in caplog.text
+        assert logged(run, "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
+        return
+    spoil(folders[0] / file)
+    told = fails(capsys, *options(place, run, "--resume=true"))
+    assert f"is damaged ({file}" in told
+    assert f"remove {run / 'checkpoints'} and start anew without --resume" in told
+
+
+@pytest.mark.parametrize("limit", [0, 20_000, 50_000])
+def test_a_full_disk_is_told_in_one_line(
+    limit: int, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever writes: ourselves, safetensors or torch. The file size limit stands for a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
+        told = fails(capsys, *options(place, tmp_path / "run", "--dev_split=null"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert "cannot write" in told
+    assert "Free some space" in told
+    train(place, tmp_path / "run", "--max_steps=2")
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_work(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("x")
+    assert "cannot write" in fails(capsys, *options(place, tmp_path / "file" / "run"))
+
+
+def flip(file: Path) -> None:
+    """One bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def halve(file: Path) -> None:
+    """As a disk that was full leaves it."""
+    os.truncate(file, file.stat().st_size // 2)
 
 
 def test_resuming_needs_a_checkpoint_and_the_same_settings(
