@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from tqdm import tqdm
-
 from grls.commands.retrieve import refuse_other_corpus
 from grls.corpus import Corpus
 from grls.errors import ConfigError
 from grls.files import refuse_unwritable
 from grls.logs import quiet
 from grls.neighbours import Neighbours
+from grls.progress import Progress
 from grls.retrieve.base import Retriever
 from grls.retrieve.neighbours import by_retriever, by_shared_words
 from grls.retrieve.open import open_retriever
@@ -71,5 +70,5 @@ def _retrieved(
             folder, device, options=SearchOptions(batch_size=batch_size, truncate_queries=True)
         )
         refuse_other_corpus(judge, data, "")
-    with tqdm(total=len(corpus), unit=" passages", leave=False, disable=None) as bar:
+    with Progress(len(corpus), "neighbours", "passages") as bar:
         return by_retriever(judge, corpus, k, "bm25" if folder is None else folder, bar.update)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from grls.commands.output import Outcome
 from grls.growing import GrowingFile, Record
+from grls.progress import Progress
 from grls.types import Chain, Hit, Query
 
 PORTION = 512
@@ -73,12 +74,14 @@ def in_portions(
         return Retrieved(found, perf_counter() - begun, None)
     file = GrowingFile(path, settings(), lambda record: "seconds" in record, keep=False)
     file.refuse_other(("query_id",), ((query.id,) for query in queries))
-    for first in range(file.count, len(queries), size):
-        some = queries[first : first + size]
-        records = _records(some, retrieve(slice(first, first + len(some))))
-        now = perf_counter()
-        records[-1]["seconds"], begun = now - begun, now
-        file.add(records)
+    with Progress(len(queries), "retrieve", "queries", file.count) as bar:
+        for first in range(file.count, len(queries), size):
+            some = queries[first : first + size]
+            records = _records(some, retrieve(slice(first, first + len(some))))
+            now = perf_counter()
+            records[-1]["seconds"], begun = now - begun, now
+            file.add(records)
+            bar.update(len(some))
     seconds = sum(record.get("seconds", 0.0) for record in file.each())
     return Retrieved(KeptParts(file, queries, size), seconds, file)
 

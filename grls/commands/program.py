@@ -8,8 +8,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tqdm import tqdm
-
 from grls.commands.output import Outcome, write_outputs
 from grls.commands.read import answer_record, shown_reading
 from grls.commands.sources import Folders, Named, Source, open_source
@@ -21,6 +19,7 @@ from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
 from grls.files import refuse_unwritable
 from grls.growing import GrowingFile
 from grls.logs import quiet
+from grls.progress import Progress
 from grls.readers.direct import Reading
 from grls.retrieve.base import check_counts
 from grls.retrieve.fusion import Method as FusionMethod
@@ -173,7 +172,7 @@ def program(
     asked = asked[:limit]
     given = {query.id: inputs_of(query, talk) for query in asked}
     with (
-        tqdm(total=len(asked), desc=program, unit=" queries", leave=False, disable=None) as bar,
+        Progress(len(asked), program, "queries") as bar,
         hushed() if demonstrations == "nearest" else nullcontext(),
     ):
         records = run.answer_all(built, given, model, adapter, file, threads, bar.update)

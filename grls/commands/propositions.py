@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from tqdm import tqdm
-
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.files import refuse_unwritable
@@ -14,6 +12,7 @@ from grls.models.language import load_language_model, weights_fingerprint
 from grls.programs.proposition_file import PropositionFile, Tally
 from grls.programs.proposition_prompt import PropositionPrompt
 from grls.programs.propositions import Propositionizer, batches
+from grls.progress import Progress
 from grls.text import tokenizer_fingerprint
 
 
@@ -77,7 +76,7 @@ def propositions(
     count = min(len(corpus), limit or len(corpus))
     before = len(file.tally.passages)
     start = perf_counter()
-    with tqdm(total=count, initial=before, unit=" passages", leave=False, disable=None) as bar:
+    with Progress(count, "propositions", "passages", before) as bar:
         for numbers in batches(corpus, count, batch_size):
             missing = set(corpus.ids(numbers)) - file.tally.passages
             if missing:

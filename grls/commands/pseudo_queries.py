@@ -8,8 +8,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
 
-from tqdm import tqdm
-
 from grls.commands.retrieve import refuse_other_corpus
 from grls.corpus import Corpus
 from grls.dataset import query_record
@@ -23,6 +21,7 @@ from grls.neighbours import Neighbours
 from grls.programs.pseudo_queries import Drawing, From, QueryWriter, Task, tasks
 from grls.programs.query_form import QueryForm, QueryPrompt
 from grls.programs.round_trip import Sifted, sift
+from grls.progress import Progress
 from grls.readers.writer import TextWriter
 from grls.retrieve.base import Retriever, check_counts
 from grls.retrieve.open import open_retriever
@@ -132,7 +131,7 @@ def _write(writer: QueryWriter, asked: list[Task], file: GrowingFile, batch_size
     """Write what the file lacks, and say how long it took."""
     done = len(file.records)
     start = perf_counter()
-    with tqdm(total=len(asked), initial=done, unit=" queries", leave=False, disable=None) as bar:
+    with Progress(len(asked), "pseudo-queries", "queries", done) as bar:
         for first in range(done, len(asked), batch_size * _PORTION):
             file.add(writer.write(asked[first : first + batch_size * _PORTION], bar.update))
     if done < len(asked):

@@ -11,8 +11,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
-from tqdm import tqdm
-
 from grls.commands.sources import Folders, Named, open_source
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.manifest import Steps
@@ -20,6 +18,7 @@ from grls.files import refuse_unwritable, write_json
 from grls.growing import GrowingFile
 from grls.logs import quiet
 from grls.models.language import LanguageModel, load_language_model, weights_fingerprint
+from grls.progress import Progress
 from grls.readers.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
 from grls.readers.ralm.collect import collect
 from grls.readers.ralm.exclude import without
@@ -166,11 +165,9 @@ def _perplexity(
     ]
     file = _kept(f"{output}.strides.jsonl", settings, ("text", "first"), due)
     computed = reader.scorer.computed
-    total = len(due)
-    with tqdm(total=total, desc="ralm", unit=" strides", leave=False, disable=None) as bar:
+    with Progress(len(due), "ralm", "strides", file.count) as bar:
         for some in texts:
             done = sum(record["text"] == some.name for record in file.records)
-            bar.update(done)
             for block in reader.score(some.tokens, done):
                 records: list[dict[str, Any]] = [{"text": some.name, **row._asdict()} for row in block]
                 now, scored = perf_counter(), reader.scorer.computed
@@ -207,19 +204,19 @@ def _examples(
         for stride in strides(len(some.tokens), reader.options)[1::every]
     ]
     file = _kept(f"{output}.examples.jsonl", settings, ("text", "first"), due)
-    for some in texts:
-        done = sum(record["text"] == some.name for record in file.records)
-        for block in tqdm(
-            collect(reader, some.tokens, prefix_tokens, every, done), leave=False, disable=None
-        ):
-            empty: dict[str, Any] = {"prefix": "", "passages": [], "scores": []}
-            places = due[file.count : file.count + len(block)]
-            file.add(
-                [
-                    {"text": some.name, "first": first, **(row._asdict() if row else empty)}
-                    for (_, first), row in zip(places, block, strict=True)
-                ]
-            )
+    with Progress(len(due), "examples", "strides", file.count) as bar:
+        for some in texts:
+            done = sum(record["text"] == some.name for record in file.records)
+            for block in collect(reader, some.tokens, prefix_tokens, every, done):
+                empty: dict[str, Any] = {"prefix": "", "passages": [], "scores": []}
+                places = due[file.count : file.count + len(block)]
+                file.add(
+                    [
+                        {"text": some.name, "first": first, **(row._asdict() if row else empty)}
+                        for (_, first), row in zip(places, block, strict=True)
+                    ]
+                )
+                bar.update(len(block))
     usable = sum(bool(record["passages"]) for record in file.records)
     print(f"{usable:,} examples in {output}.examples.jsonl")
 
@@ -230,10 +227,12 @@ def _generate(
     file = _kept(f"{output}.texts.jsonl", settings, ("name",), [(some.name,) for some in texts])
     done = {record["name"] for record in file.records}
     waiting: Iterator[_Text] = (some for some in texts if some.name not in done)
-    while batch := list(islice(waiting, 8)):
-        prompts = [reader.tokenizer.decode(some.tokens) for some in batch]
-        written = continue_texts(reader, prompts, tokens)
-        file.add([{"name": a.name, **b._asdict()} for a, b in zip(batch, written, strict=True)])
+    with Progress(len(texts), "write", "texts", len(done)) as bar:
+        while batch := list(islice(waiting, 8)):
+            prompts = [reader.tokenizer.decode(some.tokens) for some in batch]
+            written = continue_texts(reader, prompts, tokens)
+            file.add([{"name": a.name, **b._asdict()} for a, b in zip(batch, written, strict=True)])
+            bar.update(len(batch))
     for record in file.records[:3]:
         print(f"{record['name']}: … {record['text']}\n")
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tqdm import tqdm
-
 from grls.commands.output import Outcome, write_outputs
 from grls.commands.run_files import refuse_own_output
 from grls.commands.sources import Folders, Named, Source, open_source
@@ -21,6 +19,7 @@ from grls.files import refuse_unwritable, sha256
 from grls.growing import GrowingFile
 from grls.logs import quiet
 from grls.models.language import load_language_model, weights_fingerprint
+from grls.progress import Progress
 from grls.readers.direct import DirectReader, Reading
 from grls.readers.finished import FinishedRun
 from grls.readers.iterative import IterativeReader
@@ -174,7 +173,9 @@ def _read(
     writer: TextWriter, source: Origin | None, corpus: Corpus, queries: Sequence[Query], method: Method,
     k: int, depth: int, hops: int, chat: bool, file: GrowingFile,
 ) -> list[Reading]:  # fmt: skip
-    with tqdm(total=len(queries), desc="read", unit=" queries", leave=False, disable=None) as bar:
+    known = {record["query_id"] for record in file.records}
+    done = sum(query.id in known for query in queries)
+    with Progress(len(queries), "read", "queries", done) as bar:
 
         def answer(some: Sequence[Query]) -> list[Reading]:
             if method == "iterative" and isinstance(source, Source):
@@ -187,8 +188,6 @@ def _read(
             direct = DirectReader(writer, corpus, chat)
             return direct.answer(some, rankings, 0 if source is None else k, bar.update)
 
-        known = {record["query_id"] for record in file.records}
-        bar.update(sum(query.id in known for query in queries))
         return read_on(file, queries, answer, writer.spent, BATCHES * writer.batch_size)
 
 

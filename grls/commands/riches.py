@@ -8,8 +8,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from tqdm import tqdm
-
 from grls.commands.output import Outcome, write_outputs
 from grls.corpus import Corpus
 from grls.dataset import read_split
@@ -26,6 +24,7 @@ from grls.programs.keys import KeyKind, build_keys, keys_in
 from grls.programs.prompts import Prompt, PromptKind
 from grls.programs.riches import Piece, Quote, Riches, Written
 from grls.programs.view import page, terminal
+from grls.progress import Progress
 from grls.text import tokenizer_fingerprint
 from grls.types import Query
 
@@ -159,8 +158,7 @@ def riches(
 
 def _answers(program: Riches, queries: Sequence[Query], file: GrowingFile, size: int) -> list[Written]:
     """What is written for each query; what the file lacks is added, so many queries at a time."""
-    with tqdm(total=len(queries), desc="riches", unit=" queries", leave=False, disable=None) as bar:
-        bar.update(min(file.count, len(queries)))
+    with Progress(len(queries), "riches", "queries", file.count) as bar:
         for first in range(file.count, len(queries), size):
             some = queries[first : first + size]
             begun = perf_counter()

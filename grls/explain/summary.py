@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tqdm import tqdm
-
 from grls.explain.explain import Explainer
 from grls.explain.verdict import MEANING, VERDICTS
+from grls.progress import Progress
 from grls.types import Query
 
 Ask = tuple[Query, Sequence[str], Sequence[str]]
@@ -59,14 +58,16 @@ def summarise(explainer: Explainer, asks: Sequence[Ask], dynamic: bool = False) 
     left: Counter[int] = Counter()
     pruned_left: Counter[int] = Counter()
     sufficient: Counter[str] = Counter()
-    for query, gold, evidence in tqdm(asks, desc="explain", unit=" hops", leave=False, disable=None):
-        for judgement, step in explainer.judge(query, gold, evidence, dynamic):
-            verdicts[judgement.verdict] += 1
-            if step is not None and judgement.verdict not in _FOUND:
-                left[step] += 1
-            if judgement.verdict == "pruned":
-                pruned_left[step or 0] += 1
-                sufficient[str(judgement.sufficient or "more")] += 1
+    with Progress(len(asks), "explain", "hops") as bar:
+        for query, gold, evidence in asks:
+            for judgement, step in explainer.judge(query, gold, evidence, dynamic):
+                verdicts[judgement.verdict] += 1
+                if step is not None and judgement.verdict not in _FOUND:
+                    left[step] += 1
+                if judgement.verdict == "pruned":
+                    pruned_left[step or 0] += 1
+                    sufficient[str(judgement.sufficient or "more")] += 1
+            bar.update()
     return Summary(
         len({query.id for query, _, _ in asks}),
         explainer.retriever.decoder(explainer.k).beams,

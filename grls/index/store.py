@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError, IndexFormatError, MismatchError
@@ -29,6 +29,7 @@ from grls.index.marisa import MarisaIndex
 from grls.index.rows import Array, Form, Offsets, Rows, sort_rows
 from grls.index.runs import Sequences, cost
 from grls.index.stream import SMALLEST_MEMORY, write_stream
+from grls.progress import Progress, waiting
 from grls.text import DONE_ID, Codec
 from grls.views import Views
 
@@ -92,11 +93,14 @@ def build_index(
             f"building an index needs at least {SMALLEST_MEMORY // 2**20} MiB, got {memory:,} bytes."
         )
     _refuse_unusable(corpus)
-    with tqdm(
-        total=len(corpus), desc="tokenize", unit=" passages", disable=None if progress else True
-    ) as bar:
+    with Progress(len(corpus), "tokenize", "passages", shown=progress) as bar, ExitStack() as after:
+
+        def ended() -> None:
+            bar.close()
+            after.enter_context(waiting(f"sort {len(corpus):,} passages", progress))
+
         done = _sequences([codec.done_sequence], _token_type(codec))
-        pieces = chain(_tokenized(corpus, codec, bar), (done,))
+        pieces = _followed(chain(_tokenized(corpus, codec, bar), (done,)), ended)
         kept: list[Sequences] = []
         needed = 0
         for piece in pieces:
@@ -104,7 +108,7 @@ def build_index(
             needed += cost(len(piece.tokens), len(piece.offsets) - 1, piece.tokens.itemsize)
             if memory is not None and backend == "array" and needed > memory:
                 return _build_on_disk(_drained(kept, pieces), codec.end, memory, form, scratch)
-    return index_tokens(*_joined(kept), codec.end, backend, form)
+        return index_tokens(*_joined(kept), codec.end, backend, form)
 
 
 def build_segment(
@@ -142,7 +146,7 @@ def _token_type(codec: Codec) -> type[np.unsignedinteger[Any]]:
     return np.uint16 if len(codec.tokenizer) <= 1 << 16 else np.uint32
 
 
-def _tokenized(corpus: Corpus | Views, codec: Codec, bar: tqdm[Any] | None = None) -> Iterator[Sequences]:
+def _tokenized(corpus: Corpus | Views, codec: Codec, bar: Progress | None = None) -> Iterator[Sequences]:
     """The passages as tokens, a batch at a time."""
     for batch in corpus.batches():
         yield _sequences(codec.passages(batch), _token_type(codec))
@@ -153,6 +157,12 @@ def _tokenized(corpus: Corpus | Views, codec: Codec, bar: tqdm[Any] | None = Non
 def _sequences(rows: list[Any], kind: Any) -> Sequences:
     offsets = np.concatenate(([0], np.cumsum([len(row) for row in rows], dtype=np.int64)))
     return Sequences(np.concatenate(rows).astype(kind), offsets)
+
+
+def _followed(pieces: Iterator[Sequences], ended: Callable[[], None]) -> Iterator[Sequences]:
+    """The pieces, and a call when the last one has been taken."""
+    yield from pieces
+    ended()
 
 
 def _drained(kept: list[Sequences], rest: Iterator[Sequences]) -> Iterator[Sequences]:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -39,6 +39,7 @@ from grls.models.build import (
 from grls.models.precision import warn_of_emulation
 from grls.models.sources import packaged_encoder, refuse_missing_folder
 from grls.models.st5 import FirstDecoderOutput
+from grls.progress import Progress
 from grls.text import DONE_ID, LIMITS, tokenizer_fingerprint
 from grls.types import Passage
 
@@ -260,8 +261,8 @@ class BiEncoder:
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        shown = progress and sys.stderr.isatty()  # as our own bars
-        found = encode(list(texts), batch_size=batch_size, show_progress_bar=shown)
+        with Progress(len(texts), "embed", "texts", shown=progress) as bar, self.telling(bar.update):
+            found = encode(list(texts), batch_size=batch_size, show_progress_bar=False)
         matrix: Matrix = np.asarray(found, dtype=np.float32)
         wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
         if len(wrong):
@@ -270,6 +271,20 @@ class BiEncoder:
                 "such): the weights are damaged or overflow; use float32, or an earlier checkpoint."
             )
         return matrix
+
+    @contextmanager
+    def telling(self, decided: Callable[[int], object]) -> Iterator[None]:
+        """Within this block ``decided`` is called with the number of texts of each batch that is embedded."""
+
+        def told(_: Any, given: Any, output: Any) -> None:
+            ids = given[0].get("offsets", given[0].get("input_ids"))  # a static model has its texts in a row
+            decided(0 if ids is None else len(ids))
+
+        hook = next(iter(self.model)).register_forward_hook(told)
+        try:
+            yield
+        finally:
+            hook.remove()
 
     def fingerprint(self) -> str:
         """SHA-256 of everything an embedding depends on: weights, modules, tokenizer, prompts, length."""

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from tqdm import tqdm
 
 from grls.assess import Assessing, readout
 from grls.decode import Found
@@ -26,6 +25,7 @@ from grls.decode.assess import assess, assess_plain
 from grls.models.base import Floats, TreeGenerator
 from grls.models.causal_generator import CausalGenerator
 from grls.models.generator import Seq2SeqGenerator, check_positions
+from grls.progress import Progress
 from grls.text import Codec, TokenIds
 
 _TOGETHER = 256
@@ -57,8 +57,7 @@ class Assessor:
     ) -> list[Floats]:
         """Log-odds of passages behind each model input; see :meth:`GenerativeRetriever.assess`."""
         found: list[Floats] = []
-        hidden = None if progress else True  # None: no bar where the output is no terminal
-        with tqdm(total=len(inputs), desc="assess", unit=" inputs", leave=False, disable=hidden) as bar:
+        with Progress(len(inputs), "assess", "inputs", shown=progress) as bar:
             for start in range(0, len(inputs), _TOGETHER):
                 part = slice(start, start + _TOGETHER)
                 found += self._some(inputs[part], passages[part])

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 from grls.decode import Decoder, DeviceDecoder, FastDecoder
 from grls.decode.device import suits
 from grls.decode.prior import Prior
@@ -23,6 +21,7 @@ from grls.models.causal import CausalTrees
 from grls.models.generator import check_positions
 from grls.models.kinds import plain_generator, planted
 from grls.models.seq2seq import Seq2SeqTrees
+from grls.progress import Progress
 from grls.retrieve.options import SearchOptions
 
 _Result = TypeVar("_Result")
@@ -81,8 +80,7 @@ class Decoders:
             self._refuse_to_compile(index)
         check_positions(self.model, max((len(row) for row in inputs), default=0), index.rows.longest)
         trees = self.trees
-        hidden = None if options.progress else True  # None: no bar where the output is no terminal
-        with tqdm(total=len(inputs), desc=label, unit=" inputs", leave=False, disable=hidden) as bar:
+        with Progress(len(inputs), label, "inputs", shown=options.progress) as bar:
             if trees is None:
                 return self._in_batches(index, options, inputs, k, prior, bar, search)
             fast = self._fast(trees, index, options, k)
@@ -112,7 +110,7 @@ class Decoders:
         inputs: Sequence[Sequence[int]],
         k: int,
         prior: Prior | None,
-        bar: tqdm[Any],
+        bar: Progress,
         search: Callable[..., list[_Result]],
     ) -> list[_Result]:
         """The plain search, in batches of inputs of similar length."""

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.files import read_json, write_json
 from grls.locks import LockedFile
 from grls.models.biencoder import DONE_TEXT, BiEncoder, Matrix, passage_text
+from grls.progress import Progress
 from grls.text import DONE_ID
 
 log = logging.getLogger(__name__)
@@ -185,15 +185,15 @@ def _shards(
     check_corpus(corpus)
     total = len(corpus)
     cut = 0
-    hidden = None if progress else True  # None: no bar where the output is no terminal
-    with tqdm(total=total, initial=min(start, total), desc="embed", unit=" passages", disable=hidden) as bar:
+    with Progress(total, "embed", "passages", start, progress) as bar:
         for first in range(start, total + 1, shard):
             numbers = range(first, min(first + shard, total))
             texts = [passage_text(passage) for passage in corpus.passages(numbers)]
             cut += biencoder.count_cut(texts)
             if first + shard > total:
                 texts.append(DONE_TEXT)
-            yield biencoder.encode_passages(texts, batch_size)
-            bar.update(len(numbers))
+            with biencoder.telling(bar.update):
+                rows = biencoder.encode_passages(texts, batch_size)
+            yield rows
     if cut:
         log.warning(biencoder.cut_notice(cut, total - start, "--max_input_tokens (of grls index)"))
