@@ -1,7 +1,7 @@
 """RuleTaker-Open: a generator of facts, rules and questions with proofs, over one shared corpus.
 
 The corpus holds the fact of every (subject, predicate) and the rules; the grammar is
-``grls.evaluation.graph``'s. A query names its start facts and asks why the goal holds; its evidence is
+``grls.evaluation.ruletaker``'s. A query names its start facts and asks why the goal holds; its evidence is
 a shortest proof in forward order (facts before the rule that needs them, the last rule concludes the
 goal), and its metadata holds the start facts' ids, the goal and other proofs. No start fact of a query
 is superfluous. The split is by query: a question about one subject stands in one split, and the same
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from data_prep import common
 from grls.errors import ConfigError
-from grls.evaluation.graph import Fact, Problem, Rule, Statement, render, render_query
+from grls.evaluation.ruletaker import Fact, Problem, Rule, Statement, render, render_query
 from grls.types import Passage, Query
 
 NAMES = (

@@ -27,7 +27,7 @@ from grls.dataset import (
     relevant,
 )
 from grls.errors import DataError
-from grls.evaluation.graph import problem_of, states_problem
+from grls.evaluation.graph import Reading
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
 from grls.evaluation.metrics.complete_recall import complete_recall
@@ -38,6 +38,7 @@ from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.evaluation.results import Results, find_passages, load_results
+from grls.evaluation.ruletaker import problem_of, states_problem
 from grls.evaluation.run import align, refuse_unknown, without_done
 from grls.types import Hit, Query
 
@@ -111,7 +112,8 @@ def evaluate_results(
     Returns:
         ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, and where they apply
         ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``set``, ``done_missing``,
-        ``graph``; each maps a metric to its value, or to None where it has none.
+        ``graph`` (by the paper's algorithm 3) and ``graph_reuse`` (a statement may be used again); each maps
+        a metric to its value, or to None where it has none.
 
     Raises:
         DataError: The qrels are empty, or a hit is no passage of ``corpus``.
@@ -130,7 +132,8 @@ def evaluate_results(
     if chains is not None:
         report["set"] = set_f1([[hit.id for hit in hits] for hits in chains.values()], gold)
         report["done_missing"] = done_missing([q in results.chains and results.chains[q].done for q in qrels])
-        report["graph"] = _graph(by_id, chains, corpus, texts)
+        report["graph"] = _graph(by_id, chains, corpus, texts, "algorithm3")
+        report["graph_reuse"] = _graph(by_id, chains, corpus, texts, "reuse")
     return {section: values for section, values in report.items() if values is not None}
 
 
@@ -148,7 +151,7 @@ def format_report(report: Report) -> str:
     lines = [", ".join([*named, f"queries: {counts}"]), ""]
     lines.append(" " * 22 + "".join(f"{f'R@{k}':>8}" for k in ks))
     lines += [f"{name:<22}" + "".join(_percent(values.get(k)) for k in ks) for name, values in rows]
-    for section in ("path_match", "set", "done_missing", "graph"):
+    for section in ("path_match", "set", "done_missing", "graph", "graph_reuse"):
         for name, value in report.get(section, {}).items():
             label = name if name == section else f"{section} {name}"
             lines.append(
@@ -201,7 +204,11 @@ def _accepted(query: Query, gold: Sequence[str]) -> Accepted:
 
 
 def _graph(
-    queries: Mapping[str, Query], chains: Mapping[str, list[Hit]], corpus: Corpus, texts: Mapping[str, str]
+    queries: Mapping[str, Query],
+    chains: Mapping[str, list[Hit]],
+    corpus: Corpus,
+    texts: Mapping[str, str],
+    reading: Reading,
 ) -> dict[str, float | int] | None:
     """Over the queries that state a RuleTaker-Open problem; None where there are none."""
     stated = {q: json.loads(queries[q].metadata) for q in chains}
@@ -212,7 +219,8 @@ def _graph(
     asked = [(chains[q], problem) for q, problem in problems.items() if problem is not None]
     if not asked:
         return None
-    values = graph_success([[texts[h.id] for h in hits] for hits, _ in asked], [p for _, p in asked])
+    retrieved = [[texts[h.id] for h in hits] for hits, _ in asked]
+    values = graph_success(retrieved, [problem for _, problem in asked], reading)
     return {**values, "queries": len(asked)}
 
 

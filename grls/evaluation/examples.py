@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from grls.corpus import Corpus
 from grls.dataset import Qrels, gold_passages, read_split
-from grls.evaluation.graph import graph_errors, problem_of, states_problem
+from grls.evaluation.graph import graph_errors
 from grls.evaluation.results import Results, find_passages, load_results
+from grls.evaluation.ruletaker import problem_of, states_problem
 from grls.evaluation.run import without_done
 from grls.types import Hit, Query
 

@@ -1,51 +1,30 @@
-"""RuleTaker-Open's language and the four graph checks of a retrieved chain.
+"""The graph checks of a retrieved RuleTaker-Open chain, in two readings.
 
-The grammar stands here once: the generator (``data_prep/ruletaker.py``) renders with it, the metric
-parses with it. Three sentences make up the language::
+A chain is what was retrieved, in order. Four checks, as in appendix A.6 of arXiv 2204.13596: the number of
+nodes, the start node, the end node, the missing edge. Two readings of them:
 
-    anna is kind .                                  a fact
-    if someone is kind then they are calm .         a rule with one premise
-    if someone is kind and calm then they are big . a rule with two premises
+``algorithm3``
+    The paper's algorithm 3 decides the missing edge: each use of a statement consumes it, so that one that
+    feeds two rules must stand in the chain twice, and a leftover fails. It decides what is reported as
+    graph success.
+``reuse``
+    A statement may feed any number of rules, and no node may dangle.
 
-and a query names its start facts and asks for the goal: ``anna is kind . why is anna big ?``. A chain
-is what was retrieved, in order; it answers the query where its statements form a proof in forward
-order. Nothing here knows of passages' ids, models or files.
+Algorithm 3 keeps a list T of statements not used yet: a fact is appended; a rule removes each of its
+premises once, and fails where one is not there, and its conclusion is appended; at the end nothing may be
+left in T. Read to the letter no chain would pass, as the last conclusion stays in T: so the goal alone may
+stay (where the chain ends in something else, which the end node check tells, that may stay in its place).
+A rule's variable stands for one subject; the chain passes where some choice of subjects does.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
-_WORD = r"[^\W_]+"
-_FACT = re.compile(rf"({_WORD}) is ({_WORD})(?: ?\.)?")
-_RULE = re.compile(rf"if someone is ({_WORD})(?: and ({_WORD}))? then they are ({_WORD})(?: ?\.)?")
-_QUERY = re.compile(rf"((?:{_WORD} is {_WORD} ?\. )+)why is ({_WORD}) ({_WORD}) ?\?")
+from grls.evaluation.ruletaker import Fact, Problem, Rule, Statement, last_word, parse
 
-
-class Fact(NamedTuple):
-    """A fact: ``<subject> is <predicate> .``."""
-
-    subject: str
-    predicate: str
-
-
-class Rule(NamedTuple):
-    """A rule: ``if someone is <premise> [and <premise>] then they are <conclusion> .``."""
-
-    premises: tuple[str, ...]
-    conclusion: str
-
-
-Statement = Fact | Rule
-
-
-class Problem(NamedTuple):
-    """What a query asks: a proof of ``goal`` from the facts ``start``."""
-
-    start: tuple[Fact, ...]
-    goal: Fact
+Reading = Literal["algorithm3", "reuse"]
 
 
 class GraphErrors(NamedTuple):
@@ -53,9 +32,12 @@ class GraphErrors(NamedTuple):
 
     Attributes:
         node_number: The graph has fewer than two nodes.
-        start_node: The first node is no start fact, or a fact among the nodes is none.
-        end_node: The last node does not conclude the goal.
-        missing_edge: A node lacks an edge it needs (see :func:`missing_edge`).
+        start_node: The first node is no start fact, or a fact among the nodes is none. The paper asks only
+            that the first word, the subject, be the query's; our corpus holds the fact of every subject and
+            predicate, and the query says which are given.
+        end_node: The last node does not conclude the goal: its last word (the attribute, or a relation's
+            object) is not the goal's; with ``reuse`` the whole statement counts, subject and verb too.
+        missing_edge: A node lacks an edge it needs (see :func:`walk` and :func:`lacks_edge`).
     """
 
     node_number: bool
@@ -68,89 +50,164 @@ class GraphErrors(NamedTuple):
         """True where no check failed."""
         return not any(self)
 
+    @property
+    def first(self) -> GraphErrors:
+        """The first failed check alone, in their order: the error that the paper counts a chain under."""
+        failed = next((n for n, wrong in enumerate(self) if wrong), None)
+        return GraphErrors(*(n == failed for n in range(len(self))))
 
-def render(statement: Statement) -> str:
-    """The one text of a statement."""
-    if isinstance(statement, Fact):
-        return f"{statement.subject} is {statement.predicate} ."
-    return f"if someone is {' and '.join(statement.premises)} then they are {statement.conclusion} ."
 
+class Walk(NamedTuple):
+    """Algorithm 3 on one chain.
 
-def parse(text: str) -> Statement | None:
-    """The statement of a text, or None where the text is not of this language.
-
-    Case, runs of white space and a missing final full stop do not matter.
+    Attributes:
+        lacking: Of each node the premises that nothing unused before it states.
+        edges: (earlier node, later node): the later one consumes what the earlier one states.
+        left: Nodes whose statement is left over, the one that may stay not among them.
+        stays: The last statement left that may stay, if it is there.
     """
-    plain = _plain(text)
-    if rule := _RULE.fullmatch(plain):
-        return Rule(tuple(p for p in rule.group(1, 2) if p), rule.group(3))
-    if fact := _FACT.fullmatch(plain):
-        return Fact(*fact.groups())
-    return None
+
+    lacking: tuple[tuple[Fact, ...], ...]
+    edges: tuple[tuple[int, int], ...]
+    left: tuple[int, ...]
+    stays: Fact | None
+
+    @property
+    def passes(self) -> bool:
+        """Whether every premise was there and nothing is left over."""
+        return not self.left and not any(self.lacking)
 
 
-def render_query(problem: Problem) -> str:
-    """The text of a query."""
-    facts = " ".join(render(fact) for fact in problem.start)
-    return f"{facts} why is {problem.goal.subject} {problem.goal.predicate} ?"
+_Unused = tuple[tuple[Fact, int], ...]
+"""T: each statement with the node that states it, in order."""
 
 
-def parse_query(text: str) -> Problem | None:
-    """What a query text asks, or None where it is not of this language."""
-    match = _QUERY.fullmatch(_plain(text))
-    if match is None:
-        return None
-    start = tuple(Fact(*found) for found in _FACT.findall(match.group(1)))
-    return Problem(start, Fact(match.group(2), match.group(3)))
+class _Step(NamedTuple):
+    """One way to take a rule."""
+
+    lacking: tuple[Fact, ...]
+    taken: tuple[int, ...]
+    unused: _Unused
 
 
-def states_problem(metadata: Mapping[str, object]) -> bool:
-    """True where a query's metadata has the form that :func:`problem_of` reads, with a goal that is a fact.
-
-    Other data may use the same keys for something else; its ``start`` need not be passage ids.
-    """
-    start, goal = metadata.get("start"), metadata.get("goal")
-    ids = isinstance(start, list) and bool(start) and all(isinstance(i, str) for i in start)
-    return ids and isinstance(goal, str) and isinstance(parse(goal), Fact)
-
-
-def problem_of(metadata: Mapping[str, object], texts: Mapping[str, str]) -> Problem | None:
-    """The problem that a query's metadata states.
-
-    Args:
-        metadata: ``start``: the ids of the start facts; ``goal``: the goal as a fact's text.
-        texts: Passage id -> text; the start facts suffice.
-
-    Returns:
-        The problem, or None where a part is missing or is not of this language.
-    """
-    ids, goal = metadata.get("start"), parse(str(metadata.get("goal")))
-    if not isinstance(ids, Sequence) or not ids or not isinstance(goal, Fact):
-        return None
-    start = [parse(texts.get(str(i), "")) for i in ids]
-    facts = tuple(fact for fact in start if isinstance(fact, Fact))
-    return Problem(facts, goal) if len(facts) == len(start) else None
-
-
-def graph_errors(problem: Problem, chain: Sequence[str | Statement | None]) -> GraphErrors:
+def graph_errors(
+    problem: Problem, chain: Sequence[str | Statement | None], reading: Reading = "algorithm3"
+) -> GraphErrors:
     """Check a retrieved chain.
 
     Args:
         problem: The query's start facts and goal.
         chain: The nodes in retrieval order, without DONE: texts, or statements already parsed. A text
             of another language is a node that nothing leads to.
+        reading: Of the checks.
 
     Returns:
-        The checks that failed. An empty chain fails the first three; it has no node that could lack
-        an edge.
+        The checks that failed, each by itself. An empty chain fails the first three; it has no node that
+        could lack an edge.
     """
     nodes = [parse(node) if isinstance(node, str) else node for node in chain]
+    paper = reading == "algorithm3"
     return GraphErrors(
         node_number=len(nodes) < 2,
         start_node=_start_error(problem, nodes),
-        end_node=not nodes or not _concludes(nodes[-1], problem.goal),
-        missing_edge=missing_edge(nodes),
+        end_node=not (ends_in_goal(problem, nodes) if paper else _proves_goal(problem, nodes)),
+        missing_edge=not_an_algorithm3_proof(problem, nodes) if paper else lacks_edge(problem, nodes),
     )
+
+
+def ends_in_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
+    """Whether the last word of the last node is the goal's."""
+    last = nodes[-1] if nodes else None
+    return last is not None and last_word(last) == last_word(problem.goal)
+
+
+def not_an_algorithm3_proof(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
+    """The missing edge by algorithm 3; a node of another language always lacks one."""
+    return any(node is None for node in nodes) or not walk(problem, nodes).passes
+
+
+def walk(problem: Problem, nodes: Sequence[Statement | None]) -> Walk:
+    """Algorithm 3 with the choice of subjects under which it passes, if there is one.
+
+    Where there is none, each rule takes the subject of which fewest premises lack, the goal's first; what it
+    concludes is then taken as given, so that one wrong step is not charged to all that follow. A node of
+    another language is passed over.
+    """
+    return _passing(problem, nodes) or _nearest(problem, nodes)
+
+
+def _passing(problem: Problem, nodes: Sequence[Statement | None]) -> Walk | None:
+    """The first choice of subjects, depth first, with which algorithm 3 passes."""
+    rules = [node for node in nodes if isinstance(node, Rule)]
+    facts = sum(isinstance(node, Fact) for node in nodes)
+    if nodes and facts - sum(len(rule.premises) - 1 for rule in rules) != 1:
+        return None  # statements are stated and used in numbers that cannot end in one
+    hopeless: set[tuple[int, tuple[Fact, ...]]] = set()
+
+    def go(n: int, unused: _Unused, edges: tuple[tuple[int, int], ...]) -> Walk | None:
+        state = n, tuple(sorted(fact for fact, _ in unused))
+        if state in hopeless:
+            return None
+        if n == len(nodes):
+            found = _end(problem, nodes, unused, edges, ((),) * len(nodes))
+            if found.passes:
+                return found
+        else:
+            for step in _steps(problem, nodes[n], n, unused):
+                after = (*edges, *((source, n) for source in step.taken))
+                done = None if step.lacking else go(n + 1, step.unused, after)
+                if done:
+                    return done
+        hopeless.add(state)
+        return None
+
+    return go(0, (), ())
+
+
+def _nearest(problem: Problem, nodes: Sequence[Statement | None]) -> Walk:
+    """One walk through the whole chain, whatever lacks."""
+    unused: _Unused = ()
+    edges: list[tuple[int, int]] = []
+    lacking = []
+    for n, node in enumerate(nodes):
+        step = min(_steps(problem, node, n, unused), key=lambda step: len(step.lacking))
+        edges += ((source, n) for source in step.taken)
+        lacking.append(step.lacking)
+        unused = step.unused
+    return _end(problem, nodes, unused, tuple(edges), tuple(lacking))
+
+
+def _steps(problem: Problem, node: Statement | None, n: int, unused: _Unused) -> Iterator[_Step]:
+    """What node ``n`` may do with the statements not used yet, the goal's subject first."""
+    if not isinstance(node, Rule):
+        yield _Step((), (), unused if node is None else (*unused, (node, n)))
+        return
+    others = sorted({fact.subject for fact, _ in unused} - {problem.goal.subject})
+    for subject in (problem.goal.subject, *others) if node.free else ("",):
+        premises, conclusion = node.of(subject)
+        left, taken, lacking = list(unused), [], []
+        for premise in premises:
+            place = next((p for p, (fact, _) in enumerate(left) if fact == premise), None)
+            if place is None:
+                lacking.append(premise)
+            else:
+                taken.append(left.pop(place)[1])
+        yield _Step(tuple(lacking), tuple(taken), (*left, (conclusion, n)))
+
+
+def _end(
+    problem: Problem,
+    nodes: Sequence[Statement | None],
+    unused: _Unused,
+    edges: tuple[tuple[int, int], ...],
+    lacking: tuple[tuple[Fact, ...], ...],
+) -> Walk:
+    """The goal, stated last, may stay; where the chain does not end in it, what it ends in."""
+    right = ends_in_goal(problem, nodes)
+    last = next((entry for entry in unused if entry[1] == len(nodes) - 1), None)
+    stays = last if last and (last[0] == problem.goal or not right) else None
+    left = tuple(n for fact, n in unused if (fact, n) != stays)
+    return Walk(lacking, tuple(sorted(set(edges))), left, stays and stays[0])
 
 
 def _start_error(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
@@ -158,55 +215,65 @@ def _start_error(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
     return not nodes or nodes[0] not in problem.start or any(fact not in problem.start for fact in facts)
 
 
-def _concludes(node: Statement | None, goal: Fact) -> bool:
-    if isinstance(node, Rule):
-        return node.conclusion == goal.predicate
-    return node == goal
+def _proves_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
+    """Whether the last node can conclude the goal, about its subject; if anything at all is derived."""
+    if not nodes:
+        return False
+    last = nodes[-1]
+    if not isinstance(last, Rule):
+        return last == problem.goal
+    if last.of(problem.goal.subject)[1] != problem.goal:
+        return False
+    concluded = _concluded(nodes)[-1]
+    return not concluded or problem.goal in concluded
 
 
-def missing_edge(nodes: Sequence[Statement | None]) -> bool:
-    """True where the proof graph of these nodes lacks an edge.
+def lacks_edge(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
+    """The missing edge where statements may be used again: True where the proof graph lacks one.
 
-    Our reading of algorithm 3 of arXiv 2204.13596, whose text we could not consult. The graph has an
-    edge from an earlier node to a later rule where the earlier one states a premise of the later.
-    Two things must hold:
+    The graph has an edge from an earlier node to a later rule where the earlier one states a premise of the
+    later one, about the same subject. Two things must hold:
 
-    * every rule is fed: one subject satisfies all its premises by facts and conclusions of earlier
-      nodes (walking in order and keeping the set of statements derived so far);
-    * no node dangles: every node but the last feeds a later rule.
+    * every rule is fed: one subject satisfies all its premises by facts and conclusions of earlier nodes
+      (walking in order and keeping the set of statements derived so far);
+    * no node dangles: every node but the last feeds a later rule that some subject satisfies.
 
     So a fact needs no incoming edge, and a node of another language (None), which can neither be fed
     nor feed, always lacks one. A premise stated twice has an edge from both nodes.
     """
+    concluded = _concluded(nodes)
+    if any(not facts for facts in concluded):
+        return True
+    return any(not _feeds(concluded, nodes, n) for n in range(len(nodes) - 1))
+
+
+def _concluded(nodes: Sequence[Statement | None]) -> list[set[Fact]]:
+    """What each node states, given those before it: nothing where a premise is missing."""
     derived: set[Fact] = set()
+    stated = []
     for node in nodes:
-        new = _derive(node, derived)
-        if not new:
-            return True
+        new = {conclusion for _, conclusion in _fed(node, derived)}
+        if isinstance(node, Fact):
+            new = {node}
+        stated.append(new)
         derived |= new
-    return any(not _feeds(node, nodes[i + 1 :]) for i, node in enumerate(nodes[:-1]))
+    return stated
 
 
-def _derive(node: Statement | None, derived: set[Fact]) -> set[Fact]:
-    """What a node states, given the statements before it: nothing where a premise is missing."""
-    if node is None:
-        return set()
-    if isinstance(node, Fact):
-        return {node}
-    subjects = {fact.subject for fact in derived}
-    return {
-        Fact(subject, node.conclusion)
-        for subject in subjects
-        if all(Fact(subject, premise) in derived for premise in node.premises)
-    }
+def _fed(node: Statement | None, derived: set[Fact]) -> list[tuple[tuple[Fact, ...], Fact]]:
+    """A rule with every subject of which its premises hold."""
+    if not isinstance(node, Rule):
+        return []
+    subjects = sorted({fact.subject for fact in derived}) if node.free else [""]
+    cases = [node.of(subject) for subject in subjects]
+    return [case for case in cases if derived.issuperset(case[0])]
 
 
-def _feeds(node: Statement | None, later: Sequence[Statement | None]) -> bool:
-    if node is None:
-        return False
-    stated = node.predicate if isinstance(node, Fact) else node.conclusion
-    return any(isinstance(other, Rule) and stated in other.premises for other in later)
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.lower().split())
+def _feeds(concluded: Sequence[set[Fact]], nodes: Sequence[Statement | None], n: int) -> bool:
+    """Whether a later rule uses something that node ``n`` states."""
+    derived: set[Fact] = set().union(*concluded[: n + 1])
+    for later in range(n + 1, len(nodes)):
+        if any(not concluded[n].isdisjoint(premises) for premises, _ in _fed(nodes[later], derived)):
+            return True
+        derived |= concluded[later]
+    return False

@@ -1,8 +1,9 @@
 """A proof drawn as SVG: one column of boxes in retrieval order, arrows from premises to what uses them.
 
 One column, because it stays readable on a phone and shows the order, which is part of what is judged.
-Neighbours are joined by straight arrows, others by an arc at the left. A fault is a broken red frame with
-its reason in words; where a step is not led to, a broken line with a cross stands instead of an arrow. It
+Neighbours are joined by straight arrows, others by an arc at the left. A fault is a broken frame with its
+reason in words, red where something is missing or wrong, blue where a statement is left over (the colours of
+the paper's figures); where a step is not led to, a broken line with a cross stands instead of an arrow. It
 knows nothing of pages.
 """
 
@@ -14,10 +15,11 @@ from html import escape
 from typing import NamedTuple
 
 from grls.report.blocks import INK
-from grls.report.proofs import Proof, Step
+from grls.report.proofs import Fault, Proof, Step
 
-FAULT = "#d8504a"
-GIVEN = "#2f7fd0"
+FAULT = "#d8504a"  # missing or wrong
+LEFT = "#2f7fd0"  # left over
+GIVEN = "#3b8c5a"  # the start and the goal
 _BOX = 320  # px
 _CHARACTERS = 42  # that fit into a box at 13 px
 _LONGEST = 240  # characters of a passage that are shown
@@ -33,7 +35,7 @@ class _Item(NamedTuple):
     top: int
     height: int
     lines: tuple[str, ...]
-    reasons: tuple[str, ...]
+    reasons: tuple[tuple[str, str], ...]  # (line, colour)
     end: bool  # the start or the goal
 
     @property
@@ -91,18 +93,22 @@ def _wrong(step: Step) -> str:
 def _items(proof: Proof) -> list[_Item]:
     items: list[_Item] = []
 
-    def add(texts: Sequence[str], reasons: Sequence[str], end: bool = False) -> None:
+    def add(texts: Sequence[str], faults: Sequence[Fault], end: bool = False) -> None:
         top = items[-1].bottom + _GAP if items else 8
         lines = tuple(line for text in texts for line in _wrapped(text))
-        wrong = tuple(line for reason in reasons for line in _wrapped(f"✗ {reason}"))
+        wrong = tuple((line, _colour(f)) for f in faults for line in _wrapped(f"✗ {f.reason}"))
         height = _LINE * (len(lines) + len(wrong)) + 2 * _PAD
         items.append(_Item(top, height, lines, wrong, end))
 
     add([f"Start: {fact}" for fact in proof.start], [], end=True)
     for n, step in enumerate(proof.steps, 1):
-        add([f"{n}. {step.text}"], [fault.reason for fault in step.faults])
-    add([f"Goal: {proof.goal}"], [fault.reason for fault in proof.faults], end=True)
+        add([f"{n}. {step.text}"], step.faults)
+    add([f"Goal: {proof.goal}"], proof.faults, end=True)
     return items
+
+
+def _colour(fault: Fault) -> str:
+    return LEFT if fault.left else FAULT
 
 
 def _links(proof: Proof) -> list[tuple[int, int]]:
@@ -116,7 +122,8 @@ def _links(proof: Proof) -> list[tuple[int, int]]:
 
 def _unled(items: Sequence[_Item], links: Sequence[tuple[int, int]], n: int) -> bool:
     """Whether a box that something should lead to has no arrow."""
-    return bool(items[n].reasons) and all(j != n for _, j in links)
+    wrong = any(colour == FAULT for _, colour in items[n].reasons)
+    return wrong and all(j != n for _, j in links)
 
 
 def _lanes(arcs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
@@ -165,7 +172,8 @@ def _broken(x: float, top: float, bottom: float) -> str:
 
 
 def _box(item: _Item, left: int) -> str:
-    colour = FAULT if item.reasons else GIVEN if item.end else INK
+    colours = {colour for _, colour in item.reasons}
+    colour = FAULT if FAULT in colours else LEFT if colours else GIVEN if item.end else INK
     dash = ' stroke-dasharray="5 3"' if item.reasons else ""
     y = item.top + _PAD + 12
     lines = [
@@ -173,8 +181,8 @@ def _box(item: _Item, left: int) -> str:
         for n, line in enumerate(item.lines)
     ]
     lines += [
-        f'<text x="{left + 10}" y="{y + n * _LINE}" fill="{FAULT}" font-weight="bold">{escape(line)}</text>'
-        for n, line in enumerate(item.reasons, len(item.lines))
+        f'<text x="{left + 10}" y="{y + n * _LINE}" fill="{wrong}" font-weight="bold">{escape(line)}</text>'
+        for n, (line, wrong) in enumerate(item.reasons, len(item.lines))
     ]
     return (
         f'<rect x="{left}" y="{item.top}" width="{_BOX}" height="{item.height}" rx="{14 if item.end else 4}" '

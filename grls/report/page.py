@@ -103,11 +103,11 @@ def _gallery(pictures: Sequence[Picture]) -> list[Block]:
 
 
 def _graph_blocks(group: MeasuredGroup, count: int) -> tuple[Block, ...]:
-    """Error rates (the form of Table 12), and proofs: the best run's in the open, the others' folded away."""
+    """Error rates (the form of table 10), and proofs: the best run's in the open, the others' folded away."""
     checked = [run for run in group.runs if "graph" in run.report]
     if not checked:
         return ()
-    others = [s for run in group.runs for s in run.report if s != "graph"]
+    others = [s for run in group.runs for s in run.report if not s.startswith("graph")]
     blocks: list[Block] = [table for _, table in section_tables([group], others)]
     ranked = sorted(checked, key=lambda run: -run.report["graph"]["success"])
     for n, run in enumerate(ranked):

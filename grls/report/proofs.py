@@ -1,9 +1,10 @@
 """A RuleTaker-Open chain, explained: which step leads to which, and what is wrong with each.
 
-The verdict is that of :func:`grls.evaluation.graph.graph_errors`; here the failed checks are put down to
-steps. A test holds that a chain has a fault of a kind exactly where that check fails. Where a rule is not
-fed, what it concludes is taken as given from there on, so that one wrong step is not charged to all that
-follow.
+The verdict is that of :func:`grls.evaluation.graph.graph_errors`, in the paper's reading (algorithm 3): each
+use of a statement consumes it, and an edge leads to the one rule that does. Here the failed checks are put
+down to steps. A test holds that a chain has a fault of a kind exactly where that check fails. Where a rule
+is not fed, what it concludes is taken as given from there on, so that one wrong step is not charged to all
+that follow.
 """
 
 from __future__ import annotations
@@ -12,27 +13,24 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from grls.evaluation.graph import (
-    Fact,
-    GraphErrors,
-    Problem,
-    Rule,
-    Statement,
-    graph_errors,
-    parse,
-    problem_of,
-    render,
-    states_problem,
-)
+from grls.evaluation.graph import GraphErrors, Walk, ends_in_goal, graph_errors, walk
 from grls.evaluation.results import find_passages
+from grls.evaluation.ruletaker import Fact, Problem, Statement, parse, problem_of, render, states_problem
 from grls.report.measure import Measured, MeasuredGroup
 
 
 class Fault(NamedTuple):
-    """What is wrong, and which of the four checks it fails."""
+    """What is wrong, and which of the four checks it fails.
+
+    Attributes:
+        check: The check.
+        reason: In words.
+        left: Whether it is a statement left over; other faults lack something.
+    """
 
     check: Literal["node_number", "start_node", "end_node", "missing_edge"]
     reason: str
+    left: bool = False
 
 
 class Step(NamedTuple):
@@ -54,7 +52,7 @@ class Proof(NamedTuple):
         start: Texts of the start facts.
         goal: Text of the goal.
         steps: The passages in retrieval order.
-        edges: (earlier step, later step), counted from 0, where the earlier states a premise of the later.
+        edges: (earlier step, later step), counted from 0: the later one uses what the earlier one states.
         given: Steps that are start facts.
         faults: What is wrong with the end or the whole.
         errors: The verdict.
@@ -85,20 +83,15 @@ def explain(problem: Problem, texts: Sequence[str]) -> Proof:
         texts: Passage texts in retrieval order, without DONE.
     """
     nodes = [parse(text) for text in texts]
-    edges = [(i, j) for j in range(len(nodes)) for i in range(j) if _states_premise(nodes[i], nodes[j])]
-    feeding = {i for i, _ in edges}
-    derived: set[Fact] = set()
-    steps = []
-    for n, (text, node) in enumerate(zip(texts, nodes, strict=True)):
-        faults = [*_start_faults(problem, n, node), *_feed_faults(problem, node, derived)]
-        if node is not None and n < len(nodes) - 1 and n not in feeding:
-            faults.append(Fault("missing_edge", "leads nowhere: no later rule uses it"))
-        steps.append(Step(text, tuple(faults)))
-        derived |= _concluded(problem, node, derived)
+    walked = walk(problem, nodes)
+    steps = [
+        Step(text, (*_start_faults(problem, n, node), *_edge_faults(problem, nodes, n, walked)))
+        for n, (text, node) in enumerate(zip(texts, nodes, strict=True))
+    ]
     given = tuple(n for n, node in enumerate(nodes) if isinstance(node, Fact) and node in problem.start)
     start = tuple(render(fact) for fact in problem.start)
     return Proof(
-        start, render(problem.goal), tuple(steps), tuple(edges), given, _whole(problem, nodes),
+        start, render(problem.goal), tuple(steps), walked.edges, given, _whole(problem, nodes),
         graph_errors(problem, nodes),
     )  # fmt: skip
 
@@ -139,13 +132,6 @@ def _texts(group: MeasuredGroup, ids: Sequence[str]) -> Mapping[str, str]:
     return {i: passage.text for i, passage in find_passages(group.group.corpus, ids).items()}
 
 
-def _states_premise(earlier: Statement | None, later: Statement | None) -> bool:
-    if earlier is None or not isinstance(later, Rule):
-        return False
-    stated = earlier.predicate if isinstance(earlier, Fact) else earlier.conclusion
-    return stated in later.premises
-
-
 def _start_faults(problem: Problem, n: int, node: Statement | None) -> list[Fault]:
     if n == 0 and node not in problem.start:
         return [Fault("start_node", "a proof begins with a start fact, and this is none")]
@@ -154,40 +140,19 @@ def _start_faults(problem: Problem, n: int, node: Statement | None) -> list[Faul
     return []
 
 
-def _feed_faults(problem: Problem, node: Statement | None, derived: set[Fact]) -> list[Fault]:
-    if node is None:
+def _edge_faults(problem: Problem, nodes: Sequence[Statement | None], n: int, walked: Walk) -> list[Fault]:
+    if nodes[n] is None:
         return [Fault("missing_edge", "neither a fact nor a rule: nothing leads to it or from it")]
-    if isinstance(node, Fact) or _fed(node, derived):
-        return []
-    lacking = min(
-        (
-            [p for p in node.premises if Fact(subject, p) not in derived]
-            for subject in _subjects(problem, derived)
-        ),
-        key=len,
-    )
-    return [Fault("missing_edge", f"nothing before it says: {' and '.join(lacking)}")]
-
-
-def _subjects(problem: Problem, derived: set[Fact]) -> list[str]:
-    return [problem.goal.subject, *sorted({fact.subject for fact in derived} - {problem.goal.subject})]
-
-
-def _fed(rule: Rule, derived: set[Fact]) -> set[str]:
-    """The subjects of which all premises hold."""
-    return {
-        fact.subject
-        for fact in derived
-        if all(Fact(fact.subject, premise) in derived for premise in rule.premises)
-    }
-
-
-def _concluded(problem: Problem, node: Statement | None, derived: set[Fact]) -> set[Fact]:
-    if node is None:
-        return set()
-    if isinstance(node, Fact):
-        return {node}
-    return {Fact(subject, node.conclusion) for subject in _fed(node, derived) or {problem.goal.subject}}
+    faults = []
+    if walked.lacking[n]:
+        said = " and ".join(render(fact).removesuffix(" .") for fact in walked.lacking[n])
+        faults.append(Fault("missing_edge", f"missing before it: {said}"))
+    if n in walked.left and n == len(nodes) - 1:
+        reason = f"left over: it ends in the goal's last word, but not in {render(problem.goal)}"
+        faults.append(Fault("missing_edge", reason, left=True))
+    elif n in walked.left:
+        faults.append(Fault("missing_edge", "left over: no later rule uses it", left=True))
+    return faults
 
 
 def _whole(problem: Problem, nodes: Sequence[Statement | None]) -> tuple[Fault, ...]:
@@ -200,8 +165,6 @@ def _whole(problem: Problem, nodes: Sequence[Statement | None]) -> tuple[Fault, 
         return (*faults, Fault("end_node", "there is no last step"))
     if len(nodes) < 2:
         faults.append(Fault("node_number", "a proof has at least two steps"))
-    last = nodes[-1]
-    concludes = last.conclusion == problem.goal.predicate if isinstance(last, Rule) else last == problem.goal
-    if not concludes:
+    if not ends_in_goal(problem, nodes):
         faults.append(Fault("end_node", "the last step does not conclude the goal"))
     return tuple(faults)

@@ -13,8 +13,11 @@ _ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
 _NOTES = {
     "seen_unseen": "Seen: gold passages that are gold of a training query, too; unseen: the others. Each is "
     "averaged over the queries that have gold of that kind; their numbers stand beside.",
-    "graph": "Success: the chain proves the goal. The other columns are the rates of each error, and one "
-    "chain may have several: lower is better.",
+    "graph": "Success: the chain proves the goal, each use of a statement consuming it and none left over "
+    "(algorithm 3 of arXiv 2204.13596). The other columns are error rates, a chain counting under the first "
+    "check that it fails: lower is better.",
+    "graph_reuse": "The same where a statement may feed several rules; a chain counts under each check that "
+    "it fails.",
     "answer_recall": "Share of queries with an accepted answer in the text of the first k passages.",
 }
 
@@ -99,6 +102,7 @@ def spoken(name: str) -> str:
     return {
         "seen_unseen": "recall of seen and unseen gold",
         "graph": "success and error rates of proof graphs",
+        "graph_reuse": "success and error rates of proof graphs, statements used again",
     }.get(name, name.replace("_", " "))
 
 

@@ -4,7 +4,8 @@ import pytest
 from prep_helpers import contents, fails, load
 
 from data_prep.ruletaker import identifier, prepare, proofs_by_goal
-from grls.evaluation.graph import Fact, Rule, graph_errors, parse, parse_query, problem_of, render
+from grls.evaluation.graph import graph_errors
+from grls.evaluation.ruletaker import Fact, Rule, parse, parse_query, problem_of, render
 
 SMALL = {"subjects": 6, "predicates": 8, "rules": 14, "train": 60, "dev": 10, "test": 20}
 
@@ -35,7 +36,7 @@ def test_every_proof_passes_the_checks_and_the_evidence_is_a_shortest(made):
         problem = problem_of(metadata, texts)
         assert problem == parse_query(query.text)
         proofs = [[texts[p] for p in proof] for proof in metadata["proofs"]]
-        assert all(graph_errors(problem, proof).success for proof in proofs)
+        assert all(graph_errors(problem, proof, "reuse").success for proof in proofs)
         assert len({tuple(proof) for proof in proofs}) == len(proofs) <= 16
         assert list(query.evidence) == metadata["proofs"][0]
         assert len(query.evidence) == min(map(len, proofs))

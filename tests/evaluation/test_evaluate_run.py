@@ -82,12 +82,14 @@ def test_chains_get_set_scores_done_missing_and_graph_checks(tmp_path):
     assert report["queries"] == {"judged": 3, "unanswered": 1, "unjudged": 1}
     assert report["set"] == pytest.approx({"precision": 0.5, "recall": 0.5, "f1": 0.5})
     assert report["done_missing"] == pytest.approx({"done_missing": 2 / 3})  # q3 has no chain
-    assert report["graph"] == pytest.approx(
+    assert report["graph_reuse"] == pytest.approx(
         {
             **{"success": 1 / 3, "node_number": 1 / 3, "start_node": 1 / 3, "end_node": 1 / 3},
             **{"missing_edge": 1 / 3, "queries": 3},
         }
     )
+    once = {"success": 1 / 3, "node_number": 1 / 3, "start_node": 0, "end_node": 0, "missing_edge": 1 / 3}
+    assert report["graph"] == pytest.approx({**once, "queries": 3})  # each under the first failed check
     assert list(report["sequence_recall"]) == ["recall@1", "recall@5", "recall@10", "recall@20"]
     assert "answer_recall" not in report
     json.dumps(report, allow_nan=False)
@@ -183,6 +185,7 @@ def test_the_report_prints_as_an_aligned_table():
         "set": {"precision": 0.5, "recall": 0.25, "f1": 0.333},
         "done_missing": {"done_missing": 0.0},
         "graph": {"success": 0.6667, "queries": 3},
+        "graph_reuse": {"success": 1.0, "queries": 3},
     }
     assert format_report(report).splitlines() == [
         "split test, score_mode full, queries: 3 judged, 1 unanswered, 0 unjudged",
@@ -200,6 +203,8 @@ def test_the_report_prints_as_an_aligned_table():
         "done missing               0.0",
         "graph success             66.7",
         "graph queries                3",
+        "graph reuse success      100.0",
+        "graph reuse queries          3",
     ]
 
 

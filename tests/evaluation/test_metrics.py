@@ -163,13 +163,16 @@ def test_graph_success_and_the_rate_of_each_error():
     problem = problem_from_texts(["anna is kind ."], "anna is big .")
     proof = ["anna is kind .", "if someone is kind then they are big ."]
     wrong_end = ["anna is kind .", "if someone is kind then they are calm ."]
-    assert graph_success([proof, proof, wrong_end, []], [problem] * 4) == {
+    chains = [proof, proof, wrong_end, []]
+    assert graph_success(chains, [problem] * 4, "reuse") == {
         "success": 0.5,
         "node_number": 0.25,
         "start_node": 0.25,
         "end_node": 0.5,
         "missing_edge": 0.0,
     }
+    first = {"success": 0.5, "node_number": 0.25, "start_node": 0.0, "end_node": 0.25, "missing_edge": 0.0}
+    assert graph_success(chains, [problem] * 4) == first  # a chain counts once, and all add up to 1
 
 
 def test_a_problem_needs_facts():

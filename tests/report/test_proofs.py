@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_helpers import GOOD, POOR, dataset, write
 
-from grls.evaluation.graph import Fact, GraphErrors, Problem
-from grls.report.drawing import describe, draw
+from grls.evaluation.graph import GraphErrors
+from grls.evaluation.ruletaker import Fact, Problem
+from grls.report.blocks import INK
+from grls.report.drawing import FAULT, LEFT, describe, draw
 from grls.report.measure import measure
 from grls.report.proofs import examples, explain
 from grls.report.runs import load_groups
@@ -19,6 +21,9 @@ KIND_CALM = "if someone is kind then they are calm ."
 CALM_WARM_BIG = "if someone is calm and warm then they are big ."
 BIG_OLD = "if someone is big then they are old ."
 TWO = Problem((Fact("anna", "kind"), Fact("anna", "warm")), Fact("anna", "big"))
+
+
+UNUSED = "left over: no later rule uses it"
 
 
 def reasons(problem, chain):
@@ -34,15 +39,18 @@ def test_a_proof_has_edges_and_no_faults():
 
 
 def test_the_wrong_step_is_named_and_only_that_one():
-    assert reasons(TWO, [WARM, CALM_WARM_BIG]) == [[], ["nothing before it says: calm"]]
+    assert reasons(TWO, [WARM, CALM_WARM_BIG]) == [[], ["missing before it: anna is calm"]]
     assert reasons(TWO, [WARM, CALM_WARM_BIG, BIG_OLD])[2] == []  # charged to the step before
     assert reasons(TWO, [CALM_WARM_BIG]) == [
-        ["a proof begins with a start fact, and this is none", "nothing before it says: calm and warm"]
+        [
+            "a proof begins with a start fact, and this is none",
+            "missing before it: anna is calm and anna is warm",
+        ]
     ]
-    assert reasons(TWO, [KIND, WARM, KIND_CALM]) == [[], ["leads nowhere: no later rule uses it"], []]
+    assert reasons(TWO, [KIND, WARM, KIND_CALM]) == [[], [UNUSED], []]
     assert reasons(TWO, [KIND, "ben is warm .", KIND_CALM])[1][0] == "this fact is none of the start facts"
     assert reasons(TWO, [KIND, "the moon"]) == [
-        ["leads nowhere: no later rule uses it"],
+        [UNUSED],
         ["neither a fact nor a rule: nothing leads to it or from it"],
     ]
 
@@ -111,13 +119,28 @@ def test_the_drawing_says_every_text_and_reason_and_escapes_them():
         "Start: anna is kind .",
         "2. <b>&moon",
         "✗ neither a fact nor a rule",
-        "✗ nothing before it says: calm",
+        "✗ missing before it: anna is calm",
     ):
         assert text in said
     assert describe(proof).startswith(
-        "Start: anna is kind . anna is warm . Step 1: anna is kind . Wrong: leads"
+        "Start: anna is kind . anna is warm . Step 1: anna is kind . Wrong: left"
     )
     assert root.find(".//{http://www.w3.org/2000/svg}marker").get("id") == "p1-tip"
+
+
+def test_each_use_is_an_edge_and_what_is_left_over_is_blue_what_is_missing_red():
+    kind_calm_big = "if someone is kind and calm then they are big ."
+    once, twice = explain(TWO, [KIND, KIND_CALM, kind_calm_big]), explain(TWO, [KIND, KIND, KIND_CALM, WARM])
+    assert once.edges == ((0, 1), (1, 2))
+    assert [fault.reason for fault in once.steps[2].faults] == ["missing before it: anna is kind"]
+    assert twice.edges == ((0, 2),)
+    assert [[fault.left for fault in step.faults] for step in twice.steps] == [[], [True], [True], []]
+    assert (FAULT in draw(once, "p"), LEFT in draw(once, "p")) == (True, False)
+    frames = [
+        box.get("stroke")
+        for box in ElementTree.fromstring(draw(twice, "p")).iter("{http://www.w3.org/2000/svg}rect")
+    ]
+    assert frames[1:-1] == [INK, LEFT, LEFT, INK]
 
 
 def test_arcs_that_overlap_have_lanes_of_their_own():

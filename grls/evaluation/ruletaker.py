@@ -1,0 +1,232 @@
+"""RuleTaker-Open's language: statements, queries, and the problem that a query states.
+
+The grammar stands here once: the generator (``data_prep/ruletaker.py``) renders with it, the graph checks
+parse with it. A statement says that something has an attribute, or stands in a relation to something::
+
+    anna is kind .                                           a fact, an attribute
+    the cat chases the mouse .                               a fact, a relation
+    if someone is kind then they are calm .                  a rule with one premise
+    if someone is kind and calm then they are big .          a rule with two premises
+    if something is kind then it chases the cat .            a rule that concludes a relation
+    if something chases the cat and it is big then it is old .
+    if the dog chases the mouse then the dog is young .      a rule about one subject
+
+and a query names its start facts and asks for the goal: ``anna is kind . why is anna big ?`` or ``… why does
+the cat chase the mouse ?``. Nothing here knows of passages' ids, models or files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+VARIABLES = {"someone": "they", "something": "it"}
+"""Word of a rule's variable -> its pronoun."""
+
+_WORD = r"[^\W_]+"
+_TERM = rf"(?:the )?{_WORD}"
+_VERB = r"(?!(?:is|does|has)\b)[^\W_]+s"
+_ATTRIBUTE = re.compile(rf"({_TERM}) is ({_WORD})")
+_RELATION = re.compile(rf"({_TERM}) ({_VERB} {_TERM})")
+_THEY_ARE = re.compile(rf"they are ({_WORD})")
+_THEY_DO = re.compile(rf"they (?!are\b)({_WORD}) ({_TERM})")
+_RULE = re.compile(r"if (.+) then (.+)")
+_END = re.compile(r" ?\.$")
+_WHY_IS = re.compile(rf"why is ({_TERM}) ({_WORD}) ?\?")
+_WHY_DOES = re.compile(rf"why does ({_TERM}) ({_WORD}) ({_TERM}) ?\?")
+
+
+class Fact(NamedTuple):
+    """A fact.
+
+    Attributes:
+        subject: A name, or a noun with its article (``the cat``).
+        predicate: An attribute (``kind``), or a verb and its object (``chases the mouse``).
+    """
+
+    subject: str
+    predicate: str
+
+
+class Rule(NamedTuple):
+    """A rule with one or two premises.
+
+    Attributes:
+        premises: What must hold: predicates.
+        conclusion: What then holds: a predicate.
+        subjects: Of whom, one for each premise and then one for the conclusion; an empty one is the
+            variable. Without any, all are the variable.
+        variable: Its word, ``someone`` or ``something``.
+    """
+
+    premises: tuple[str, ...]
+    conclusion: str
+    subjects: tuple[str, ...] = ()
+    variable: str = "someone"
+
+    @property
+    def free(self) -> bool:
+        """Whether the rule has a variable."""
+        return not all(self.subjects) or not self.subjects
+
+    def of(self, subject: str) -> tuple[tuple[Fact, ...], Fact]:
+        """The premises and the conclusion with ``subject`` for the variable."""
+        names = self.subjects or ("",) * (len(self.premises) + 1)
+        *facts, conclusion = (
+            Fact(name or subject, predicate)
+            for name, predicate in zip(names, (*self.premises, self.conclusion), strict=True)
+        )
+        return tuple(facts), conclusion
+
+
+Statement = Fact | Rule
+
+
+class Problem(NamedTuple):
+    """What a query asks: a proof of ``goal`` from the facts ``start``."""
+
+    start: tuple[Fact, ...]
+    goal: Fact
+
+
+def render(statement: Statement) -> str:
+    """The one text of a statement."""
+    if isinstance(statement, Fact):
+        return f"{statement.subject} {_says(statement.predicate)} ."
+    premises, conclusion = statement.of(statement.variable)
+    said = [f"{premises[0].subject} {_says(premises[0].predicate)}"]
+    for before, fact in pairwise(premises):
+        short = fact.subject == before.subject and not (_is_verb(fact) or _is_verb(before))
+        said.append(fact.predicate if short else _clause(fact))
+    return f"if {' and '.join(said)} then {_clause(conclusion)} ."
+
+
+def parse(text: str) -> Statement | None:
+    """The statement of a text, or None where the text is not of this language.
+
+    Case, runs of white space and a missing final full stop do not matter.
+    """
+    plain = _END.sub("", _plain(text))
+    if rule := _RULE.fullmatch(plain):
+        return _parse_rule(rule.group(1).split(" and "), rule.group(2))
+    fact = _parse_clause(plain, None)
+    return None if fact is None or fact.subject in VARIABLES else fact
+
+
+def last_word(statement: Statement) -> str:
+    """The attribute or the object that a statement ends in: a fact's own, or that of a rule's conclusion."""
+    predicate = statement.predicate if isinstance(statement, Fact) else statement.conclusion
+    return predicate.rpartition(" ")[2]
+
+
+def render_query(problem: Problem) -> str:
+    """The text of a query."""
+    facts = " ".join(render(fact) for fact in problem.start)
+    subject, predicate = problem.goal
+    verb, _, thing = predicate.partition(" ")
+    asked = f"does {subject} {verb.removesuffix('s')} {thing}" if thing else f"is {subject} {predicate}"
+    return f"{facts} why {asked} ?"
+
+
+def parse_query(text: str) -> Problem | None:
+    """What a query text asks, or None where it is not of this language."""
+    facts, why, question = _plain(text).rpartition("why ")
+    goal = _goal(why + question)
+    sentences = facts.strip().removesuffix(".").split(".")
+    start = [parse(sentence) for sentence in sentences]
+    given = tuple(fact for fact in start if isinstance(fact, Fact))
+    if goal is None or len(given) != len(start) or not facts.strip().endswith("."):
+        return None
+    return Problem(given, goal)
+
+
+def states_problem(metadata: Mapping[str, object]) -> bool:
+    """True where a query's metadata has the form that :func:`problem_of` reads, with a goal that is a fact.
+
+    Other data may use the same keys for something else; its ``start`` need not be passage ids.
+    """
+    start, goal = metadata.get("start"), metadata.get("goal")
+    ids = isinstance(start, list) and bool(start) and all(isinstance(i, str) for i in start)
+    return ids and isinstance(goal, str) and isinstance(parse(goal), Fact)
+
+
+def problem_of(metadata: Mapping[str, object], texts: Mapping[str, str]) -> Problem | None:
+    """The problem that a query's metadata states.
+
+    Args:
+        metadata: ``start``: the ids of the start facts; ``goal``: the goal as a fact's text.
+        texts: Passage id -> text; the start facts suffice.
+
+    Returns:
+        The problem, or None where a part is missing or is not of this language.
+    """
+    ids, goal = metadata.get("start"), parse(str(metadata.get("goal")))
+    if not isinstance(ids, Sequence) or not ids or not isinstance(goal, Fact):
+        return None
+    start = [parse(texts.get(str(i), "")) for i in ids]
+    facts = tuple(fact for fact in start if isinstance(fact, Fact))
+    return Problem(facts, goal) if len(facts) == len(start) else None
+
+
+def _is_verb(fact: Fact) -> bool:
+    return " " in fact.predicate
+
+
+def _says(predicate: str) -> str:
+    return predicate if " " in predicate else f"is {predicate}"
+
+
+def _clause(fact: Fact) -> str:
+    """A later clause of a rule, with the pronoun for the variable."""
+    pronoun = VARIABLES.get(fact.subject, fact.subject)
+    if pronoun != "they":
+        return f"{pronoun} {_says(fact.predicate)}"
+    verb, _, thing = fact.predicate.partition(" ")
+    return f"they {verb.removesuffix('s')} {thing}" if thing else f"they are {fact.predicate}"
+
+
+def _parse_rule(clauses: Sequence[str], last: str) -> Rule | None:
+    if len(clauses) > 2:
+        return None
+    facts: list[Fact] = []
+    for n, clause in enumerate((*clauses, last)):
+        before = facts[0].subject if facts else None
+        shortened = n == 1 < len(clauses) and re.fullmatch(_WORD, clause) and not _is_verb(facts[0])
+        fact = Fact(str(before), clause) if shortened else _parse_clause(clause, before)
+        if fact is None:
+            return None
+        facts.append(fact)
+    variables = [fact.subject for fact in facts if fact.subject in VARIABLES]
+    if len(set(variables)) > 1 or (variables and facts[-1:] == [f for f in facts if f.subject in VARIABLES]):
+        return None  # two variables, or one that no premise binds
+    subjects = tuple("" if fact.subject in VARIABLES else fact.subject for fact in facts)
+    predicates = [fact.predicate for fact in facts]
+    named = subjects if any(subjects) else ()
+    return Rule(tuple(predicates[:-1]), predicates[-1], named, variables[0] if variables else "someone")
+
+
+def _parse_clause(text: str, before: str | None) -> Fact | None:
+    """A clause; ``before`` is whom a pronoun stands for, None where there is none."""
+    if text.startswith("they "):
+        fact = _THEY_ARE.fullmatch(text)
+        does = _THEY_DO.fullmatch(text)
+        predicate = fact.group(1) if fact else f"{does.group(1)}s {does.group(2)}" if does else None
+        return Fact(before, predicate) if before and predicate else None
+    found = _ATTRIBUTE.fullmatch(text) or _RELATION.fullmatch(text)
+    if found is None:
+        return None
+    subject = found.group(1) if found.group(1) != "it" else before
+    return Fact(subject, found.group(2)) if subject else None
+
+
+def _goal(question: str) -> Fact | None:
+    if found := _WHY_IS.fullmatch(question):
+        return Fact(*found.groups())
+    does = _WHY_DOES.fullmatch(question)
+    return Fact(does.group(1), f"{does.group(2)}s {does.group(3)}") if does else None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())
