@@ -8,7 +8,7 @@ error.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 from time import monotonic
@@ -29,18 +29,19 @@ class Progress:
     """The progress of a loop, as a context.
 
     Args:
-        total: How many there are to do.
+        total: How many there are to do; None: nobody knows.
         label: What is done to them.
         unit: What they are, in the plural.
         done: How many are done already, by an earlier run.
         shown: False shows nothing.
     """
 
-    def __init__(self, total: int, label: str, unit: str, done: int = 0, shown: bool = True):
+    def __init__(self, total: int | None, label: str, unit: str, done: int = 0, shown: bool = True):
         self.total = total
         self.label = label
         self.unit = unit
-        self.done = self._before = min(done, total)
+        self.done = self._before = done if total is None else min(done, total)
+        self._note: Callable[[], str] | None = None
         self._shown = shown
         self._bar: Any = None
         self._begun = 0.0
@@ -70,10 +71,12 @@ class Progress:
         if self in _open:
             _open.remove(self)
 
-    def update(self, count: int = 1) -> None:
-        """So many more are done."""
-        count = min(count, self.total - self.done)
+    def update(self, count: int = 1, note: Callable[[], str] | None = None) -> None:
+        """So many more are done; ``note`` is asked where a line is written, for what else to say."""
+        if self.total is not None:
+            count = min(count, self.total - self.done)
         self.done += count
+        self._note = note
         if self._bar is not None:
             self._bar.update(count)
         elif self._shown:
@@ -81,16 +84,21 @@ class Progress:
 
     def standing(self) -> str:
         """Such as ``embed 512 of 2,000 passages``."""
-        return f"{self.label} {self.done:,} of {self.total:,} {self.unit}"
+        of = "" if self.total is None else f" of {self.total:,}"
+        return f"{self.label} {self.done:,}{of} {self.unit}"
 
     def pace(self) -> str:
-        """How fast it goes, and what is left."""
+        """What there is to say of it, how fast it goes, and what is left."""
+        note = "" if self._note is None else f"{self._note()}, "
+        return f"{note}{self._speed()}"
+
+    def _speed(self) -> str:
         seconds = max(monotonic() - self._begun, 1e-9)
         rate = (self.done - self._before) / seconds
         if not rate:
             return f"{duration(seconds)} so far"
-        left = duration((self.total - self.done) / rate)
-        return f"{rate:,.{0 if rate >= 10 else 2}f} a second, {left} left"
+        left = "" if self.total is None else f", {duration((self.total - self.done) / rate)} left"
+        return f"{rate:,.{0 if rate >= 10 else 2}f} a second{left}"
 
 
 @contextmanager

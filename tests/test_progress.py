@@ -17,6 +17,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
+    assert progress._open == []  # every loop before has ended
     monkeypatch.setattr(progress, "monotonic", lambda: now[0])
     return now
 

@@ -27,6 +27,7 @@ from grls.train.batching import LengthBucketedSampler
 from grls.train.biencoder_examples import BiEncoderExamples
 from grls.train.damage import HASHES, write_hashes
 from grls.train.finite import spoiled
+from grls.train.lines import StepLines
 
 _REMEDY = "lower the learning rate or the scale, or compute in float32."
 
@@ -68,6 +69,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
     ):
         self._lengths = examples.lengths()
         self._length_pool = length_pool
+        self._lines = StepLines()
         super().__init__(
             model=encoder.model,
             args=args,
@@ -75,7 +77,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             loss=loss,
             evaluator=evaluator,
             data_collator=PairCollator(encoder, examples),
-            callbacks=[_Log(log, settings)],
+            callbacks=[_Log(log, settings), self._lines],
         )
         self.remove_callback(PrinterCallback)
 
@@ -96,6 +98,8 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
                 f"({str(error).splitlines()[0]}); checkpoints before are as they were. Free "
                 "some space, then go on with --resume true."
             ) from error
+        finally:
+            self._lines.close()
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """The library's, which must be a number at every step and not only at those that are logged.

@@ -39,6 +39,7 @@ from grls.train.checkpoints import (
 )
 from grls.train.finite import RefuseNaN
 from grls.train.heap import GiveBackFreed
+from grls.train.lines import TrainingLines
 from grls.train.loading import FitData
 from grls.train.mining import MineNegatives
 from grls.train.module import GeneratorModule
@@ -197,7 +198,7 @@ def _fit(given: list[str] | None) -> None:
         trainer_defaults={
             "use_distributed_sampler": False,
             "num_sanity_val_steps": 0,
-            "callbacks": [GiveBackFreed(), RefuseNaN()],
+            "callbacks": [GiveBackFreed(), RefuseNaN(), TrainingLines()],
         },
         save_config_kwargs={"overwrite": True},
         auto_configure_optimizers=False,

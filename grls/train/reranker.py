@@ -30,6 +30,7 @@ from grls.files import atomic_folder
 from grls.readers.ralm.reranker import Reranker, RerankExample, document_texts
 from grls.train.checkpoints import AtomicCheckpointIO, check_checkpoint, read_checkpoint, refuse_other_run
 from grls.train.finite import RERANKER, RefuseNaN
+from grls.train.lines import TrainingLines
 
 
 class RerankerModule(L.LightningModule):
@@ -160,7 +161,7 @@ def train_reranker(
     latest = ModelCheckpoint(folder / "checkpoints", "last", enable_version_counter=False)
     trainer = L.Trainer(
         max_epochs=epochs, accelerator=reranker.model.device.type, devices=1,
-        callbacks=[RefuseNaN(RERANKER), best, latest],
+        callbacks=[RefuseNaN(RERANKER), TrainingLines(), best, latest],
         plugins=[AtomicCheckpointIO()], logger=CSVLogger(folder, name="logs"),
         enable_model_summary=False, log_every_n_steps=10,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """Both stages, index, retrieval and evaluation through the real commands; options of the fit."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,20 @@ def test_from_training_to_a_report(
 def losses(data: Path, output: Path, *more: str, **named: Any) -> list[float]:
     found = logged(train("retrieve", data, output, "--trainer.max_epochs=1", *more, **named), "train_loss")
     return [loss for _, loss in sorted(found.items())]
+
+
+def test_without_a_terminal_a_line_tells_of_step_loss_and_time(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("grls.progress.EVERY", 0.0)
+    train("memorise", data, tmp_path / "o", "--trainer.max_epochs=2")
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("train ")]
+    steps = len(lines)
+    assert steps >= 2
+    number = r"\d+\.\d+"
+    for step, line in enumerate(lines, 1):
+        told = rf"train {step} of {steps} steps, epoch [12], loss {number}, [\d.]+ a second, \d+ s left"
+        assert re.fullmatch(told, line), line
 
 
 def test_gradient_checkpointing_changes_no_loss(data: Path, tmp_path: Path) -> None:
