@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TextIO, get_type_hints
 
@@ -126,7 +129,8 @@ def _main(arguments: Sequence[str] | None) -> int:
     from grls.errors import GrlsError
 
     try:
-        _run(command, rest)
+        with _ending_cleanly(command):
+            _run(command, rest)
     except GrlsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -144,7 +148,44 @@ def _main(arguments: Sequence[str] | None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except _Ended as end:
+        number = int(str(end.code)) - 128
+        print(
+            f"error: ended by {signal.Signals(number).name}; nothing half-written is left.", file=sys.stderr
+        )
+        return 128 + number
     return 0
+
+
+class _Ended(SystemExit):
+    """SIGTERM or SIGHUP; the code is the shell's."""
+
+
+@contextmanager
+def _ending_cleanly(command: str) -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command as an error does, so that nothing half-written is left.
+
+    Trainings handle SIGTERM themselves. A signal that is ignored (``nohup``) or handled stays so.
+    """
+    process, names = os.getpid(), ["SIGHUP"] if command == "train" else ["SIGTERM", "SIGHUP"]
+
+    def end(number: int, _: object) -> None:
+        if os.getpid() != process:  # one that was forked: it has nothing to clean up
+            os._exit(128 + number)
+        signal.signal(number, signal.SIG_IGN)
+        raise _Ended(128 + number)
+
+    taken = []
+    if threading.current_thread() is threading.main_thread():
+        known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+        taken = [one for one in known if signal.getsignal(one) is signal.SIG_DFL]
+    for one in taken:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one in taken:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def _run(command: str, arguments: list[str]) -> None:

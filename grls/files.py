@@ -1,7 +1,8 @@
 """Writing files so that a name either holds the whole content or does not exist.
 
-Everything is written beside its destination under a temporary name and renamed at the end. The
-module does not know what it writes.
+Everything is written beside its destination under a temporary name (:mod:`grls.temporary`) and renamed at the
+end; where the destination is a symbolic link, what it names is written. The module does not know what it
+writes.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ import errno
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from grls.errors import ConfigError, DataError, WriteError
+from grls.temporary import NEW, clean, put, temporary
 
 
 @contextmanager
@@ -27,27 +27,23 @@ def atomic_file(path: str | Path) -> Iterator[IO[str]]:
     Raises:
         WriteError: The disk is full or the folder cannot be written; ``path`` is left as it was.
     """
-    final = Path(path)
-    temporary: Path | None = None
+    final = _through(path)
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent)
-        temporary = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(final)
+        with temporary(final) as place:
+            with (place / NEW).open("w", encoding="utf-8") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            (place / NEW).replace(final)
     except OSError as error:
         raise _write_error(final, error) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
 
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 """The system's numbers for what keeps a file from being written."""
+
+_NAME, _ENDING = 255, 20
+"""Longest name of a file in bytes, and how many we may add to one."""
 
 _WRAPPED = ("(os error ", "inline_container", "PytorchStreamWriter")
 """What the texts of other libraries' errors hold where they wrap the system's."""
@@ -63,17 +59,34 @@ def is_write_failure(error: BaseException) -> bool:
     return any(sign in str(error) for sign in _WRAPPED)
 
 
-def refuse_unwritable(path: str | Path) -> None:
+def refuse_unwritable(path: str | Path, folder: bool = False) -> None:
     """Refuse a destination that cannot be written, before hours of work are lost on it.
 
+    Args:
+        path: The destination, or the beginning of the names of several files.
+        folder: Whether it is to be a folder, whose name may end in a slash.
+
     Raises:
+        ConfigError: It is no name of a file, or too long for one.
         WriteError: The folder of ``path``, or the first one above it that is there, cannot be written.
     """
-    folder = Path(path).parent
-    while not folder.exists():
-        folder = folder.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        raise _write_error(Path(path), OSError(errno.EACCES, "the folder cannot be written", str(folder)))
+    name = Path(path).name
+    if not folder and (str(path).endswith(("/", os.sep)) or name in ("", "..")):
+        raise ConfigError(f"{path} names a folder, and files are written: add a name, as in {path}/mine.")
+    if len(os.fsencode(name)) + _ENDING > _NAME:
+        raise ConfigError(
+            f"the name {name[:40]}… has {len(os.fsencode(name))} bytes, and at most {_NAME - _ENDING} leave "
+            "room for what is added to it: choose a shorter one."
+        )
+    there = Path(path).parent
+    try:
+        while not there.exists():
+            there = there.parent
+        writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    except OSError:  # a folder above it that cannot be entered
+        writable = False
+    if not writable:
+        raise _write_error(Path(path), OSError(errno.EACCES, "the folder cannot be written", str(there)))
 
 
 @contextmanager
@@ -89,37 +102,58 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
         ConfigError: ``path`` exists and is neither empty nor of this kind.
         WriteError: The disk is full or the place cannot be written; ``path`` is left as it was.
     """
-    final = Path(path).absolute()
+    final = _through(Path(path).absolute())
     refuse_foreign(final, marker)
-    temporary: Path | None = None
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent))
-        yield temporary
-        temporary.chmod(0o777 & ~_umask())
-        _swap(temporary, final)
+        with temporary(final) as place:
+            (place / NEW).mkdir()
+            yield place / NEW
+            put(place / NEW, final, place)
     except Exception as error:
         if isinstance(error, OSError) or is_write_failure(error):
             raise _write_error(final, error) from error
         raise
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def refuse_foreign(path: str | Path, marker: str) -> None:
     """Refuse to replace a folder that holds something and is not of the kind that ``marker`` shows.
 
     Raises:
-        ConfigError: It is not ours to replace, or a file.
+        ConfigError: It is not ours to replace, a file, or the folder that this process runs in.
+        WriteError: It can be no name.
     """
-    folder = Path(path)
+    folder = _through(Path(path).absolute())
+    clean(folder)
+    try:
+        folder.exists()
+    except OSError as error:
+        raise _write_error(folder, error) from None
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{path} is a file, so no folder takes its place; choose another place.")
+    if _is_around_us(folder):
+        raise ConfigError(
+            f"{path} is the folder that this command runs in, or holds it, so it cannot be replaced; choose "
+            "another place, or run the command elsewhere."
+        )
     if folder.is_dir() and not (folder / marker).exists() and any(folder.iterdir()):
         raise ConfigError(
             f"{path} exists and holds no {marker}, so it is not replaced; choose another folder or empty it."
         )
+
+
+def _is_around_us(folder: Path) -> bool:
+    """Whether a folder is the one that this process stands in, or above it."""
+    try:
+        here, there = Path.cwd().resolve(), folder.resolve()
+    except OSError:
+        return False
+    return there == here or there in here.parents
+
+
+def _through(path: str | Path) -> Path:
+    """What a symbolic link names, so that what is written lies there; else the path itself."""
+    found = Path(path)
+    return Path(os.path.realpath(found)) if os.path.islink(found) else found  # noqa: PTH114  no error where the name is too long
 
 
 @contextmanager
@@ -129,39 +163,24 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     Raises:
         WriteError: The disk is full or the folder cannot be written; ``path`` is left as it was.
     """
-    final = Path(path)
-    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+    final = _through(path)
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        temporary.replace(final)
+        with temporary(final) as place:
+            yield place / final.name
+            (place / final.name).replace(final)
     except OSError as error:
         raise _write_error(final, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
-def _swap(new: Path, final: Path) -> None:
-    """Put folder ``new`` in the place of ``final``; a failure puts the old one back."""
-    if not final.exists():
-        new.rename(final)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".old", dir=final.parent))
-    final.rename(old / "old")
-    try:
-        new.rename(final)
-    except OSError:
-        (old / "old").rename(final)
-        raise
-    finally:
-        if final.exists():
-            shutil.rmtree(old, ignore_errors=True)
+@contextmanager
+def scratch_folder(path: str | Path) -> Iterator[Path]:
+    """Yield a folder beside ``path`` for what is needed until the block ends.
 
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    Raises:
+        OSError: It cannot be made.
+    """
+    with temporary(_through(Path(path).absolute())) as place:
+        yield place
 
 
 def _write_error(path: Path, error: Exception) -> WriteError:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -11,7 +12,16 @@ import pytest
 
 from grls.dataset import write_dataset
 from grls.errors import ConfigError, DataError, WriteError
-from grls.files import atomic_file, atomic_folder, read_json, sha256, write_json
+from grls.files import (
+    atomic_file,
+    atomic_folder,
+    read_json,
+    refuse_foreign,
+    refuse_unwritable,
+    sha256,
+    write_json,
+)
+from grls.temporary import _machine
 from grls.types import Passage
 
 
@@ -58,14 +68,163 @@ def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: 
     rename = Path.rename
 
     def fail(self: Path, target: Path) -> Path:
-        if self.name.endswith(".tmp"):
+        if self.name == "new":
             raise OSError(28, "No space left on device")
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", fail)
+    monkeypatch.setattr("grls.temporary.exchange", lambda one, other: False)  # as an old system
     with pytest.raises(WriteError, match="No space left on device"), atomic_folder(folder, "mark") as new:
         (new / "new").write_text("new")
     assert (names(tmp_path), names(folder)) == (["set"], ["mark"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems exchange no names")
+def test_a_folder_is_there_while_it_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "set"
+    write_set(folder, "old")
+    monkeypatch.setattr(Path, "rename", None)  # what there was is never moved away
+    write_set(folder, "new")
+    assert ((folder / "mark").read_text(), names(tmp_path)) == ("new", ["set"])
+
+
+def write_set(folder: Path, text: str) -> None:
+    with atomic_folder(folder, "mark") as new:
+        (new / "mark").write_text(text)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import grls.temporary
+from grls.files import atomic_file, atomic_folder, atomic_path
+die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+place = Path(sys.argv[1])
+{point}
+with atomic_folder(place / "set", "mark") as new:
+    (new / "mark").write_text("new")
+"""
+POINTS = {
+    "in a file": "with atomic_file(place / 'file') as s: s.write('new'); s.flush(); die()",
+    "in a path": "with atomic_path(place / 'file') as p: p.write_text('new'); die()",
+    "in a folder": "with atomic_folder(place / 'set', 'mark') as new: (new / 'mark').touch(); die()",
+    "between two renames": "grls.temporary.exchange = lambda *_: False; rename = Path.rename; "
+    "Path.rename = lambda self, to: die() if self.name == 'new' else rename(self, to)",
+    "after the exchange": "import shutil; shutil.rmtree = die",
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_what_a_killed_writer_leaves_goes_with_the_next_one(point: str, tmp_path: Path) -> None:
+    write_set(tmp_path / "set", "old")
+    (tmp_path / "file").write_text("old")
+    code = KILLED.format(point=POINTS[point])
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert len(names(tmp_path)) == (2 if point == "between two renames" else 3)
+    assert (tmp_path / "file").read_text() == "old"
+    refuse_foreign(tmp_path / "set", "mark")  # what a command calls before its work
+    there = "new" if point == "after the exchange" else "old"
+    assert (tmp_path / "set" / "mark").read_text() == there
+    with atomic_file(tmp_path / "file") as stream:
+        stream.write("third")
+    assert names(tmp_path) == ["file", "set"]
+
+
+def test_what_an_earlier_version_took_away_is_put_back(tmp_path: Path) -> None:
+    write_set(tmp_path / "set", "old")
+    (tmp_path / ".set.ab1_x.old").mkdir()
+    (tmp_path / "set").rename(tmp_path / ".set.ab1_x.old" / "old")
+    refuse_foreign(tmp_path / "set", "mark")
+    assert ((tmp_path / "set" / "mark").read_text(), names(tmp_path)) == ("old", ["set"])
+
+
+def test_what_others_are_writing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that holds its lock, at any age; one of another machine; one with a name like ours."""
+    monkeypatch.setattr("grls.temporary._YOUNG", -1)
+    for name in (".a.0000zzzz-1.x.tmp", ".a.b.tmp", f".ab.{_machine()}-1.x.tmp"):
+        (tmp_path / name).mkdir()
+    foreign = tmp_path / f".a.{'0000' if _machine()[:4] != '0000' else '1111'}ffff-1.x.tmp"
+    foreign.mkdir()
+    before = names(tmp_path)
+    with atomic_file(tmp_path / "a") as first:
+        first.write("first")
+        with atomic_file(tmp_path / "a") as second:
+            second.write("second")
+    assert (tmp_path / "a").read_text() == "first"
+    assert names(tmp_path) == [*before, "a"]
+
+
+def test_a_writer_that_is_young_stays_while_its_process_lives(tmp_path: Path) -> None:
+    """It may not have its lock yet."""
+    folder = tmp_path / f".a.{_machine()}-{os.getpid()}.x.tmp"
+    folder.mkdir()
+    write_json(tmp_path / "a", 1)
+    assert folder.is_dir()
+    os.utime(folder, (0, 0))
+    write_json(tmp_path / "a", 2)
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_a_command_leaves_nothing(name: str, tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys, time, grls.cli as cli; from grls.files import atomic_file\n"
+        "def run(*_):\n"
+        "    with atomic_file(sys.argv[1]) as stream:\n"
+        f"        os.kill(os.getpid(), signal.{name}); time.sleep(60)\n"
+        "cli._run = run; sys.exit(cli.main(['index']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a")],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, names(tmp_path)) == (128 + getattr(signal, name), [])
+    assert done.stderr == f"error: ended by {name}; nothing half-written is left.\n"
+
+
+def test_a_symbolic_link_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "big").mkdir()
+    (tmp_path / "set").symlink_to(tmp_path / "big" / "set")
+    (tmp_path / "a").symlink_to(tmp_path / "big" / "a")
+    for text in ("1", "2"):
+        write_set(tmp_path / "set", text)
+        write_json(tmp_path / "a", int(text))
+        assert (tmp_path / "big" / "set" / "mark").read_text() == text
+        assert read_json(tmp_path / "big" / "a") == int(text)
+    assert (tmp_path / "set").is_symlink()
+    assert (tmp_path / "a").is_symlink()
+    assert names(tmp_path / "big") == ["a", "set"]
+
+
+def test_long_names_are_written_or_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / ("é" * 125), 1)
+    assert read_json(tmp_path / ("é" * 125)) == 1
+    with pytest.raises(WriteError, match=r"[Nn]ame too long"):
+        write_json(tmp_path / ("é" * 130), 1)
+    with pytest.raises(ConfigError, match="has 250 bytes, and at most 235 leave room"):
+        refuse_unwritable(tmp_path / ("a" * 250))
+
+
+@pytest.mark.parametrize("given", ["runs/", ".", "..", "", "/"])
+def test_a_folder_is_no_name_of_files(given: str) -> None:
+    with pytest.raises(ConfigError, match="names a folder, and files are written"):
+        refuse_unwritable(given)
+
+
+def test_the_folder_that_a_command_runs_in_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_set(tmp_path / "set", "old")
+    (tmp_path / "set" / "within").mkdir()
+    for place in (tmp_path / "set", tmp_path / "set" / "within"):
+        monkeypatch.chdir(place)
+        with pytest.raises(ConfigError, match="the folder that this command runs in, or holds it"):
+            write_set(Path(os.path.relpath(tmp_path / "set")), "new")
+    assert (tmp_path / "set" / "mark").read_text() == "old"
 
 
 FULL_DISK = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
@@ -11,7 +10,7 @@ from typing import Literal
 from grls.assess import ASSESS, read_assessing
 from grls.corpus import Corpus
 from grls.errors import ConfigError
-from grls.files import read_json, refuse_foreign, refuse_unwritable
+from grls.files import read_json, refuse_foreign, refuse_unwritable, scratch_folder
 from grls.index.rows import Form, Rows
 from grls.logs import quiet
 from grls.models.biencoder import MODULES, BiEncoder
@@ -70,7 +69,7 @@ def index(
     """
     quiet()
     refuse_foreign(output, MANIFEST)
-    refuse_unwritable(output)
+    refuse_unwritable(output, folder=True)
     if _is_dense(model, kind):
         for name, value in (("passage", max_passage_tokens), ("query", max_query_tokens)):
             if value is not None:
@@ -89,7 +88,7 @@ def memory_bytes(text: str) -> int:
     Raises:
         ConfigError: It is no such size.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])i?B?", text.strip(), re.IGNORECASE)
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([KMGT])i?B?", text.strip(), re.IGNORECASE)
     if found is None:
         raise ConfigError(f"expected a size such as 500MB or 8GB as memory, got {text!r}.")
     return int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())))
@@ -136,9 +135,7 @@ def _generative(
     trained = Path(model) / LIMITS
     limits = Limits(**read_json(trained)) if trained.is_file() else Limits()
     limits = limits._replace(**{name: value for name, value in given.items() if value is not None})
-    parent = Path(output).absolute().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{Path(output).name}.", suffix=".tmp", dir=parent) as scratch:
+    with scratch_folder(output) as scratch:
         retriever = GenerativeRetriever.assemble(
             loaded.model,
             loaded.tokenizer,

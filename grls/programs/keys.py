@@ -124,7 +124,7 @@ def keys_in(
     if (Path(folder) / MANIFEST).exists():
         return Keys.load(folder, _origin(corpus, tokenizer, kind, anywhere, propositions, markers))
     refuse_foreign(folder, MANIFEST)
-    refuse_unwritable(folder)
+    refuse_unwritable(folder, folder=True)
     made = build_keys(corpus, tokenizer, kind, anywhere, propositions, markers)
     made.save(folder)
     return made

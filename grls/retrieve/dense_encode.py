@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ SHARD = 4096
 def work_folder(destination: str | Path) -> Path:
     """Where the embeddings of a retriever that will stand at ``destination`` grow."""
     path = Path(destination).absolute()
+    if path.is_symlink():  # on the disk where the retriever will stand
+        path = Path(os.path.realpath(path))
     return path.with_name(f".{path.name}.embeddings")
 
 

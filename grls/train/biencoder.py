@@ -167,7 +167,7 @@ def fit(
     """
     check_negatives(options.batch_size, options.hard_negatives, len(examples))
     folder = Path(output)
-    refuse_unwritable(folder / "checkpoints")
+    refuse_unwritable(folder / "checkpoints", folder=True)
     refuse_foreign(folder / "model", MODULES)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("a bi-encoder is trained in one process: start it without torchrun or srun.")

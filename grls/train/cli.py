@@ -123,7 +123,7 @@ class TrainCLI(LightningCLI):
             stage.prog = "grls train"
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
-        refuse_unwritable(_checkpoints(config.output))
+        refuse_unwritable(_checkpoints(config.output), folder=True)
         refuse_foreign(_model(config.output), "config.json")
         if config.get("ckpt_path") is None:
             refuse_unfinished(config.output)
