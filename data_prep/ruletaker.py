@@ -1,7 +1,9 @@
 """RuleTaker-Open: a generator of facts, rules and questions with proofs, over one shared corpus.
 
 The corpus holds the fact of every (subject, predicate) and the rules; the grammar is
-``grls.evaluation.ruletaker``'s. A query names its start facts and asks why the goal holds; its evidence is
+``grls.evaluation.ruletaker``'s. Predicates are attributes (``is kind``) and, where asked for, relations
+(``chases the mouse``); rules are about anyone and, where asked for, about one subject (none leads from one
+subject to another). A query names its start facts and asks why the goal holds; its evidence is
 a shortest proof in forward order (facts before the rule that needs them, the last rule concludes the
 goal), and its metadata holds the start facts' ids, the goal and other proofs. No start fact of a query
 is superfluous. The split is by query: a question about one subject stands in one split, and the same
@@ -32,6 +34,12 @@ ADJECTIVES = (
     "weak rich poor tall short happy sad clean rough smooth sharp blunt green blue red white black proud "
     "clever honest gentle lazy busy hungry tired careful famous lucky polite rude"
 )
+ANIMALS = (
+    "cat dog mouse bear lion tiger rabbit squirrel cow eagle wolf fox horse sheep goat duck hen frog toad "
+    "otter seal whale swan crow owl hawk deer moose mole hare pig donkey camel monkey snake lizard turtle "
+    "beaver badger"
+)
+VERBS = "chases eats likes needs sees visits"
 
 Goal = tuple[tuple[str, ...], str]
 """The predicates of the start facts, sorted, and the predicate to conclude."""
@@ -52,6 +60,8 @@ def prepare(
     predicates: int = 20,
     rules: int = 60,
     conjunction_rate: float = 0.0,
+    relations: int = 0,
+    named_rate: float = 0.0,
     max_depth: int = 4,
     max_proofs: int = 16,
     train: int = 588,
@@ -65,9 +75,12 @@ def prepare(
     Args:
         out: Folder to write; an earlier one is replaced.
         subjects: Number of subjects; the corpus has subjects times predicates facts.
-        predicates: Number of predicates.
+        predicates: Number of attributes (``is kind``).
         rules: Number of rules.
         conjunction_rate: Share of the rules that have two premises.
+        relations: Number of relations (``chases the mouse``), predicates as well; with any, subjects are
+            animals, rules say ``something`` and a subject may stand in a relation to itself.
+        named_rate: Share of the rules that are about one subject (``if the dog is red then the dog …``).
         max_depth: Most rules a proof may have.
         max_proofs: Most proofs to store with a query, the shortest first.
         train: Number of training queries.
@@ -79,15 +92,20 @@ def prepare(
     if min(train, dev, test) < 0:
         raise ConfigError(f"expected 0 or more queries a split, got {train}, {dev} and {test}.")
     rng = random.Random(seed)
-    subject_words = _words(NAMES, subjects, "subjects", avoid=ADJECTIVES.split())
+    subject_words = _words(ANIMALS if relations else NAMES, subjects, "subjects", avoid=ADJECTIVES.split())
     predicate_words = _words(ADJECTIVES, predicates, "predicates", avoid=[*NAMES.split(), *subject_words])
-    drawn = _rules(predicate_words, rules, conjunction_rate, rng)
-    proofs = proofs_by_goal(drawn, max_depth, max_proofs)
-    questions = _sample(subject_words, sorted(proofs), train + dev + test, rng)
+    if relations:
+        subject_words = [f"the {noun}" for noun in subject_words]
+        predicate_words += _relations(subject_words, relations, rng)
+    drawn = _rules(predicate_words, rules, conjunction_rate, rng, bool(relations))
+    drawn = _named(drawn, subject_words, named_rate, rng)
+    proofs = _proofs_by_subject(drawn, subject_words, max_depth, max_proofs)
+    questions = _sample(proofs, train + dev + test, rng)
     parts = questions[:train], questions[train : train + dev], questions[train + dev :]
     queries = {
         name: [
-            _query(f"{name}-{n:05d}", question, proofs[question.goal]) for n, question in enumerate(part, 1)
+            _query(f"{name}-{n:05d}", question, proofs[question.subject][question.goal])
+            for n, question in enumerate(part, 1)
         ]
         for name, part in zip(common.SPLITS, parts, strict=True)
     }
@@ -101,8 +119,11 @@ def prepare(
 def identifier(statement: Statement) -> str:
     """The passage id of a statement, one a person can read in a run file."""
     if isinstance(statement, Fact):
-        return f"fact-{statement.subject}-{statement.predicate}"
-    return f"rule-{'+'.join(statement.premises)}-{statement.conclusion}"
+        name = f"fact-{statement.subject}-{statement.predicate}"
+    else:
+        about = f"{statement.subjects[0]}-" if statement.subjects else ""
+        name = f"rule-{about}{'+'.join(statement.premises)}-{statement.conclusion}"
+    return name.replace("the ", "").replace(" ", "-")
 
 
 def _words(own: str, count: int, what: str, avoid: Iterable[str]) -> list[str]:
@@ -117,8 +138,51 @@ def _words(own: str, count: int, what: str, avoid: Iterable[str]) -> list[str]:
     return list(itertools.islice(itertools.chain(own.split(), (w for w in more if w not in known)), count))
 
 
-def _rules(predicates: list[str], count: int, conjunction_rate: float, rng: random.Random) -> list[Rule]:
+def _relations(subjects: list[str], count: int, rng: random.Random) -> list[str]:
+    """Distinct relations drawn at random: verb and object."""
+    possible = [f"{verb} {thing}" for verb in VERBS.split() for thing in subjects]
+    if not 0 < count <= len(possible):
+        raise ConfigError(
+            f"{len(subjects)} subjects allow {len(possible)} relations, {count} were asked for; ask for "
+            "fewer relations or more subjects."
+        )
+    return rng.sample(possible, count)
+
+
+def _named(rules: list[Rule], subjects: list[str], rate: float, rng: random.Random) -> list[Rule]:
+    """The rules, a share of them about one subject, which is drawn for each."""
+    if not 0 <= rate <= 1:
+        raise ConfigError(f"expected named_rate between 0 and 1, got {rate}.")
+    chosen = set(rng.sample(range(len(rules)), round(rate * len(rules)))) if rate else set()
+    return [_about(rule, rng.choice(subjects)) if n in chosen else rule for n, rule in enumerate(rules)]
+
+
+def _about(rule: Rule, subject: str) -> Rule:
+    return Rule(rule.premises, rule.conclusion, (subject,) * (len(rule.premises) + 1))
+
+
+def _proofs_by_subject(
+    rules: list[Rule], subjects: list[str], max_depth: int, max_proofs: int
+) -> dict[str, dict[Goal, list[Proof]]]:
+    """Of every subject what the rules about anyone and about it can prove."""
+    free = [rule for rule in rules if rule.free]
+    of_anyone = proofs_by_goal(free, max_depth, max_proofs)
+    own = {rule.subjects[0] for rule in rules if not rule.free}
+    return {
+        subject: proofs_by_goal(
+            [rule for rule in rules if rule.free or rule.subjects[0] == subject], max_depth, max_proofs
+        )
+        if subject in own
+        else of_anyone
+        for subject in subjects
+    }
+
+
+def _rules(
+    predicates: list[str], count: int, conjunction_rate: float, rng: random.Random, relations: bool = False
+) -> list[Rule]:
     """Distinct rules drawn at random, sorted."""
+    variable = "something" if relations else "someone"
     if not 0 <= conjunction_rate <= 1:
         raise ConfigError(f"expected conjunction_rate between 0 and 1, got {conjunction_rate}.")
     n, double = len(predicates), round(conjunction_rate * count)
@@ -132,7 +196,7 @@ def _rules(predicates: list[str], count: int, conjunction_rate: float, rng: rand
         size = len(rules) + wanted
         while len(rules) < size:
             *some, conclusion = rng.sample(predicates, premises + 1)
-            rules.add(Rule(tuple(sorted(some)), conclusion))
+            rules.add(Rule(tuple(sorted(some)), conclusion, (), variable))
     return sorted(rules)
 
 
@@ -224,16 +288,16 @@ def _superfluous(goal: Goal, found: Mapping[Goal, object]) -> bool:
     return any((some, predicate) in found for some in fewer)
 
 
-def _sample(subjects: list[str], goals: list[Goal], count: int, rng: random.Random) -> list[Question]:
+def _sample(proofs: Mapping[str, Mapping[Goal, object]], count: int, rng: random.Random) -> list[Question]:
     """Distinct questions in random order."""
-    possible = len(subjects) * len(goals)
-    if count > possible:
+    goals = sorted(set().union(*proofs.values()))
+    possible = [Question(subject, goal) for goal in goals for subject in proofs if goal in proofs[subject]]
+    if count > len(possible):
         raise ConfigError(
-            f"{len(subjects)} subjects and {len(goals)} provable goals give {possible} queries, {count} were "
-            "asked for; ask for fewer, or for more subjects, rules or depth."
+            f"{len(proofs)} subjects and {len(goals)} provable goals give {len(possible)} queries, {count} "
+            "were asked for; ask for fewer, or for more subjects, rules or depth."
         )
-    places = rng.sample(range(possible), count)
-    return [Question(subjects[place % len(subjects)], goals[place // len(subjects)]) for place in places]
+    return [possible[place] for place in rng.sample(range(len(possible)), count)]
 
 
 def _query(name: str, question: Question, proofs: list[Proof]) -> Query:

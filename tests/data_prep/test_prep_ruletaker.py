@@ -1,3 +1,4 @@
+import hashlib
 import json
 
 import pytest
@@ -10,11 +11,18 @@ from grls.evaluation.ruletaker import Fact, Rule, parse, parse_query, problem_of
 SMALL = {"subjects": 6, "predicates": 8, "rules": 14, "train": 60, "dev": 10, "test": 20}
 
 
-@pytest.fixture(scope="module", params=[0.0, 0.5], ids=["chains", "conjunctions"])
+RELATIONS = {"conjunction_rate": 0.5, "relations": 4, "predicates": 4, "named_rate": 0.5, "rules": 20}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[{"conjunction_rate": 0.0}, {"conjunction_rate": 0.5}, RELATIONS],
+    ids=["chains", "conjunctions", "relations"],
+)
 def made(request, tmp_path_factory):
     out = tmp_path_factory.mktemp("ruletaker") / "out"
-    prepare(out, **SMALL, conjunction_rate=request.param)
-    return out, request.param
+    prepare(out, **{**SMALL, **request.param})
+    return out, request.param["conjunction_rate"], request.param.get("rules", 14)
 
 
 def test_one_corpus_of_every_fact_and_the_rules(made):
@@ -24,8 +32,8 @@ def test_one_corpus_of_every_fact_and_the_rules(made):
     assert [render(s) for s in statements] == list(texts.values())
     rules = [s for s in statements if isinstance(s, Rule)]
     assert len(statements) - len(rules) == 6 * 8
-    assert len(set(rules)) == 14
-    assert sum(len(r.premises) == 2 for r in rules) == round(14 * made[1])
+    assert len(set(rules)) == made[2]
+    assert sum(len(r.premises) == 2 for r in rules) == round(made[2] * made[1])
     assert {name: len(queries) for name, queries in splits.items()} == {"train": 60, "dev": 10, "test": 20}
 
 
@@ -42,6 +50,31 @@ def test_every_proof_passes_the_checks_and_the_evidence_is_a_shortest(made):
         assert len(query.evidence) == min(map(len, proofs))
         facts = [set(proof) & set(metadata["start"]) for proof in metadata["proofs"]]
         assert all(found == set(metadata["start"]) for found in facts)
+
+
+def test_relations_and_rules_about_one_subject(tmp_path):
+    prepare(tmp_path / "out", **{**SMALL, **RELATIONS})
+    texts, splits = load(tmp_path / "out")
+    statements = [parse(text) for text in texts.values()]
+    facts = [s for s in statements if isinstance(s, Fact)]
+    rules = [s for s in statements if isinstance(s, Rule)]
+    assert sum(" " in fact.predicate for fact in facts) == 6 * 4
+    assert sum(not rule.free for rule in rules) == 10
+    assert {rule.variable for rule in rules if rule.free} == {"something"}
+    used = {p for queries in splits.values() for q in queries for p in q.evidence}
+    named = [name for name, rule in zip(texts, statements, strict=True) if getattr(rule, "subjects", ())]
+    assert used.intersection(named)
+    problems = [problem_of(json.loads(q.metadata), texts) for queries in splits.values() for q in queries]
+    assert any(" " in problem.goal.predicate for problem in problems)
+
+
+def test_the_old_data_stay_byte_for_byte(tmp_path):
+    """Figures were measured on them."""
+    prepare(tmp_path / "out", **SMALL, conjunction_rate=0.5)
+    found = hashlib.sha256()
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
+        found.update((tmp_path / "out" / name).read_bytes())
+    assert found.hexdigest() == "9d9142f0aeb32ab78351d5e0154ee5dba45e71def059d3513737a0ae51c692cb"
 
 
 def test_shortest_is_what_a_search_over_all_derivable_statements_finds():
@@ -105,6 +138,8 @@ def test_defaults_and_what_is_printed(tmp_path, capsys):
         (["--rules", 1000], "20 predicates allow 380 rules with 1 premise(s), 1000 were asked for"),
         (["--conjunction_rate", 1.5], "between 0 and 1"),
         (["--subjects", 1], "at least two subjects"),
+        (["--relations", 10_000], "39 subjects allow 234 relations, 10000 were asked for"),
+        (["--named_rate", 2], "named_rate between 0 and 1"),
         (["--max_depth", 0], "max_depth and max_proofs of 1 or more"),
         (["--test", -1], "0 or more queries"),
     ],
