@@ -23,6 +23,7 @@ from jsonargparse import auto_cli
 from benchmarks.common import machine, print_table, seconds
 from grls.commands.tune_hybrid import EMPTY_WEIGHTS, WEIGHTS
 from grls.dataset import gold_passages, read_split
+from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.fusion import Fusion, tune_weights
@@ -31,7 +32,7 @@ from grls.retrieve.hybrid import HybridRetriever, Weighed
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import BM25Prior, DensePrior, EmptyPromptPrior, Remembering, Source
 from grls.retrieve.sparse import BM25Retriever
-from grls.retrieve.tuning import Pool, Setting, Tried, tune
+from grls.retrieve.tuning import Pool, Quality, Setting, Tried, tune
 from grls.types import Hit, Query
 
 KS = (1, 5, 10, 20)
@@ -121,11 +122,12 @@ class Bench:
         choices = tried.choices(asked, Weighed(self.empty, 0.0))
         pool = Pool(self.generator, *self.dev, self.k, choices)
 
-        def recall(setting: Setting) -> float:
+        def recall(setting: Setting) -> Quality:
             found = HybridRetriever(self.generator, setting).candidates(self.dev.queries, self.depth)
             pool.add(setting, found)
             ranked = [self.generator.hits(some[: self.depth]) for some in found]
-            return self.dev.recall(ranked, [self.k])[0]
+            ids = [[hit.id for hit in hits[: self.k]] for hits in ranked]
+            return Quality(self.dev.recall(ranked, [self.k])[0], ndcg(ids, self.dev.gold))
 
         best = tune(choices, recall, pool).priors
         own = [*sources, self.empty]

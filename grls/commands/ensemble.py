@@ -29,6 +29,7 @@ from grls.evaluation.comparable import (
     load_runs,
 )
 from grls.evaluation.manifest import RunInfo, Steps
+from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.results import Results
 from grls.evaluation.run import chain_ranking
@@ -77,8 +78,8 @@ def ensemble(
         missing: Where nothing says which queries were asked and the runs do not answer the same: refuse, or
             take what a run lacks as empty.
         tune: Runs of the same systems, in the same order, for development queries: the weights (rrf, sum)
-            with the best recall there are used. Steps of 0.1 that sum to one; of equally good ones the most
-            even.
+            with the best recall there are used. Steps of 0.1 that sum to one; where recall is level nDCG
+            decides, then the most even.
         tune_split: Which queries the runs of --tune answer; null takes it from their manifests, or else dev.
         tune_k: Cut-off of that recall.
         name: What reports call this run; null makes one from the method and the members.
@@ -198,12 +199,15 @@ def _refuse_untunable(method: Method, weights: list[float] | None) -> None:
 def _tune(fusion: Fusion, dev: Dev, how: Fusing, k: int) -> tuple[Fusion, float]:
     """The fusion with the weights that are best on dev, and its recall there."""
 
-    def recall(tried: Fusion) -> float:
+    gold = list(dev.gold.values())
+
+    def quality(tried: Fusion) -> tuple[float, float]:
         fused = how.fuse(dev.results, tried).rankings
         ids = [[hit.id for hit in fused[query]] for query in dev.gold]
-        return sequence_recall(ids, list(dev.gold.values()), [k])[f"recall@{k}"]
+        return sequence_recall(ids, gold, [k])[f"recall@{k}"], ndcg(ids, gold)
 
-    return tune_weights(len(dev.results), fusion, recall)
+    best, (recall, _) = tune_weights(len(dev.results), fusion, quality)
+    return best, recall
 
 
 def _shown(weights: Sequence[float] | None) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from grls.evaluation.measures import MEASURES, measure_names
 from grls.report.measure import measure
-from grls.report.page import build_page
+from grls.report.page import TESTED, build_page
 from grls.report.render import write_page
 from grls.report.runs import load_groups
 
@@ -19,6 +20,7 @@ def report(
     proofs: int = 2,
     seed: int = 0,
     title: str = "Retrieval runs",
+    measures: str | None = None,
 ) -> None:
     """Compare runs on one page: tables, curves, proof graphs, significance, similarity.
 
@@ -36,8 +38,12 @@ def report(
         proofs: Successes and failures to draw of each run on RuleTaker-Open.
         seed: Of bootstrap and permutations.
         title: Heading of the page.
+        measures: Standard measures by their ir_measures names, as 'nDCG@10 RR', each with its significance;
+            null: nDCG@10 (the one that is tested), RR, AP, P@5 and Judged@10.
     """
-    groups = [measure(group, list(ks)) for group in load_groups(runs, data, split)]
-    page = build_page(groups, list(ks), k, baseline, proofs, seed, title)
+    names = measure_names(MEASURES if measures is None else measures)
+    tested = TESTED if measures is None else [name for name in names if not name.startswith("Judged")]
+    groups = [measure(group, list(ks), names) for group in load_groups(runs, data, split)]
+    page = build_page(groups, list(ks), k, baseline, proofs, seed, title, tested)
     for path in write_page(page, output):
         print(path)

@@ -17,6 +17,7 @@ from grls.dataset import gold_passages, read_split
 from grls.decode import Found
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, DataError
+from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.files import refuse_unwritable
 from grls.logs import quiet
@@ -67,7 +68,8 @@ def tune_assess(
         assess: Passages of each query that are assessed.
         weights: What is tried; null: 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10. Weight 0 always is.
         split: The development queries: not those that results will be reported for.
-        tune_k: Cut-off of the recall that is to be high; of equal ones the smaller weight is taken.
+        tune_k: Cut-off of the recall that is to be high; where it is level nDCG decides, then the smaller
+            weight.
         limit: Only so many of the queries.
         beams: Beam width; that of a generator that writes whole passages is ``assess`` at least.
         mode: Score mode.
@@ -114,14 +116,15 @@ def tune_assess(
     odds = opened.assess(inputs, [[hit.passage for hit in some[:assess]] for some in found])
     spent = [1000 * seconds / len(queries) for seconds in (searched - start, perf_counter() - searched)]
     print(f"{spent[0]:.1f} ms a query to search, {spent[1]:.1f} to assess {assess} passages")
-    best, recall = 0.0, -1.0
+    best, quality = 0.0, (-1.0, 0.0)
     for weight in (0.0, *sorted(tried)):
         ranked = [beside_assessment(some, own, weight) for some, own in zip(found, odds, strict=True)]
         ids = [[hit.id for hit in opened.hits(some[:tune_k])] for some in ranked]
         own = sequence_recall(ids, gold, [tune_k])[f"recall@{tune_k}"]
+        order = ndcg(ids, gold)
         print(f"recall@{tune_k} {100 * own:5.1f}  assess_weight {weight:g}")
-        if own > recall:
-            best, recall = weight, own
+        if (own, order) > quality:
+            best, quality = weight, (own, order)
     settings = {
         "retriever": retriever,
         "assess": assess if best else 0,
@@ -133,7 +136,7 @@ def tune_assess(
         "truncate_queries": truncate_queries,
         "precision": precision,
     }
-    write_config(output, settings, f"recall@{tune_k} {100 * recall:.1f} on {split} of {data}")
+    write_config(output, settings, f"recall@{tune_k} {100 * quality[0]:.1f} on {split} of {data}")
     print(f"{output}: assess_weight {best:g}")
 
 

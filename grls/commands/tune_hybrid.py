@@ -16,6 +16,7 @@ from grls.commands.retrieve import refuse_other_corpus
 from grls.dataset import gold_passages, read_split
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, DataError
+from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.files import refuse_unwritable
 from grls.logs import quiet
@@ -26,7 +27,7 @@ from grls.retrieve.hybrid import HybridRetriever, Weighed
 from grls.retrieve.open import open_retriever, open_sources
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import EmptyPromptPrior, Remembering
-from grls.retrieve.tuning import Pool, Setting, Tried, tune, tune_in_turn
+from grls.retrieve.tuning import Pool, Quality, Setting, Tried, tune, tune_in_turn
 
 WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
@@ -71,7 +72,8 @@ def tune_hybrid(
         prior_normalized: As of `grls retrieve`, for a generator that was trained beside the priors; then
             every setting that is tried is a search, one prior after another.
         split: The development queries: not those that results will be reported for.
-        tune_k: Cut-off of the recall that is to be high; of equal ones the smaller weight is taken.
+        tune_k: Cut-off of the recall that is to be high; where it is level nDCG decides, then the smaller
+            weight.
         limit: Only so many of the queries.
         beams: Beam width. With priors a wide one finds more: what they favour is kept until the generator has
             read on.
@@ -118,7 +120,7 @@ def tune_hybrid(
     depth = max(tune_k, beams)  # what is too low in one ranking may be high under other weights
     pool = None if prior_normalized else Pool(opened, queries, gold, tune_k, choices)
 
-    def measure(setting: Setting) -> float:
+    def measure(setting: Setting) -> Quality:
         start = perf_counter()
         hybrid = HybridRetriever(opened, setting, normalized=prior_normalized)
         found = hybrid.candidates(queries, depth)
@@ -128,7 +130,7 @@ def tune_hybrid(
         ids = [[hit.id for hit in opened.hits(some[:depth])] for some in found]
         recall = sequence_recall(ids, gold, [tune_k])[f"recall@{tune_k}"]
         print(f"recall@{tune_k} {100 * recall:5.1f}  {spent:6.1f} ms a query  {_shown(setting)}", flush=True)
-        return recall
+        return Quality(recall, ndcg([some[:tune_k] for some in ids], gold))
 
     best = tune_in_turn(choices, measure) if pool is None else tune(choices, measure, pool)
     found = f"recall@{tune_k} {100 * best.recall:.1f} on {split} of {data}"

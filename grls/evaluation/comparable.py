@@ -112,6 +112,37 @@ def differ(fingerprint: str, other: str) -> bool:
     return bool(fingerprint and other) and fingerprint != other
 
 
+def refuse_other_data(
+    run: str | Path,
+    info: RunInfo,
+    folder: str | Path,
+    corpus: Corpus,
+    queries: Sequence[Sequence[Query]],
+) -> None:
+    """Refuse a run that its manifest says is of another corpus or of other queries than a data set holds.
+
+    Args:
+        run: The run, for the error text.
+        info: Its manifest.
+        folder: The data set, likewise.
+        corpus: Its corpus.
+        queries: What the run may have been asked: those of a split, or all.
+
+    Raises:
+        MismatchError: It is.
+    """
+    if differ(info.corpus, corpus.fingerprint):
+        what = "another corpus"
+    elif all(differ(info.queries, fingerprint_queries(some)) for some in queries):
+        what = "other queries"
+    else:
+        return
+    raise MismatchError(
+        f"{run} was made with {what} than {folder} holds; retrieve again, or name the right folder with "
+        "--data."
+    )
+
+
 def find_asked(runs: Sequence[LoadedRun], data: str | None, split: str | None) -> Asked | None:
     """What runs were asked: as the options say, else as their manifests do.
 

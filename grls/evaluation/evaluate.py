@@ -1,6 +1,7 @@
 """A run and a data set in, every metric that applies out.
 
-Which metrics apply follows from the data: sequence recall always; complete recall where some query has two
+Which metrics apply follows from the data: sequence recall and the measures asked of ``ir_measures``
+always; complete recall where some query has two
 gold passages or more; path match where some query has evidence of two passages or more (of chains, or of
 rankings where there are none); answer recall where queries have accepted answers; seen and unseen recall
 where there are training qrels; set F1 and DONE-missing where the results hold chains; the graph checks
@@ -26,8 +27,11 @@ from grls.dataset import (
     read_split,
     relevant,
 )
-from grls.errors import DataError
+from grls.errors import DataError, MismatchError
+from grls.evaluation.comparable import refuse_other_data
 from grls.evaluation.graph import Reading
+from grls.evaluation.manifest import RunInfo, read_info
+from grls.evaluation.measures import MEASURES, measure
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
 from grls.evaluation.metrics.complete_recall import complete_recall
@@ -49,44 +53,67 @@ Report = dict[str, Any]
 def evaluate_run(
     run: str | Path,
     data: str | Path,
-    split: str = "test",
+    split: str | None = None,
     ks: Sequence[int] = KS,
     corpus: Corpus | None = None,
+    measures: Sequence[str] = MEASURES,
 ) -> Report:
     """Score a file of results against one split of a data set.
 
-    Queries of the run that belong to another split are ignored and counted.
+    Queries of the run that belong to another split are ignored and counted. A run with a manifest must be
+    what the manifest says, over the corpus and the queries of ``data``.
 
     Args:
         run: JSONL of results (name ending in ``.jsonl``) or a TREC run (any other name).
         data: The data set folder (corpus, queries, qrels).
-        split: Which qrels to score against.
+        split: Which qrels to score against; None: those that the run was retrieved for, as its manifest says,
+            else ``test``.
         ks: Cut-offs of the recalls.
         corpus: The corpus of ``data``, where it is read already.
+        measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
 
     Returns:
         See :func:`evaluate_results`; besides, ``split`` and ``score_mode``.
 
     Raises:
         ConfigError: There is no cut-off, or one below 1.
-        DataError: A file is missing or malformed, the run has a query or passage id that the data set
-            does not have, or it is of another split.
+        DataError: A file is missing or malformed, the run is empty, has changed since its manifest was
+            written, has a query or passage id that the data set does not have, or answers no query of the
+            split.
+        MismatchError: The manifest names another corpus, other queries or another split.
     """
     ks = cutoffs(ks)
+    info = read_info(run)
+    split = _split_of(run, info, split)
     corpus = Corpus.read(data) if corpus is None else corpus
     queries, qrels = read_split(data, split, corpus)
+    every = read_queries(data)
+    if info is not None:
+        refuse_other_data(run, info, data, corpus, (queries, every))
     results = load_results(run)
-    known = {query.id for query in read_queries(data)}
-    refuse_unknown(results.rankings, known, "query", str(Path(data) / "queries.jsonl"))
-    if results.rankings and not any(query in results.rankings for query in qrels):
+    if not results.rankings:
+        raise DataError("the run has no line; retrieve again.", Path(run))
+    refuse_unknown(results.rankings, {q.id for q in every}, "query", str(Path(data) / "queries.jsonl"))
+    if not any(query in results.rankings for query in qrels):
         raise DataError(
             f"the run answers no query of the split {split!r}: give --split as it was retrieved for.",
             Path(run),
         )
     train = Path(data) / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
-    report = evaluate_results(results, queries, qrels, corpus, ks, seen, str(run))
+    report = evaluate_results(results, queries, qrels, corpus, ks, seen, str(run), measures)
     return {"split": split, "score_mode": results.score_mode or "unknown", **report}
+
+
+def _split_of(run: str | Path, info: RunInfo | None, split: str | None) -> str:
+    """The split asked for, else that of the manifest, else ``test``; refused where the two differ."""
+    made_for = None if info is None else info.split
+    if split is not None and made_for is not None and made_for != split:
+        raise MismatchError(
+            f"{run} was retrieved for the split {made_for}, and --split asks for {split}; leave --split out, "
+            "or give a run of that split."
+        )
+    return split or made_for or "test"
 
 
 def evaluate_results(
@@ -97,6 +124,7 @@ def evaluate_results(
     ks: Sequence[int] = KS,
     seen: Collection[str] | None = None,
     name: str = "the run",
+    measures: Sequence[str] = MEASURES,
 ) -> Report:
     """Score results in memory.
 
@@ -108,12 +136,13 @@ def evaluate_results(
         ks: Cut-offs of the recalls.
         seen: Passages that are gold of a training query; None leaves the seen/unseen split out.
         name: What the log calls the run.
+        measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
 
     Returns:
-        ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, and where they apply
-        ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``set``, ``done_missing``,
-        ``graph`` (by the paper's algorithm 3) and ``graph_reuse`` (a statement may be used again); each maps
-        a metric to its value, or to None where it has none.
+        ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, ``measures``, and where they
+        apply ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``set``,
+        ``done_missing``, ``graph`` (by the paper's algorithm 3) and ``graph_reuse`` (a statement may be used
+        again); each maps a metric to its value, or to None where it has none.
 
     Raises:
         DataError: The qrels are empty, or a hit is no passage of ``corpus``.
@@ -125,6 +154,8 @@ def evaluate_results(
     texts = _texts(corpus, [*rankings.values(), *(chains or {}).values()])
     ids = [[hit.id for hit in hits] for hits in rankings.values()]
     report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
+    ranked = {query: [hit.id for hit in hits] for query, hits in rankings.items()}
+    report["measures"] = measure(measures, ranked, qrels) or None
     report["complete_recall"] = complete_recall(ids, gold, ks) if max(map(len, gold)) > 1 else None
     report["answer_recall"] = _answer_recall(by_id, rankings, texts, ks)
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)
@@ -151,9 +182,9 @@ def format_report(report: Report) -> str:
     lines = [", ".join([*named, f"queries: {counts}"]), ""]
     lines.append(" " * 22 + "".join(f"{f'R@{k}':>8}" for k in ks))
     lines += [f"{name:<22}" + "".join(_percent(values.get(k)) for k in ks) for name, values in rows]
-    for section in ("path_match", "set", "done_missing", "graph", "graph_reuse"):
+    for section in ("measures", "path_match", "set", "done_missing", "graph", "graph_reuse"):
         for name, value in report.get(section, {}).items():
-            label = name if name == section else f"{section} {name}"
+            label = name if section in (name, "measures") else f"{section} {name}"
             lines.append(
                 f"{label.replace('_', ' '):<22}" + (_percent(value) if name != "queries" else f"{value:>8}")
             )

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -20,7 +22,6 @@ from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.report.blocks import INK, NONE, Picture
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.rows import steps
-from grls.report.runs import STEPS, place_of
 
 COLOURS = ("#2f7fd0", "#d9730d", "#1f9d6b", "#b055c6", "#d8504a", "#8c7a2b", "#1a9aa8", "#7a7f87")
 """Each has a contrast of about 3 or more on white and on near-black."""
@@ -29,6 +30,7 @@ _DASHES = ("-", "--", "-.", ":")
 _MARKERS = "osD^vPX*"
 _DEPTH = 20  # deepest cut-off of the curves
 _WIDTH = 5.4  # inches
+_LABEL = 58  # signs of a line of the legend, which that width holds
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -43,9 +45,9 @@ _STYLE: dict[Any, Any] = {
 
 
 def recall_curves(group: MeasuredGroup) -> list[Picture]:
-    """Recall at every cut-off, one picture for each kind of steps; a curve ends where its lists end."""
-    kinds = list(dict.fromkeys(steps(run) for run in group.runs if run.depth))
-    return [_recall_picture(group, kind) for kind in sorted(kinds, key=lambda kind: place_of(kind, STEPS))]
+    """Recall at every cut-off, all runs in one picture; a curve ends where its lists end."""
+    runs = [run for run in group.runs if run.depth]
+    return [_recall_picture(group, runs)] if runs else []
 
 
 def length_histograms(group: MeasuredGroup) -> list[Picture]:
@@ -54,28 +56,32 @@ def length_histograms(group: MeasuredGroup) -> list[Picture]:
     return [_length_picture(group, run, n) for n, run in enumerate(dynamic, 1)]
 
 
-def _recall_picture(group: MeasuredGroup, kind: str) -> Picture:
-    runs = [run for run in group.runs if steps(run) == kind and run.depth]
+def _recall_picture(group: MeasuredGroup, runs: Sequence[Measured]) -> Picture:
     curves = [_curve(group, run) for run in runs]
     with matplotlib.rc_context(_STYLE):
-        figure = Figure((_WIDTH, 2.9 + 0.2 * len(runs)), layout="constrained")
+        labels = ["\n".join(textwrap.wrap(_named(run), _LABEL)) for run in runs]
+        lines = sum(label.count("\n") + 1 for label in labels)
+        figure = Figure((_WIDTH, 2.9 + 0.2 * lines), layout="constrained")
         axes = figure.add_subplot()
-        for n, (run, curve) in enumerate(zip(runs, curves, strict=True)):
-            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=run.label, **_line(n))
+        for n, (label, curve) in enumerate(zip(labels, curves, strict=True)):
+            axes.plot(range(1, len(curve) + 1), [100 * r for r in curve], label=label, **_line(n))
         axes.set_xlabel("k")
         axes.set_ylabel("recall@k (%)")
-        axes.set_ylim(bottom=0)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y", color="#8a8f98", alpha=0.35, linewidth=0.6)
         figure.legend(loc="outside lower left", frameon=False, ncols=1)
-        stated = "steps not stated" if kind == NONE else kind
-        name = f"{group.group.name}-recall-{'unstated' if kind == NONE else kind}"
+        name = f"{group.group.name}-recall"
         svg = _svg(figure, name)
     ends = "; ".join(
         f"{run.label}: {100 * c[0]:.1f} at 1, {100 * c[-1]:.1f} at {len(c)}"
         for run, c in zip(runs, curves, strict=True)
     )
-    return Picture(name, f"Recall@k by k, {stated}", svg, f"Curves of recall (%) by cut-off. {ends}.")
+    return Picture(name, "Recall@k by k, every run", svg, f"Curves of recall (%) by cut-off. {ends}.")
+
+
+def _named(run: Measured) -> str:
+    """What the legend calls a run: with its steps, where they are told."""
+    return run.label if steps(run) == NONE else f"{run.label}, {steps(run)}"
 
 
 def _curve(group: MeasuredGroup, run: Measured) -> list[float]:

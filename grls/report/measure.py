@@ -14,11 +14,12 @@ from typing import Any, Literal
 
 from grls.dataset import gold_passages
 from grls.evaluation.evaluate import evaluate_results
+from grls.evaluation.measures import MEASURES, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.evaluation.results import Results
 from grls.evaluation.run import without_done
-from grls.report.runs import DataGroup, Entry
+from grls.report.runs import DataGroup, Entry, members_of
 from grls.types import Chain
 
 Form = Literal["chain", "ranking", "unknown"]
@@ -76,6 +77,13 @@ class MeasuredGroup:
             return None
         return [recall_at(ids, gold, k) for ids, gold in zip(run.retrieved, self.gold, strict=True)]
 
+    def values(self, run: Measured, measure: str) -> list[float] | None:
+        """A standard measure of each query; None where its cut-off is deeper than the run goes."""
+        if run.reach is not None and _cutoff(measure) > run.reach:
+            return None
+        ranked = dict(zip(self.group.qrels, run.retrieved, strict=True))
+        return query_values([measure], ranked, self.group.qrels)[measure]
+
     def set_f1s(self, run: Measured) -> list[float] | None:
         """Set F1 of each query's chain; None where the run has no chains."""
         if run.chains is None:
@@ -83,23 +91,24 @@ class MeasuredGroup:
         return [set_scores(ids, gold).f1 for ids, gold in zip(run.chains, self.gold, strict=True)]
 
 
-def measure(group: DataGroup, ks: Sequence[int]) -> MeasuredGroup:
+def measure(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = MEASURES) -> MeasuredGroup:
     """Score every run of a group.
 
     Args:
         group: The data set with its runs.
         ks: Cut-offs of the recalls.
+        measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
     """
     by_id = {query.id: query for query in group.queries}
     gold = [gold_passages(by_id[query_id], group.qrels) for query_id in group.qrels]
-    return MeasuredGroup(group, gold, [_measure(group, entry, ks) for entry in group.entries])
+    return MeasuredGroup(group, gold, [_measure(group, entry, ks, measures) for entry in group.entries])
 
 
-def _measure(group: DataGroup, entry: Entry, ks: Sequence[int]) -> Measured:
+def _measure(group: DataGroup, entry: Entry, ks: Sequence[int], measures: Sequence[str]) -> Measured:
     form = _form(entry, group.entries)
     results, ordered = _with_chains(entry, form)
     report = evaluate_results(
-        results, group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file)
+        results, group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file), measures
     )
     if ordered:
         report.pop("done_missing", None)
@@ -131,17 +140,17 @@ def _form(entry: Entry, entries: Sequence[Entry]) -> Form:
         return "ranking"
     if info.system != "ensemble":
         return "chain"
-    others = [other for other in entries if other is not entry]  # none is its own member
-    members = {_form_of_member(name, others) for name in info.members}
+    others = [other for other in entries if other is not entry]
+    members = {
+        "unknown" if m is None or m.steps != "fixed" else _form(m, others) for m in _members(entry, others)
+    }
     if "ranking" in members:
         return "ranking"
     return "chain" if members == {"chain"} else "unknown"
 
 
-def _form_of_member(name: str, entries: Sequence[Entry]) -> Form:
-    """What a member of a fixed ensemble is; unknown where it is not here, or namesakes differ."""
-    found = {_form(entry, entries) for entry in entries if entry.steps == "fixed" and entry.goes_by(name)}
-    return found.pop() if len(found) == 1 else "unknown"
+def _members(entry: Entry, others: Sequence[Entry]) -> list[Entry | None]:
+    return [member for _, member in members_of(entry, others)]
 
 
 def _with_chains(entry: Entry, form: Form) -> tuple[Results, bool]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import fmean
 
 from grls.errors import ConfigError
 from grls.evaluation.metrics.averages import cutoffs
@@ -13,9 +15,18 @@ from grls.report.drawing import describe, draw
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.proofs import Example, examples
 from grls.report.sections import run_table, section_tables
-from grls.report.tables import chains_table, ensemble_table, memorisation_table, recall_table
+from grls.report.tables import (
+    chains_table,
+    ensemble_table,
+    measures_table,
+    memorisation_table,
+    recall_table,
+)
 
-_ELSEWHERE = ("queries", "sequence_recall", "set", "done_missing", "graph")
+TESTED = ("nDCG@10",)
+"""Standard measures whose differences are tested unless others are asked for."""
+
+_ELSEWHERE = ("queries", "sequence_recall", "measures", "set", "done_missing", "graph")
 
 
 def build_page(
@@ -26,6 +37,7 @@ def build_page(
     proofs: int = 2,
     seed: int = 0,
     title: str = "Retrieval runs",
+    tested: Sequence[str] = TESTED,
 ) -> Page:
     """Put a page together.
 
@@ -37,6 +49,7 @@ def build_page(
         proofs: RuleTaker-Open: successes, and failures, drawn for each run.
         seed: Of the resampling.
         title: The page's heading.
+        tested: Standard measures whose differences are tested, besides R@k and set F1.
 
     Raises:
         ConfigError: ``baseline`` is no run's label, or a cut-off or count cannot be.
@@ -47,9 +60,9 @@ def build_page(
     if proofs < 0:
         raise ConfigError(f"expected a number of proofs of at least 0, got {proofs}.")
     ks, k = cutoffs(ks), cutoffs([k])[0]
-    sections = [_data_section(group, ks, k, baseline, proofs, seed) for group in groups]
+    sections = [_data_section(group, ks, k, baseline, proofs, seed, tested) for group in groups]
     if len(groups) > 1:
-        sections.insert(0, Section("All data sets", _common_parts(groups, ks)))
+        sections.insert(0, Section("All data sets", _common_parts(groups, ks, k)))
     sections.append(Section("What was run", (Part("Runs", (*_warnings(groups), run_table(groups))),)))
     names = ", ".join(f"{group.group.name} ({group.group.split})" for group in groups)
     counted = f"{len(labels)} run{'s' if len(labels) > 1 else ''} on {names}."
@@ -57,10 +70,11 @@ def build_page(
     return Page(title, f"{counted} {rules}", tuple(sections))
 
 
-def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> tuple[Part, ...]:
+def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) -> tuple[Part, ...]:
     """The tables that hold for one data set as for several side by side."""
     tables = (
-        ("Recall", recall_table(groups, ks)),
+        ("Recall", recall_table(groups, ks, k)),
+        ("Standard measures", measures_table(groups)),
         ("Memorisation", memorisation_table(groups, ks)),
         ("Fixed and dynamic steps", chains_table(groups)),
         ("Ensembles", ensemble_table(groups, ks)),
@@ -69,11 +83,18 @@ def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> tuple[P
 
 
 def _data_section(
-    group: MeasuredGroup, ks: Sequence[int], k: int, baseline: str | None, proofs: int, seed: int
+    group: MeasuredGroup,
+    ks: Sequence[int],
+    k: int,
+    baseline: str | None,
+    proofs: int,
+    seed: int,
+    tested: Sequence[str],
 ) -> Section:
-    recall, *rest = _common_parts([group], ks)
+    recall, *rest = _common_parts([group], ks, k)
     curves = recall_curves(group)
-    parts = [Part(recall.title, (*_warnings([group]), *recall.blocks, *_gallery(curves)))]
+    told = (*_headline(group, k), *_warnings([group]))
+    parts = [Part(recall.title, (*told, *recall.blocks, *_gallery(curves)))]
     parts += [
         part._replace(blocks=(*part.blocks, *_gallery(length_histograms(group))))
         if "steps" in part.title
@@ -86,16 +107,45 @@ def _data_section(
     graphs = _graph_blocks(group, proofs)
     if graphs:
         parts.append(Part("Proof graphs", graphs))
-    tests = (
-        significance_table(group, f"R@{k}", lambda run: group.recalls(run, k), baseline, seed),
-        significance_table(group, "set F1", group.set_f1s, baseline, seed),
-    )
-    if any(tests):
-        parts.append(Part("Significance", tuple(table for table in tests if table is not None)))
+    tests = _significance(group, k, baseline, seed, tested)
+    if tests:
+        parts.append(Part("Significance", tests))
     alike = similarity_tables(group, k)
     if alike:
         parts.append(Part("Similarity of predictions", tuple(alike)))
     return Section(f"{group.group.name}, {group.group.split}", tuple(parts))
+
+
+def _significance(
+    group: MeasuredGroup, k: int, baseline: str | None, seed: int, tested: Sequence[str]
+) -> tuple[Block, ...]:
+    """Every run against one, by recall, by each standard measure that is tested, and by set F1."""
+    values: dict[str, Callable[[Measured], list[float] | None]] = {
+        f"R@{k}": lambda run: group.recalls(run, k),
+        **{name: partial(group.values, measure=name) for name in tested},
+        "set F1": group.set_f1s,
+    }
+    tables = (significance_table(group, what, of, baseline, seed) for what, of in values.items())
+    return tuple(table for table in tables if table is not None)
+
+
+def _headline(group: MeasuredGroup, k: int) -> list[Block]:
+    """The run that finds most, in a sentence; none where there is nothing to choose between."""
+    found = [
+        (fmean(values), run.label) for run in group.runs if (values := group.recalls(run, k)) is not None
+    ]
+    ranked = sorted(found, key=lambda pair: -pair[0])
+    if len(ranked) < 2:
+        return []
+    (best, label), (second, other) = ranked[:2]
+    count = f"{len(group.gold):,} queries"
+    if f"{100 * best:.1f}" == f"{100 * second:.1f}":
+        return [Text(f"{label} and {other} find most: R@{k} {100 * best:.1f} each, over {count}.")]
+    return [
+        Text(
+            f"{label} finds most: R@{k} {100 * best:.1f} over {count}; next {other} with {100 * second:.1f}."
+        )
+    ]
 
 
 def _gallery(pictures: Sequence[Picture]) -> list[Block]:

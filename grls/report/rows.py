@@ -7,6 +7,7 @@ where system, name and steps are the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from grls.report.blocks import NONE, Column, Table, Value, value_table
@@ -52,14 +53,21 @@ def across(
     metrics: Sequence[tuple[str, Column]],
     note: str,
     within: int | None = None,
+    by: str | None = None,
 ) -> Table | None:
-    """A table whose rows are joined over data sets by what heads them; None where there is no row."""
+    """A table whose rows are joined over data sets by what heads them; None where there is no row.
+
+    With ``by``, the rows stand by their mean of that metric over data sets, best first; those without
+    it last.
+    """
     found = [rows_of(group) for group in groups]
     groups = [group for group, rows in zip(groups, found, strict=True) if rows]
     found = [rows for rows in found if rows]
     keys = sorted(dict.fromkeys(key for rows in found for key in rows), key=_place(stubs, within))
     if not keys:
         return None
+    if by is not None:
+        keys.sort(key=lambda key: -_mean_of([rows.get(key, {}).get(by) for rows in found]))
     several = len(groups) > 1
     columns = [c._replace(group=g.group.name if several else "") for g in groups for _, c in metrics]
     table = [
@@ -67,6 +75,12 @@ def across(
     ]
     suffix = "all" if several else groups[0].group.name
     return value_table(f"{name}-{suffix}", caption, stubs, columns, table, note, within)
+
+
+def _mean_of(values: Sequence[Value]) -> float:
+    """The mean of what there is; below every measure where there is nothing."""
+    numbers = [value for value in values if isinstance(value, int | float)]
+    return fmean(numbers) if numbers else -1.0
 
 
 def _place(stubs: Sequence[str], within: int | None) -> Callable[[Key], tuple[Any, ...]]:

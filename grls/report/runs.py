@@ -16,9 +16,9 @@ from typing import NamedTuple
 from grls.corpus import Corpus
 from grls.dataset import Qrels, read_qrels, read_queries, read_split
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.evaluation.comparable import differ
+from grls.evaluation.comparable import differ, refuse_other_data
 from grls.evaluation.evaluate import all_gold
-from grls.evaluation.manifest import RunInfo, Steps, fingerprint_queries, info_file, read_info
+from grls.evaluation.manifest import RunInfo, Steps, info_file, read_info
 from grls.evaluation.results import Results, find_passages, load_results
 from grls.evaluation.run import refuse_unknown
 from grls.jsonl import read_jsonl
@@ -70,6 +70,30 @@ class Entry:
         own = "" if self.info is None else self.info.name
         file = self.file
         return name in (self.label, own, str(file), str(file.with_suffix("")), file.name, file.stem)
+
+
+def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry | None]]:
+    """The members of an ensemble by their names, each with its run where that is among ``entries``.
+
+    The files that the manifest names decide; names may be alike (runs have the same usual names). Where it
+    names none, or the files have moved, the one run of that name is meant, and none where several have it.
+    """
+    if entry.info is None:
+        return []
+    files = entry.info.options.get("runs")
+    named = files if isinstance(files, list) and len(files) == len(entry.info.members) else None
+    others = [other for other in entries if other is not entry]  # none is its own member
+    found: list[tuple[str, Entry | None]] = []
+    for n, name in enumerate(entry.info.members):
+        same = [] if named is None else [o for o in others if _is_file(o, named[n])]
+        alike = same or [other for other in others if other.goes_by(name)]
+        found.append((name, alike[0] if len(alike) == 1 else None))
+    return found
+
+
+def _is_file(entry: Entry, file: object) -> bool:
+    """Whether a run is the one of that file (NAME.trec and NAME.jsonl are one run)."""
+    return isinstance(file, str) and info_file(file).resolve() == info_file(entry.file).resolve()
 
 
 def place_of(value: str | None, known: Sequence[str]) -> int:
@@ -171,7 +195,7 @@ def _group(name: str, given: Sequence[_Given], split: str | None) -> DataGroup:
     queries, qrels = read_split(folder, split, corpus)
     every = read_queries(folder)
     for path, info in stated:
-        _refuse_other_data(path, info, folder, corpus, (queries, every))
+        refuse_other_data(path, info, folder, corpus, (queries, every))
     entries = [_entry(path, info, corpus, every, folder) for path, info, _ in given]
     train = folder / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
@@ -204,21 +228,6 @@ def _split(stated: Sequence[tuple[Path, RunInfo]], asked: str | None) -> str:
     if asked is not None and only not in (None, asked):
         raise MismatchError(f"{found[only]} is of the split {only}, and --split asks for {asked}.")
     return asked or only or "test"
-
-
-def _refuse_other_data(
-    path: Path, info: RunInfo, folder: Path, corpus: Corpus, queries: Sequence[Sequence[Query]]
-) -> None:
-    if differ(info.corpus, corpus.fingerprint):
-        what = "another corpus"
-    elif all(differ(info.queries, fingerprint_queries(some)) for some in queries):
-        what = "other queries"
-    else:
-        return
-    raise MismatchError(
-        f"{path} was made with {what} than {folder} holds; retrieve again, or name the right folder with "
-        "--data."
-    )
 
 
 def _entry(path: Path, info: RunInfo | None, corpus: Corpus, every: Sequence[Query], folder: Path) -> Entry:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from grls.evaluation.graph import GraphErrors
-from grls.report.blocks import Column, Row, Table, Value, value_table
+from grls.report.blocks import Column, Row, Table, Value, printed, value_table
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.rows import IDENTITY, REACH, across, identity
 
 _ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
+_FEW = 30  # queries below which an average is marked
 _NOTES = {
     "seen_unseen": "Seen: gold passages that are gold of a training query, too; unseen: the others. Each is "
-    "averaged over the queries that have gold of that kind; their numbers stand beside.",
+    "averaged over the queries that have gold of that kind; their numbers stand beside. In "
+    "parentheses: over fewer than 30 queries, which tells little.",
     "graph": "Success: the chain proves the goal, each use of a statement consuming it and none left over "
     "(algorithm 3 of arXiv 2204.13596). The other columns are error rates, a chain counting under the first "
     "check that it fails: lower is better.",
@@ -91,10 +93,25 @@ def _section_table(groups: Sequence[MeasuredGroup], name: str) -> Table | None:
         f"{spoken(name).capitalize()} (%)",
         IDENTITY,
         groups,
-        lambda group: {identity(run): run.report.get(name, {}) for run in group.runs},
+        lambda group: {identity(run): _shown(run.report.get(name, {})) for run in group.runs},
         [(metric, _column(metric)) for metric in metrics],
         " ".join([_NOTES.get(name, ""), REACH if any("@" in metric for metric in metrics) else ""]).strip(),
     )
+
+
+def _shown(values: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Values of a section, those over few queries of its own (``seen_queries``) in parentheses."""
+    few = {
+        metric.removesuffix("queries")
+        for metric, count in values.items()
+        if metric.endswith("_queries") and isinstance(count, int) and count < _FEW
+    }
+    return {
+        metric: f"({printed(value, 'percent')})"
+        if isinstance(value, float) and any(metric.startswith(part) for part in few)
+        else value
+        for metric, value in values.items()
+    }
 
 
 def spoken(name: str) -> str:

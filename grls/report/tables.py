@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from grls.evaluation.manifest import RunInfo
 from grls.report.blocks import NONE, Column, Table, Value
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.rows import IDENTITY, REACH, Key, Rows, across, identity, steps, system
+from grls.report.runs import members_of
 
 
-def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:
-    """Recall of every run (the form of Table 2)."""
+def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int | None = None) -> Table | None:
+    """Recall of every run (the form of Table 2), by recall@k where k is given, best first."""
     return across(
         "recall",
         "Sequence recall (%) of every run, single-step and multi-step",
@@ -25,17 +27,39 @@ def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | 
         [(f"recall@{k}", Column(f"R@{k}")) for k in ks],
         "R@k: share of a query's gold passages among the first k retrieved, averaged over judged queries. "
         + REACH,
+        by=None if k is None else f"recall@{k}",
+    )
+
+
+def measures_table(groups: Sequence[MeasuredGroup]) -> Table | None:
+    """The standard measures of every run; None where none was asked for."""
+    names = dict.fromkeys(name for g in groups for run in g.runs for name in run.report.get("measures", {}))
+    if not names:
+        return None
+    return across(
+        "measures",
+        "Standard measures (%) of every run",
+        IDENTITY,
+        groups,
+        lambda group: {identity(run): run.report["measures"] for run in group.runs},
+        [(name, Column(name, best="" if name.startswith("Judged") else "high")) for name in names],
+        "By ir_measures, with the grades of the qrels, as trec_eval counts: nDCG: normalized discounted "
+        "cumulative gain; RR: reciprocal rank; AP: average precision; P: precision; Judged: share of the "
+        "first k that the qrels judge. " + REACH.replace("R@k", "value at k"),
     )
 
 
 def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:
-    """Generators with and without memorisation (the form of Table 3); None where there are none."""
+    """Generators with and without memorisation (the form of Table 3); None where they are all of one kind."""
+    kinds = {"memorise" in info.stages for group in groups for info in _generators(group)}
+    if len(kinds) < 2:
+        return None
 
     def rows(group: MeasuredGroup) -> Rows:
         found: dict[Key, dict[str, Value]] = {}
         for run in group.runs:
             info = run.entry.info
-            if info is not None and info.system == "generator":
+            if info is not None and info in _generators(group):
                 memorised = "memorised" if "memorise" in info.stages else "not memorised"
                 found[run.label, steps(run), memorised] = {**run.report["sequence_recall"], "f1": _f1(run)}
         return found
@@ -97,6 +121,12 @@ def ensemble_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table 
     )
 
 
+def _generators(group: MeasuredGroup) -> list[RunInfo]:
+    """The manifests of the runs that a generator alone has made."""
+    infos = [run.entry.info for run in group.runs]
+    return [info for info in infos if info is not None and info.system == "generator"]
+
+
 def _f1(run: Measured) -> Value:
     value: Value = run.report.get("set", {}).get("f1")
     return value
@@ -119,7 +149,9 @@ def _ensembles(group: MeasuredGroup) -> Rows:
         info = run.entry.info
         if info is None or info.system != "ensemble":
             continue
-        members = [(name, _member(group, name)) for name in info.members]
+        runs = {id(other.entry): other for other in group.runs}
+        linked = members_of(run.entry, [other.entry for other in group.runs])
+        members = [(name, None if member is None else runs[id(member)]) for name, member in linked]
         systems = {system(m) for _, m in members if m is not None}
         known = bool(members) and all(m is not None and system(m) != NONE for _, m in members)
         kind = NONE if not known else "homogeneous" if len(systems) == 1 else "mixed"
@@ -128,8 +160,3 @@ def _ensembles(group: MeasuredGroup) -> Rows:
             key = (run.label, kind, f"member {name if member is None else member.label}")
             found[key] = {} if member is None else member.report["sequence_recall"]
     return found
-
-
-def _member(group: MeasuredGroup, name: str) -> Measured | None:
-    """The run that an ensemble calls ``name``: by label, name, or file."""
-    return next((run for run in group.runs if run.entry.goes_by(name)), None)

@@ -27,7 +27,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from grls.errors import ConfigError, MismatchError
 from grls.types import Hit
@@ -227,15 +227,19 @@ def weight_grid(members: int, steps: int = GRID) -> Iterator[tuple[float, ...]]:
         yield tuple(part / steps for part in parts)
 
 
+Value = TypeVar("Value", float, tuple[float, float])
+
+
 def tune_weights(
-    members: int, fusion: Fusion, measure: Callable[[Fusion], float], steps: int = GRID
-) -> tuple[Fusion, float]:
+    members: int, fusion: Fusion, measure: Callable[[Fusion], Value], steps: int = GRID
+) -> tuple[Fusion, Value]:
     """Try every weight of the grid; of equally good ones the most even is kept.
 
     Args:
         members: How many.
         fusion: What to tune.
-        measure: How good a fusion is on the development queries; higher is better.
+        measure: How good a fusion is on the development queries; higher is better. A tuple decides by its
+            first value, where that is level by its second, and so on.
         steps: See :func:`weight_grid`.
 
     Returns:
@@ -244,12 +248,9 @@ def tune_weights(
     Raises:
         ConfigError: The method takes no weights.
     """
-    best, value = fusion, -math.inf
-    for weights in weight_grid(members, steps):
-        tried = replace(fusion, weights=weights)
-        found = measure(tried)
-        if found > value:
-            best, value = tried, found
+    tried = [replace(fusion, weights=weights) for weights in weight_grid(members, steps)]
+    measured = [(measure(one), one) for one in tried]
+    value, best = max(measured, key=lambda pair: pair[0])  # of equal ones the first
     return best, value
 
 

@@ -45,7 +45,20 @@ _POOLED = 200
 Setting = tuple[Weighed, ...]
 """Priors with their weights, that of the empty prompt last."""
 
-Measure = Callable[[Setting], float]
+
+class Quality(NamedTuple):
+    """How good what a search finds is; compared as it stands, so the second decides where the first is level.
+
+    Attributes:
+        recall: Recall@k.
+        order: How high the gold passages stand (nDCG), in [0, 1].
+    """
+
+    recall: float
+    order: float = 0.0
+
+
+Measure = Callable[[Setting], Quality]
 
 
 @dataclass(frozen=True)
@@ -113,6 +126,8 @@ def tune(choices: Sequence[Sequence[Weighed]], measure: Measure, pool: Pool) -> 
 
     A setting is worth what it finds and what its neighbours find, half of each, one step away in one prior's
     choices: the best of many on a few queries is the luckiest, too, and luck does not extend to neighbours.
+    Among those with the same recall the neighbours do not decide, for an edge of the grid has fewer of them:
+    the order does, then the smaller weights.
 
     Args:
         choices: What is tried of each prior (:meth:`Tried.choices`); the grid is all their combinations.
@@ -120,7 +135,8 @@ def tune(choices: Sequence[Sequence[Weighed]], measure: Measure, pool: Pool) -> 
         pool: What searches have found.
 
     Returns:
-        The best of those searched with, of equal ones that of the smallest weights.
+        The best of those searched with; of those with its recall that of the highest order, of these that of
+        the smallest weights.
 
     Raises:
         ConfigError: The grid is too large (:func:`check_grid`).
@@ -133,28 +149,30 @@ def tune(choices: Sequence[Sequence[Weighed]], measure: Measure, pool: Pool) -> 
         return tuple(some[place] for some, place in zip(choices, places, strict=True))
 
     settings = [setting(places) for places in grid]
-    order = np.argsort([sum(abs(prior.weight) for prior in some) for some in settings], kind="stable")
-    measured: dict[int, float] = {}
+    order = sorted(range(len(grid)), key=lambda n: sum(abs(prior.weight) for prior in settings[n]))
+    measured: dict[int, Quality] = {}
 
     def ask(place: int) -> None:
         if place not in measured:
             measured[place] = measure(settings[place])
 
-    def worth() -> Floats:
-        """``[settings]``; of those measured what was found, of others what the pool promises."""
-        values = [measured[n] if n in measured else pool.recall(some) for n, some in enumerate(settings)]
-        return beside(np.reshape(values, shape)).ravel().round(9)
+    def best(places: Sequence[int]) -> int:
+        """Of some settings; of those not measured yet what the pool promises counts."""
+        every = [measured[n] if n in measured else pool.quality(some) for n, some in enumerate(settings)]
+        worth = beside(np.reshape([one.recall for one in every], shape)).ravel().round(9)
+        first = max(places, key=lambda n: worth[n])
+        level = [n for n in places if round(every[n].recall - every[first].recall, 9) == 0]
+        return max(level, key=lambda n: round(every[n].order, 9))  # of equal ones the first
 
     for part in (0.0, 0.5, 1.0):  # no priors, each with its middle weight, each with its largest one
         ask(grid.index((*(math.ceil(part * (len(some) - 1)) for some in choices[:-1]), 0)))
     for _ in range(ROUNDS):
-        best = int(order[np.argmax(worth()[order])])
-        if best in measured:
+        place = best(order)
+        if place in measured:
             break
-        ask(best)
-    known = [place for place in order.tolist() if place in measured]
-    chosen = known[int(np.argmax(worth()[known]))]
-    return Tuned(settings[chosen], measured[chosen])
+        ask(place)
+    chosen = best([place for place in order if place in measured])
+    return Tuned(settings[chosen], measured[chosen].recall)
 
 
 def beside(values: Floats) -> Floats:
@@ -183,7 +201,7 @@ def tune_in_turn(choices: Sequence[Sequence[Weighed]], measure: Measure) -> Tune
             found = measure(setting)
             if found > value:
                 best, value = setting, found
-    return Tuned(best, value)
+    return Tuned(best, value.recall)
 
 
 @dataclass
@@ -240,6 +258,8 @@ class Pool:
             gone = sorted({*generator.removed, generator.done})
             self._said = _OfPassages(prior, np.setdiff1d(np.arange(generator.done + 1), gone))
         self._known = [_Known() for _ in queries]
+        longest = np.cumsum(1 / np.log2(np.arange(2, max(map(len, self._gold), default=0) + 3)))
+        self._ideal: Floats = np.array([longest[max(len(some), 1) - 1] for some in self._gold])
 
     def add(self, setting: Setting, found: Sequence[Sequence[Found]]) -> None:
         """Take in the candidates of a search with a setting (:meth:`HybridRetriever.candidates`).
@@ -261,12 +281,15 @@ class Pool:
                 known.own[place] = hit.score - float(known.logs[place] @ weights)
         self._stack()
 
-    def recall(self, setting: Setting) -> float:
-        """The recall of the k best of each query's pool under a setting."""
+    def quality(self, setting: Setting) -> Quality:
+        """Recall and nDCG of the k best of each query's pool under a setting."""
         scores: Floats = self._own + self._logs @ self._weights(setting)
         k = min(self._k, scores.shape[1])
         best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-        return float((np.take_along_axis(self._right, best, axis=1).sum(axis=1)).mean())
+        best = np.take_along_axis(best, np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1), axis=1)
+        right = np.take_along_axis(self._right, best, axis=1)
+        gains: Floats = (right > 0) @ (1 / np.log2(np.arange(2, k + 2)))
+        return Quality(float(right.sum(axis=1).mean()), float((gains / self._ideal).mean()))
 
     def _stack(self) -> None:
         """What is known as arrays ``[Q, M]`` and ``[Q, M, F]``, and what each passage adds to recall."""

@@ -1,14 +1,16 @@
 """A run and a data set in, the whole report out."""
 
 import json
+from math import log2
 
 import pytest
 
 from grls.cli import main
 from grls.corpus import Corpus
-from grls.dataset import write_dataset
-from grls.errors import ConfigError, DataError
+from grls.dataset import read_split, write_dataset
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.evaluate import evaluate_run, format_report
+from grls.evaluation.manifest import RunInfo, fingerprint_queries, write_info
 from grls.evaluation.results import write_results
 from grls.evaluation.run import write_run
 from grls.types import Chain, Hit, Passage, Query
@@ -55,6 +57,16 @@ def test_a_trec_run_gets_the_metrics_that_apply(tmp_path):
         "score_mode": "unknown",
         "queries": {"judged": 3, "unanswered": 1, "unjudged": 1},
         "sequence_recall": pytest.approx({"recall@1": 0.5 / 3, "recall@2": 1 / 3, "recall@5": 1.5 / 3}),
+        "measures": pytest.approx(
+            {
+                # q1: f1 at 1 and r1 at 3 of two; q2: f2 at 2 of two; q3: nothing
+                "nDCG@10": ((1 + 1 / 2) / (1 + 1 / log2(3)) + 1 / log2(3) / (1 + 1 / log2(3))) / 3,
+                "RR": (1 + 1 / 2) / 3,
+                "AP": ((1 + 2 / 3) / 2 + 1 / 2 / 2) / 3,
+                "P@5": (2 / 5 + 1 / 5) / 3,
+                "Judged@10": (2 / 3 + 1) / 3,  # r2 of q1 is not judged
+            }
+        ),
         "complete_recall": pytest.approx(
             {"complete_recall@1": 0.0, "complete_recall@2": 0.0, "complete_recall@5": 1 / 3}
         ),
@@ -181,6 +193,7 @@ def test_the_report_prints_as_an_aligned_table():
         "seen_unseen": {"seen_recall@1": None, "seen_recall@20": None, "seen_queries": 0}
         | {"unseen_recall@1": 0.125, "unseen_recall@20": 1.0, "unseen_queries": 3},
         "complete_recall": {"complete_recall@1": 0.0, "complete_recall@20": 0.5},
+        "measures": {"nDCG@10": 0.5, "RR": 0.25},
         "path_match": {"path_match": 0.25, "queries": 3},
         "set": {"precision": 0.5, "recall": 0.25, "f1": 0.333},
         "done_missing": {"done_missing": 0.0},
@@ -195,6 +208,8 @@ def test_the_report_prints_as_an_aligned_table():
         "  of seen passages           -       -",
         "  of unseen passages      12.5   100.0",
         "complete recall            0.0    50.0",
+        "nDCG@10                   50.0",
+        "RR                        25.0",
         "path match                25.0",
         "path match queries           3",
         "set precision             50.0",
@@ -216,3 +231,71 @@ def test_cutoffs_without_brackets_are_told_how_to_write_them(ks, tmp_path, capsy
     assert main([*command, ks]) == 1
     assert f"write --ks [{ks}]" in capsys.readouterr().err
     assert main([*command, f"[{ks}]"]) == 0
+
+
+def _made(folder, data, split="test", hits=None):
+    """A TREC run with the manifest that retrieval for a split of ``data`` writes."""
+    corpus, (queries, _) = Corpus.read(data), read_split(data, split)
+    found = {query.id: [Hit("f1", -1.0)] for query in queries} if hits is None else hits
+    write_run(folder / "run.trec", found)
+    info = RunInfo(
+        "bm25", "made", "single", corpus.fingerprint, fingerprint_queries(queries), str(data), split, ""
+    )
+    write_info(folder / "run", info)
+    return folder / "run.trec"
+
+
+@pytest.mark.parametrize("split", [None, "test"])
+def test_a_run_is_what_its_manifest_says_whether_the_split_is_named_or_not(split, tmp_path):
+    data = dataset(tmp_path / "data")
+    run = _made(tmp_path, data)
+    assert evaluate_run(run, data, split)["sequence_recall"]["recall@1"] == pytest.approx((0.5 + 0 + 1) / 3)
+    with pytest.raises(MismatchError, match="retrieved for the split test, and --split asks for train"):
+        evaluate_run(run, data, "train")
+    other = tmp_path / "other"
+    write_dataset(other, [*PASSAGES, Passage("new", "new")], PLAIN, QRELS)
+    with pytest.raises(MismatchError, match=r"run\.trec was made with another corpus than .*other holds"):
+        evaluate_run(run, other, split)
+    asked = tmp_path / "asked"
+    write_dataset(asked, PASSAGES, [q._replace(text=q.text + " ?") for q in PLAIN], QRELS)
+    with pytest.raises(MismatchError, match="was made with other queries"):
+        evaluate_run(run, asked, split)
+    lines = run.read_text().splitlines(keepends=True)
+    run.write_text("".join(lines[:-1]))
+    with pytest.raises(DataError, match="has changed since this manifest was written"):
+        evaluate_run(run, data, split)
+
+
+def test_an_empty_run_is_refused_and_scores_no_zeros(tmp_path):
+    data = dataset(tmp_path / "data")
+    (tmp_path / "empty.trec").write_text("")
+    with pytest.raises(DataError, match="the run has no line; retrieve again"):
+        evaluate_run(tmp_path / "empty.trec", data, "test")
+
+
+def test_a_baseline_is_compared_with_by_every_recall_and_measure(tmp_path, capsys):
+    data = dataset(tmp_path / "data")
+    write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0)], "q2": [Hit("f2", 0.0)], "q3": [Hit("f1", 0.0)]})
+    write_run(tmp_path / "base", {"q1": [Hit("f1", 0.0)], "q2": [Hit("r1", 0.0), Hit("f2", -1.0)]})
+    options = ["--run", str(tmp_path / "run"), "--data", str(data), "--baseline", str(tmp_path / "base")]
+    out = tmp_path / "report.json"
+    assert main(["evaluate", *options, "--ks=[1]", "--measures=RR Judged@1", f"--output={out}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[-3:]] == [
+        ["recall@1", "+50.0"],  # 0, 1/2 and 1 over three queries
+        ["RR", "+50.0"],  # 0, 1/2 and 1
+        ["Judged@1", "+33.3"],
+    ]
+    report = json.loads(out.read_text())
+    assert list(report["measures"]) == ["RR", "Judged@1"]
+    assert report["baseline"]["RR"]["difference"] == pytest.approx(0.5)
+    assert report["baseline"]["RR"]["p"] == 0.5  # two queries differ: four swaps, two as far out
+
+
+@pytest.mark.parametrize("name", ["foo", "P", "nDCG@0", "alpha_nDCG@20", "nDCG@", "__import__('os')"])
+def test_what_is_no_measure_is_told_with_examples(name, tmp_path, capsys):
+    command = ["evaluate", "--run", "x", "--data", str(tmp_path), f"--measures=RR {name}"]
+    assert main(command) == 1
+    error = capsys.readouterr().err
+    assert repr(name) in error
+    assert "'nDCG@10 RR AP P@5 Judged@10'" in error

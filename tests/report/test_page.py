@@ -79,8 +79,8 @@ def test_the_page_has_every_section_of_every_data_set(page, files):
         "What was run",
     ]
     assert [part.title for part in page.sections[1].parts] == [
-        "Recall", "Memorisation", "Fixed and dynamic steps", "Other metrics", "Proof graphs", "Significance",
-        "Similarity of predictions",
+        "Recall", "Standard measures", "Memorisation", "Fixed and dynamic steps", "Other metrics",
+        "Proof graphs", "Significance", "Similarity of predictions",
     ]  # fmt: skip
     assert "4 runs on small (test), other (test)." in page.summary
     (alone,) = [page_of(files[3:])]
@@ -136,14 +136,21 @@ def test_names_and_passages_are_escaped_in_html_markdown_and_pictures(page, tmp_
     for file in (tmp_path / "out-figures").glob("*.svg"):
         root = ElementTree.parse(file).getroot()
         assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
-    curves = (tmp_path / "out-figures" / "small-recall-fixed.svg").read_text()
+    curves = (tmp_path / "out-figures" / "small-recall.svg").read_text()
     assert "$\\frac{1}$" in curves  # a name, not a formula
 
 
 def test_a_query_without_an_answer_is_said(page):
     said = [block.text for block in page.sections[1].parts[0].blocks if hasattr(block, "warning")]
-    assert said == ["half on small: 1 of 2 queries have no passage; they score 0."]
-    assert said[0] in render_html(page)
+    assert said[1:] == ["half on small: 1 of 2 queries have no passage; they score 0."]
+    assert said[1] in render_html(page)
+
+
+def test_the_first_sentence_says_what_finds_most(page):
+    said = page.sections[1].parts[0].blocks[0]
+    assert said.text.startswith("good finds most: R@3 100.0 over 2 queries; next ")
+    assert said.text.endswith(" with 58.3.")
+    assert not said.warning
 
 
 def test_markdown_tables_have_as_many_columns_as_headings(page):
@@ -173,7 +180,7 @@ def test_writing_is_the_same_every_time_and_drops_old_pictures(files, tmp_path):
     assert (tmp_path / "out.html").read_bytes() == html
     write_page(page_of(files[3:]), output)
     left = {file.name for file in (tmp_path / "out-figures").iterdir()}
-    assert "other-recall-dynamic.svg" in left
+    assert "other-recall.svg" in left
     assert not [name for name in left if name.startswith("small")]
     for name in re.findall(r"\(<out-figures/([^>]+)>\)", (tmp_path / "out.md").read_text()):
         assert name in left
@@ -211,3 +218,15 @@ def test_the_command_writes_and_refuses(files, tmp_path, capsys):
     assert message.startswith(f"error: {tmp_path}/none.trec: no such file")
     assert not list(tmp_path.glob("x*"))
     assert "runs" in refuses(capsys, "report", f"--output={tmp_path / 'x'}")
+
+
+def test_measures_asked_for_have_columns_and_tests(files, tmp_path):
+    out = tmp_path / "page"
+    assert (
+        main(["report", *files[:3], "--output", str(out), "--measures", "RR P@3 Judged@3", "--k", "3"]) == 0
+    )
+    text = out.with_suffix(".md").read_text()
+    assert "| run | system | steps | RR | P@3 | Judged@3 |" in text
+    tested = [line for line in text.splitlines() if "every run against" in line]
+    assert [line.split(":")[0].strip("*") for line in tested] == ["R@3", "RR", "P@3", "set F1"]
+    assert "good finds most: R@3 100.0 over 2 queries" in text

@@ -294,3 +294,44 @@ def test_significance_against_the_best_or_a_baseline(data, tmp_path):
     assert "against poor (the baseline asked for)" in named.caption
     assert [row[0] for row in lines(named)] == ["good", "poor"]  # single-step runs have no chains
     assert significance_table(group, "set F1", lambda run: None) is None
+
+
+def test_members_are_known_by_their_files_where_names_are_alike(data, tmp_path):
+    """Two runs of one usual name; the ensemble's second member is the second of them."""
+    one = write(tmp_path / "one", data, GOOD, "hybrid", "hybrid", "single")
+    two = write(tmp_path / "two", data, POOR, "hybrid", "hybrid", "single")
+    options = {"k": 3, "runs": [str(tmp_path / "two.trec"), str(tmp_path / "gone.trec")]}
+    both = write(
+        tmp_path / "both",
+        data,
+        GOOD,
+        "both",
+        "ensemble",
+        "single",
+        members=("hybrid", "hybrid"),
+        options=options,
+    )
+    rows = lines(ensemble_table(measured(one, two, both), (3,)))
+    assert rows[1] == ["both", "–", "member hybrid (two)", "58.3"]
+    assert rows[2] == ["both", "–", "member hybrid", "–"]  # gone, and two are called so
+
+
+def test_a_table_of_memorisation_needs_both_kinds(data, tmp_path):
+    one = write(tmp_path / "one", data, GOOD, "one", stages=("memorise", "retrieve"))
+    assert memorisation_table(measured(one), (3,)) is None
+    two = write(tmp_path / "two", data, GOOD, "two", stages=("retrieve",))
+    assert memorisation_table(measured(one, two), (3,)) is not None
+
+
+def test_rows_stand_by_what_they_find(data, tmp_path):
+    files = [write(tmp_path / name, data, found, name, "bm25", "single")
+             for name, found in (("poor", POOR), ("good", GOOD))]  # fmt: skip
+    assert [row[0] for row in lines(recall_table(measured(*files), (3,)))] == ["poor", "good"]
+    assert [row[0] for row in lines(recall_table(measured(*files), (3,), 3))] == ["good", "poor"]
+
+
+def test_averages_over_few_queries_stand_in_parentheses(data, tmp_path):
+    groups = measured(write(tmp_path / "a", data, GOOD, "good"))
+    table = dict(section_tables(groups, ()))["seen_unseen"]
+    assert lines(table)[0][3:6] == ["(100.0)", "(100.0)", "1"]
+    assert "fewer than 30 queries" in table.note

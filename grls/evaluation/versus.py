@@ -1,0 +1,71 @@
+"""Two runs of the same queries, measure by measure: how far apart are they, and is it more than chance?
+
+Joins runs, metrics and the paired tests of :mod:`grls.evaluation.significance`. A query without an answer
+has 0 in either run. The page that compares many runs is :mod:`grls.report`'s affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from grls.corpus import Corpus
+from grls.dataset import gold_passages, read_split
+from grls.evaluation.comparable import load_runs
+from grls.evaluation.measures import query_values
+from grls.evaluation.metrics.averages import cutoffs
+from grls.evaluation.metrics.sequence_recall import recall_at
+from grls.evaluation.run import without_done
+from grls.evaluation.significance import CONFIDENCE, Comparison, compare
+
+
+def compare_runs(
+    run: str,
+    baseline: str,
+    data: str | Path,
+    split: str,
+    ks: Sequence[int],
+    measures: Sequence[str],
+    corpus: Corpus,
+) -> dict[str, Comparison]:
+    """Compare two runs over the judged queries of a split.
+
+    Args:
+        run: JSONL or TREC run.
+        baseline: Likewise.
+        data: The data set folder.
+        split: Which qrels.
+        ks: Cut-offs of the recalls.
+        measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
+        corpus: The corpus of ``data``.
+
+    Returns:
+        ``recall@k`` and each measure -> the run beside the baseline.
+
+    Raises:
+        DataError: A file is missing or malformed, or of other data.
+        MismatchError: The manifests show other corpora or queries.
+    """
+    loaded = load_runs([run, baseline])
+    queries, qrels = read_split(data, split, corpus)
+    gold = {query.id: gold_passages(query, qrels) for query in queries}
+    values = []
+    for one in loaded:
+        ranked = {q: [hit.id for hit in without_done(one.results.rankings.get(q, ()))] for q in qrels}
+        recalls = {f"recall@{k}": [recall_at(ranked[q], gold[q], k) for q in qrels] for k in cutoffs(ks)}
+        values.append(recalls | query_values(measures, ranked, qrels))
+    return {name: compare(values[0][name], values[1][name]) for name in values[0]}
+
+
+def format_comparison(compared: Mapping[str, Comparison], baseline: str) -> str:
+    """A table: difference in points, its interval, p."""
+    some = next(iter(compared.values()))
+    lines = [
+        f"beside {baseline}, {some.queries:,} queries: difference in points, {CONFIDENCE:.0%} interval, p"
+    ]
+    for name, one in compared.items():
+        interval = (
+            "-" if one.low is None or one.high is None else f"{100 * one.low:+.1f} to {100 * one.high:+.1f}"
+        )
+        lines.append(f"{name:<22}{100 * one.difference:+8.1f}   {interval:<16} {one.p:.3f}")
+    return "\n".join(lines)
