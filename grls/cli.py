@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -16,6 +17,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from inspect import signature
 from typing import TextIO, get_type_hints
 
 COMMANDS = {
@@ -134,17 +136,11 @@ def _main(arguments: Sequence[str] | None) -> int:
     except GrlsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except OSError as error:
-        from grls.files import WRITE_ERRORS
-
-        if error.errno not in WRITE_ERRORS:
+    except (MemoryError, OSError, RuntimeError) as error:
+        told = _told(command, error)
+        if told is None:
             raise
-        # Lightning writes checkpoints and logs itself (checkpoints under a temporary name, too).
-        print(
-            f"error: {error}. Free some space or choose a place that can be written, then go on from the "
-            "last checkpoint.",
-            file=sys.stderr,
-        )
+        print(f"error: {told}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -186,6 +182,53 @@ def _ending_cleanly(command: str) -> Iterator[None]:
     finally:
         for one in taken:
             signal.signal(one, signal.SIG_DFL)
+
+
+def _told(command: str, error: Exception) -> str | None:
+    """What to say of an error that is none of ours; None: it is a fault, and all of it is shown."""
+    from grls.errors import out_of_memory
+    from grls.files import WRITE_ERRORS
+
+    if out_of_memory(error):
+        asked = _ASKED.search(str(error))
+        size = f" ({asked[1]} more were asked for)" if asked else ""
+        return f"there is not enough memory{size}. {_saving(command)}"
+    if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
+        # Lightning writes checkpoints and logs itself (checkpoints under a temporary name, too).
+        return (
+            f"{error}. Free some space or choose a place that can be written, then go on from the last "
+            "checkpoint."
+        )
+    return None
+
+
+_ASKED = re.compile(r"to allocate ([\d.,]+ ?\w+)")
+"""How much memory was asked for, as NumPy and torch say it."""
+_SAVES = {
+    "memory": "--memory",
+    "batch_size": "--batch_size",
+    "beams": "--beams",
+    "window": "--window",
+    "candidates": "--candidates",
+    "max_new_tokens": "--max_new_tokens",
+}
+"""Options that save memory where they are lower, the first ones first."""
+_TRAINING = {
+    "train": "Lower --data.batch_size (with --trainer.accumulate_grad_batches as many times higher a step "
+    "stays as large), or give --model.gradient_checkpointing true",
+    "train-biencoder": "Lower --batch_size, or give --gradient_checkpointing true",
+}
+
+
+def _saving(command: str) -> str:
+    """Which options of a command save memory."""
+    told = _TRAINING.get(command)
+    if told is None:
+        name = command.replace("-", "_")
+        known = signature(getattr(import_module(f"grls.commands.{name}"), name)).parameters
+        options = [option for name, option in _SAVES.items() if name in known]
+        told = f"Lower {' or '.join(options)}" if options else "Give it less at a time"
+    return f"{told}, end other programs, or take a machine (--device: a GPU) with more memory."
 
 
 def _run(command: str, arguments: list[str]) -> None:

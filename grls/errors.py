@@ -6,7 +6,14 @@ Everything a command line should print as one line and end with a non-zero exit 
 
 from __future__ import annotations
 
+import errno
+import re
 from pathlib import Path
+
+_NO_MEMORY = re.compile(
+    r"out of memory|can't allocate memory|cannot allocate memory|can't start new thread|ALLOC_FAILED", re.I
+)
+"""What libraries that have no class of their own for it (torch on a CPU) say of too little memory."""
 
 
 class GrlsError(Exception):
@@ -43,3 +50,15 @@ class ConfigError(GrlsError):
 
 class WriteError(GrlsError):
     """Writing failed (a full disk, a missing right); nothing was left under the final name."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error, of whatever library, says that memory or what a thread needs of it has run out.
+
+    Who takes errors of a library for something else (a model that cannot be driven so) asks this first.
+    """
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    if isinstance(error, RuntimeError):
+        return _NO_MEMORY.search(str(error)) is not None
+    return isinstance(error, MemoryError)

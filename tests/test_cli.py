@@ -1,13 +1,17 @@
 """Exit codes and messages of the commands."""
 
+import errno
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from failing import fails, refuses
 from small_data import passages, small_retriever, small_tokenizer, write_jsonl, write_small
 
@@ -92,6 +96,55 @@ def test_another_broken_pipe_is_not_hidden(
     with pytest.raises(BrokenPipeError, match="a worker"):
         main(["evaluate"])
     assert not capsys.readouterr().out
+
+
+def _torch_on_a_cpu() -> None:
+    torch.empty(1 << 50)
+
+
+def _numpy() -> None:
+    np.ones(1 << 50)
+
+
+def _cuda() -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity")
+
+
+def _thread() -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def _map() -> None:
+    raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+
+@pytest.mark.parametrize(
+    ("cause", "command", "said"),
+    [
+        (_torch_on_a_cpu, "retrieve", r"\(\d+ bytes more .*\)\. Lower --batch_size or --beams, end"),
+        (_numpy, "index", r"\(8\.00 PiB more were asked for\)\. Lower --memory or --batch_size, end"),
+        (_cuda, "train", r"\(2\.00 GiB more were .*\)\. Lower --data\.batch_size .*gradient_checkpointing"),
+        (_thread, "ralm", r"\. Lower --window or --candidates or --max_new_tokens, end"),
+        (_map, "evaluate", r"\. Give it less at a time, end"),
+    ],
+)  # fmt: skip
+def test_too_little_memory_is_one_line_that_says_what_saves_some(
+    cause: Any, command: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("grls.cli._run", lambda command, arguments: cause())
+    assert main([command]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert re.match(rf"error: there is not enough memory ?{said}", told)
+
+
+def test_an_error_of_another_kind_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(command: str, arguments: list[str]) -> None:
+        raise RuntimeError("size mismatch")
+
+    monkeypatch.setattr("grls.cli._run", broken)
+    with pytest.raises(RuntimeError, match="mismatch"):
+        main(["evaluate"])
 
 
 def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:

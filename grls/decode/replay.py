@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, out_of_memory
 
 Work = Callable[[], None]
 Capture = Callable[[Work], Work]
@@ -92,6 +92,8 @@ class CudaGraphs:
             with _capturing, torch.cuda.device(self._device), self._captured(graph):
                 work()
         except RuntimeError as error:
+            if out_of_memory(error):
+                raise
             raise ConfigError(
                 f"a step of the search cannot be captured as a CUDA graph ({str(error).splitlines()[0]}); "
                 "search without --compile."

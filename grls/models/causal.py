@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import DynamicCache
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.models.forest import Branches
 from grls.models.head import Head
@@ -231,9 +231,9 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
         if not _agrees(trees):
             raise ConfigError(f"{name} computes something else by trees of tokens; it is not supported.")
         return trees
-    except torch.OutOfMemoryError:
-        raise
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
+        if out_of_memory(error):
+            raise
         raise ConfigError(f"{name} cannot be driven by trees of tokens: {error}.") from error
     finally:
         model.train(training)

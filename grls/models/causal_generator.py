@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.models.head import Head
@@ -44,9 +44,9 @@ class CausalGenerator:
         self.head = Head(model)
         try:
             agrees = self._tried()
-        except torch.OutOfMemoryError:
-            raise
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            if out_of_memory(error):
+                raise
             raise ConfigError(f"{name} cannot be driven as a generator: {error}.") from error
         if not agrees:
             raise ConfigError(f"{name} computes something else step by step; it is not supported.")

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, out_of_memory
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,8 @@ def move(model: Any, device: str, precision: str) -> Any:
         where = torch.device(device)
         model = model.to(where)
     except (RuntimeError, AssertionError) as error:
+        if out_of_memory(error):
+            raise
         reason = str(error).splitlines()[0]
         raise ConfigError(
             f"cannot use device {device!r} ({reason}); choose cpu, or a GPU that is there."

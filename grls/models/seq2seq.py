@@ -20,6 +20,7 @@ from torch.nn import functional
 from transformers import Cache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
+from grls.errors import out_of_memory
 from grls.index.rows import Ints
 from grls.models.forest import Branches
 from grls.models.generator import Seq2SeqGenerator
@@ -235,9 +236,9 @@ def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
     try:
         trees = Seq2SeqTrees(generator)
         return trees if generator.head.linear and _agrees(trees) else None
-    except torch.OutOfMemoryError:
-        raise
-    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        if out_of_memory(error):
+            raise
         return None
     finally:
         model.train(training)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
-from grls.errors import ConfigError
+from grls.errors import ConfigError, out_of_memory
 from grls.models.attention import SHORT, plain_attention
 from grls.models.build import GeneratorSpec
 from grls.models.causal import refuse_windows
@@ -121,6 +121,8 @@ class RetrieveChains(GeneratorModule):
         try:
             sees = self._sees_trees()
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            if out_of_memory(error):
+                raise
             raise ConfigError(f"{name} cannot be trained on trees of tokens: {error}.") from error
         if not sees:
             raise ConfigError(

@@ -15,6 +15,7 @@ from grls.errors import ConfigError
 from grls.index import index_sequences
 from grls.models import causal
 from grls.models.causal import plant_causal
+from grls.models.causal_generator import CausalGenerator
 from grls.models.forest import Branches
 
 MODELS: dict[str, Any] = {"llama": small_llama(), "gpt2": small_gpt2()}
@@ -162,3 +163,14 @@ def test_what_cannot_be_driven_is_refused() -> None:
         plant_causal(small_llama(), [3] * 256)
     with pytest.raises(ValueError, match="at least one token"):
         plant_causal(small_llama()).open_trees(1, 1).load(np.array([0]), [[]])
+
+
+def test_too_little_memory_is_not_taken_for_a_model_that_cannot_be_driven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(self: Any) -> bool:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(CausalGenerator, "_tried", full)
+    with pytest.raises(RuntimeError, match="allocate memory"):
+        CausalGenerator(MODELS["llama"])
