@@ -21,7 +21,12 @@ _PATH = re.compile(r"\(([^()]*)\)")
 
 
 def prepare(
-    raw: Path, out: Path, seed: int = 0, dev_ratio: float = 0.1, tokenizer: Path | None = None
+    raw: Path,
+    out: Path,
+    seed: int = 0,
+    dev_ratio: float = 0.1,
+    named: bool = False,
+    tokenizer: Path | None = None,
 ) -> None:
     """Prepare ExplaGraphs-Open.
 
@@ -30,10 +35,12 @@ def prepare(
         out: Folder to write; an earlier one is replaced.
         seed: Decides which training beliefs go into the dev split.
         dev_ratio: Share of train.tsv that becomes the dev split.
+        named: A query is ``belief: … argument: …``, as in arXiv 2204.13596 (appendix A.3), instead of the two
+            texts alone.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
     files = {"train": raw / "train.tsv", "test": raw / "dev.tsv"}
-    rows = {name: list(_rows(file, name)) for name, file in files.items()}
+    rows = {name: list(_rows(file, name, named)) for name, file in files.items()}
     pool = common.PassagePool()
     for _, paths in rows["train"] + rows["test"]:
         for path in paths:
@@ -49,11 +56,12 @@ def _belief(query: Query) -> str:
     return common.plain(json.loads(query.metadata)["belief"])
 
 
-def _rows(file: Path, name: str) -> Iterator[tuple[Query, list[str]]]:
+def _rows(file: Path, name: str, named: bool) -> Iterator[tuple[Query, list[str]]]:
     for line, fields in read_tsv(file, ("belief", "argument", "stance", "graph")):
         belief, argument, stance, graph = fields
         metadata = common.metadata(belief=belief, argument=argument, stance=stance)
-        yield Query(f"{name}-{line}", f"{belief} {argument}", metadata=metadata), _paths(graph, file, line)
+        text = f"belief: {belief} argument: {argument}" if named else f"{belief} {argument}"
+        yield Query(f"{name}-{line}", text, metadata=metadata), _paths(graph, file, line)
 
 
 def _paths(graph: str, file: Path, line: int) -> list[str]:

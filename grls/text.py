@@ -2,7 +2,9 @@
 
 A model reads ``<QUESTION> query <EVIDENCE> passage <EVIDENCE> passage …`` and writes one passage
 (``title <TITLE> text`` where the passage has a title), or DONE when the chain is complete (special
-tokens as in "Generative Retrieval for Long Sequences", arXiv 2204.13596). A causal language model writes
+tokens after "Generative Retrieval for Long Sequences", arXiv 2204.13596, appendix A.3, which closes each
+part, too: ``<QUESTION> … </QUESTION> <EVIDENCE> … </EVIDENCE>``, and ``<TITLE> … </TITLE>`` before a text;
+here a part ends where the next marker stands or the sequence ends). A causal language model writes
 behind what it reads, so its input ends with the marker ``<EVIDENCE>``, which opens the next passage: the
 input of a hop is the beginning of the next one's.
 

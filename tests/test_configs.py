@@ -25,12 +25,25 @@ from grls.retrieve.dense import DenseRetriever
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("memorise", "retrieve")
+SETTINGS = {
+    "paper": {
+        "memorise": (3, 240, 1e-05, "rest"),
+        "retrieve": (30, 120, 1e-04),
+        "biencoder": (30, 120, 1e-04),
+    },
+    "released": {
+        "memorise": (150, 120, 1e-05, "rest"),
+        "retrieve": (150, 120, 1e-04),
+        "biencoder": (150, 120, 1e-04),
+    },
+}
+"""Epochs, batch size, rate and target of arXiv 2204.13596 and of its released configuration."""
 
 
 def sets_with(stage: str) -> list[str]:
     """The data sets that have a config of their own for a stage."""
     found = {file.parent.name for file in (ROOT / "configs").glob(f"*/{stage}.yaml")}
-    return sorted(found - {"base"})
+    return sorted(found - {"base", *SETTINGS})
 
 
 def causal_of(name: str) -> str:
@@ -93,6 +106,36 @@ def test_shipped_configs_train(name: str, workplace: Path) -> None:
         swap = tiny_model(f"data/{name}") if stage == "memorise" else []
         assert main(["train", *layers, *swap, *QUICK]) == 0
         assert (workplace / "runs" / name / stage / "model" / "config.json").is_file()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_papers_settings_and_the_released_ones(name: str, workplace: Path) -> None:
+    """A small model in the place of T5-large; what it was trained with is what the names promise."""
+    small(workplace / "data" / "mine")
+    for stage in STAGES:
+        layers = [f"--config=configs/{folder}/{stage}.yaml" for folder in ("base", name)]
+        given = ["--data.data=data/mine", f"--output=runs/{stage}", *tiny_model("data/mine")]
+        quick = [o for o in QUICK if not o.startswith(("--trainer.max_epochs", "--trainer.check_val"))]
+        assert main(["train", *layers, *given, *quick, "--trainer.max_steps=1"]) == 0
+        used = yaml.safe_load((workplace / f"runs/{stage}/logs/version_0/config.yaml").read_text())
+        model, data = used["model"]["init_args"], used["data"]["init_args"]
+        expected = SETTINGS[name][stage]
+        target = [data["target"]] if stage == "memorise" else []
+        assert (
+            used["trainer"]["max_epochs"],
+            data["batch_size"],
+            model["learning_rate"],
+            *target,
+        ) == expected
+        schedule = ("constant", 0.0) if stage == "memorise" else ("linear", 0.1)
+        assert (model["optimizer"], model["schedule"], model["warmup"]) == ("adafactor", *schedule)
+    layers = [f"--config=configs/{folder}/biencoder.yaml" for folder in ("base", name)]
+    generator = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
+    given = ["--data=data/mine", "--output=runs/bi", "--source=null", "--kind=auto", "--max_steps=1"]
+    assert main(["train-biencoder", *layers, *given, *generator]) == 0
+    used = json.loads((workplace / "runs/bi/logs.json").read_text())["settings"]
+    assert (used["epochs"], used["batch_size"], used["learning_rate"]) == SETTINGS[name]["biencoder"]
+    assert (used["optimizer"], used["schedule"], used["warmup"]) == ("adafactor", "linear", 0.1)
 
 
 @pytest.mark.parametrize("name", sets_with("riches"))

@@ -30,6 +30,12 @@ def test_units_are_paths_in_file_order(raw, tmp_path):
     assert len(texts) == 46
 
 
+def test_queries_in_the_form_of_the_paper(raw, tmp_path):
+    prepare(raw, tmp_path / "out", named=True)
+    query = load(tmp_path / "out")[1]["test"][0]
+    assert query.text == "belief: Belief 50 holds. argument: Argument 50 says so."
+
+
 def test_dev_takes_whole_beliefs(raw, tmp_path):
     prepare(raw, tmp_path / "out", dev_ratio=0.25)
     _, splits = load(tmp_path / "out")
