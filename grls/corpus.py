@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pandas.util import hash_array
 
 from grls.errors import DataError
 from grls.files import atomic_file, atomic_folder
@@ -67,8 +70,13 @@ class Corpus:
 
     @classmethod
     def from_passages(cls, passages: Iterable[Passage], source: str = "corpus") -> Corpus:
-        """A corpus in memory."""
+        """A corpus in memory.
+
+        Raises:
+            DataError: An id, title or text is no string, an id is empty, or two passages have one id.
+        """
         rows = [(p.id, p.title, p.text, "{}") for p in passages]
+        _refuse_unfit(rows, source)
         columns = [pa.array(column, pa.large_string()) for column in zip(*rows, strict=True)]
         columns = columns or [pa.array([], pa.large_string())] * len(_SCHEMA)
         table = datasets.table.InMemoryTable(pa.Table.from_arrays(columns, schema=_SCHEMA))
@@ -104,10 +112,36 @@ class Corpus:
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
         """The numbers of these ids, None where the corpus does not hold the id.
 
-        One call hashes the whole id column, so ask for many ids at once.
+        The first call hashes the whole id column; what it hashed is kept, 16 bytes a passage.
         """
-        found = pc.index_in(pa.array(ids, pa.large_string()), value_set=self._ids.combine_chunks())
-        return [None if n is None else int(n) for n in found.to_pylist()]
+        asked = np.array(list(ids), dtype=object)
+        if not len(asked):
+            return []
+        hashes, order = self._hashed
+        hashed = hash_array(asked, categorize=False)
+        first = np.searchsorted(hashes, hashed)
+        held = self.ids(order[np.minimum(first, len(order) - 1)].tolist())
+        found: list[int | None] = []
+        for name, place, some, own in zip(asked, first.tolist(), held, hashed, strict=True):
+            found.append(int(order[place]) if some == name else self._collided(name, place, own))
+        return found
+
+    @cached_property
+    def _hashed(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """Hashes of all ids, ascending, and the number of the passage of each."""
+        chunks = [chunk.to_numpy(zero_copy_only=False) for chunk in self._ids.chunks]
+        hashes = np.concatenate([hash_array(chunk, categorize=False) for chunk in chunks if len(chunk)])
+        order = np.argsort(hashes, kind="stable")
+        return hashes[order], order
+
+    def _collided(self, name: str, place: int, hashed: np.uint64) -> int | None:
+        """The number of an id among those with its hash, from a place on; None where none of them is it."""
+        hashes, order = self._hashed
+        while place < len(hashes) and hashes[place] == hashed:
+            if self.ids([int(order[place])])[0] == name:
+                return int(order[place])
+            place += 1
+        return None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -115,6 +149,14 @@ class Corpus:
         digest = hashlib.sha256()
         for batch in self.batches():
             digest.update(json.dumps(batch, ensure_ascii=False).encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def metadata_fingerprint(self) -> str:
+        """SHA-256 over the metadata in order: what filters look at."""
+        digest = hashlib.sha256()
+        for start in range(0, len(self), _BATCH):
+            digest.update(json.dumps(self.table[start : start + _BATCH]["metadata"]).encode())
         return digest.hexdigest()
 
     def metadata(self) -> Iterator[dict[str, Any]]:
@@ -170,6 +212,29 @@ class Corpus:
                     line,
                 )
             first[record["_id"]] = line
+
+
+def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:
+    """Refuse (DataError) passages made in Python that no ``corpus.jsonl`` could hold."""
+    seen: set[str] = set()
+    for number, row in enumerate(rows):
+        for name, value in zip(("id", "title", "text"), row, strict=False):
+            if not isinstance(value, str):
+                raise DataError(
+                    f"passage {number}: expected its {name} to be a string, got {value!r}; a passage is "
+                    "Passage(id, text, title).",
+                    source,
+                )
+        if not row[0]:
+            raise DataError(
+                f"passage {number} has an empty id; every passage needs an id of its own.", source
+            )
+        if row[0] in seen:
+            raise DataError(
+                f"passage {number}: the id {row[0]!r} is used already; every passage needs an id of its own.",
+                source,
+            )
+        seen.add(row[0])
 
 
 def corpus_file(path: str | Path) -> Path:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pytest
 from failing import names_fault
 from small_data import GOOD, TRICKY, passages, write_jsonl, write_small
@@ -11,6 +12,7 @@ from small_data import GOOD, TRICKY, passages, write_jsonl, write_small
 import grls.corpus
 from grls.corpus import Corpus
 from grls.dataset import write_dataset
+from grls.errors import DataError
 from grls.jsonl import read_jsonl
 from grls.types import Passage
 
@@ -123,3 +125,33 @@ def test_the_cache_follows_a_change_of_the_file(tmp_path: Path, monkeypatch: pyt
     write_jsonl(file, [GOOD, GOOD, GOOD, "{"])
     names_fault("expected a JSON object", file, 4, Corpus.read, file)
     assert not list((tmp_path / "cache" / "grls").glob(".*")), "no half-made cache is left"
+
+
+def test_numbers_are_found_among_many_and_hashed_once(monkeypatch):
+    corpus = Corpus.from_passages(Passage(f"p{n}", "x") for n in range(1000))
+    assert corpus.numbers(["p999", "p0", "nobody", "", "p7", "p7"]) == [999, 0, None, None, 7, 7]
+    monkeypatch.setattr("grls.corpus.Corpus._ids", property(lambda _: pytest.fail("read again")))
+    monkeypatch.setattr(Corpus, "ids", lambda _, numbers: [f"p{n}" for n in numbers])
+    assert corpus.numbers(["p5"]) == [5]
+    assert corpus.numbers([]) == []
+
+
+def test_ids_of_one_hash_are_told_apart(monkeypatch):
+    """As if all ids had the same hash."""
+    monkeypatch.setattr("grls.corpus.hash_array", lambda ids, categorize: np.zeros(len(ids), dtype=np.uint64))
+    corpus = Corpus.from_passages([Passage("a", "x"), Passage("b", "x"), Passage("c", "x")])
+    assert corpus.numbers(["c", "a", "d", "b"]) == [2, 0, None, 1]
+
+
+@pytest.mark.parametrize(
+    ("passages", "message"),
+    [
+        ([Passage("a", "x"), Passage("a", "y")], "passage 1: the id 'a' is used already"),
+        ([Passage(1, "x")], "passage 0: expected its id to be a string, got 1"),
+        ([Passage("a", None)], "passage 0: expected its text to be a string, got None"),
+        ([Passage("", "x")], "passage 0 has an empty id"),
+    ],
+)
+def test_passages_from_python_that_no_corpus_could_hold_are_refused(passages, message):
+    with pytest.raises(DataError, match=message):
+        Corpus.from_passages(passages)

@@ -17,6 +17,7 @@ from grls.explain.facts import Ending, Explanation, PathRow, Preferred, Result
 from grls.explain.searches import Score, Searches
 from grls.explain.tree import Tree, beam_tree
 from grls.explain.verdict import Judgement, judge
+from grls.models.turns import turn
 from grls.retrieve.generative import GenerativeRetriever
 from grls.text import DONE, DONE_ID
 from grls.types import Query
@@ -65,21 +66,23 @@ class Explainer:
             DataError: An id is not in the corpus, or the query is empty or too long.
         """
         numbers = self._numbers([*gold, *evidence])
-        searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :], dynamic)
-        return [self._one(searches, query, tuple(evidence), n) for n in numbers[: len(gold)]]
+        with turn(self.retriever.model):
+            searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :], dynamic)
+            return [self._one(searches, query, tuple(evidence), n) for n in numbers[: len(gold)]]
 
     def judge(
         self, query: Query, gold: Sequence[str], evidence: Sequence[str] = (), dynamic: bool = False
     ) -> list[tuple[Judgement, int | None]]:
         """The verdicts alone, each with the step (from 1) at which the passage left the beam, if it did."""
         numbers = self._numbers([*gold, *evidence])
-        searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :], dynamic)
-        found = []
-        for number in numbers[: len(gold)]:
-            gone = [n for n, s in enumerate(_path(searches, number), 1) if s.fate in ("pruned", "beaten")]
-            judgement = judge(searches, number, self.retriever.done, self.widest, self.exhaustive)
-            found.append((judgement, gone[0] if gone else None))
-        return found
+        with turn(self.retriever.model):
+            searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :], dynamic)
+            found = []
+            for number in numbers[: len(gold)]:
+                gone = [n for n, s in enumerate(_path(searches, number), 1) if s.fate in ("pruned", "beaten")]
+                judgement = judge(searches, number, self.retriever.done, self.widest, self.exhaustive)
+                found.append((judgement, gone[0] if gone else None))
+            return found
 
     def _numbers(self, ids: Sequence[str]) -> list[int]:
         numbers = self.retriever.corpus.numbers(ids)

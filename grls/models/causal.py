@@ -64,7 +64,7 @@ class CausalTrees(SlotModel):
         if self._read is None or self._read[0] != now:
             cache = DynamicCache()
             tokens = torch.tensor([self.prompt], device=self.device)
-            with self.head.catch():
+            with self.head.catch():  # which is this thread's turn, too
                 self.model(input_ids=tokens, past_key_values=cache, use_cache=True)
             layers: list[Any] = cache.layers
             self._read = now, [KeysValues(layer.keys[0], layer.values[0]) for layer in layers]

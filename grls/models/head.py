@@ -23,6 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from grls.models.turns import turn
+
 Cut = Callable[[Tensor], Tensor]
 
 _DENSE_GAIN = 4
@@ -41,7 +43,7 @@ class Head:
 
     def __init__(self, model: Any):
         self.module: nn.Linear = model.get_output_embeddings()
-        self._model = model
+        self.model = model
         self._linear: bool | None = None
 
     @property
@@ -56,20 +58,21 @@ class Head:
 
         Either is what :meth:`all`, :meth:`some`, :meth:`cut` and :meth:`pairs` take.
         """
-        if not self.linear:
-            logits: Tensor = self._model(**arguments).logits
-            return logits
-        with self.catch() as caught:
-            self._model(**arguments)
-        return caught[0]
+        with turn(self.model):
+            if not self.linear:
+                logits: Tensor = self.model(**arguments).logits
+                return logits
+            with self.catch() as caught:
+                self.model(**arguments)
+            return caught[0]
 
     @torch.no_grad()
     def _passes_on(self) -> bool:
         """Whether the model gives the head's answer as its logits, but for a bias that we know."""
-        device = self._model.device
+        device = self.model.device
         tokens = torch.tensor([[3, 4, 5]], device=device)
         arguments: dict[str, Any] = {"input_ids": tokens, "use_cache": False}
-        if self._model.config.is_encoder_decoder:
+        if self.model.config.is_encoder_decoder:
             arguments["decoder_input_ids"] = tokens
         places = self.module.out_features
         sizes = torch.logspace(*_SIZES, places, device=device)
@@ -81,11 +84,11 @@ class Head:
             probes.append(torch.stack(rows).expand(*hidden.shape[:-1], -1).to(hidden.dtype))
             return probes[-1].clone()  # some models write into it
 
-        modes = [(part, part.training) for part in self._model.modules()]
-        self._model.eval()
+        modes = [(part, part.training) for part in self.model.modules()]
+        self.model.eval()
         try:
             with self._answering(answer):
-                found = self._model(**arguments).logits
+                found = self.model(**arguments).logits
         finally:
             for part, training in modes:
                 part.training = training
@@ -97,7 +100,7 @@ class Head:
     @property
     def _final_bias(self) -> Tensor | None:
         """BART's bias, read when it is used: a buffer is replaced when the model moves."""
-        bias: Tensor | None = getattr(self._model, "final_logits_bias", None)
+        bias: Tensor | None = getattr(self.model, "final_logits_bias", None)
         return bias
 
     @contextmanager
@@ -114,15 +117,16 @@ class Head:
 
     @contextmanager
     def _answering(self, answer: Callable[[Tensor], Tensor]) -> Iterator[None]:
-        """Within the block the head answers otherwise."""
-        own = self.module.__dict__.get("forward")  # accelerate puts its hooks there
-        self.module.forward = answer  # type: ignore[method-assign, assignment]
-        try:
-            yield
-        finally:
-            del self.module.forward
-            if own is not None:
-                self.module.forward = own  # type: ignore[method-assign]
+        """Within the block the head answers otherwise, for this thread alone."""
+        with turn(self.model):
+            own = self.module.__dict__.get("forward")  # accelerate puts its hooks there
+            self.module.forward = answer  # type: ignore[method-assign, assignment]
+            try:
+                yield
+            finally:
+                del self.module.forward
+                if own is not None:
+                    self.module.forward = own  # type: ignore[method-assign]
 
     def all(self, hidden: Tensor) -> Tensor:
         """All logits, ``[R, V]``, from hidden states ``[R, d]`` (or from whole logits)."""

@@ -31,8 +31,8 @@ from grls.models.build import (
 from grls.models.precision import Precision, move
 from grls.models.sources import first_line, language_source
 
-_SAMPLE = 1024
-"""Values of each weight that its fingerprint looks at."""
+_BLOCK = 2**24
+"""Values of a weight that its fingerprint takes at a time."""
 
 _shared: dict[tuple[str, str, Precision], LanguageModel] | None = None
 """What :func:`shared_models` keeps; None outside of it."""
@@ -196,10 +196,14 @@ def _plain(model: Any) -> Any:
 
 
 def weights_fingerprint(model: Any) -> str:
-    """SHA-256 over names, shapes and first values of a model's weights, wherever it was loaded from."""
+    """SHA-256 over names, shapes and all values of a model's weights, wherever it was loaded from.
+
+    The values are those in float32, so a model that was saved in bfloat16 is the same one.
+    """
     digest = hashlib.sha256()
     for name, weight in sorted(model.state_dict().items()):
-        some = weight.flatten()[:_SAMPLE].to("cpu", torch.float32)
         digest.update(f"{name} {tuple(weight.shape)}".encode())
-        digest.update(some.numpy().tobytes())
+        flat = weight.detach().flatten()
+        for start in range(0, len(flat), _BLOCK):
+            digest.update(flat[start : start + _BLOCK].to("cpu", torch.float32).contiguous().numpy().data)
     return digest.hexdigest()

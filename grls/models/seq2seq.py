@@ -27,6 +27,7 @@ from grls.models.generator import Seq2SeqGenerator
 from grls.models.grid import GridMemory
 from grls.models.slots import KeysValues, OwnCache, SlotMemory, SlotModel, agree, by_head
 from grls.models.trees import TreeMemory
+from grls.models.turns import turn
 
 _LEAST_DISTANCES = 64
 
@@ -158,6 +159,11 @@ class _Reading(SlotMemory):
     @torch.inference_mode()
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
         """Read new queries into slots and feed the start token at place 0; returns zeros."""
+        generator = self._model.generator
+        with turn(generator.model):
+            return self._loaded(slots, inputs)
+
+    def _loaded(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
         generator = self._model.generator
         states, mask = generator.encode(inputs)
         start = torch.full((len(inputs), 1), generator.start_token, device=states.device)

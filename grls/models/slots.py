@@ -29,6 +29,7 @@ from grls.index.rows import Ints
 from grls.models.attention import attending, configs_of
 from grls.models.base import Floats
 from grls.models.head import Cut, Head
+from grls.models.turns import turn
 
 _NAME = "grls_slots"
 _SESSION = "grls_slot_session"
@@ -80,7 +81,7 @@ class SlotModel:
     """Drives a transformers model by slots.
 
     Its attention is exchanged while tokens are fed and put back at once, so one model serves one thread at a
-    time.
+    time (:mod:`grls.models.turns`).
 
     Args:
         module: The part of the model that writes tokens.
@@ -106,15 +107,16 @@ class SlotModel:
 
     @contextmanager
     def attention(self, session: SlotMemory) -> Iterator[None]:
-        """Within the block the model attends by slot."""
-        try:
-            for config in self._configs:
-                setattr(config, _SESSION, session)
-            with attending(self._configs, _NAME):
-                yield
-        finally:
-            for config in self._configs:
-                delattr(config, _SESSION)
+        """Within the block the model attends by slot, for this thread alone."""
+        with turn(self.head.model):
+            try:
+                for config in self._configs:
+                    setattr(config, _SESSION, session)
+                with attending(self._configs, _NAME):
+                    yield
+            finally:
+                for config in self._configs:
+                    delattr(config, _SESSION)
 
 
 _SAMPLE = 4096

@@ -20,6 +20,7 @@ from grls.models.causal import plant_causal
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.language import check_vocabulary, end_tokens
 from grls.models.seq2seq import plant
+from grls.models.turns import turn
 from grls.programs.keys import SHARED, Keys, letters
 from grls.programs.prompts import ANSWER, Prompt, common, open_ended, split_answer
 from grls.programs.within import by_similarity
@@ -153,7 +154,8 @@ class Riches:
             generator, self.keys.index, self.markers, end_tokens(self.model, self.tokenizer), self.options,
             self._stops,
         )  # fmt: skip
-        outputs = writer.write(inputs, 1, decided)
+        with turn(self.model):
+            outputs = writer.write(inputs, 1, decided)
         return [self._read(found[0], query.text) for found, query in zip(outputs, queries, strict=True)]
 
     def _planted(self, inputs: list[list[int]]) -> tuple[TreeGenerator, list[list[int]]]:

@@ -24,6 +24,7 @@ from transformers import (
 
 from grls.errors import ConfigError
 from grls.models.language import check_vocabulary, end_tokens
+from grls.models.turns import turn
 
 
 class Continuation(NamedTuple):
@@ -151,9 +152,9 @@ class TextWriter:
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # like lengths together: less padding
         for first in range(0, len(order), self.batch_size):
             places = order[first : first + self.batch_size]
-            found |= zip(
-                places, self._batch([rows[n] for n in places], [how[n] for n in places]), strict=True
-            )
+            with turn(self.model):
+                written = self._batch([rows[n] for n in places], [how[n] for n in places])
+            found |= zip(places, written, strict=True)
             if decided is not None:
                 decided(len(places))
         return [found[n] for n in range(len(rows))]

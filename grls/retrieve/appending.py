@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from grls.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
 from grls.filters import Allow, Filter, one_each, resolved
-from grls.retrieve.base import Retriever, check_counts
+from grls.retrieve.base import Retriever, check_counts, queries_of
 from grls.text import DONE_ID
 from grls.types import Chain, Hit, Passage, Query
 
@@ -120,11 +120,12 @@ class AppendingMultistep:
                 "--multistep true --done true and index it again, or choose --steps fixed."
             )
 
-    def retrieve(self, queries: Sequence[Query], allow: Allow = None) -> list[Chain]:
+    def retrieve(self, queries: Sequence[Query | str], allow: Allow = None) -> list[Chain]:
         """The best chain of each query, in their order."""
+        queries = queries_of(queries)
         return [chains[0] for chains in self.retrieve_chains(queries, allow)]
 
-    def retrieve_chains(self, queries: Sequence[Query], allow: Allow = None) -> list[list[Chain]]:
+    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """At most C chains a query, and at least one, best first.
 
         ``Hit.score`` is the retriever's score at that hop; ``Chain.score`` is their sum, or where ``dynamic``
@@ -134,6 +135,7 @@ class AppendingMultistep:
             queries: The queries.
             allow: What every hop may find; see :class:`~grls.retrieve.base.Retriever`.
         """
+        queries = queries_of(queries)
         filters = resolved(one_each(allow, len(queries)), self.corpus)
         live = [_Path(n) for n in range(len(queries))]
         ended: list[list[_Path]] = [[] for _ in queries]

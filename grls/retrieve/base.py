@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from grls.corpus import Corpus
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.filters import Allow, Numbers, evaluate, one_each
 from grls.types import Hit, Query
 
@@ -55,6 +55,20 @@ class Retriever(Protocol):
             One list a query. Scores never rise along a list; what they mean is the retriever's to say.
         """
         ...
+
+
+def queries_of(given: Sequence[Query | str]) -> list[Query]:
+    """Queries as they were given, a plain text as one whose id is its place.
+
+    Raises:
+        DataError: It is one text instead of a list, or an element is neither.
+    """
+    if isinstance(given, str):
+        raise DataError(f"expected a list of queries, got the text {given!r}; write [{given!r}].")
+    for place, some in enumerate(given):
+        if not isinstance(some, Query | str):
+            raise DataError(f"query {place}: expected a Query or a text, got {some!r}.")
+    return [Query(str(n), some) if isinstance(some, str) else some for n, some in enumerate(given)]
 
 
 def reachable(

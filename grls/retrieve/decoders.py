@@ -21,6 +21,7 @@ from grls.models.causal import CausalTrees
 from grls.models.generator import check_positions
 from grls.models.kinds import plain_generator, planted
 from grls.models.seq2seq import Seq2SeqTrees
+from grls.models.turns import turn
 from grls.progress import Progress
 from grls.retrieve.options import SearchOptions
 
@@ -60,7 +61,7 @@ class Decoders:
         prior: Prior | None,
         search: Callable[..., list[_Result]],
     ) -> list[_Result]:
-        """What ``search`` finds with the fastest decoder there is for the model.
+        """What ``search`` finds with the fastest decoder there is for the model; one thread after another.
 
         Args:
             index: What may be written.
@@ -75,12 +76,12 @@ class Decoders:
             ConfigError: The option ``compile`` is set where it cannot be heeded, or the model has too few
                 positions.
         """
-        self.model.eval()
-        if options.compile:
-            self._refuse_to_compile(index)
-        check_positions(self.model, max((len(row) for row in inputs), default=0), index.rows.longest)
-        trees = self.trees
-        with Progress(len(inputs), label, "inputs", shown=options.progress) as bar:
+        with turn(self.model), Progress(len(inputs), label, "inputs", shown=options.progress) as bar:
+            self.model.eval()
+            if options.compile:
+                self._refuse_to_compile(index)
+            check_positions(self.model, max((len(row) for row in inputs), default=0), index.rows.longest)
+            trees = self.trees
             if trees is None:
                 return self._in_batches(index, options, inputs, k, prior, bar, search)
             fast = self._fast(trees, index, options, k)

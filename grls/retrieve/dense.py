@@ -26,7 +26,7 @@ from grls.files import atomic_folder, sha256, write_json
 from grls.filters import Allow
 from grls.models.biencoder import BiEncoder, Matrix
 from grls.retrieve.appending import HopHits
-from grls.retrieve.base import Reachable, check_counts, reachable
+from grls.retrieve.base import Reachable, check_counts, queries_of, reachable
 from grls.retrieve.dense_encode import EMBEDDINGS, check_corpus, encode_corpus, encode_to_disk
 from grls.retrieve.dense_search import BLOCK, Nearest, inner_products, top_k
 from grls.retrieve.folder import MANIFEST, manifest_of
@@ -228,7 +228,7 @@ class DenseRetriever:
         model = self._embedded_by or self.biencoder.fingerprint()
         return hashlib.sha256(f"{model} {self.corpus.fingerprint}".encode()).hexdigest()
 
-    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the inner product.
 
         Equal scores go in the order of the corpus. DONE is not among the passages.
@@ -237,6 +237,7 @@ class DenseRetriever:
             ConfigError: k is below 1.
             DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
         """
+        queries = queries_of(queries)
         return [step.hits for step in self.retrieve_hop(queries, [()] * len(queries), k, allow)]
 
     def retrieve_hop(
@@ -315,6 +316,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     file = folder / MANIFEST
     manifest = manifest_of(folder)
+    if isinstance(manifest, dict) and manifest.get("kind", KIND) != KIND:
+        raise DataError(
+            f"this is a retriever of the kind {manifest['kind']!r}, and a dense one is wanted here: give the "
+            "folder of one, or make one with `grls index --kind dense`.",
+            file,
+        )
     if not isinstance(manifest, dict) or (manifest.get("kind"), manifest.get("format")) != (KIND, FORMAT):
         raise DataError(f"expected a dense retriever of format {FORMAT}; {_REBUILD}", file)
     kinds = {"model": str, "corpus": str, "embeddings": dict, "max_tokens": int}

@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 from grls.corpus import Corpus
 from grls.errors import ConfigError, MismatchError
 from grls.filters import Allow
-from grls.retrieve.base import Retriever
+from grls.retrieve.base import Retriever, queries_of
 from grls.retrieve.fusion import Fusion
 from grls.text import DONE_ID
 from grls.types import Chain, Hit, Query
@@ -57,12 +57,13 @@ class EnsembleRetriever:
         self.corpus = shared_corpus(self.members)
         _refuse_other_weights(self.fusion, len(self.members))
 
-    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`.
 
         Raises:
             ConfigError: k is below 1.
         """
+        queries = queries_of(queries)
         depth = max(k, self.depth or k)
         found = [member.retrieve(queries, depth, allow) for member in self.members]
         return [self.fusion.fuse(rankings, k) for rankings in zip(*found, strict=True)]
@@ -94,8 +95,9 @@ class EnsembleChains:
         _refuse_other_weights(self.fusion, len(self.members))
         chain_length([0] * len(self.members), length)
 
-    def retrieve_chains(self, queries: Sequence[Query], allow: Allow = None) -> list[list[Chain]]:
+    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """Dynamic setting: one fused chain a query, in a list of its own as elsewhere."""
+        queries = queries_of(queries)
         return [
             [fuse_chains(chains, self.fusion, self.length)] for chains in self._member_chains(queries, allow)
         ]

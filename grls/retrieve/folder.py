@@ -7,6 +7,8 @@ passages were added since, ``added/`` (a second segment of the index), and where
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ from typing import Any
 from grls.assess import Assessing
 from grls.corpus import Corpus, corpus_file
 from grls.errors import DataError, MismatchError
-from grls.files import read_count, read_json, write_json
+from grls.files import read_count, read_json, sha256, write_json
 from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
+from grls.index.store import MANIFEST as INDEX
 from grls.index.store import write_index
+from grls.models.language import weights_fingerprint
 from grls.text import Codec, Limits
 from grls.views import Views
 
@@ -26,6 +30,7 @@ CHANGED = 2
 OF_VIEWS = 3
 """The format of a folder whose index holds views, which a reader of the others would take for passages."""
 MANIFEST = "grls.json"
+KIND = "generative"
 REMOVED = "removed.json"
 _FORMATS = (FORMAT, CHANGED, OF_VIEWS)
 
@@ -50,6 +55,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     file = folder / MANIFEST
     manifest = manifest_of(folder)
+    if isinstance(manifest, dict) and manifest.get("kind", KIND) != KIND:
+        raise DataError(
+            f"this is a retriever of the kind {manifest['kind']!r}, and a generative one is wanted here: "
+            "give the folder of one, or make one with `grls index --model`.",
+            file,
+        )
     if not isinstance(manifest, dict) or manifest.get("format") not in _FORMATS:
         found = manifest.get("format") if isinstance(manifest, dict) else manifest
         raise DataError(
@@ -107,7 +118,57 @@ def read_passages(
             "it again with `grls index`."
         )
     removed = _removed(folder / REMOVED, corpus) if manifest.get("removed") else []
+    _refuse_changed(folder, manifest, corpus)
     return corpus, index, removed, views
+
+
+_PARTS = {
+    "metadata": "the metadata of corpus.jsonl",
+    "index_sha256": "index/index.json",
+    "added_sha256": "added/index.json",
+}
+"""What a manifest knows of the parts that no other checksum is of; older ones do not."""
+
+
+def sums_of(folder: Path, corpus: Corpus) -> dict[str, str]:
+    """Fingerprints of the parts of :data:`_PARTS` as they are."""
+    sums = {"metadata": corpus.metadata_fingerprint}
+    for name in ("index", "added"):
+        file = folder / name / INDEX
+        if file.is_file():
+            sums[f"{name}_sha256"] = sha256(file)
+    return sums
+
+
+def _refuse_changed(folder: Path, manifest: dict[str, Any], corpus: Corpus) -> None:
+    """Refuse (MismatchError) a folder of which something changed that no other checksum is of."""
+    sums = sums_of(folder, corpus)
+    changed = [part for what, part in _PARTS.items() if manifest.get(what, sums.get(what)) != sums.get(what)]
+    if manifest.get("sha256") not in (None, own_sum(manifest)):
+        changed.append(MANIFEST)
+    if changed:
+        raise MismatchError(
+            f"{folder}: {changed[0]} has changed since it was written; make it again with `grls index`."
+        )
+
+
+def own_sum(manifest: dict[str, Any]) -> str:
+    """SHA-256 of a manifest but for the sum itself, so that no limit or stage changes unseen."""
+    rest = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def refuse_other_weights(folder: Path, manifest: dict[str, Any], model: Any) -> None:
+    """Refuse a model that is not the one that the folder was made with; older folders do not know theirs.
+
+    Raises:
+        MismatchError: It is another one.
+    """
+    if manifest.get("weights") not in (None, weights_fingerprint(model)):
+        raise MismatchError(
+            f"{folder / 'model'}: the weights are others than those that this retriever was made with: the "
+            "file is damaged, or is another training's; make the retriever again with `grls index`."
+        )
 
 
 def _listed(corpus: Corpus, words: int | None) -> str:
@@ -136,7 +197,8 @@ def write_passages(
     removed: Collection[int],
     views: Views | None,
     stages: Sequence[str],
-    assessing: Assessing | None = None,
+    assessing: Assessing | None,
+    weights: str,
 ) -> None:
     """Write all but the model, the manifest last.
 
@@ -149,6 +211,7 @@ def write_passages(
         views: What the index holds of the passages; None: all of them.
         stages: The training stages that the model has gone through.
         assessing: How the model learned to assess passages; None: it did not.
+        weights: The fingerprint of the model's weights.
     """
     base, added = segments
     for name, segment in (("index", base), ("added", added)):
@@ -162,7 +225,7 @@ def write_passages(
     changed = added is not None or bool(removed)
     manifest = {
         "format": OF_VIEWS if views is not None else CHANGED if changed else FORMAT,
-        "kind": "generative",
+        "kind": KIND,
         "limits": codec.limits._asdict(),
         "stages": list(stages),
     }
@@ -172,7 +235,8 @@ def write_passages(
         manifest["views"] = {"words": views.words}
     if assessing is not None:
         manifest["assess"] = assessing._asdict()
-    write_json(folder / MANIFEST, manifest)
+    manifest |= {"weights": weights, **sums_of(folder, corpus)}
+    write_json(folder / MANIFEST, {**manifest, "sha256": own_sum(manifest)})
 
 
 def _removed(file: Path, corpus: Corpus) -> list[int]:

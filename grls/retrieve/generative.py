@@ -32,10 +32,18 @@ from grls.models.generator import check_positions
 from grls.models.kinds import is_causal
 from grls.models.language import weights_fingerprint
 from grls.models.precision import move, packed
+from grls.models.turns import turn
 from grls.retrieve.assess import Assessor, beside_assessment
-from grls.retrieve.base import check_counts
+from grls.retrieve.base import check_counts, queries_of
 from grls.retrieve.decoders import Decoders
-from grls.retrieve.folder import MANIFEST, read_limits, read_manifest, read_passages, write_passages
+from grls.retrieve.folder import (
+    MANIFEST,
+    read_limits,
+    read_manifest,
+    read_passages,
+    refuse_other_weights,
+    write_passages,
+)
 from grls.retrieve.hub import upload
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.passages import IndexedPassages
@@ -137,17 +145,19 @@ class GenerativeRetriever(IndexedPassages):
         Raises:
             DataError: The folder is no retriever, or a file in it is damaged.
             IndexFormatError: The index is damaged.
-            MismatchError: The index belongs to another tokenizer or corpus.
+            MismatchError: The index belongs to another tokenizer or corpus, or the model, the metadata or the
+                index is another one than the folder was made with.
         """
         path = Path(folder)
         manifest = read_manifest(path)
         limits = read_limits(path, manifest)
         loaded = Pretrained(str(path / "model")).load()
+        refuse_other_weights(path, manifest, loaded.model)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
+        assessing = read_assessing(manifest.get("assess"), path / MANIFEST)
         corpus, index, removed, views = read_passages(path, manifest, codec, verify)
         stages = manifest.get("stages", ())
-        assessing = read_assessing(manifest.get("assess"), path / MANIFEST)
         opened = cls(loaded.model, codec, corpus, index, options, stages, removed, views, assessing)
         _ = opened._decoders.trees  # tried in full precision: what int8 computes depends on its company
         move(loaded.model, where, precision)
@@ -165,7 +175,8 @@ class GenerativeRetriever(IndexedPassages):
             self.model.save_pretrained(new / "model")
             self.codec.tokenizer.save_pretrained(new / "model")
             passages = (self.corpus, self._segments(), self.removed, self.views)
-            write_passages(new, self.codec, *passages, self.stages, self.assessing)
+            weights = weights_fingerprint(self.model)
+            write_passages(new, self.codec, *passages, self.stages, self.assessing, weights)
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""
@@ -184,7 +195,7 @@ class GenerativeRetriever(IndexedPassages):
         }
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
-    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
         Args:
@@ -197,6 +208,7 @@ class GenerativeRetriever(IndexedPassages):
             DataError: A query is empty or too long, or a filter names an unknown passage.
             ConfigError: A filter cannot be used, or none of them leaves a passage.
         """
+        queries = queries_of(queries)
         inputs = [self.codec.model_input(tokens) for tokens in self.encode(queries)]
         allowed = self.subsets(queries, allow)
         found = self.search(inputs, k, [[self.done]] * len(inputs), allow=allowed)
@@ -281,10 +293,18 @@ class GenerativeRetriever(IndexedPassages):
         """
         self.refuse_to_assess()
         assert self.assessing is not None
-        self.model.eval()
-        decoders = self._decoders
-        parts = (self.codec, self.assessing, self.sequences, self.done, decoders.generator, decoders.trees)
-        return Assessor(*parts)(inputs, passages, self.options.progress)
+        with turn(self.model):
+            self.model.eval()
+            decoders = self._decoders
+            parts = (
+                self.codec,
+                self.assessing,
+                self.sequences,
+                self.done,
+                decoders.generator,
+                decoders.trees,
+            )
+            return Assessor(*parts)(inputs, passages, self.options.progress)
 
     def weigh(
         self,

@@ -32,7 +32,7 @@ from grls.filters import Allow
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.retrieve.appending import HopHits
-from grls.retrieve.base import check_counts
+from grls.retrieve.base import check_counts, queries_of
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.priors import Source
 from grls.types import Hit, Passage, Query
@@ -105,7 +105,7 @@ class HybridRetriever:
         """Whether it was trained to tell when DONE follows: not known of a generator."""
         return None
 
-    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
 
         Args:
@@ -118,6 +118,7 @@ class HybridRetriever:
             DataError: A query is empty or too long, or a filter names an unknown passage.
             ConfigError: k is below 1, a filter cannot be used, or none of them leaves a passage.
         """
+        queries = queries_of(queries)
         hidden = [[self.generator.done]] * len(queries)
         found = self.search(queries, [()] * len(queries), k, hidden, allow)
         return [self.generator.hits(some) for some in found]

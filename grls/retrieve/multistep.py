@@ -29,7 +29,7 @@ import numpy as np
 from grls.decode import Found
 from grls.errors import ConfigError
 from grls.filters import Allow, one_each, resolved
-from grls.retrieve.base import check_counts
+from grls.retrieve.base import check_counts, queries_of
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import HybridRetriever
 from grls.types import Chain, Hit, Query
@@ -104,7 +104,7 @@ class MultistepRetriever:
     def _generator(self) -> GenerativeRetriever:
         return self.retriever.generator if isinstance(self.retriever, HybridRetriever) else self.retriever
 
-    def retrieve_chains(self, queries: Sequence[Query], allow: Allow = None) -> list[list[Chain]]:
+    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """At most C chains a query, best first.
 
         Args:
@@ -116,6 +116,7 @@ class MultistepRetriever:
             DataError: A query is empty or too long, or a filter names an unknown passage.
             ConfigError: A filter cannot be used, or none of them leaves a passage.
         """
+        queries = queries_of(queries)
         find = self._finder(queries, allow)
         if self.memory is not None:
             find = self._remembering(find, self.memory, queries)

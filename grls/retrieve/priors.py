@@ -23,6 +23,7 @@ from grls.decode.walk import score_rows
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
+from grls.models.turns import turn
 from grls.retrieve.appending import joined
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever
@@ -175,18 +176,20 @@ class EmptyPromptPrior:
         Of a generator that writes views, of all views of each passage together.
         """
         retriever = self._retriever
-        if self._kept is None or self._kept[0] is not retriever.index:
-            rows = retriever.index.rows
-            retriever.model.eval()
-            found = score_rows(
-                retriever.decoder(1).generator, retriever.index, retriever.codec.model_input([])
-            )
-            found = found - np.log(np.diff(rows.members_before(np.arange(len(rows) + 1))))
-            found = found[rows.row_of.astype(np.int64)][:-1]
-            if retriever.views is not None:
-                found = np.logaddexp.reduceat(found, retriever.views.offsets[:-1])
-            self._kept = retriever.index, found
-        return self._kept[1]
+        with turn(retriever.model):
+            if self._kept is None or self._kept[0] is not retriever.index:
+                self._kept = retriever.index, self._walked()
+            return self._kept[1]
+
+    def _walked(self) -> Floats:
+        retriever, rows = self._retriever, self._retriever.index.rows
+        retriever.model.eval()
+        found = score_rows(retriever.decoder(1).generator, retriever.index, retriever.codec.model_input([]))
+        found = found - np.log(np.diff(rows.members_before(np.arange(len(rows) + 1))))
+        found = found[rows.row_of.astype(np.int64)][:-1]
+        if retriever.views is not None:
+            found = np.logaddexp.reduceat(found, retriever.views.offsets[:-1])
+        return found
 
 
 class Remembering:
@@ -213,6 +216,7 @@ class Remembering:
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]
     ) -> LogWeights:
         question = tuple(queries), tuple(tuple(some) for some in evidence)
-        if self._asked is None or self._asked[0] != question:
-            self._asked = question, self._source.ask(queries, evidence)
-        return self._asked[1]
+        last = self._asked  # read once: another thread may ask another question
+        if last is None or last[0] != question:
+            last = self._asked = question, self._source.ask(queries, evidence)
+        return last[1]

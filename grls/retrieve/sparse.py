@@ -17,7 +17,7 @@ import numpy.typing as npt
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.filters import Allow, Numbers
-from grls.retrieve.base import reachable
+from grls.retrieve.base import queries_of, reachable
 from grls.types import Hit, Query
 
 logging.getLogger("bm25s").setLevel(logging.INFO)  # it asks for DEBUG on import, whatever the root says
@@ -61,11 +61,12 @@ class BM25Retriever:
         self._index = bm25s.BM25(k1=k1, b=b, method=method)
         self._index.index(words, show_progress=False)
 
-    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score.
 
         A filter leaves scores as they are: how rare a word is, is counted over the whole corpus.
         """
+        queries = queries_of(queries)
         if k < 1:
             raise ConfigError(f"expected k of at least 1, got {k}.")
         within = reachable(queries, allow, self.corpus)

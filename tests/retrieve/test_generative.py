@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from small_data import passages, scratch, small_retriever, small_tokenizer, write_small
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError, GrlsError, IndexFormatError, MismatchError
 from grls.models.precision import packed, packs
+from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.options import SearchOptions
+from grls.retrieve.sparse import BM25Retriever
 from grls.text import Limits
 from grls.types import Passage, Query
 
@@ -255,3 +259,83 @@ def test_long_and_empty_queries_are_refused_or_cut(tmp_path: Path) -> None:
         model, tokenizer, corpus, Limits(query=3), options=SearchOptions(truncate_queries=True)
     )
     assert [len(hits) for hits in cutting.retrieve(QUERIES, 2)] == [2, 2]
+
+
+def _swap_weights(folder: Path, values: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    file = folder / "model" / "model.safetensors"
+    weights = load_file(file)
+    save_file({name: values(weight) for name, weight in weights.items()}, file, {"format": "pt"})
+
+
+def test_other_weights_are_noticed_whole_or_by_one_value(saved: Path) -> None:
+    """Another training's weights, and one value of the last weight beyond the first thousand."""
+    before = (saved / "model" / "model.safetensors").read_bytes()
+    _swap_weights(saved, lambda weight: weight * 1.01)
+    with pytest.raises(MismatchError, match=r"model: the weights are others .* `grls index`"):
+        GenerativeRetriever.from_pretrained(saved, device="cpu")
+    (saved / "model" / "model.safetensors").write_bytes(before)
+
+    def last(weight: torch.Tensor) -> torch.Tensor:
+        changed = weight.clone()
+        changed.view(-1)[-1] += 1.0
+        return changed
+
+    _swap_weights(saved, last)
+    with pytest.raises(MismatchError, match="the weights are others"):
+        GenerativeRetriever.from_pretrained(saved, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        (
+            "corpus.jsonl",
+            '"metadata": {}',
+            '"metadata": {"year": 2001}',
+            "corpus.jsonl has changed",
+        ),
+        ("index/index.json", '"longest": ', '"longest": 1', "index/index.json has changed"),
+        ("grls.json", '"stages": []', '"stages": ["memorise"]', "has changed since it was written"),
+        ("grls.json", '"query": ', '"query": 9', "has changed since it was written"),
+    ],
+)
+def test_what_no_other_checksum_covers_is_noticed(
+    saved: Path, file: str, old: str, new: str, message: str
+) -> None:
+    text = (saved / file).read_text()
+    assert old in text
+    (saved / file).write_text(text.replace(old, new, 1))
+    with pytest.raises(GrlsError, match=message):
+        GenerativeRetriever.from_pretrained(saved, device="cpu")
+
+
+def test_a_folder_that_does_not_know_its_parts_opens(saved: Path) -> None:
+    """Earlier versions wrote no fingerprints of weights, metadata and manifest."""
+    manifest = json.loads((saved / "grls.json").read_text())
+    for key in ("weights", "metadata", "index_sha256", "sha256"):
+        del manifest[key]
+    (saved / "grls.json").write_text(json.dumps(manifest))
+    assert GenerativeRetriever.from_pretrained(saved, device="cpu").retrieve(QUERIES, 2)
+
+
+def test_a_folder_of_another_kind_is_told_by_its_kind(saved: Path) -> None:
+    manifest = json.loads((saved / "grls.json").read_text())
+    (saved / "grls.json").write_text(json.dumps({**manifest, "kind": "dense"}))
+    with pytest.raises(DataError, match="of the kind 'dense', and a generative one is wanted"):
+        GenerativeRetriever.from_pretrained(saved, device="cpu")
+    (saved / "grls.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="of the kind 'generative', and a dense one is wanted"):
+        DenseRetriever.from_pretrained(saved, device="cpu")
+
+
+def test_texts_are_queries_and_what_is_none_is_told(retriever: GenerativeRetriever) -> None:
+    texts = [query.text for query in QUERIES]
+    expected = retriever.retrieve(QUERIES, 3)
+    assert retriever.retrieve(texts, 3) == expected
+    words, chains = BM25Retriever(retriever.corpus), MultistepRetriever(retriever, hops=2)
+    assert words.retrieve(texts, 3) == words.retrieve(QUERIES, 3)
+    assert chains.retrieve_chains(texts) == chains.retrieve_chains(QUERIES)
+    with pytest.raises(DataError, match=r"a list of queries, got the text 'is it \?'; write \['is it"):
+        retriever.retrieve("is it ?", 3)
+    with pytest.raises(DataError, match="query 1: expected a Query or a text, got 7"):
+        retriever.retrieve([*QUERIES[:1], 7], 3)  # type: ignore[list-item]

@@ -1,0 +1,98 @@
+"""Retrievers that several threads use at once: each finds what it finds alone, and stays whole."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_data import queries, small_retriever, tiny_bert, write_small
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from grls.models.biencoder import BiEncoder
+from grls.models.head import Head
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.hybrid import HybridRetriever, Weighed
+from grls.retrieve.multistep import MultistepRetriever
+from grls.retrieve.priors import BM25Prior, EmptyPromptPrior
+from grls.retrieve.sparse import BM25Retriever
+
+THREADS, CALLS = 6, 36
+
+
+@pytest.fixture(scope="module")
+def retriever(tmp_path_factory: pytest.TempPathFactory) -> GenerativeRetriever:
+    return small_retriever(write_small(tmp_path_factory.mktemp("threads") / "data"))
+
+
+def at_once(ask: Callable[[int], Any]) -> list[Any]:
+    """The results of the calls, by several threads."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(ask, range(CALLS)))
+
+
+def same_as_alone(ask: Callable[[int], Any]) -> None:
+    """What threads find is what one finds, before and after."""
+    alone = [ask(n) for n in range(CALLS)]
+    assert at_once(ask) == alone
+    assert [ask(n) for n in range(4)] == alone[:4]
+
+
+def test_single_step_with_several_widths(retriever: GenerativeRetriever) -> None:
+    """k sets the width of the beam, so the kept search is another one from call to call."""
+    asked = queries()
+    same_as_alone(lambda n: retriever.retrieve([asked[n % len(asked)]], 1 + n % 3 * 12))
+
+
+def test_chains_and_priors(retriever: GenerativeRetriever) -> None:
+    asked = queries()
+    chains = MultistepRetriever(retriever, hops=2)
+    weighed = [Weighed(BM25Prior(BM25Retriever(retriever.corpus)), 0.5, 1.0),
+               Weighed(EmptyPromptPrior(retriever), -0.2)]  # fmt: skip
+    hybrid = HybridRetriever(retriever, weighed)
+
+    def ask(n: int) -> Any:
+        some = [asked[n % len(asked)]]
+        return chains.retrieve_chains(some) if n % 2 else hybrid.retrieve(some, 3)
+
+    same_as_alone(ask)
+
+
+def test_others_are_used_by_threads_as_well(retriever: GenerativeRetriever, tmp_path: Path) -> None:
+    biencoder = BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
+    dense = DenseRetriever.assemble(biencoder, retriever.corpus)
+    words, asked = BM25Retriever(retriever.corpus), queries()
+    same_as_alone(lambda n: [r.retrieve([asked[n % len(asked)]], 3) for r in (dense, words)])
+
+
+def test_a_search_that_fails_leaves_the_model_to_the_next(retriever: GenerativeRetriever) -> None:
+    expected = retriever.retrieve(queries()[:1], 3)
+
+    def fails(*_: Any, **__: Any) -> Sequence[Any]:
+        raise KeyboardInterrupt
+
+    run = retriever._decoders._fast
+    retriever._decoders._fast = fails  # type: ignore[method-assign, assignment]
+    with pytest.raises(KeyboardInterrupt):
+        retriever.retrieve(queries()[:1], 3)
+    retriever._decoders._fast = run  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(retriever.retrieve, queries()[:1], 3).result(timeout=60) == expected
+
+
+def test_a_head_that_is_caught_by_many_threads_is_put_back() -> None:
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=50, **sizes)).eval()
+    head = Head(model)
+    tokens = torch.tensor([[3, 4, 5]])
+    expected = model(input_ids=tokens).logits
+
+    def ask(_: int) -> bool:
+        with torch.inference_mode():
+            return torch.allclose(head.all(head.read(input_ids=tokens, use_cache=False)), expected, atol=1e-5)
+
+    assert all(at_once(ask))
+    assert "forward" not in model.get_output_embeddings().__dict__
+    assert torch.equal(model(input_ids=tokens).logits, expected)
