@@ -58,8 +58,10 @@ class Statistics(NamedTuple):
         passage_tokens: Mean tokens of a passage, title included.
         tokens: What a token is: ``whitespace tokens``, or a tokenizer's name.
         steps: Mean gold passages a query, over all splits.
-        unseen_rate: Share of the test queries' gold passages that are gold for no training query, a
-            passage counted once for each test query; None where there is no test or training query.
+        unseen_rate: Share of the test queries all of whose gold passages are gold for no training query, as
+            table 1 counts it; None where there is no test or training query.
+        unseen_passages: Share of the test queries' gold passages that are gold for no training query, a
+            passage counted once for each test query; None likewise.
     """
 
     corpus_size: int
@@ -68,6 +70,7 @@ class Statistics(NamedTuple):
     tokens: str
     steps: float
     unseen_rate: float | None
+    unseen_passages: float | None
 
 
 class PassagePool:
@@ -211,14 +214,16 @@ class Tally:
         gold = {name: [relevant(grades) for grades in judged.values()] for name, judged in qrels.items()}
         steps = [len(passages) for queries in gold.values() for passages in queries]
         seen = {p for passages in gold.get("train", []) for p in passages}
-        test = [p for passages in gold.get("test", []) for p in passages]
+        asked = [passages for passages in gold.get("test", []) if passages]
+        test = [p for passages in asked for p in passages]
         return Statistics(
             corpus_size=self.size,
             queries={name: len(judged) for name, judged in qrels.items()},
             passage_tokens=self.total / max(self.size, 1),
             tokens=self.tokens,
             steps=sum(steps) / max(len(steps), 1),
-            unseen_rate=sum(p not in seen for p in test) / len(test) if seen and test else None,
+            unseen_rate=sum(seen.isdisjoint(p) for p in asked) / len(asked) if seen and asked else None,
+            unseen_passages=sum(p not in seen for p in test) / len(test) if seen and test else None,
         )
 
 
@@ -249,13 +254,16 @@ def _token_counter(folder: Path | None) -> tuple[Callable[[str], int], str]:
 
 def describe(numbers: Statistics) -> str:
     """The statistics as lines to print."""
-    unseen = "-" if numbers.unseen_rate is None else f"{numbers.unseen_rate:.1%}"
+    queries, passages = (
+        "-" if share is None else f"{share:.1%}" for share in (numbers.unseen_rate, numbers.unseen_passages)
+    )
     rows = [
         ("corpus size", f"{numbers.corpus_size:,} passages"),
         ("queries", ", ".join(f"{count:,} {name}" for name, count in numbers.queries.items())),
         ("mean passage length", f"{numbers.passage_tokens:.1f} {numbers.tokens}"),
         ("mean steps", f"{numbers.steps:.2f} gold passages a query"),
-        ("unseen rate", f"{unseen} of the test gold passages are gold for no training query"),
+        ("unseen rate", f"{queries} of the test queries have no gold passage that is gold in training"),
+        ("unseen passages", f"{passages} of the test gold passages are gold for no training query"),
     ]
     return "\n".join(f"{name:<20} {value}" for name, value in rows)
 

@@ -182,6 +182,9 @@ def format_report(report: Report) -> str:
     lines = [", ".join([*named, f"queries: {counts}"]), ""]
     lines.append(" " * 22 + "".join(f"{f'R@{k}':>8}" for k in ks))
     lines += [f"{name:<22}" + "".join(_percent(values.get(k)) for k in ks) for name, values in rows]
+    alone = report.get("seen_unseen", {}).get("all_unseen_queries")
+    if alone is not None:
+        lines.append(f"{'queries, all unseen':<22}" + _percent(alone / report["queries"]["judged"]))
     for section in ("measures", "path_match", "set", "done_missing", "graph", "graph_reuse"):
         for name, value in report.get(section, {}).items():
             label = name if section in (name, "measures") else f"{section} {name}"

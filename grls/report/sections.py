@@ -14,7 +14,8 @@ _FEW = 30  # queries below which an average is marked
 _NOTES = {
     "seen_unseen": "Seen: gold passages that are gold of a training query, too; unseen: the others. Each is "
     "averaged over the queries that have gold of that kind; their numbers stand beside. In "
-    "parentheses: over fewer than 30 queries, which tells little.",
+    "parentheses: over fewer than 30 queries, which tells little. All unseen: queries without any seen gold, "
+    "whose share is the paper's unseen rate.",
     "graph": "Success: the chain proves the goal, each use of a statement consuming it and none left over "
     "(algorithm 3 of arXiv 2204.13596). The other columns are error rates, a chain counting under the first "
     "check that it fails: lower is better.",

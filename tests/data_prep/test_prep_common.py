@@ -27,8 +27,12 @@ def test_statistics_by_hand():
     assert numbers.passage_tokens == (4 + 3 + 3 + 3) / 4
     assert numbers.tokens == "whitespace tokens"
     assert numbers.steps == 5 / 3
-    assert numbers.unseen_rate == 2 / 3  # c and d of b, c, d
-    assert common.statistics(_data(test=[_query("q", "a")])).unseen_rate is None
+    assert numbers.unseen_rate == 1 / 2  # q3: b of q2 was seen
+    assert numbers.unseen_passages == 2 / 3  # c and d of b, c, d
+    alone = common.statistics(_data(test=[_query("q", "a")]))
+    assert (alone.unseen_rate, alone.unseen_passages) == (None, None)
+    assert "50.0% of the test queries have no gold" in common.describe(numbers)
+    assert "66.7% of the test gold passages" in common.describe(numbers)
 
 
 def test_statistics_name_the_tokenizer():

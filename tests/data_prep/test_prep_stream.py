@@ -19,7 +19,7 @@ def test_streaming_writes_and_counts_the_same(tmp_path, capsys):
     assert stream.finish_stream(tmp_path / "streamed", iter(PASSAGES), lambda: SPLITS) == numbers
     assert capsys.readouterr().out == printed
     assert contents(tmp_path / "held") == contents(tmp_path / "streamed")
-    assert numbers == common.Statistics(2, {"train": 1, "test": 1}, 2.0, "whitespace tokens", 1.5, 0.5)
+    assert numbers == common.Statistics(2, {"train": 1, "test": 1}, 2.0, "whitespace tokens", 1.5, 0.0, 0.5)
 
 
 def test_each_passage_is_written_before_the_next_is_read(tmp_path, monkeypatch):

@@ -79,6 +79,7 @@ def test_a_trec_run_gets_the_metrics_that_apply(tmp_path):
         "seen_unseen": {
             **{"seen_recall@1": 0.5, "seen_recall@2": 0.5, "seen_recall@5": 0.5, "seen_queries": 2},
             **{"unseen_recall@1": 0.0, "unseen_recall@2": 0.25, "unseen_recall@5": 0.75, "unseen_queries": 2},
+            "all_unseen_queries": 1,
         },
     }
 
@@ -191,7 +192,8 @@ def test_the_report_prints_as_an_aligned_table():
         "queries": {"judged": 3, "unanswered": 1, "unjudged": 0},
         "sequence_recall": {"recall@1": 0.125, "recall@20": 1.0},
         "seen_unseen": {"seen_recall@1": None, "seen_recall@20": None, "seen_queries": 0}
-        | {"unseen_recall@1": 0.125, "unseen_recall@20": 1.0, "unseen_queries": 3},
+        | {"unseen_recall@1": 0.125, "unseen_recall@20": 1.0, "unseen_queries": 3}
+        | {"all_unseen_queries": 3},
         "complete_recall": {"complete_recall@1": 0.0, "complete_recall@20": 0.5},
         "measures": {"nDCG@10": 0.5, "RR": 0.25},
         "path_match": {"path_match": 0.25, "queries": 3},
@@ -208,6 +210,7 @@ def test_the_report_prints_as_an_aligned_table():
         "  of seen passages           -       -",
         "  of unseen passages      12.5   100.0",
         "complete recall            0.0    50.0",
+        "queries, all unseen      100.0",
         "nDCG@10                   50.0",
         "RR                        25.0",
         "path match                25.0",

@@ -99,6 +99,7 @@ def test_seen_unseen_averages_each_kind_over_the_queries_that_have_it():
             "unseen_recall@1": (0 + 1 + 0) / 3,
             "unseen_recall@2": (1 + 1 + 0) / 3,
             "unseen_queries": 3,
+            "all_unseen_queries": 2,
         }
     )
 
@@ -109,6 +110,7 @@ def test_seen_unseen_has_no_value_for_a_kind_no_query_has():
         "seen_queries": 0,
         "unseen_recall@1": 1.0,
         "unseen_queries": 1,
+        "all_unseen_queries": 1,
     }
 
 
@@ -239,7 +241,8 @@ CALLS = {
     ),
     "seen_unseen": (
         {"predictions": [["a", "x"]], "references": [["a", "b"]], "k": [1], "seen": ["a"]},
-        {"seen_recall@1": 1.0, "seen_queries": 1, "unseen_recall@1": 0.0, "unseen_queries": 1},
+        {"seen_recall@1": 1.0, "seen_queries": 1, "unseen_recall@1": 0.0, "unseen_queries": 1}
+        | {"all_unseen_queries": 0},
     ),
     "set_f1": (
         {"predictions": [["a", "x"]], "references": [["a", "b"]]},

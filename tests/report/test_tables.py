@@ -238,6 +238,7 @@ def test_any_section_of_the_evaluation_becomes_a_table(data, tmp_path):
         "unseen R@1",
         "unseen R@3",
         "unseen queries",
+        "all unseen queries",
     )
     graph = {row[0].text: [cell.text for cell in row[3:]] for row in tables["graph"].rows}
     assert graph == {"good": ["100.0", "0.0", "0.0", "0.0", "0.0", "2"], "poor": ["–"] * 6}

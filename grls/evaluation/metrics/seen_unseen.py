@@ -4,8 +4,9 @@ Convention: a gold passage is *seen* where it is gold of at least one training q
 not count). For one query, seen recall@k is (seen gold passages in the top k) / (its seen gold passages),
 and unseen recall@k likewise; each is averaged over the queries that have a gold passage of that kind. A
 query with none of a kind is left out of that kind's mean and no other, so the two means rest on
-different sets of queries; their sizes are returned. Where no query has a kind, its recall is None. The
-ranks are those of the whole list: a seen passage above an unseen one takes its place.
+different sets of queries; their sizes are returned, and how many queries have unseen gold alone (their
+share of all is the unseen rate of arXiv 2204.13596, table 1). Where no query has a kind, its recall is
+None. The ranks are those of the whole list: a seen passage above an unseen one takes its place.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def seen_unseen(
         ks: Cut-offs.
 
     Returns:
-        ``{"seen_recall@1": …, "seen_queries": …, "unseen_recall@1": …, "unseen_queries": …}``.
+        ``{"seen_recall@1": …, "seen_queries": …, "unseen_recall@1": …, "unseen_queries": …,
+        "all_unseen_queries": …}``, the last one the queries that have gold, all of it unseen.
     """
     known = set(seen)
     result: dict[str, float | int | None] = {}
@@ -46,6 +48,7 @@ def seen_unseen(
             values = [recall_at(ids, want, k) for ids, want in pairs]
             result[f"{kind}_recall@{k}"] = mean(values) if values else None
         result[f"{kind}_queries"] = len(pairs)
+    result["all_unseen_queries"] = sum(bool(g) and known.isdisjoint(g) for g in gold)
     return result
 
 
