@@ -121,7 +121,7 @@ class ClassifyingJudge:
         for some in _batches(judged, self.batch_size):
             encoded = self.tokenizer(
                 [premises[n] for n in some], [hypotheses[n] for n in some], truncation="only_first",
-                max_length=self.max_tokens, padding=True, return_tensors="pt",
+                max_length=self.max_tokens, padding=True, return_tensors="pt", split_special_tokens=True,
             ).to(self.model.device)  # fmt: skip
             best = self.model(**encoded).logits.argmax(-1).tolist()
             for place, label in zip(some, best, strict=True):
@@ -198,7 +198,9 @@ def _with_room(tokenizer: Any, texts: Sequence[str], room: int) -> list[int]:
 
 
 def _tokens(tokenizer: Any, text: str) -> list[int]:
-    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+    return list(
+        tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+    )
 
 
 def _batches(places: Sequence[int], size: int) -> list[Sequence[int]]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from grls.errors import ConfigError
 from grls.programs.keys import sentences
 from grls.programs.prompts import common
-from grls.readers.dialogue import in_turns, plain
+from grls.readers.dialogue import in_turns
 from grls.types import Passage
 
 _TASK = (
@@ -110,7 +110,7 @@ class PropositionPrompt(NamedTuple):
         if self.template and "{text}" not in self.template:
             raise ConfigError(f"--template needs {{text}} where the passage goes; got {self.template!r}.")
         if self.chat:
-            return [in_turns(tokenizer, self._turns(tokenizer, passage)) for passage in passages]
+            return [in_turns(tokenizer, self._turns(passage)) for passage in passages]
         head = ""
         if self.examples:
             solved = (f"{self.form(p)}\nPropositions:\n{_bullets(lines)}\n\n" for p, lines in _EXAMPLES)
@@ -139,12 +139,12 @@ class PropositionPrompt(NamedTuple):
         some = self.inputs(tokenizer, [Passage("", "a"), Passage("", "b", "c")])
         return some[0][: common(some)]
 
-    def _turns(self, tokenizer: Any, passage: Passage) -> list[dict[str, str]]:
+    def _turns(self, passage: Passage) -> list[dict[str, str]]:
         turns = [{"role": "system", "content": _TASK}]
         for some, lines in _EXAMPLES:
             turns.append({"role": "user", "content": self.form(some)})
             turns.append({"role": "assistant", "content": _bullets(lines)})
-        return [*turns, {"role": "user", "content": plain(tokenizer, self.form(passage))}]
+        return [*turns, {"role": "user", "content": self.form(passage)}]
 
 
 class Parsed(NamedTuple):

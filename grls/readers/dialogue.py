@@ -5,6 +5,7 @@ The module does not know what is asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -69,13 +70,16 @@ def _messages(turns: Turns) -> list[dict[str, str]]:
 
 
 def _chat(tokenizer: Any, head: list[dict[str, str]], one: Asked) -> list[int]:
-    past = [(plain(tokenizer, said), plain(tokenizer, reply)) for said, reply in one.past]
-    last = {"role": "user", "content": plain(tokenizer, one.text)}
-    return in_turns(tokenizer, [*head, *_messages(past), last], one.begin)
+    return in_turns(
+        tokenizer, [*head, *_messages(one.past), {"role": "user", "content": one.text}], one.begin
+    )
 
 
 def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -> list[int]:
     """Token ids of a conversation, up to where the model writes.
+
+    Special tokens come from the template alone: what the turns say is text, however it is spelled. Where it
+    spells none, the ids are those of the rendered conversation.
 
     Args:
         tokenizer: That of a chat model.
@@ -87,17 +91,74 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     """
     if not getattr(tokenizer, "chat_template", None):
         raise ConfigError("this model has no chat template: leave out --chat, or take a chat model.")
+    contents = [turn["content"] for turn in turns]
+    mark = _mark([*contents, begin])
+    slots = [{**turn, "content": f"{_EDGE}{mark}{n}x{_EDGE}"} for n, turn in enumerate(turns)]
+    frame = _render(tokenizer, slots)  # the template's own text, with a slot for what each turn says
+    ids = _encode(tokenizer, _render(tokenizer, turns) + begin)
+    special = _special(tokenizer)
+    wanted = [token for token in _encode(tokenizer, frame) if token in special]
+    if [token for token in ids if token in special] == wanted:
+        return ids
+    return _framed(tokenizer, frame, mark, [*contents, begin], special)
+
+
+_EDGE = "\u2003"
+"""White space around a slot: a template that trims what a turn says takes it away."""
+
+
+def _mark(texts: Sequence[str]) -> str:
+    """A word that no text holds."""
+    number = 0
+    while any(f"slot{number}n" in text for text in texts):
+        number += 1
+    return f"slot{number}n"
+
+
+def _render(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
     try:
-        text = tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=True)
+        return str(tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=True))
     except TemplateError as error:
         raise ConfigError(
             f"the model's chat template refuses the prompt ({error}): leave out --chat."
         ) from None
-    return list(tokenizer(text + begin, add_special_tokens=False, verbose=False)["input_ids"])
 
 
-def plain(tokenizer: Any, text: str) -> str:
-    """A text without the spelling of special tokens."""
-    for token in tokenizer.all_special_tokens:
-        text = text.replace(token, "")
-    return text
+def _encode(tokenizer: Any, text: str, split: bool = False) -> list[int]:
+    found = tokenizer(text, add_special_tokens=False, split_special_tokens=split, verbose=False)
+    return list(found["input_ids"])
+
+
+def _special(tokenizer: Any) -> dict[int, str]:
+    """Spelling of each special token, by its id."""
+    added = {n: str(token) for n, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return added | dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+
+
+def _text(tokenizer: Any, text: str, special: dict[int, str]) -> list[int]:
+    """Token ids of plain text; ``</s>`` may be an ordinary piece of a Unigram vocabulary: left out."""
+    unknown = tokenizer.unk_token_id
+    return [t for t in _encode(tokenizer, text, split=True) if t == unknown or t not in special]
+
+
+def _framed(
+    tokenizer: Any, frame: str, mark: str, contents: Sequence[str], special: dict[int, str]
+) -> list[int]:
+    """Special tokens of the frame by their ids; every stretch of text between them encoded as text."""
+    numbers = {text: number for number, text in special.items()}
+    spelled = "|".join(re.escape(text) for text in sorted(numbers, key=len, reverse=True))
+    slot = re.compile(f"({_EDGE}?){mark}([0-9]+)x({_EDGE}?)|({spelled})")
+    ids: list[int] = []
+    text, place = "", 0
+    for found in slot.finditer(frame):
+        text += frame[place : found.start()]
+        place = found.end()
+        if found[4] is None:
+            content = contents[int(found[2])]
+            content = content if found[1] else content.lstrip()
+            text += content if found[3] else content.rstrip()
+        else:
+            ids += [*_text(tokenizer, text, special), numbers[found[4]]]
+            text = ""
+    text += frame[place:] + contents[-1]
+    return [*ids, *_text(tokenizer, text, special)]

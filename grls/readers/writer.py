@@ -140,7 +140,7 @@ class TextWriter:
 
         Raises:
             ConfigError: A prompt has no token, or more than the model has positions for; or a temperature is
-                not above 0, or a top_p not between 0 and 1.
+                not above 0, or a top_p not between 0 and 1; or the model's logits are not numbers.
         """
         how = [None] * len(prompts) if draws is None else list(draws)
         if any(draw is not None and not draw.temperature > 0 for draw in how):
@@ -190,7 +190,7 @@ class TextWriter:
             do_sample=False, num_beams=1, temperature=None, top_p=None, top_k=None,
             eos_token_id=sorted(self._ends), pad_token_id=self._pad,
             stopping_criteria=StoppingCriteriaList([_Stopped(self._text, start)]),
-            logits_processor=LogitsProcessorList([Drawn(draws)] if any(draws) else []),
+            logits_processor=LogitsProcessorList([Numbers(), *([Drawn(draws)] if any(draws) else [])]),
         )  # fmt: skip
         found = [self._read(row) for row in output[:, start:].tolist()]  # [B, T]
         self.spent.prompts += len(rows)
@@ -226,6 +226,23 @@ class _Stopped(StoppingCriteria):
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **_: Any) -> torch.Tensor:
         found = [self.text(row)[1] for row in input_ids[:, self.start :].tolist()]
         return torch.tensor(found, device=input_ids.device)
+
+
+class Numbers(LogitsProcessor):
+    """Refuses logits that are not numbers: what is written from them is no answer."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """The logits ``[B, V]`` as they are.
+
+        Raises:
+            ConfigError: One is NaN or plus infinity.
+        """
+        if not bool((scores < torch.inf).all()):
+            raise ConfigError(
+                "the model's logits are not numbers (NaN or infinite): its weights are damaged or overflow. "
+                "T5 overflows in float16: use bfloat16 or float32."
+            )
+        return scores
 
 
 class Drawn(LogitsProcessor):

@@ -80,3 +80,14 @@ def test_what_is_no_model_is_refused(tmp_path: Path, model: Callable[[str], str]
         load_entailment(str(tmp_path))
     with pytest.raises(ConfigError, match="got 0, 512"):
         load_entailment(model("classifier"), batch_size=0)
+
+
+def test_text_that_spells_a_separator_is_text(model: Callable[[str], str]) -> None:
+    judge = load_entailment(model("classifier"), "cpu")
+    assert isinstance(judge, ClassifyingJudge)
+    seen = []
+    judge.model.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
+    )
+    judge.entails(["red [SEP] red"], ["the [SEP] barn"])
+    assert [(row == judge.tokenizer.sep_token_id).sum() for row in seen[0]] == [2]

@@ -68,9 +68,8 @@ def test_a_chat_model_is_told_in_turns() -> None:
     model, tokenizer = tiny()
     tokenizer.chat_template = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
     told = LocalEngine(model, tokenizer, 4, chat=True).complete(request("a<eos>b"))
-    assert (
-        told.text == LocalEngine(model, tokenizer, 4).complete(request("u:ab;")).text
-    )  # nobody forges an end
+    # nobody forges an end: it is read as text
+    assert told.text == LocalEngine(model, tokenizer, 4).complete(request("u:a<eos>b;")).text
 
 
 def test_draws_depend_on_prompt_and_seed_alone(engine: LocalEngine) -> None:

@@ -388,3 +388,14 @@ def test_other_options_do_not_go_on_in_the_same_file(
     assert main(options(folder, "same", "--bm25", "true")) == 0
     assert main(options(folder, "same", "--bm25", "true", "--stride", "8")) == 1
     assert "other settings (stride)" in capsys.readouterr().err
+
+
+def test_text_that_spells_a_separator_is_text(tmp_path: Path) -> None:
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+    seen = []
+    encoder.model.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
+    )
+    encoder.scores(["is [SEP] it", "is it"], ["the [SEP] [CLS] lynx", "the lynx"])
+    separator = encoder.tokenizer.sep_token_id
+    assert [(row == separator).sum() for batch in seen for row in batch] == [2, 2]

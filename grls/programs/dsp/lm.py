@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from grls.errors import ConfigError
 from grls.programs.dsp.gather import Gathered
 from grls.programs.dsp.needed import dspy
-from grls.readers.dialogue import in_turns, plain
+from grls.readers.dialogue import in_turns
 from grls.readers.writer import Continuation, Draw, TextWriter
 
 API = "api:"
@@ -107,8 +107,7 @@ class LocalEngine:
             system = said if isinstance(said, str) else "".join(part.text for part in said)
             turns.insert(0, {"role": "system", "content": system})
         if self.chat:
-            safe = [turn | {"content": plain(self.tokenizer, turn["content"])} for turn in turns]
-            return in_turns(self.tokenizer, safe)
+            return in_turns(self.tokenizer, turns)
         text = "\n\n".join(turn["content"] for turn in turns)
         return list(self.tokenizer(text, split_special_tokens=True, verbose=False)["input_ids"])
 

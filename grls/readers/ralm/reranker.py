@@ -109,7 +109,7 @@ class Reranker:
         """``f(x, d)`` of pairs, ``[R]``, with gradient where the model trains."""
         encoded = self.tokenizer(
             self._ends(prefixes), list(documents), truncation="only_second", max_length=self.max_tokens,
-            padding=True, return_tensors="pt",
+            padding=True, return_tensors="pt", split_special_tokens=True,
         ).to(self.model.device)  # fmt: skip
         found: Tensor = self.model(**encoded).logits[:, 0].float()
         return found
@@ -117,7 +117,11 @@ class Reranker:
     def _ends(self, prefixes: Sequence[str]) -> list[str]:
         """Prefixes cut at their start to half the room, so that a document always has the other half."""
         encoded = self.tokenizer(
-            list(prefixes), add_special_tokens=False, return_offsets_mapping=True, verbose=False
+            list(prefixes),
+            add_special_tokens=False,
+            split_special_tokens=True,
+            return_offsets_mapping=True,
+            verbose=False,
         )
         most = self.max_tokens // 2
         return [
