@@ -28,6 +28,8 @@ from grls.types import Passage, Query
 Qrels = dict[str, dict[str, int]]
 """Query id -> passage id -> relevance grade."""
 
+_PARTS_LINES = re.compile(r"[\t\n\r]")
+
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 
 _GRADE = re.compile(r"-?[0-9]{1,18}")
@@ -162,7 +164,17 @@ def write_dataset(
         passages: The corpus, streamed; a :class:`Corpus` keeps the metadata of its passages.
         queries: All queries of all splits.
         qrels: Split -> query id -> passage id -> grade.
+
+    Raises:
+        DataError: An id of the qrels holds a tab or a line break: the line would judge something else.
     """
+    for split, judged in qrels.items():
+        for name in (name for query_id, grades in judged.items() for name in (query_id, *grades)):
+            if _PARTS_LINES.search(name):
+                raise DataError(
+                    f"qrels {split!r}: the id {name!r} holds a tab or a line break, which part fields and "
+                    "lines of a qrels file; give it another id in the source."
+                )
     with atomic_folder(folder, "corpus.jsonl") as new:
         with (new / "corpus.jsonl").open("w", encoding="utf-8") as stream:
             for record in (

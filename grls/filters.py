@@ -25,8 +25,8 @@ from grls.types import Query
 Numbers = npt.NDArray[np.int64]
 """Passage numbers, ascending."""
 
-_CONDITION = re.compile(r"\s*([^=<>!]+?)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*", re.DOTALL)
-_AND = re.compile(r"\s+and(?:\s+|$)")
+_CONDITION = re.compile(r"([^=<>!]+)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+_AND = re.compile(r"(?<!\s)\s+and(?:\s+|$)")  # tried once a run of white space: linear time
 
 
 class Filter(ABC):
@@ -185,11 +185,12 @@ def where(text: str) -> Where:
     for part in _AND.split(text):
         match = _CONDITION.fullmatch(part)
         values = tuple(value.strip() for value in match[3].split("|")) if match else ()
-        if not match or not all(values) or (len(values) > 1 and match[2] not in ("=", "!=")):
+        field = match[1].strip() if match else ""
+        if not match or not field or not all(values) or (len(values) > 1 and match[2] not in ("=", "!=")):
             raise ConfigError(
                 f"expected comparisons such as 'year>=2000' or 'lang=de|fr and year<1990', got {part!r}."
             )
-        conditions.append(Condition(match[1], match[2], values))
+        conditions.append(Condition(field, match[2], values))
     return Where(tuple(conditions))
 
 
@@ -256,7 +257,7 @@ def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | No
     """
     path = Path(file)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (FileNotFoundError, IsADirectoryError):
         raise DataError(
             "no such file; expected a passage id a line, or query-id <tab> passage-id.", path

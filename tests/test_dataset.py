@@ -10,6 +10,7 @@ from small_data import GOOD, TRICKY, queries, write_jsonl, write_small
 
 from grls.corpus import Corpus
 from grls.dataset import gold_passages, read_qrels, read_queries, read_split, write_dataset
+from grls.errors import DataError
 from grls.types import Query
 
 
@@ -141,3 +142,11 @@ def test_the_small_set_is_what_other_tests_think(tmp_path: Path) -> None:
     sizes = {name: len(read_split(folder, name, corpus)[0]) for name in ("train", "dev", "test")}
     assert sizes == {"train": 12, "dev": 2, "test": 2}
     assert len(queries()) == 16
+
+
+@pytest.mark.parametrize("name", ["q\ta\t1\nvictim", "a\tb", "a\nb", "a\rb"])
+def test_ids_that_part_lines_are_not_written_into_qrels(tmp_path: Path, name: str) -> None:
+    for judged in ({name: {"p": 1}}, {"q": {name: 1}}):
+        with pytest.raises(DataError, match="tab or a line break"):
+            write_dataset(tmp_path / "new", [], [], {"test": judged})
+    assert not (tmp_path / "new").exists()

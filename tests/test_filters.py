@@ -107,3 +107,19 @@ def test_filters_from_files_and_from_queries(tmp_path: Path) -> None:
     for metadata in ('{"allow": "a"}', '{"where": 3}'):
         with pytest.raises(DataError, match="query 'q': expected metadata"):
             own_filters([Query("q", "?", metadata=metadata)])
+
+
+def test_ids_are_parted_by_newlines_alone_and_a_byte_order_mark_is_none_of_them(tmp_path: Path) -> None:
+    names = ["a\u2028b", "a\u0085b", "a\vb", "a\fb", "a\x1cb"]
+    file = tmp_path / "allowed"
+    file.write_text("\ufeff" + "".join(f"{name}\n" for name in names), encoding="utf-8")
+    assert read_allowed(file, QUERIES) == [Only(frozenset(names))] * 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" + " " * 20_000 + "b", "a=" + " " * 20_000, " " * 20_000],
+)
+def test_white_space_is_read_in_linear_time(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected comparisons"):  # hours, where it is cubic
+        where(text)

@@ -57,7 +57,7 @@ def update(
 
 def _ids(file: str) -> list[str]:
     try:
-        ids = [line for line in Path(file).read_text(encoding="utf-8").splitlines() if line.strip()]
+        ids = [line for line in Path(file).read_text(encoding="utf-8-sig").split("\n") if line.strip()]
     except (FileNotFoundError, IsADirectoryError):
         raise DataError("no such file; expected a passage id a line.", file) from None
     except UnicodeDecodeError as error:

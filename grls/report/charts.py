@@ -141,4 +141,5 @@ def _svg(figure: Figure, name: str) -> str:
     text = re.sub(
         r"<style[^>]*>.*?</style>", "", text, flags=re.DOTALL
     )  # inline, it would style the whole page
-    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
+    slug = re.sub(r"[^A-Za-z0-9_-]", lambda sign: f"_{ord(sign[0]):x}_", name)
+    return re.sub(r'(\bid="|url\(#|href="#)', lambda found: f"{found[0]}{slug}-", text)

@@ -32,7 +32,7 @@ def without(corpus: Corpus, file: Path) -> Numbered:
     if not file.is_file():
         raise DataError("no such file; expected a title or a passage id a line.", file)
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise DataError(f"expected UTF-8 text ({error}).", file) from None
     named = dict.fromkeys(line.strip() for line in lines if line.strip())
