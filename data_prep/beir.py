@@ -13,9 +13,9 @@ from typing import Any
 
 from data_prep import common
 from grls.corpus import Corpus
-from grls.dataset import Qrels, read_queries, read_split
+from grls.dataset import Qrels, query_of, read_queries, read_split
 from grls.errors import ConfigError, DataError
-from grls.jsonl import read_jsonl
+from grls.jsonl import object_of, read_jsonl
 from grls.types import Passage, Query
 
 
@@ -56,7 +56,8 @@ def prepare(
     if raw is not None and corpus_file is None and queries_file is None:
         _copy(raw, out, ratios, drop_leaks, seed, tokenizer)
     elif raw is None and corpus_file is not None and queries_file is not None:
-        passages = Corpus.from_passages(_passages(corpus_file, id_key, text_key, title_key), str(corpus_file))
+        read = list(_passages(corpus_file, id_key, text_key, title_key))
+        passages = Corpus.from_passages([p for p, _ in read], str(corpus_file), [some for _, some in read])
         queries = list(_queries(queries_file, id_key, text_key, evidence_key))
         _refuse_unknown(queries, passages, queries_file)
         common.finish(out, common.dataset(passages, _split(queries, ratios or (0, 0, 1), seed)), tokenizer)
@@ -122,7 +123,10 @@ def _split(queries: list[Query], ratios: Sequence[float], seed: int) -> dict[str
     return {name: part for name, part in zip(common.SPLITS, parts, strict=True) if part}
 
 
-def _passages(file: Path, id_key: str, text_key: str, title_key: str) -> Iterator[Passage]:
+def _passages(
+    file: Path, id_key: str, text_key: str, title_key: str
+) -> Iterator[tuple[Passage, dict[str, Any]]]:
+    """The passages, each with its metadata."""
     lines: dict[str, int] = {}
     for line, record in read_jsonl(file):
         passage = Passage(
@@ -132,7 +136,7 @@ def _passages(file: Path, id_key: str, text_key: str, title_key: str) -> Iterato
         )
         if lines.setdefault(passage.id, line) != line:
             raise DataError(f"the id {passage.id!r} stands in line {lines[passage.id]} already.", file, line)
-        yield passage
+        yield passage, object_of(record, "metadata", file, line)
     if not lines:
         raise DataError("the file holds no passage; expected one JSON object a line.", file)
 
@@ -140,10 +144,15 @@ def _passages(file: Path, id_key: str, text_key: str, title_key: str) -> Iterato
 def _queries(file: Path, id_key: str, text_key: str, evidence_key: str) -> Iterator[Query]:
     lines: dict[str, int] = {}
     for line, record in read_jsonl(file):
-        query = Query(
-            id=_id(record, id_key, file, line),
-            text=common.field(record, text_key, str, file, line),
-            evidence=tuple(str(i) for i in common.field(record, evidence_key, list, file, line)),
+        query = query_of(
+            {
+                "_id": _id(record, id_key, file, line),
+                "text": common.field(record, text_key, str, file, line),
+                "evidence": [str(i) for i in common.field(record, evidence_key, list, file, line)],
+                "metadata": record.get("metadata"),
+            },
+            file,
+            line,
         )
         if lines.setdefault(query.id, line) != line:
             raise DataError(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from grls.errors import ConfigError, DataError
+from grls.files import text_lines
 
 _OPENERS = {".gz": gzip.open, ".bz2": bz2.open}
 
@@ -103,15 +104,11 @@ def read_tsv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
     expected = f"{' and '.join([', '.join(columns[:-1]), columns[-1]])}, tab-separated"
     if not file.is_file():
         raise DataError(f"no such file; expected {expected}.", file)
-    with file.open("rb") as stream:
-        for line, raw in enumerate(stream, 1):
-            try:
-                fields = [value.strip() for value in raw.decode("utf-8").rstrip("\r\n").split("\t")]
-            except UnicodeDecodeError as error:
-                raise DataError(f"expected UTF-8 text ({error}).", file, line) from None
-            if len(fields) != len(columns) or not all(fields):
-                raise DataError(f"expected {expected}, got {fields!r:.120}.", file, line)
-            yield line, fields
+    for line, text in text_lines(file):
+        fields = [value.strip() for value in text.split("\t")]
+        if len(fields) != len(columns) or not all(fields):
+            raise DataError(f"expected {expected}, got {fields!r:.120}.", file, line)
+        yield line, fields
 
 
 def read_json_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:

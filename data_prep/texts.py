@@ -15,7 +15,7 @@ from pathlib import Path
 from data_prep import common
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
-from grls.files import atomic_file, atomic_folder
+from grls.files import atomic_file, atomic_folder, read_text
 from grls.types import Passage
 
 PARTS = ("rerank", "dev", "test")
@@ -36,7 +36,7 @@ def prepare(
         raw: The folder of texts, UTF-8.
         out: Folder to write; an earlier one is replaced.
         pattern: Which files, as a glob; ``**`` stands for any folders.
-        words: Words of a passage at most; a passage ends with a line.
+        words: Words of a passage at most; a passage ends with a line, or within one that is longer.
         shares: Of the files: to learn reranking from, to choose by (dev), and to report on (test). The rest
             are the corpus.
         least_words: Files with fewer words are left out.
@@ -53,10 +53,11 @@ def prepare(
     files = sorted(file for file in raw.glob(pattern) if file.is_file())
     dealt: dict[str, list[tuple[str, str]]] = {part: [] for part in ("corpus", *PARTS)}
     seen: set[str] = set()
-    repeated = 0
+    repeated = short = 0
     for file in files:
         name, text = file.relative_to(raw).as_posix(), _read(file)
         if len(text.split()) < least_words:
+            short += 1
             continue
         if text in seen:  # under another name it could go another way, and be read and retrieved
             repeated += 1
@@ -65,7 +66,7 @@ def prepare(
         dealt[_part(name, shares, seed)].append((name, text))
     for part, texts in dealt.items():
         if not texts and (part == "corpus" or shares[PARTS.index(part)]):
-            raise DataError(f"no text for {part} among {len(files)} files; change --seed or --shares.", raw)
+            raise DataError(_none(part, len(files), short, least_words, pattern), raw)
     passages = [passage for name, text in dealt["corpus"] for passage in _passages(name, text, words)]
     with atomic_folder(out, "corpus.jsonl") as new:
         Corpus.from_passages(passages).write(new / "corpus.jsonl")
@@ -80,14 +81,29 @@ def prepare(
                 with atomic_file(target) as stream:
                     stream.write(text)
     counts = ", ".join(f"{part} {len(texts)}" for part, texts in dealt.items())
-    print(f"{len(passages):,} passages; files: {counts}; {repeated} left out that repeat another one")
+    print(
+        f"{len(passages):,} passages; files: {counts}; of {len(files)} left out: {short} with fewer than "
+        f"{least_words} words, {repeated} that repeat another one"
+    )
+
+
+def _none(part: str, files: int, short: int, least_words: int, pattern: str) -> str:
+    """Why a part has no text, and what helps."""
+    if not files:
+        return f"no file matches {pattern!r}; give another --pattern."
+    if 2 * short >= files:
+        return (
+            f"no text for {part}: {short} of {files} files have fewer than {least_words} words; lower "
+            "--least_words."
+        )
+    return f"no text for {part} among {files - short} files; change --seed or --shares."
 
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"expected UTF-8 text ({error}); leave it out by --pattern.", file) from None
+        return read_text(file)
+    except DataError as error:
+        raise DataError(f"{error} Leave the file out by --pattern.") from None
 
 
 def _part(name: str, shares: Sequence[float], seed: int) -> str:
@@ -99,11 +115,23 @@ def _part(name: str, shares: Sequence[float], seed: int) -> str:
     return "corpus"
 
 
+def _lines(text: str, words: int) -> Iterator[str]:
+    """Lines of at most so many words; what is cut of a longer one is as even as can be."""
+    for line in text.split("\n"):
+        own = line.split()
+        if len(own) <= words:
+            yield line
+            continue
+        parts = -(-len(own) // words)
+        for n in range(parts):
+            yield " ".join(own[n * len(own) // parts : (n + 1) * len(own) // parts])
+
+
 def _passages(name: str, text: str, words: int) -> Iterator[Passage]:
-    """Lines, gathered until they have so many words; a longer line is a passage by itself."""
+    """Lines, gathered until they have so many words; a longer line is cut between words."""
     held: list[str] = []
     count = number = 0
-    for line in text.splitlines():
+    for line in _lines(text, words):
         own = len(line.split())
         if held and count + own > words:
             yield Passage(f"{name}:{number}", "\n".join(held).strip("\n"), name)

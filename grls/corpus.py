@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,13 @@ from pandas.util import hash_array
 from grls.errors import DataError
 from grls.files import atomic_file, atomic_folder
 from grls.jsonl import object_of, read_jsonl, string_of, write_line
+from grls.text import DONE_ID
 from grls.types import Passage
 
 _SCHEMA = pa.schema([(name, pa.large_string()) for name in ("_id", "title", "text", "metadata")])
 _IN_MEMORY_BYTES = 256 * 2**20
 _BATCH = 10_000
+_RESERVED = f"the passage id {DONE_ID!r} is reserved: it ends a chain of passages; rename that passage."
 
 
 class Corpus:
@@ -52,7 +54,8 @@ class Corpus:
         """Read ``corpus.jsonl`` (or the data set folder that holds it).
 
         Raises:
-            DataError: The file is missing, empty, malformed (with the line), or repeats an id.
+            DataError: The file is missing, empty, malformed (with the line), repeats an id, or has one that
+                is reserved.
         """
         file = corpus_file(path)
         if not file.is_file():
@@ -66,16 +69,33 @@ class Corpus:
         if not len(corpus):
             raise DataError("the corpus is empty; expected one JSON object a line.", file)
         corpus._refuse_repeated_ids(file)
+        if corpus.numbers([DONE_ID])[0] is not None:
+            raise DataError(_RESERVED, file)
         return corpus
 
     @classmethod
-    def from_passages(cls, passages: Iterable[Passage], source: str = "corpus") -> Corpus:
+    def from_passages(
+        cls,
+        passages: Iterable[Passage],
+        source: str = "corpus",
+        metadata: Iterable[Mapping[str, Any]] | None = None,
+    ) -> Corpus:
         """A corpus in memory.
 
+        Args:
+            passages: The passages.
+            source: Where they came from, for error texts.
+            metadata: One object a passage; None: they have none.
+
         Raises:
-            DataError: An id, title or text is no string, an id is empty, or two passages have one id.
+            DataError: An id, title or text is no string, an id is empty or reserved, or two passages have
+                the same.
         """
-        rows = [(p.id, p.title, p.text, "{}") for p in passages]
+        given = list(passages)
+        texts = (
+            ["{}"] * len(given) if metadata is None else [json.dumps(m, ensure_ascii=False) for m in metadata]
+        )
+        rows = [(p.id, p.title, p.text, text) for p, text in zip(given, texts, strict=True)]
         _refuse_unfit(rows, source)
         columns = [pa.array(column, pa.large_string()) for column in zip(*rows, strict=True)]
         columns = columns or [pa.array([], pa.large_string())] * len(_SCHEMA)
@@ -234,6 +254,8 @@ def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:
                 f"passage {number}: the id {row[0]!r} is used already; every passage needs an id of its own.",
                 source,
             )
+        if row[0] == DONE_ID:
+            raise DataError(_RESERVED, source)
         seen.add(row[0])
 
 

@@ -21,17 +21,16 @@ from typing import Any
 
 from grls.corpus import Corpus, passage_record
 from grls.errors import DataError
-from grls.files import atomic_folder
+from grls.files import atomic_folder, text_lines
 from grls.jsonl import object_of, read_jsonl, string_of, write_line
 from grls.types import Passage, Query
 
 Qrels = dict[str, dict[str, int]]
 """Query id -> passage id -> relevance grade."""
 
-_PARTS_LINES = re.compile(r"[\t\n\r]")
-
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 
+_BREAKS = re.compile(r"[\t\r\n]")
 _GRADE = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -44,7 +43,7 @@ def read_queries(path: str | Path) -> list[Query]:
     file = Path(path) / "queries.jsonl" if Path(path).is_dir() else Path(path)
     queries: dict[str, Query] = {}
     for line, record in read_jsonl(file):
-        query = _as_query(record, file, line)
+        query = query_of(record, file, line)
         if query.id in queries:
             raise DataError(f"the query id {query.id!r} is used twice.", file, line)
         queries[query.id] = query
@@ -64,23 +63,25 @@ def read_qrels(path: str | Path) -> Qrels:
         others = f"; there are {_splits(file)}" if _splits(file) else ""
         raise DataError(f"no such file{others}; expected BEIR qrels (query-id, corpus-id, score).", file)
     qrels: Qrels = {}
-    with file.open("rb") as stream:
-        for line, raw in enumerate(stream, 1):
-            try:
-                text = raw.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                raise DataError(f"expected UTF-8 text ({error}).", file, line) from None
-            fields = text.split("\t")
-            if (line == 1 and fields[0] == QRELS_HEADER[0]) or fields == [""]:
-                continue
-            if len(fields) != 3 or not _GRADE.fullmatch(fields[2]):
-                raise DataError(
-                    f"expected three tab-separated columns {', '.join(QRELS_HEADER)}, the last a "
-                    f"whole number, got {text!r}.",
-                    file,
-                    line,
-                )
-            qrels.setdefault(fields[0], {})[fields[1]] = int(fields[2])
+    for line, text in text_lines(file):
+        fields = text.split("\t")
+        if (line == 1 and fields[0] == QRELS_HEADER[0]) or fields == [""]:
+            continue
+        if len(fields) != 3 or not _GRADE.fullmatch(fields[2]):
+            raise DataError(
+                f"expected three tab-separated columns {', '.join(QRELS_HEADER)}, the last a "
+                f"whole number, got {text!r}.",
+                file,
+                line,
+            )
+        grades, grade = qrels.setdefault(fields[0], {}), int(fields[2])
+        if grades.setdefault(fields[1], grade) != grade:
+            raise DataError(
+                f"query {fields[0]!r} and passage {fields[1]!r} have the grade {grades[fields[1]]} already, "
+                f"and here {grade}; keep one of them.",
+                file,
+                line,
+            )
     return qrels
 
 
@@ -166,15 +167,16 @@ def write_dataset(
         qrels: Split -> query id -> passage id -> grade.
 
     Raises:
-        DataError: An id of the qrels holds a tab or a line break: the line would judge something else.
+        DataError: An id in the qrels holds a tab or a line end, which would become other columns or lines.
     """
-    for split, judged in qrels.items():
-        for name in (name for query_id, grades in judged.items() for name in (query_id, *grades)):
-            if _PARTS_LINES.search(name):
-                raise DataError(
-                    f"qrels {split!r}: the id {name!r} holds a tab or a line break, which part fields and "
-                    "lines of a qrels file; give it another id in the source."
-                )
+    for judged in qrels.values():
+        for query_id, grades in judged.items():
+            for name in (query_id, *grades):
+                if _BREAKS.search(name):
+                    raise DataError(
+                        f"the id {name!r} holds a tab or a line end, which qrels cannot carry; rename it.",
+                        folder,
+                    )
     with atomic_folder(folder, "corpus.jsonl") as new:
         with (new / "corpus.jsonl").open("w", encoding="utf-8") as stream:
             for record in (
@@ -204,7 +206,12 @@ def query_record(query: Query) -> dict[str, Any]:
     return record
 
 
-def _as_query(record: dict[str, Any], file: Path, line: int) -> Query:
+def query_of(record: dict[str, Any], file: Path, line: int) -> Query:
+    """A query from the JSON object of a line of ``queries.jsonl``.
+
+    Raises:
+        DataError: A field is missing or malformed.
+    """
     metadata = object_of(record, "metadata", file, line)
     answers = metadata.get("answers", [])
     evidence = record.get("evidence", [])

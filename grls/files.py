@@ -198,6 +198,42 @@ def write_json(path: str | Path, value: Any) -> None:
         stream.write("\n")
 
 
+BOM = b"\xef\xbb\xbf"
+"""What some editors put before UTF-8 text; it is no part of it."""
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file, UTF-8 with or without a byte order mark, line ends as line feeds.
+
+    Raises:
+        DataError: The file is missing or is no such text.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, IsADirectoryError):
+        raise DataError("no such file; expected a text.", path) from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"expected UTF-8 text ({error}).", path) from None
+
+
+def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Yield (line number, text without its end) of a file; see :func:`read_text`.
+
+    A line ends with a line feed, or with a carriage return and one: whatever else Unicode calls a line end
+    may stand in an id.
+
+    Raises:
+        DataError: The file is no UTF-8 text, with the line.
+    """
+    with Path(path).open("rb") as stream:
+        for number, raw in enumerate(stream, 1):
+            line = raw.removeprefix(BOM) if number == 1 else raw
+            try:
+                yield number, line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+            except UnicodeDecodeError as error:
+                raise DataError(f"expected UTF-8 text ({error}).", path, number) from None
+
+
 def read_json(path: str | Path) -> Any:
     """Read a JSON file.
 
@@ -205,7 +241,7 @@ def read_json(path: str | Path) -> Any:
         DataError: The file is missing or is not JSON.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise DataError("no such file.", path) from None
     except (ValueError, RecursionError) as error:

@@ -8,25 +8,23 @@ matrix of scores heeds it is theirs to say.
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
+from grls.files import text_lines
 from grls.types import Query
+from grls.where import Expression, parse
 
 Numbers = npt.NDArray[np.int64]
 """Passage numbers, ascending."""
-
-_CONDITION = re.compile(r"([^=<>!]+)(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
-_AND = re.compile(r"(?<!\s)\s+and(?:\s+|$)")  # tried once a run of white space: linear time
 
 
 class Filter(ABC):
@@ -63,57 +61,27 @@ class Only(Filter):
         return np.array(sorted(known[passage] for passage in self.passages), dtype=np.int64)
 
 
-class Condition(NamedTuple):
-    """A comparison of one metadata field.
-
-    Attributes:
-        field: Its name.
-        operator: ``=``, ``!=``, ``<``, ``<=``, ``>`` or ``>=``.
-        values: What it is compared with; several with ``=`` and ``!=`` mean any of them.
-    """
-
-    field: str
-    operator: str
-    values: tuple[str, ...]
-
-    def holds(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether a passage's metadata meet it; where the field is missing or null they do not.
-
-        Numbers are compared as numbers, everything else as text. Of a list any element may hold (with
-        ``!=``: none may be equal).
-        """
-        found = metadata.get(self.field)
-        if found is None:
-            return False
-        elements = found if isinstance(found, list) else [found]
-        if self.operator == "!=":
-            return not any(_compare(one, "=", value) for one in elements for value in self.values)
-        return any(_compare(one, self.operator, value) for one in elements for value in self.values)
-
-
 @dataclass(frozen=True)
 class Where(Filter):
-    """Passages whose metadata meet every one of some conditions. Make it with :func:`where`.
+    """Passages whose metadata meet a filter. Make it with :func:`where`.
 
     Args:
-        conditions: What must hold.
+        expression: What must hold.
     """
 
-    conditions: tuple[Condition, ...]
+    expression: Expression
 
     def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
         fields: set[str] = set()
         kept = []
         for number, metadata in enumerate(corpus.metadata()):
             fields.update(metadata)
-            if all(condition.holds(metadata) for condition in self.conditions):
+            if self.expression.holds(metadata):
                 kept.append(number)
-        for condition in self.conditions:
-            if condition.field not in fields:
+        for field in self.expression.fields():
+            if field not in fields:
                 there = f"the fields are {', '.join(sorted(fields))}" if fields else "there is no metadata"
-                raise ConfigError(
-                    f"no passage of {corpus.source} has the metadata field {condition.field!r}: {there}."
-                )
+                raise ConfigError(f"no passage of {corpus.source} has the metadata field {field!r}: {there}.")
         return np.array(kept, dtype=np.int64)
 
 
@@ -172,26 +140,15 @@ Allow = Filter | Collection[str] | Sequence[Filter | Collection[str] | None] | N
 
 
 def where(text: str) -> Where:
-    """A filter over metadata, as ``year>=2000`` or ``lang=de|fr and year<1990``.
+    """A filter over metadata, as ``year>=2000 and (lang=de|fr or not open=true)``.
 
     Args:
-        text: Comparisons joined by ``and``: a field, one of ``= != < <= > >=``, and a value, or several
-            values separated by ``|`` (with ``=`` and ``!=``).
+        text: As :mod:`grls.where` has it.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It does not follow the grammar; the text says where.
     """
-    conditions = []
-    for part in _AND.split(text):
-        match = _CONDITION.fullmatch(part)
-        values = tuple(value.strip() for value in match[3].split("|")) if match else ()
-        field = match[1].strip() if match else ""
-        if not match or not field or not all(values) or (len(values) > 1 and match[2] not in ("=", "!=")):
-            raise ConfigError(
-                f"expected comparisons such as 'year>=2000' or 'lang=de|fr and year<1990', got {part!r}."
-            )
-        conditions.append(Condition(field, match[2], values))
-    return Where(tuple(conditions))
+    return Where(parse(text))
 
 
 def one_each(allow: Allow, queries: int) -> list[Filter | None]:
@@ -256,15 +213,9 @@ def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | No
         DataError: The file is missing or empty, mixes both forms, or has no line for a query.
     """
     path = Path(file)
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (FileNotFoundError, IsADirectoryError):
-        raise DataError(
-            "no such file; expected a passage id a line, or query-id <tab> passage-id.", path
-        ) from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"expected UTF-8 text ({error}).", path) from None
-    rows = [(line, text.split("\t")) for line, text in enumerate(lines, 1) if text.strip()]
+    if not path.is_file():
+        raise DataError("no such file; expected a passage id a line, or query-id <tab> passage-id.", path)
+    rows = [(line, text.split("\t")) for line, text in text_lines(path) if text.strip()]
     if not rows:
         raise DataError("the file is empty: it allows no passage.", path)
     width = len(rows[0][1])
@@ -308,8 +259,15 @@ def own_filters(queries: Sequence[Query]) -> list[Filter | None]:
         if text is not None and not isinstance(text, str):
             raise DataError(f"query {query.id!r}: expected metadata.where to be a text, got {text!r}.")
         parts = [] if ids is None else [Only(frozenset(ids))]
-        found.append(both(*parts, None if text is None else where(text)))
+        found.append(both(*parts, None if text is None else _where_of(query, text)))
     return found
+
+
+def _where_of(query: Query, text: str) -> Filter:
+    try:
+        return where(text)
+    except ConfigError as error:
+        raise DataError(f"query {query.id!r}, metadata.where: {error}") from None
 
 
 def both(*filters: Filter | None) -> Filter | None:
@@ -328,23 +286,3 @@ def _as_filter(entry: Any) -> Filter:
         if all(isinstance(passage, str) for passage in ids):
             return Only(ids)
     raise ConfigError(f"expected a filter or passage ids for each query, got {entry!r}.")
-
-
-def _compare(found: Any, operator: str, value: str) -> bool:
-    left: Any = found if isinstance(found, str) else json.dumps(found)
-    right: Any = value
-    numbers = _number(left), _number(right)
-    if None not in numbers:
-        left, right = numbers
-    if operator == "=":
-        return bool(left == right)
-    if operator[0] == "<":
-        return bool(left < right or (operator == "<=" and left == right))
-    return bool(left > right or (operator == ">=" and left == right))
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

@@ -7,41 +7,62 @@ The checks of a field name file, line and what was found. Which fields there are
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from grls.errors import DataError
+from grls.files import text_lines
 
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half of a pair of escapes, or a lone one
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half of a pair of escapes, or a lone one
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, object) for every line that is not blank.
 
     Raises:
-        DataError: The file is missing, is not UTF-8, or a line is not a JSON object, or holds an escape
-            that is half a character.
+        DataError: The file is missing, is not UTF-8, or a line is not a JSON object, has a key twice, a
+            number that JSON does not know (``NaN``, ``Infinity``), or an escape that is half a character.
     """
     file = Path(path)
     if not file.is_file():
         raise DataError("no such file; expected one JSON object a line.", file)
-    with file.open("rb") as stream:
-        for line, raw in enumerate(stream, 1):
-            if not raw.strip():
-                continue
-            try:
-                record = json.loads(raw.decode("utf-8"))
-            except UnicodeDecodeError as error:
-                raise DataError(f"expected UTF-8 text ({error}).", file, line) from None
-            except (ValueError, RecursionError) as error:  # also an integer that Python does not read
-                raise DataError(f"expected a JSON object ({error}).", file, line) from None
-            if not isinstance(record, dict):
-                raise DataError(f"expected a JSON object, got {type(record).__name__}.", file, line)
-            if _SURROGATE.search(raw):
-                _refuse_lone_surrogates(record, file, line)
-            yield line, record
+    for line, text in text_lines(file):
+        if not text.strip():
+            continue
+        try:
+            record = _DECODER.decode(text)
+        except (ValueError, RecursionError) as error:  # also an integer that Python does not read
+            raise DataError(f"expected a JSON object ({error}).", file, line) from None
+        if not isinstance(record, dict):
+            raise DataError(f"expected a JSON object, got {type(record).__name__}.", file, line)
+        if _SURROGATE.search(text):
+            _refuse_lone_surrogates(record, file, line)
+        yield line, record
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands there twice")
+    return record
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number; write null or a text")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"the number {text} is too large")
+    return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float)
 
 
 def write_line(stream: IO[str], record: dict[str, Any]) -> None:

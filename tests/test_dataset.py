@@ -11,7 +11,7 @@ from small_data import GOOD, TRICKY, queries, write_jsonl, write_small
 from grls.corpus import Corpus
 from grls.dataset import gold_passages, read_qrels, read_queries, read_split, write_dataset
 from grls.errors import DataError
-from grls.types import Query
+from grls.types import Passage, Query
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,37 @@ def test_the_small_set_is_what_other_tests_think(tmp_path: Path) -> None:
     assert len(queries()) == 16
 
 
-@pytest.mark.parametrize("name", ["q\ta\t1\nvictim", "a\tb", "a\nb", "a\rb"])
-def test_ids_that_part_lines_are_not_written_into_qrels(tmp_path: Path, name: str) -> None:
-    for judged in ({name: {"p": 1}}, {"q": {name: 1}}):
-        with pytest.raises(DataError, match="tab or a line break"):
-            write_dataset(tmp_path / "new", [], [], {"test": judged})
-    assert not (tmp_path / "new").exists()
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"_id": "a", "text": "x", "text": "y"}', "line 2: .*the key 'text' stands there twice"),
+        ('{"_id": "a", "text": "x", "metadata": {"y": NaN}}', "line 2: .*NaN is no JSON number"),
+        ('{"_id": "a", "text": "x", "metadata": {"y": -Infinity}}', "line 2: .*-Infinity is no JSON number"),
+        ('{"_id": "a", "text": "x", "metadata": {"y": 1e999}}', "line 2: .*1e999 is too large"),
+        ('{"_id": "DONE", "text": "x"}', "the passage id 'DONE' is reserved"),
+    ],
+)
+def test_json_that_says_two_things_or_none_is_refused(line, message, tmp_path):
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "p", "text": "x"}\n' + line + "\n")
+    with pytest.raises(DataError, match=message):
+        Corpus.read(tmp_path)
+
+
+def test_a_pair_with_two_grades_is_refused_and_one_that_is_repeated_is_not(tmp_path):
+    file = tmp_path / "test.tsv"
+    file.write_text("query-id\tcorpus-id\tscore\nq\tp\t1\nq\tp\t1\n")
+    assert read_qrels(file) == {"q": {"p": 1}}
+    file.write_text("query-id\tcorpus-id\tscore\nq\tp\t1\nq\tp\t0\n")
+    with pytest.raises(
+        DataError, match="line 3: query 'q' and passage 'p' have the grade 1 already, and here 0"
+    ):
+        read_qrels(file)
+
+
+@pytest.mark.parametrize("bad", ["q\ta\t1\nvictim", "q\r", "a\tb"])
+def test_ids_that_would_forge_a_line_of_the_qrels_are_refused(bad, tmp_path):
+    passages = [Passage("a", "x")]
+    for qrels in ({bad: {"a": 1}}, {"q": {bad: 1}}):
+        with pytest.raises(DataError, match="holds a tab or a line end, which qrels cannot carry"):
+            write_dataset(tmp_path / "out", passages, [Query("q", "x ?")], {"test": qrels})
+        assert not (tmp_path / "out").exists()

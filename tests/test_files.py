@@ -10,19 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from grls.dataset import write_dataset
+from grls.corpus import Corpus
+from grls.dataset import read_split, write_dataset
 from grls.errors import ConfigError, DataError, WriteError
+from grls.evaluation.run import read_run
 from grls.files import (
     atomic_file,
     atomic_folder,
     read_json,
+    read_text,
     refuse_foreign,
     refuse_unwritable,
     sha256,
+    text_lines,
     write_json,
 )
+from grls.filters import read_allowed
 from grls.temporary import _machine
-from grls.types import Passage
+from grls.types import Hit, Passage
 
 
 def names(folder: Path) -> list[str]:
@@ -344,3 +349,26 @@ def test_a_folder_never_takes_the_place_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a file"), atomic_folder(file, "marker"):
         pass
     assert file.read_text() == "dear"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path):
+    """In every kind of file that people write by hand or export."""
+    bom = b"\xef\xbb\xbf"
+
+    def write(name, text):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(bom + text.encode())
+        return tmp_path / name
+
+    write("corpus.jsonl", '{"_id": "p", "text": "x"}\n')
+    write("queries.jsonl", '{"_id": "q", "text": "x ?"}\n')
+    write("qrels/test.tsv", "q\tp\t1\n")  # without a header
+    queries, qrels = read_split(tmp_path, "test", Corpus.read(tmp_path))
+    assert ([query.id for query in queries], qrels) == (["q"], {"q": {"p": 1}})
+    assert read_allowed(write("allow", "p\n"), queries)[0].passages == {"p"}
+    assert read_run(write("run.trec", "q Q0 p 1 2.0 tag\n")) == {"q": [Hit("p", 2.0)]}
+    assert read_json(write("x.json", "[1]")) == [1]
+    assert read_text(write("x.txt", "x")) == "x"
+    (tmp_path / "bad.txt").write_bytes(b"x\n\xff\n")
+    with pytest.raises(DataError, match="line 2: expected UTF-8 text"):
+        list(text_lines(tmp_path / "bad.txt"))

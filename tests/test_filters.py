@@ -43,20 +43,20 @@ def through(some: Filter, corpus: Corpus) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        *(("year>=2000", "bc"), ("year<2000", "a"), ("year = 2000.0", "b"), ("year>999", "abc")),
+        *(("year>=2000", "b"), ("year<2000", "a"), ("year = 2000.0", "b"), ("year>999", "ab")),
         *(("lang=de", "ac"), ("lang!=de", "b"), ("lang=fr|de", "abc"), ("lang!=fr|de", "")),
         *(("tags=y", "a"), ("tags!=y", "b"), ("open=true", "c"), ("lang>=e", "b")),
-        *(("year>=2000 and lang=de", "c"), ("year<=2000 and year>1999", "b")),
+        *(("year>=1999 and lang=de", "a"), ("year<=2000 and year>1999", "b"), ("year=2010", "c")),
+        *(("lang=fr or year<2000", "ab"), ("not lang=de", "bd"), ("not (lang=fr or open=true)", "ad")),
+        *(
+            ("lang in (de, fr)", "abc"),
+            ("lang not in ('de')", "b"),
+            ("lang=fr or lang=de and open=true", "bc"),
+        ),
     ],
 )
 def test_comparisons_of_metadata(text: str, expected: str, corpus: Corpus) -> None:
     assert through(where(text), corpus) == expected
-
-
-@pytest.mark.parametrize("text", ["", "year", "=3", "year=", "year>1|2", "year>=2000 and", "a=b|"])
-def test_what_is_no_comparison_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="expected comparisons such as"):
-        where(text)
 
 
 def test_filters_of_every_kind(corpus: Corpus) -> None:
@@ -107,19 +107,12 @@ def test_filters_from_files_and_from_queries(tmp_path: Path) -> None:
     for metadata in ('{"allow": "a"}', '{"where": 3}'):
         with pytest.raises(DataError, match="query 'q': expected metadata"):
             own_filters([Query("q", "?", metadata=metadata)])
+    with pytest.raises(DataError, match=r"query 'q', metadata.where: filter, column 5: expected a value"):
+        own_filters([Query("q", "?", metadata='{"where": "a = "}')])
 
 
-def test_ids_are_parted_by_newlines_alone_and_a_byte_order_mark_is_none_of_them(tmp_path: Path) -> None:
-    names = ["a\u2028b", "a\u0085b", "a\vb", "a\fb", "a\x1cb"]
-    file = tmp_path / "allowed"
-    file.write_text("\ufeff" + "".join(f"{name}\n" for name in names), encoding="utf-8")
-    assert read_allowed(file, QUERIES) == [Only(frozenset(names))] * 2
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["a" + " " * 20_000 + "b", "a=" + " " * 20_000, " " * 20_000],
-)
-def test_white_space_is_read_in_linear_time(text: str) -> None:
-    with pytest.raises(ConfigError, match="expected comparisons"):  # hours, where it is cubic
-        where(text)
+@pytest.mark.parametrize("sign", ["\u2028", "\u0085", "\v", "\f", "\x1c"])
+def test_ids_with_signs_that_end_a_line_elsewhere_stand_in_files(sign: str, tmp_path: Path) -> None:
+    file = tmp_path / "allow"
+    file.write_text(f"a{sign}b\r\nc\n", encoding="utf-8", newline="")
+    assert read_allowed(file, QUERIES) == [Only(frozenset({f"a{sign}b", "c"}))] * 2

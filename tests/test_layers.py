@@ -10,8 +10,9 @@ FILES = sorted((ROOT / "grls").rglob("*.py"))
 
 ORDER = (
     ("grls.errors", "grls.types", "grls.logs"),
-    ("grls.temporary",),
-    ("grls.files", "grls.jsonl", "grls.locks", "grls.progress", "grls.text", "grls.webpage"),
+    ("grls.temporary", "grls.where"),
+    ("grls.files",),
+    ("grls.jsonl", "grls.locks", "grls.progress", "grls.text", "grls.webpage"),
     ("grls.corpus", "grls.growing"),
     ("grls.assess", "grls.dataset", "grls.filters", "grls.neighbours", "grls.views"),
     ("grls.index",),

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from grls.commands.sources import Folders, Named, open_source
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.manifest import Steps
-from grls.files import refuse_unwritable, write_json
+from grls.files import read_text, refuse_unwritable, write_json
 from grls.growing import GrowingFile
 from grls.logs import quiet
 from grls.models.language import LanguageModel, load_language_model, weights_fingerprint
@@ -139,7 +139,7 @@ def ralm(
         **named.settings(), "corpus": None if corpus is None else corpus.fingerprint,
         "rerank": rerank, "candidates": reader.chooser.candidates, "judge": judge,
         "judge_tokens": judge_tokens if rerank == "zero-shot" else None, "reranker": reranker,
-        "exclude": None if exclude is None else _digest(Path(exclude).read_text(encoding="utf-8")),
+        "exclude": None if exclude is None else _digest(read_text(exclude)),
         "texts": [_digest(json.dumps(some.tokens)) for some in texts],
     }  # fmt: skip
     if source is not None:
@@ -315,10 +315,7 @@ def _texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[_Text]:
         raise DataError("no such text; expected a file, or a folder with .txt files.", path)
     found = []
     for file in files:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(f"expected UTF-8 text ({error}).", file) from None
+        text = read_text(file)
         encoded = loaded.tokenizer(
             text,
             add_special_tokens=False,

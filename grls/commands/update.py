@@ -7,7 +7,7 @@ from time import perf_counter
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
-from grls.files import refuse_foreign
+from grls.files import refuse_foreign, text_lines
 from grls.logs import quiet
 from grls.retrieve.folder import MANIFEST
 from grls.retrieve.generative import GenerativeRetriever
@@ -56,12 +56,9 @@ def update(
 
 
 def _ids(file: str) -> list[str]:
-    try:
-        ids = [line for line in Path(file).read_text(encoding="utf-8-sig").split("\n") if line.strip()]
-    except (FileNotFoundError, IsADirectoryError):
-        raise DataError("no such file; expected a passage id a line.", file) from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"expected UTF-8 text ({error}).", file) from None
+    if not Path(file).is_file():
+        raise DataError("no such file; expected a passage id a line.", file)
+    ids = [line for _, line in text_lines(file) if line.strip()]
     if not ids:
         raise DataError("the file is empty; expected a passage id a line.", file)
     return list(dict.fromkeys(ids))

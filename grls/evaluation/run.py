@@ -18,7 +18,7 @@ import numpy as np
 
 from grls.dataset import Qrels
 from grls.errors import DataError
-from grls.files import atomic_file
+from grls.files import atomic_file, text_lines
 from grls.text import DONE_ID
 from grls.types import Chain, Hit
 
@@ -108,16 +108,13 @@ def read_run(path: str | Path) -> dict[str, list[Hit]]:
     if not file.is_file():
         raise DataError("no such file; expected a TREC run (query Q0 passage rank score tag).", file)
     scores: dict[str, dict[str, float]] = {}
-    with file.open("rb") as stream:
-        for line, raw in enumerate(stream, 1):
-            if raw.strip():
-                query_id, passage_id, score = _run_line(raw, file, line)
-                hits = scores.setdefault(query_id, {})
-                if passage_id in hits:
-                    raise DataError(
-                        f"passage {passage_id!r} is listed twice for query {query_id!r}.", file, line
-                    )
-                hits[passage_id] = score
+    for line, text in text_lines(file):
+        if text.strip():
+            query_id, passage_id, score = _run_line(text, file, line)
+            hits = scores.setdefault(query_id, {})
+            if passage_id in hits:
+                raise DataError(f"passage {passage_id!r} is listed twice for query {query_id!r}.", file, line)
+            hits[passage_id] = score
     return {
         query_id: [Hit(*pair) for pair in sorted(hits.items(), key=_trec_order, reverse=True)]
         for query_id, hits in scores.items()
@@ -173,14 +170,14 @@ def _trec_order(hit: tuple[str, float]) -> tuple[float, str]:
     return _single(hit[1]), hit[0]
 
 
-def _run_line(raw: bytes, file: Path, line: int) -> tuple[str, str, float]:
+def _run_line(text: str, file: Path, line: int) -> tuple[str, str, float]:
     try:
-        query_id, _, passage_id, _, score, _ = raw.decode("utf-8").split()
+        query_id, _, passage_id, _, score, _ = text.split()
         return query_id, passage_id, finite(float(score))
-    except ValueError:  # also UnicodeDecodeError
+    except ValueError:
         raise DataError(
             "expected six columns, query Q0 passage rank score tag, the score a finite number, "
-            f"got {raw.decode('utf-8', 'replace').rstrip()!r}.",
+            f"got {text.rstrip()!r}.",
             file,
             line,
         ) from None

@@ -8,6 +8,8 @@ from prep_helpers import contents, fails, load, real, write_lines
 
 from data_prep.beir import prepare
 from grls.corpus import Corpus
+from grls.dataset import read_queries
+from grls.errors import DataError
 from grls.jsonl import read_jsonl
 
 ROOT = Path(__file__).parents[2]
@@ -175,3 +177,18 @@ def test_real_corpus_as_a_pair(tmp_path):
     queries = write_lines(tmp_path / "q.jsonl", [json.dumps({"id": "q", "text": "Who?", "evidence": [1]})])
     prepare(tmp_path / "out", corpus_file=corpus, queries_file=queries, id_key="id")
     assert len(load(tmp_path / "out")[0]) == 4937
+
+
+def test_metadata_of_a_pair_are_kept(tmp_path):
+    corpus, asked = tmp_path / "c.jsonl", tmp_path / "q.jsonl"
+    write_lines(corpus, [{"_id": "p", "text": "x", "metadata": {"year": 2001}}, {"_id": "r", "text": "y"}])
+    write_lines(
+        asked, [{"_id": "q", "text": "x ?", "evidence": ["p"], "metadata": {"answers": ["x"], "n": 1}}]
+    )
+    prepare(tmp_path / "out", corpus_file=corpus, queries_file=asked)
+    assert list(Corpus.read(tmp_path / "out").metadata()) == [{"year": 2001}, {}]
+    (query,) = read_queries(tmp_path / "out")
+    assert (query.answers, json.loads(query.metadata)) == (("x",), {"answers": ["x"], "n": 1})
+    write_lines(corpus, [{"_id": "p", "text": "x", "metadata": 3}])
+    with pytest.raises(DataError, match="line 1: expected 'metadata' to be a JSON object, got 3"):
+        prepare(tmp_path / "out", corpus_file=corpus, queries_file=asked)

@@ -53,7 +53,7 @@ def test_a_text_under_two_names_is_taken_once(tmp_path: Path, capsys: pytest.Cap
     for file in sorted(raw.rglob("*.txt")):
         file.with_name(f"again-{file.name}").write_text(file.read_text())
     prepare(raw, tmp_path / "out", shares=(0.2, 0.2, 0.2), least_words=10)
-    assert "30 left out that repeat another one" in capsys.readouterr().out
+    assert "30 that repeat another one" in capsys.readouterr().out
     corpus = "\n".join(passage.text for passage in Corpus.read(tmp_path / "out"))
     for file in (tmp_path / "out" / "texts").rglob("*.txt"):
         assert file.read_text().splitlines()[0] not in corpus.splitlines()
@@ -77,3 +77,28 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"bad\.txt.*UTF-8"):
         prepare(raw, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_left_out_is_told_and_the_remedy_helps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = write(tmp_path / "raw")
+    with pytest.raises(DataError, match="31 of 31 files have fewer than 200 words; lower --least_words"):
+        prepare(raw, tmp_path / "out")
+    with pytest.raises(DataError, match=r"no file matches '\*.md'; give another --pattern"):
+        prepare(raw, tmp_path / "out", pattern="*.md")
+    prepare(raw, tmp_path / "out", shares=(0.2, 0.2, 0.2), least_words=10)
+    assert "of 31 left out: 1 with fewer than 10 words, 0 that repeat" in capsys.readouterr().out
+
+
+def test_no_passage_has_more_words_than_asked_for(tmp_path: Path) -> None:
+    for n in range(12):
+        (tmp_path / f"{n}.txt").write_text(f"text {n} " + " ".join(f"w{k}" for k in range(1001)))
+    prepare(tmp_path, tmp_path / "out", words=100, shares=(0.2, 0.2, 0.2))
+    corpus = list(Corpus.read(tmp_path / "out"))
+    lengths = [len(passage.text.split()) for passage in corpus]
+    assert max(lengths) <= 100
+    assert min(lengths) > 80  # cut evenly
+    name = corpus[0].title
+    joined = " ".join(passage.text for passage in corpus if passage.title == name)
+    assert joined == (tmp_path / name).read_text()

@@ -13,6 +13,7 @@ import numpy as np
 
 from grls.corpus import Corpus
 from grls.errors import DataError
+from grls.files import text_lines
 from grls.filters import Numbered
 
 log = logging.getLogger(__name__)
@@ -31,11 +32,7 @@ def without(corpus: Corpus, file: Path) -> Numbered:
     """
     if not file.is_file():
         raise DataError("no such file; expected a title or a passage id a line.", file)
-    try:
-        lines = file.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"expected UTF-8 text ({error}).", file) from None
-    named = dict.fromkeys(line.strip() for line in lines if line.strip())
+    named = dict.fromkeys(line.strip() for _, line in text_lines(file) if line.strip())
     kept, met = [], set()
     for number, passage in enumerate(corpus):
         found = named.keys() & {passage.id, passage.title.strip()}
