@@ -282,11 +282,11 @@ class _Parser:
         return self._error(token.place, f"expected {wanted}, got {got}", _hint(token))
 
     def _error(self, place: int, what: str, hint: str) -> ConfigError:
-        before = self._text[max(0, place - 60) : place].replace("\n", " ")
-        shown = before + self._text[place : place + 40].replace("\n", " ")
+        behind = self._text[max(0, place - 30) : place]
+        where = f", behind {behind!r}" if behind else ""
         return ConfigError(
-            f"filter, column {place + 1}: {what}.{hint} It is written as 'year>=2000 and (lang=de|fr or not "
-            f"open=true)'.\n  {shown}\n  {' ' * len(before)}^"
+            f"filter, column {place + 1}{where}: {what}.{hint} It is written as 'year>=2000 and (lang=de|fr "
+            "or not open=true)'."
         )
 
     def _read(self, text: str) -> Iterator[_Token]:

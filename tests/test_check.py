@@ -1,5 +1,6 @@
 """The report on a corpus that has every peculiarity."""
 
+import json
 import tracemalloc
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from small_data import small_tokenizer, write_small
 
 import grls.index.rows
 from grls.check import Finding, check_corpus, format_check
+from grls.cli import main
 from grls.corpus import Corpus
 from grls.text import Codec, Limits
 from grls.types import Passage
@@ -146,3 +148,31 @@ def test_none_of_it_breaks_retrieval(tmp_path: Path) -> None:
     retriever = GenerativeRetriever.assemble(model, tokenizer, corpus, Limits(passage=6))
     (hits,) = retriever.retrieve([Query("q", "is it ?")], 20)
     assert sorted(hit.id for hit in hits) == list("abcdefghij")
+
+
+def test_every_fault_of_queries_and_qrels_has_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_small(tmp_path / "data")
+    assert main(["check", str(data)]) == 0
+    queries, test = data / "queries.jsonl", data / "qrels" / "test.tsv"
+    first = queries.read_text().splitlines()[0]
+    more = [first, '{"_id": "odd", "text": "x", "evidence": ["gone"]}', '{"_id": "no text"}']
+    queries.write_text("\n".join([queries.read_text().strip(), *more]) + "\n")
+    test.write_text(test.read_text() + "nobody\tr0\t1\nodd\tnothing\t1\n")
+    (data / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n")
+    capsys.readouterr()
+    assert main(["check", str(data), f"--output={tmp_path / 'found.json'}"]) == 1
+    printed = capsys.readouterr()
+    line = len(test.read_text().splitlines())
+    for fault in (
+        f"{queries}, line 17: the query id 'q-otter-calm' stands in line 1 already.",
+        f"{queries}, line 18: the evidence passage id 'gone' is not in {data / 'corpus.jsonl'}.",
+        f"{queries}, line 19: expected 'text' to be a non-empty string, the key is missing.",
+        f"{data / 'qrels' / 'dev.tsv'}: the split judges no query.",
+        f"{test}, line {line - 1}: the query id 'nobody' stands in no line of queries.jsonl.",
+        f"{test}, line {line}: the judged passage id 'nothing' is not in {data / 'corpus.jsonl'}.",
+    ):
+        assert fault in printed.out.splitlines()
+    assert "6 faults in queries and qrels" in printed.err
+    assert len(json.loads((tmp_path / "found.json").read_text())["faults"]) == 6

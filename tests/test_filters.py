@@ -107,7 +107,9 @@ def test_filters_from_files_and_from_queries(tmp_path: Path) -> None:
     for metadata in ('{"allow": "a"}', '{"where": 3}'):
         with pytest.raises(DataError, match="query 'q': expected metadata"):
             own_filters([Query("q", "?", metadata=metadata)])
-    with pytest.raises(DataError, match=r"query 'q', metadata.where: filter, column 5: expected a value"):
+    with pytest.raises(
+        DataError, match=r"query 'q', metadata.where: filter, column 5, behind 'a = ': expected a value"
+    ):
         own_filters([Query("q", "?", metadata='{"where": "a = "}')])
 
 

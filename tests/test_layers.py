@@ -23,7 +23,7 @@ ORDER = (
     ("grls.explain", "grls.programs"),
     ("grls.train",),
     ("grls.report",),
-    ("grls.check",),
+    ("grls.check", "grls.check_data"),
     ("grls.commands",),
     ("grls.cli",),
 )

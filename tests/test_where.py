@@ -67,9 +67,8 @@ def test_a_value_is_compared_with_its_like(text: str, value: Any, expected: bool
 def test_what_does_not_parse_is_told_with_its_place(text: str, column: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
         parse(text)
-    assert f"filter, column {column}:" in str(error.value)
-    shown, caret = str(error.value).splitlines()[-2:]
-    assert (shown, caret) == (f"  {text}", " " * (column + 1) + "^")
+    behind = f", behind {text[: column - 1]!r}" if column > 1 else ""
+    assert f"filter, column {column}{behind}:" in str(error.value)
 
 
 def test_length_and_depth_have_limits() -> None:
