@@ -81,7 +81,8 @@ def _recall_picture(group: MeasuredGroup, runs: Sequence[Measured]) -> Picture:
 
 def _named(run: Measured) -> str:
     """What the legend calls a run: with its steps, where they are told."""
-    return run.label if steps(run) == NONE else f"{run.label}, {steps(run)}"
+    told = steps(run) == NONE or steps(run) in run.label
+    return run.label if told else f"{run.label}, {steps(run)}"
 
 
 def _curve(group: MeasuredGroup, run: Measured) -> list[float]:
