@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import sys
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from jsonargparse import auto_cli
 from grls.dataset import Qrels, relevant, write_dataset
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.types import Passage, Query
+from grls.words import plain as plain
 
 Item = TypeVar("Item")
 SPLITS = ("train", "dev", "test")
@@ -109,11 +109,6 @@ class PassagePool:
 
     def _ids(self) -> dict[str, str]:
         return {key: f"p{n:06d}" for n, key in enumerate(sorted(self._texts))}
-
-
-def plain(text: str) -> str:
-    """Lower-cased, every run of other signs than letters and digits one space."""
-    return " ".join(re.sub(r"[\W_]+", " ", text.lower()).split())
 
 
 def holds(text: str, phrase: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from data_prep import common
@@ -17,6 +18,8 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.files import atomic_file, atomic_folder, read_text
 from grls.types import Passage
+from grls.words import count as word_count
+from grls.words import pieces
 
 PARTS = ("rerank", "dev", "test")
 
@@ -56,7 +59,7 @@ def prepare(
     repeated = short = 0
     for file in files:
         name, text = file.relative_to(raw).as_posix(), _read(file)
-        if len(text.split()) < least_words:
+        if word_count(text) < least_words:
             short += 1
             continue
         if text in seen:  # under another name it could go another way, and be read and retrieved
@@ -118,13 +121,20 @@ def _part(name: str, shares: Sequence[float], seed: int) -> str:
 def _lines(text: str, words: int) -> Iterator[str]:
     """Lines of at most so many words; what is cut of a longer one is as even as can be."""
     for line in text.split("\n"):
-        own = line.split()
-        if len(own) <= words:
+        most = word_count(line)
+        if most <= words:
             yield line
             continue
-        parts = -(-len(own) // words)
-        for n in range(parts):
-            yield " ".join(own[n * len(own) // parts : (n + 1) * len(own) // parts])
+        own, parts = pieces(line), -(-most // words)
+        while max(map(word_count, cut := _cut(own, parts))) > words:
+            parts += 1
+        yield from cut
+
+
+def _cut(own: Sequence[str], parts: int) -> list[str]:
+    """Pieces of a line, joined to so many parts."""
+    places = [n * len(own) // parts for n in range(parts + 1)]
+    return ["".join(own[a:b]).strip() for a, b in pairwise(places)]
 
 
 def _passages(name: str, text: str, words: int) -> Iterator[Passage]:
@@ -132,7 +142,7 @@ def _passages(name: str, text: str, words: int) -> Iterator[Passage]:
     held: list[str] = []
     count = number = 0
     for line in _lines(text, words):
-        own = len(line.split())
+        own = word_count(line)
         if held and count + own > words:
             yield Passage(f"{name}:{number}", "\n".join(held).strip("\n"), name)
             held, count, number = [], 0, number + 1

@@ -254,7 +254,7 @@ def _run(command: str, arguments: list[str]) -> None:
             parser.add_argument(several, nargs="+", help=what)
             first = {several: what}
         parser.add_function_arguments(function, skip=set(first))
-        options = parser.parse_args(arguments).as_dict()
+        options = vars(parser.instantiate_classes(parser.parse_args(arguments)))
         function(**{option: value for option, value in options.items() if option != "config"})
         return
     auto_cli(function, args=arguments, as_positional=command in POSITIONAL, prog=f"grls {command}")

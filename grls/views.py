@@ -17,13 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from grls.corpus import Corpus
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
+from grls.files import read_count
 from grls.types import Passage
+from grls.words import pieces
 
 VIEWS = "views.json"
 """The file beside a trained model that says what views it learned to write."""
@@ -31,29 +35,33 @@ VIEWS = "views.json"
 _BATCH = 10_000
 
 Ints = npt.NDArray[np.int64]
+By = Literal["script", "spaces"]
 
 
 class Views:
     """The views of a corpus.
 
     A view begins at every word that holds a letter or a digit, and ends ``words`` words later or with its
-    passage. A passage without such a word has one view, all of it.
+    passage. A passage without such a word has one view, all of it. Where no white space parts words
+    (:mod:`grls.words`), each character is one.
 
     Args:
         corpus: N passages.
         words: Words of a view.
+        by: What parts words: ``script``, or ``spaces`` alone, as it was at first.
 
     Raises:
         ConfigError: ``words`` is below 1.
     """
 
-    def __init__(self, corpus: Corpus, words: int = 8):
+    def __init__(self, corpus: Corpus, words: int = 8, by: By = "script"):
         if words < 1:
             raise ConfigError(f"views must have at least 1 word, got {words}.")
         self.corpus = corpus
         self.words = words
+        self.by: By = by
         self.source = corpus.source
-        starts = [beginnings(words_of(passage)) for passage in corpus]
+        starts = [beginnings(self.pieces(passage)) for passage in corpus]
         self.starts: Ints = np.array([start for some in starts for start in some], dtype=np.int64)
         self.offsets: Ints = np.concatenate(([0], np.cumsum([len(some) for some in starts])))
 
@@ -77,14 +85,14 @@ class Views:
     def passages(self, views: Sequence[int]) -> list[Passage]:
         """Views as passages without a title."""
         owners = self.owners[np.asarray(views, dtype=np.int64)].tolist()
-        known = {passage: words_of(text) for passage, text in self._texts(sorted(set(owners)))}
+        known = {passage: self.pieces(text) for passage, text in self._texts(sorted(set(owners)))}
         return [self._view(view, known[owner]) for view, owner in zip(views, owners, strict=True)]
 
     def batches(self, size: int = _BATCH) -> Iterator[list[Passage]]:
         """All views in order, ``size`` at a time."""
         batch: list[Passage] = []
         for number, passage in enumerate(self.corpus):
-            words = words_of(passage)
+            words = self.pieces(passage)
             batch += [
                 self._view(view, words) for view in range(self.offsets[number], self.offsets[number + 1])
             ]
@@ -103,12 +111,38 @@ class Views:
 
     def _view(self, view: int, words: Sequence[str]) -> Passage:
         start = int(self.starts[view])
-        return Passage(str(view), " ".join(words[start : start + self.words]))
+        return Passage(str(view), "".join(words[start : start + self.words]).strip())
+
+    def pieces(self, passage: Passage) -> list[str]:
+        """The words of title and text, each with a space before it where it does not touch the one before."""
+        text = f"{passage.title} {passage.text}"
+        return pieces(text) if self.by == "script" else [f" {word}" for word in text.split()]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What files say of them; :func:`read_views` reads it."""
+        return {"words": self.words, "by": self.by}
 
 
-def words_of(passage: Passage) -> list[str]:
-    """The words of title and text."""
-    return [*passage.title.split(), *passage.text.split()]
+def read_views(found: Any, file: Path) -> tuple[int, By] | None:
+    """The words of the views that a file speaks of, and what parts words; None where it speaks of none.
+
+    Args:
+        found: What stands there, ``{"words": 8, "by": "script"}``; without ``by``: spaces.
+        file: For the error text.
+
+    Raises:
+        DataError: It says something else.
+    """
+    words = read_count(found, "words", "the length of views", 8, file)
+    if words is None:
+        return None
+    by = found.get("by", "spaces")
+    if by not in get_args(By):
+        raise DataError(
+            f"expected what parts the words of views ({', '.join(get_args(By))}), got {by!r}.", file
+        )
+    return words, by
 
 
 def beginnings(words: Sequence[str]) -> list[int]:

@@ -179,7 +179,7 @@ def test_shipped_configs_learn_to_write_views(name: str, workplace: Path) -> Non
     swap = ["--model.generator.name_or_path=lm", "--data.teacher=null"]
     assert main(["train", *layers, *swap, *QUICK]) == 0
     model = workplace / "runs" / name / "views" / "model"
-    assert json.loads((model / "views.json").read_text()) == {"words": 8}
+    assert json.loads((model / "views.json").read_text()) == {"words": 8, "by": "script"}
     trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
     assert "words: 8\n      drawn: 6\n" in trained  # what a set changes, and what it does not
 

@@ -17,10 +17,10 @@ from grls.models.biencoder import MODULES, BiEncoder
 from grls.models.build import Pretrained
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.dense_encode import work_folder
-from grls.retrieve.folder import MANIFEST, read_views
+from grls.retrieve.folder import MANIFEST
 from grls.retrieve.generative import GenerativeRetriever
 from grls.text import LIMITS, Limits
-from grls.views import VIEWS
+from grls.views import VIEWS, By, read_views
 
 Kind = Literal["auto", "generative", "dense", "st5"]
 
@@ -128,8 +128,9 @@ def _generative(
     loaded = source.load()
     passages = Corpus.read(corpus)
     learned = Path(model) / VIEWS
-    if view_words is None and learned.is_file():
-        view_words = read_views(read_json(learned), learned)
+    view_by: By = "script"
+    if learned.is_file() and (cut := read_views(read_json(learned), learned)) is not None:
+        view_words, view_by = (cut[0] if view_words is None else view_words), cut[1]
     assessing = Path(model) / ASSESS
     assesses = read_assessing(read_json(assessing), assessing) if assessing.is_file() else None
     trained = Path(model) / LIMITS
@@ -148,6 +149,7 @@ def _generative(
             memory=memory,
             scratch=scratch,
             view_words=view_words or None,
+            view_by=view_by,
             assessing=assesses,
         )
         retriever.save_pretrained(output)

@@ -16,6 +16,7 @@ from grls.retrieve.neighbours import by_retriever, by_shared_words
 from grls.retrieve.open import open_retriever
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.sparse import BM25Retriever
+from grls.words import USUAL, Analyzer
 
 
 def neighbours(
@@ -26,6 +27,7 @@ def neighbours(
     k: int = 10,
     batch_size: int = 32,
     device: str = "auto",
+    analyzer: Analyzer = USUAL,
 ) -> None:
     """Find the passages that are near to each passage, by BM25 unless another judge is named.
 
@@ -41,6 +43,7 @@ def neighbours(
         k: Neighbours a passage, at most.
         batch_size: Passages read together by a retriever folder.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        analyzer: How BM25 (or --rare) splits texts into words: language, stemming and function words.
     """
     quiet()
     if retriever is not None and rare is not None:
@@ -48,8 +51,8 @@ def neighbours(
     refuse_unwritable(output)
     corpus = Corpus.read(data)
     start = perf_counter()
-    found = by_shared_words(corpus, k, rare) if rare is not None else _retrieved(
-        data, corpus, retriever, k, batch_size, device
+    found = by_shared_words(corpus, k, rare, analyzer) if rare is not None else _retrieved(
+        data, corpus, retriever, k, batch_size, device, analyzer
     )  # fmt: skip
     found.write(output, corpus)
     each = (found.numbers >= 0).sum() / len(corpus)
@@ -60,11 +63,17 @@ def neighbours(
 
 
 def _retrieved(
-    data: str, corpus: Corpus, folder: str | None, k: int, batch_size: int, device: str
+    data: str,
+    corpus: Corpus,
+    folder: str | None,
+    k: int,
+    batch_size: int,
+    device: str,
+    analyzer: Analyzer,
 ) -> Neighbours:
     judge: Retriever
     if folder is None:
-        judge = BM25Retriever(corpus)
+        judge = BM25Retriever(corpus, analyzer=analyzer)
     else:
         judge = open_retriever(
             folder, device, options=SearchOptions(batch_size=batch_size, truncate_queries=True)

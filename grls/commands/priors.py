@@ -15,6 +15,7 @@ from grls.retrieve.hybrid import HybridRetriever, Weighed
 from grls.retrieve.open import open_sources
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import EmptyPromptPrior
+from grls.words import USUAL, Analyzer
 
 log = logging.getLogger(__name__)
 Value = TypeVar("Value", str, float)
@@ -101,7 +102,11 @@ def _listed(given: list[Value] | Value | None) -> tuple[Value, ...]:
 
 
 def open_hybrid(
-    generator: object, priors: PriorOptions, device: str, options: SearchOptions
+    generator: object,
+    priors: PriorOptions,
+    device: str,
+    options: SearchOptions,
+    analyzer: Analyzer = USUAL,
 ) -> HybridRetriever:
     """A generative retriever with its priors.
 
@@ -110,7 +115,7 @@ def open_hybrid(
     """
     if not isinstance(generator, GenerativeRetriever):
         raise ConfigError("priors look ahead for a generative retriever; give one by --retriever.")
-    sources = open_sources(generator.corpus, priors.prior, device, options)
+    sources = open_sources(generator.corpus, priors.prior, device, options, analyzer)
     weighed = [
         Weighed(*some) for some in zip(sources, priors.prior_weight, priors.prior_temperature, strict=True)
     ]

@@ -24,6 +24,7 @@ from grls.readers.direct import Reading
 from grls.retrieve.base import check_counts
 from grls.retrieve.fusion import Method as FusionMethod
 from grls.types import Hit, Query
+from grls.words import USUAL, Analyzer
 
 if TYPE_CHECKING:
     from grls.programs.dsp.retrieval import Retrieval
@@ -72,6 +73,7 @@ def program(
     show: int = 3,
     device: str = "auto",
     name: str | None = None,
+    analyzer: Analyzer = USUAL,
 ) -> None:
     """Answer questions with a program of demonstrate-search-predict (arXiv 2212.14024), on DSPy.
 
@@ -124,9 +126,10 @@ def program(
         show: Print so many answers.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         name: What reports call this run.
+        analyzer: How BM25 splits texts into words: language, stemming and function words.
     """
     quiet()
-    named = Named.of(retriever, bm25, steps, chain_hops, done_bias, fusion, weights)
+    named = Named.of(retriever, bm25, steps, chain_hops, done_bias, fusion, weights, analyzer)
     _check(program, named, endpoint, lm, limit)
     check_counts(**{"--k": k, "--branches": branches, "--examples": examples, "--threads": threads})
     refuse_unwritable(output)

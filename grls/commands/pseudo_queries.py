@@ -28,6 +28,7 @@ from grls.retrieve.open import open_retriever
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.sparse import BM25Retriever
 from grls.text import tokenizer_fingerprint
+from grls.words import USUAL, Analyzer
 
 _PORTION = 16
 """Batches that are written before the file grows; within them, like lengths go together."""
@@ -51,6 +52,7 @@ def pseudo_queries(
     limit: int | None = None,
     device: str = "auto",
     precision: Literal["float32", "bfloat16"] = "float32",
+    analyzer: Analyzer = USUAL,
 ) -> None:
     """Let a query generator write queries for passages, and keep those that lead back to them.
 
@@ -77,6 +79,7 @@ def pseudo_queries(
         limit: Only for so many passages, drawn by the seed; null takes all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: In which numbers the query generator computes: bfloat16 where the processor has it.
+        analyzer: How BM25 splits texts into words: language, stemming and function words.
     """
     quiet()
     check_counts(**{"--k": k, "--batch_size": batch_size, "--limit": 1 if limit is None else limit})
@@ -85,7 +88,7 @@ def pseudo_queries(
     form = QueryForm.read(model)
     several = reads or ("first" if form.passages == "one" else "all")
     drawing = Drawing(n, hops, several, temperature, top_p, seed)
-    judge = _judge(data, corpus, retriever, device, batch_size) if filter else None
+    judge = _judge(data, corpus, retriever, device, batch_size, analyzer) if filter else None
     near = None if links is None else Neighbours.read(links, corpus)
     asked = tasks(_chosen(len(corpus), limit, seed), near, drawing)
     loaded, tokenizer = load_language_model(model, device, precision)
@@ -111,9 +114,11 @@ def _beside(output: str, ending: str) -> Path:
     return Path(output).with_name(f"{Path(output).name}.{ending}")
 
 
-def _judge(data: str, corpus: Corpus, folder: str | None, device: str, batch_size: int) -> Retriever:
+def _judge(
+    data: str, corpus: Corpus, folder: str | None, device: str, batch_size: int, analyzer: Analyzer
+) -> Retriever:
     if folder is None:
-        return BM25Retriever(corpus)
+        return BM25Retriever(corpus, analyzer=analyzer)
     options = SearchOptions(batch_size=batch_size, truncate_queries=True)
     opened = open_retriever(folder, device, options=options)
     refuse_other_corpus(opened, data, "")

@@ -29,6 +29,7 @@ from grls.readers.ralm.scoring import TextScorer
 from grls.readers.ralm.strides import WindowOptions, strides
 from grls.retrieve.fusion import Method as FusionMethod
 from grls.text import tokenizer_fingerprint
+from grls.words import USUAL, Analyzer
 
 Rerank = Literal["none", "zero-shot", "trained", "oracle"]
 
@@ -70,6 +71,7 @@ def ralm(
     prefix_tokens: int = 64,
     max_new_tokens: int = 64,
     device: str = "auto",
+    analyzer: Analyzer = USUAL,
 ) -> None:
     """Read or write with retrieved documents (In-Context RALM, arXiv 2302.00083).
 
@@ -113,10 +115,11 @@ def ralm(
         prefix_tokens: Tokens before a stride that the reranker will read (examples).
         max_new_tokens: Tokens to write (generate).
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        analyzer: How BM25 splits texts into words: language, stemming and function words.
     """
     quiet()
     refuse_unwritable(output)
-    named = Named.of(retriever, bm25, steps, chain_hops, done_bias, fusion, weights)
+    named = Named.of(retriever, bm25, steps, chain_hops, done_bias, fusion, weights, analyzer)
     retrieves = bool(named)
     if not retrieves and (rerank != "none" or job == "examples"):
         raise ConfigError("there is nothing to rerank without --retriever or --bm25 true.")

@@ -30,6 +30,7 @@ from grls.retrieve.base import check_counts
 from grls.retrieve.fusion import Method as FusionMethod
 from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Passage, Query
+from grls.words import USUAL, Analyzer
 
 Method = Literal["closed-book", "retrieve", "iterative"]
 Origin = Source | FinishedRun
@@ -62,6 +63,7 @@ def read(
     show: int = 3,
     device: str = "auto",
     name: str | None = None,
+    analyzer: Analyzer = USUAL,
 ) -> None:
     """Answer questions with a language model that reads passages: the baselines of `grls riches`.
 
@@ -96,9 +98,10 @@ def read(
         show: Print so many answers.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         name: What reports call this run.
+        analyzer: How BM25 splits texts into words: language, stemming and function words.
     """
     quiet()
-    named = Named.of(retriever, bm25, steps, chain_hops, done_bias, fusion, weights)
+    named = Named.of(retriever, bm25, steps, chain_hops, done_bias, fusion, weights, analyzer)
     _check(method, named, run)
     k = (1 if method == "iterative" else 3) if k is None else k
     check_counts(**{"--k": k, "--depth": depth, "--hops": hops, "--batch_size": batch_size})

@@ -35,6 +35,7 @@ from grls.retrieve.options import SearchOptions
 from grls.retrieve.pool import pooled_ranking
 from grls.retrieve.sparse import BM25Retriever
 from grls.types import Query
+from grls.words import USUAL, Analyzer
 
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -81,6 +82,7 @@ def retrieve(
     done_share: float = DONE_SHARE,
     assess: int = 0,
     assess_weight: float = 1.0,
+    analyzer: Analyzer = USUAL,
 ) -> None:
     """Retrieve for queries.
 
@@ -142,6 +144,7 @@ def retrieve(
             (`--data.assess`); one that writes whole passages has beams as many at least.
         assess_weight: What an assessment counts beside the score. Tune it on dev: `grls tune-assess` writes
             a file for --config.
+        analyzer: How BM25 splits texts into words: language, stemming and function words.
     """
     quiet()
     check_counts(k=k)
@@ -167,9 +170,9 @@ def retrieve(
     )  # fmt: skip
     filters = _filters(queries, allow, where, query_filters)
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
-    opened = opened_retriever(data, retriever, device, precision, options)
+    opened = opened_retriever(data, retriever, device, precision, options, analyzer)
     if priors.given:
-        opened = open_hybrid(opened, priors, device, options)
+        opened = open_hybrid(opened, priors, device, options, analyzer)
     refuse_to_assess(opened, assess)
     refuse_other_corpus(opened, data, split)
     tell_unlike_training(opened)
@@ -197,6 +200,7 @@ def retrieve(
             **own,
             **filtered,
             **priors.record,
+            **({"prior_analyzer": used} if priors.prior and (used := analyzer.settings()) else {}),
         },
     )
     found = in_portions(
@@ -281,7 +285,12 @@ def _filters(queries: list[Query], allow: str | None, where: str | None, own: bo
 
 
 def opened_retriever(
-    data: str, retriever: str | None, device: str, precision: str, options: SearchOptions
+    data: str,
+    retriever: str | None,
+    device: str,
+    precision: str,
+    options: SearchOptions,
+    analyzer: Analyzer = USUAL,
 ) -> AnyRetriever:
     """A retriever folder, or BM25 over the corpus of a data set.
 
@@ -294,7 +303,7 @@ def opened_retriever(
         raise ConfigError(f"BM25 retrieves from the corpus of a data set folder, and {data} is none.")
     corpus = Corpus.read(data)
     with waiting(f"index {len(corpus):,} passages by their words"):
-        return BM25Retriever(corpus)
+        return BM25Retriever(corpus, analyzer=analyzer)
 
 
 def refuse_to_assess(opened: AnyRetriever, assess: int) -> None:
@@ -368,7 +377,8 @@ def multistep(opened: AnyRetriever, dynamic: bool, options: Hops) -> MultistepRe
 def described(opened: AnyRetriever) -> tuple[System, str, dict[str, Any]]:
     """System, score mode, and the options that are this kind's own."""
     if isinstance(opened, BM25Retriever):
-        return "bm25", "bm25", {}
+        settings = opened.analyzer.settings()
+        return "bm25", "bm25", {"analyzer": settings} if settings else {}
     if isinstance(opened, DenseRetriever):
         limit = opened.biencoder.max_tokens
         own = {"max_input_tokens": limit, "truncate_queries": opened.truncate_queries}

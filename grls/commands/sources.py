@@ -7,6 +7,7 @@ know which it is.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.open import open_retriever
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.sparse import BM25Retriever
+from grls.words import USUAL, Analyzer
 
 Folders = list[str] | str | None
 """Retriever folders as an option gives them: several, one, or none."""
@@ -74,6 +76,7 @@ class Named:
         done_bias: Added to the log-odds of DONE (dynamic).
         fusion: How several retrievers are fused.
         weights: One a retriever, BM25's last; None weighs all alike.
+        analyzer: How BM25 splits texts into words.
 
     Raises:
         ConfigError: An option has nothing to work on, or cannot work.
@@ -86,6 +89,7 @@ class Named:
     done_bias: float = 0.0
     fusion: Method = "interleave"
     weights: tuple[float, ...] | None = None
+    analyzer: Analyzer = USUAL
 
     def __post_init__(self) -> None:
         check_counts(**{"--chain_hops": HOPS if self.hops is None else self.hops})
@@ -119,11 +123,12 @@ class Named:
         done_bias: float = 0.0,
         fusion: Method = "interleave",
         weights: list[float] | None = None,
+        analyzer: Analyzer = USUAL,
     ) -> Named:
         """From the options of a command."""
         folders = (retriever,) if isinstance(retriever, str) else tuple(retriever or ())
         given = None if weights is None else tuple(weights)
-        return cls(folders, bm25, steps, chain_hops, done_bias, fusion, given)
+        return cls(folders, bm25, steps, chain_hops, done_bias, fusion, given, analyzer)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -140,6 +145,8 @@ class Named:
             found["retriever"] = self.names[0] if len(self.names) == 1 else list(self.names)
         if len(self.names) > 1:
             found |= {"fusion": self.fusion, "weights": None if self.weights is None else list(self.weights)}
+        if self.bm25 and (words := self.analyzer.settings()):
+            found["analyzer"] = words
         if self.steps != "single":
             found |= {"steps": self.steps, "chain_hops": HOPS if self.hops is None else self.hops}
         return found | ({"done_bias": self.done_bias} if self.steps == "dynamic" else {})
@@ -180,7 +187,7 @@ def open_source(
         if data is not None:
             refuse_other_corpus(opened[-1], data, split)
     if named.bm25:
-        opened.append(BM25Retriever(Corpus.read(str(data))))
+        opened.append(BM25Retriever(Corpus.read(str(data)), analyzer=named.analyzer))
     members = [_stepped(one, named) for one in opened]
     return members[0] if len(members) == 1 else _fused(members, named)
 
@@ -215,4 +222,5 @@ def _fused(members: list[Source], named: Named) -> Source:
 def _fingerprint(opened: AnyRetriever) -> str:
     if isinstance(opened, GenerativeRetriever | DenseRetriever):
         return opened.fingerprint()
-    return f"bm25 {opened.corpus.fingerprint}"
+    words = opened.analyzer.settings() if isinstance(opened, BM25Retriever) else {}
+    return f"bm25 {opened.corpus.fingerprint}{f' {json.dumps(words)}' if words else ''}"

@@ -22,6 +22,7 @@ from grls.retrieve.sparse import BM25Retriever
 from grls.train.biencoder import BiEncoderOptions, Split, check_negatives, fit
 from grls.train.biencoder_examples import BiEncoderExamples
 from grls.types import Query
+from grls.words import USUAL, Analyzer
 
 
 def train_biencoder(
@@ -34,6 +35,7 @@ def train_biencoder(
     dev_split: str | None = "dev",
     max_tokens: int | None = None,
     resume: bool = False,
+    analyzer: Analyzer = USUAL,
     **options: Any,
 ) -> None:
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
@@ -54,6 +56,7 @@ def train_biencoder(
         dev_split: Which queries choose the best epoch; null measures none and keeps the last epoch.
         max_tokens: Longest text in tokens; null: what the model says.
         resume: Go on from the last checkpoint in OUTPUT, with the same options and data.
+        analyzer: How BM25, which finds hard negatives, splits texts into words.
         options: How to train.
     """
     quiet()
@@ -66,11 +69,15 @@ def train_biencoder(
     dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
     torch.manual_seed(chosen.seed)  # of random weights
     encoder = _encoder(source, generator, kind, max_tokens)
-    rankings = _rankings(train.queries, corpus, chosen)
+    rankings = _rankings(train.queries, corpus, chosen, analyzer)
     examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, chosen, rankings)
-    settings = {"data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
-                "dev_split": dev_split, "max_tokens": encoder.max_tokens}  # fmt: skip
+    settings: dict[str, Any] = {
+        "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
+        "dev_split": dev_split, "max_tokens": encoder.max_tokens,
+    }  # fmt: skip
     files = _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
+    if words := analyzer.settings():
+        settings["analyzer"] = words
     fit(encoder, examples, dev, chosen, output, settings, resume, files)
     print(f"{output}/model: {len(examples):,} examples, {perf_counter() - begun:.0f} s")
 
@@ -111,12 +118,14 @@ def _encoder(
     return BiEncoder.from_generator(generator.load(), max_tokens, generator.stages())
 
 
-def _rankings(queries: Sequence[Query], corpus: Corpus, options: BiEncoderOptions) -> list[list[str]]:
+def _rankings(
+    queries: Sequence[Query], corpus: Corpus, options: BiEncoderOptions, analyzer: Analyzer
+) -> list[list[str]]:
     """What BM25 finds for each query: wrong passages that look right."""
     if not options.hard_negatives:
         return []
     most = max(len(query.evidence) for query in queries)
-    found = BM25Retriever(corpus).retrieve(queries, options.ranked + most)
+    found = BM25Retriever(corpus, analyzer=analyzer).retrieve(queries, options.ranked + most)
     if not any(found):
         raise DataError(
             f"no training query shares a word with {corpus.source}, so BM25 finds no hard negatives: set "

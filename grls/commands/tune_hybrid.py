@@ -28,6 +28,7 @@ from grls.retrieve.open import open_retriever, open_sources
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import EmptyPromptPrior, Remembering
 from grls.retrieve.tuning import Pool, Quality, Setting, Tried, tune, tune_in_turn
+from grls.words import USUAL, Analyzer
 
 WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
@@ -52,6 +53,7 @@ def tune_hybrid(
     truncate_queries: bool = False,
     device: str = "auto",
     precision: Precision = "float32",
+    analyzer: Analyzer = USUAL,
 ) -> None:
     """Find the weights of hybrid decoding on development queries, single-step.
 
@@ -83,6 +85,7 @@ def tune_hybrid(
         truncate_queries: Cut queries that are too long instead of refusing them.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: In which numbers the generator computes.
+        analyzer: How BM25 splits texts into words: language, stemming and function words.
     """
     quiet()
     refuse_unwritable(output)
@@ -113,7 +116,9 @@ def tune_hybrid(
     tell_unlike_training(opened, prior_normalized)
     gold = [gold_passages(query, qrels) for query in queries]
 
-    sources = [Remembering(source) for source in open_sources(opened.corpus, names, device, options)]
+    sources = [
+        Remembering(source) for source in open_sources(opened.corpus, names, device, options, analyzer)
+    ]
     starts = [Weighed(source, 0.0, source.temperature) for source in sources]
     choices = tried.choices(starts, Weighed(EmptyPromptPrior(opened), 0.0))
     # Scores that are normalized at every token are no sums, so nothing can be told of other weights.
@@ -147,6 +152,7 @@ def tune_hybrid(
         **({} if opened.views is None else {"view_temperature": view_temperature}),
         "truncate_queries": truncate_queries,
         "precision": precision,
+        **({"analyzer": vars(analyzer)} if analyzer != USUAL else {}),
     }
     write_config(output, settings, found)
     print(f"{output}: {_shown(best.priors)}")

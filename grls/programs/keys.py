@@ -11,10 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -29,6 +28,7 @@ from grls.index.store import index_sequences
 from grls.index.substring import SubstringIndex
 from grls.jsonl import read_jsonl
 from grls.programs.keyset import MANIFEST, Keys, Origin
+from grls.sentences import sentences
 from grls.text import tokenizer_fingerprint
 from grls.types import Passage
 
@@ -40,8 +40,6 @@ SHARED = ("title", "header")
 
 log = logging.getLogger(__name__)
 
-_END = re.compile(r"[.!?][\"')\]”’]*\s+(?=[\"'(\[“‘]?(\w))")
-_ABBREVIATION = re.compile(r"\b(?:[A-Z]|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|No|vs|etc|e\.g|i\.e|c|ca)\.\s*$")
 _BATCH = 1000
 _LINES = 10_000
 
@@ -128,17 +126,6 @@ def keys_in(
     made = build_keys(corpus, tokenizer, kind, anywhere, propositions, markers)
     made.save(folder)
     return made
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, as they stand in it."""
-    ends = [
-        match.end()
-        for match in _END.finditer(text)
-        if not match[1].islower() and not _ABBREVIATION.search(text[: match.end()])
-    ]
-    parts = [text[a:b].strip() for a, b in pairwise([0, *ends, len(text)])]
-    return [part for part in parts if part]
 
 
 def _origin(

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from grls.errors import ConfigError
-from grls.programs.keys import sentences
 from grls.programs.prompts import common
 from grls.readers.dialogue import in_turns
+from grls.sentences import sentences
 from grls.types import Passage
 
 _TASK = (

@@ -25,9 +25,9 @@ from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
 from grls.corpus import Corpus
 from grls.errors import ConfigError
 from grls.models.language import end_tokens
-from grls.programs.keys import sentences
 from grls.programs.prompts import common
 from grls.programs.proposition_prompt import PropositionPrompt, parse
+from grls.sentences import sentences
 from grls.types import Passage
 
 _TAIL = 8

@@ -14,6 +14,7 @@ from grls.corpus import Corpus
 from grls.neighbours import copies
 from grls.retrieve.base import Retriever, check_counts
 from grls.types import Query
+from grls.words import plain
 
 EMPTY = "empty"
 CUT = "cut off"
@@ -93,12 +94,12 @@ def _texts(records: Sequence[dict[str, Any]], corpus: Corpus) -> dict[str, str]:
     """The plain texts of all passages that queries were written for, by id."""
     ids = list(dict.fromkeys(name for record in records for name in record["chain"]))
     numbers = [number for number in corpus.numbers(ids) if number is not None]
-    return {passage.id: _plain(passage.text) for passage in corpus.passages(numbers)}
+    return {passage.id: plain(passage.text) for passage in corpus.passages(numbers)}
 
 
 def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, str]]) -> str | None:
     """Why a text is no query of its own; remembers it where it is one."""
-    text = _plain(record["text"])
+    text = plain(record["text"])
     if not text:
         return EMPTY
     if not record["ended"]:
@@ -138,8 +139,3 @@ def _back(
         if told is not None:
             told(len(some))
     return back
-
-
-def _plain(text: str) -> str:
-    """Letters and digits of a text, lower-cased, a space between words."""
-    return " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())

@@ -13,11 +13,8 @@ It knows nothing of models, and draws nothing at random.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
-
-from bm25s.stopwords import STOPWORDS_EN_PLUS
 
 from grls.corpus import Corpus
 from grls.decode.markers import TextMarkers
@@ -25,11 +22,11 @@ from grls.errors import ConfigError, DataError
 from grls.programs.keys import Keys
 from grls.programs.prompts import ANSWER
 from grls.types import Query
+from grls.words import Analyzer
 
 Thoughts = Literal["shared", "title", "none"]
 
-_WORD = re.compile(r"\w+")
-_STOP = frozenset(STOPWORDS_EN_PLUS)
+_ANALYZER = Analyzer("en")  # keys are of all languages; the script splits them
 _MOST = 6
 """Words of a thought, at most."""
 _REMEMBERED = 100_000
@@ -182,10 +179,9 @@ class Targets:
 
 def _words(text: str) -> set[str]:
     """The content words of a text."""
-    return {word for word in _WORD.findall(text.casefold()) if word not in _STOP}
+    return set(_ANALYZER.content(text, 1))
 
 
 def _shared(text: str, known: set[str]) -> list[str]:
     """The content words of a text that are known, as it writes them, each once."""
-    found = {word.casefold(): word for word in reversed(_WORD.findall(text)) if word.casefold() in known}
-    return list(reversed(found.values()))[:_MOST]
+    return [written for word, written in _ANALYZER.content(text, 1).items() if word in known][:_MOST]

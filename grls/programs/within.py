@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from bm25s.stopwords import STOPWORDS_EN
 from sklearn.feature_extraction.text import TfidfVectorizer
+
+from grls.words import Analyzer
 
 _DIGITS = 9
 """Similarities that differ less than in this digit are equal, so that rounding decides nothing."""
@@ -22,7 +23,7 @@ def by_similarity(texts: Sequence[str], wanted: str) -> list[int]:
     """Places of texts by the cosine of their TF-IDF vectors with those of a text, best first.
 
     Weights are those of scikit-learn's ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) *
-    (1 + ln((1 + n) / (1 + df)))`` over the n texts, of lower-cased words of at least two letters or digits,
+    (1 + ln((1 + n) / (1 + df)))`` over the n texts, of words as an :class:`grls.words.Analyzer` splits them,
     English function words left out (those that BM25 leaves out; scikit-learn's list has "fire" and "mill").
 
     Args:
@@ -34,7 +35,7 @@ def by_similarity(texts: Sequence[str], wanted: str) -> list[int]:
     """
     if len(texts) < 2:
         return list(range(len(texts)))
-    vectorizer = TfidfVectorizer(stop_words=list(STOPWORDS_EN), sublinear_tf=True)
+    vectorizer = TfidfVectorizer(analyzer=Analyzer("en").words, sublinear_tf=True)
     if not any(map(vectorizer.build_analyzer(), texts)):
         return list(range(len(texts)))
     rows = vectorizer.fit_transform(texts)

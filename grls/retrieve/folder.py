@@ -16,13 +16,13 @@ from typing import Any
 from grls.assess import Assessing
 from grls.corpus import Corpus, corpus_file
 from grls.errors import DataError, MismatchError
-from grls.files import read_count, read_json, sha256, write_json
+from grls.files import read_json, sha256, write_json
 from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
 from grls.index.store import MANIFEST as INDEX
 from grls.index.store import write_index
 from grls.models.language import weights_fingerprint
 from grls.text import Codec, Limits
-from grls.views import Views
+from grls.views import By, Views, read_views
 
 FORMAT = 1
 CHANGED = 2
@@ -104,12 +104,12 @@ def read_passages(
         MismatchError: The index belongs to another tokenizer or corpus.
     """
     corpus = Corpus.read(folder)
-    words = read_views(manifest.get("views"), folder / MANIFEST)
-    belongs = codec.fingerprint(), _listed(corpus, words), verify
+    cut = read_views(manifest.get("views"), folder / MANIFEST)
+    belongs = codec.fingerprint(), _listed(corpus, cut), verify
     base = load_index(folder / "index", *belongs)
     added = load_index(folder / "added", *belongs) if manifest.get("added") else None
     index: ConstraintIndex = base if added is None else UnionIndex(base, added)
-    views = None if words is None else Views(corpus, words)
+    views = None if cut is None else Views(corpus, *cut)
     listed = len(corpus if views is None else views)
     if len(index) != listed + 1:
         what = "passages" if views is None else f"views of {views.words} words"
@@ -171,22 +171,12 @@ def refuse_other_weights(folder: Path, manifest: dict[str, Any], model: Any) -> 
         )
 
 
-def _listed(corpus: Corpus, words: int | None) -> str:
+def _listed(corpus: Corpus, cut: tuple[int, By] | None) -> str:
     """What an index is of: the fingerprint of a corpus, or of its views."""
-    return corpus.fingerprint if words is None else f"{corpus.fingerprint} views of {words} words"
-
-
-def read_views(found: Any, file: Path) -> int | None:
-    """The words of the views that a file speaks of; None where it speaks of none.
-
-    Args:
-        found: What stands there, ``{"words": 8}``.
-        file: For the error text.
-
-    Raises:
-        DataError: It says something else.
-    """
-    return read_count(found, "words", "the length of views", 8, file)
+    if cut is None:
+        return corpus.fingerprint
+    words, by = cut
+    return f"{corpus.fingerprint} views of {words} words{'' if by == 'spaces' else f' by {by}'}"
 
 
 def write_passages(
@@ -217,7 +207,7 @@ def write_passages(
     for name, segment in (("index", base), ("added", added)):
         if segment is not None:
             (folder / name).mkdir()
-            listed = _listed(corpus, None if views is None else views.words)
+            listed = _listed(corpus, None if views is None else (views.words, views.by))
             write_index(segment, folder / name, codec.fingerprint(), listed)
     corpus.write(corpus_file(folder))
     if removed:
@@ -232,7 +222,7 @@ def write_passages(
     if changed:
         manifest |= {"added": added is not None, "removed": bool(removed)}
     if views is not None:
-        manifest["views"] = {"words": views.words}
+        manifest["views"] = views.record
     if assessing is not None:
         manifest["assess"] = assessing._asdict()
     manifest |= {"weights": weights, **sums_of(folder, corpus)}

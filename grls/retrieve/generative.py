@@ -59,7 +59,7 @@ from grls.retrieve.views import (
 )
 from grls.text import Codec, Limits, tokenizer_fingerprint
 from grls.types import Hit, Query
-from grls.views import Views
+from grls.views import By, Views
 
 
 class GenerativeRetriever(IndexedPassages):
@@ -112,15 +112,16 @@ class GenerativeRetriever(IndexedPassages):
         memory: int | None = None,
         scratch: str | Path | None = None,
         view_words: int | None = None,
+        view_by: By = "script",
         assessing: Assessing | None = None,
     ) -> Self:
         """Build the index of a corpus for a model, as :func:`grls.index.build_index` does, around it.
 
-        ``view_words`` is the length of the views that the model writes; None: it writes whole passages.
-        ``assessing`` is as of the constructor.
+        ``view_words`` is the length of the views that the model writes (None: it writes whole passages), and
+        ``view_by`` what parts their words. ``assessing`` is as of the constructor.
         """
         codec = Codec(tokenizer, limits, is_causal(model))
-        views = None if view_words is None else Views(corpus, view_words)
+        views = None if view_words is None else Views(corpus, view_words, view_by)
         index = build_index(views or corpus, codec, backend, progress, form, memory, scratch)
         return cls(model, codec, corpus, index, options, stages, views=views, assessing=assessing)
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
-from bm25s.stopwords import STOPWORDS_EN_PLUS
 from sklearn.feature_extraction.text import CountVectorizer
 
 from grls.corpus import Corpus
@@ -19,6 +18,7 @@ from grls.errors import ConfigError, DataError
 from grls.neighbours import Neighbours, copies
 from grls.retrieve.base import Retriever, check_counts
 from grls.types import Query
+from grls.words import Analyzer
 
 log = logging.getLogger(__name__)
 
@@ -71,16 +71,17 @@ def _asked(retriever: Retriever, corpus: Corpus, numbers: list[int], k: int) -> 
     return found
 
 
-def by_shared_words(corpus: Corpus, k: int, rare: int = 20) -> Neighbours:
+def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer | None = None) -> Neighbours:
     """The passages that share rare words, those with the greatest sum of the words' IDF first.
 
-    The IDF of a word that stands in n of N passages is log(N / n). Words are those of BM25 here: at least two
-    letters or digits, lower-cased, no English function words.
+    The IDF of a word that stands in n of N passages is log(N / n). Words are those that say something; see
+    :meth:`grls.words.Analyzer.content`.
 
     Args:
         corpus: The N passages.
         k: Neighbours a passage, at most.
         rare: A word is rare if at most so many passages have it.
+        analyzer: What words are.
 
     Raises:
         ConfigError: ``k`` is not positive, or ``rare`` below 2.
@@ -89,11 +90,11 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20) -> Neighbours:
     check_counts(k=k)
     if rare < 2:
         raise ConfigError(f"rare must be at least 2, as a word in one passage links nothing; got {rare}.")
-    words = CountVectorizer(
-        binary=True, min_df=2, max_df=rare, stop_words=list(STOPWORDS_EN_PLUS), dtype=np.float64
-    )
+    texts = [f"{passage.title} {passage.text}" for passage in corpus]
+    content = (analyzer or Analyzer()).over(texts).content
+    words = CountVectorizer(binary=True, min_df=2, max_df=rare, analyzer=content, dtype=np.float64)
     try:
-        has = words.fit_transform(f"{passage.title} {passage.text}" for passage in corpus)  # [N, words]
+        has = words.fit_transform(texts)  # [N, words]
     except ValueError:
         raise DataError(
             f"no two passages of {corpus.source} share a word that at most {rare} have."

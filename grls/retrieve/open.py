@@ -14,6 +14,7 @@ from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.options import SearchOptions
 from grls.retrieve.priors import BM25Prior, DensePrior, Source
 from grls.retrieve.sparse import BM25Retriever
+from grls.words import USUAL, Analyzer
 
 BM25 = "bm25"
 """What stands for BM25 where folders of retrievers are named."""
@@ -62,7 +63,11 @@ def open_retriever(
 
 
 def open_sources(
-    corpus: Corpus, names: Sequence[str], device: str = "auto", options: SearchOptions | None = None
+    corpus: Corpus,
+    names: Sequence[str],
+    device: str = "auto",
+    options: SearchOptions | None = None,
+    analyzer: Analyzer = USUAL,
 ) -> list[Source]:
     """Open what priors are made of.
 
@@ -71,6 +76,7 @@ def open_sources(
         names: Folders of bi-encoders, or ``bm25``.
         device: Where bi-encoders embed.
         options: As of :func:`open_retriever`.
+        analyzer: How BM25 splits texts into words.
 
     Raises:
         ConfigError: A folder holds no bi-encoder.
@@ -81,7 +87,7 @@ def open_sources(
     sources: list[Source] = []
     for name in names:
         if name == BM25:
-            sources.append(BM25Prior(BM25Retriever(corpus)))
+            sources.append(BM25Prior(BM25Retriever(corpus, analyzer=analyzer)))
             continue
         opened = open_retriever(name, device, "float32", options)
         if not isinstance(opened, DenseRetriever):

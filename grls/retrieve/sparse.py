@@ -1,7 +1,7 @@
 """BM25 over a corpus, by bm25s: the baseline that needs no training.
 
-A passage is indexed as its title and text. Texts are lower-cased and split into words of at least two
-letters or digits. The index lives in memory and is built from the corpus in one go; nothing is saved.
+A passage is indexed as its title and text. How texts become words is an :class:`grls.words.Analyzer`'s. The
+index lives in memory and is built from the corpus in one go; nothing is saved.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from grls.errors import ConfigError, DataError
 from grls.filters import Allow, Numbers
 from grls.retrieve.base import queries_of, reachable
 from grls.types import Hit, Query
+from grls.words import Analyzer, nothing_found
+
+log = logging.getLogger(__name__)
 
 logging.getLogger("bm25s").setLevel(logging.INFO)  # it asks for DEBUG on import, whatever the root says
 
@@ -35,11 +38,10 @@ class BM25Retriever:
         k1: How late the count of a word saturates.
         b: How much long passages are held back, from 0 (not) to 1.
         method: The variant of BM25, as bm25s names it.
-        stopwords: ``english`` leaves out English function words, ``none`` keeps every word. Words are
-            never stemmed.
+        analyzer: What words are; its language is guessed from the passages where it is not given.
 
     Raises:
-        ConfigError: ``k1`` or ``b`` is out of range.
+        ConfigError: ``k1`` or ``b`` is out of range, or the analyzer cannot be.
         DataError: The corpus is empty, or no passage has a word to index.
     """
 
@@ -49,17 +51,20 @@ class BM25Retriever:
         k1: float = 1.5,
         b: float = 0.75,
         method: Method = "lucene",
-        stopwords: Literal["english", "none"] = "english",
+        analyzer: Analyzer | None = None,
     ):
         if k1 < 0 or not 0 <= b <= 1:
             raise ConfigError(f"expected k1 >= 0 and 0 <= b <= 1, got k1={k1}, b={b}.")
         self.corpus = corpus
-        self._stopwords = "english" if stopwords == "english" else []
-        words = self._words([f"{passage.title} {passage.text}" for passage in corpus])
+        texts = [f"{passage.title} {passage.text}" for passage in corpus]
+        self.analyzer = (analyzer or Analyzer()).over(texts)
+        words = [self.analyzer.indexed(text) for text in texts]
         if not any(words):
             raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
         self._index = bm25s.BM25(k1=k1, b=b, method=method)
         self._index.index(words, show_progress=False)
+        self._asked = self._empty = 0
+        self._told = 1
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score.
@@ -71,21 +76,32 @@ class BM25Retriever:
             raise ConfigError(f"expected k of at least 1, got {k}.")
         within = reachable(queries, allow, self.corpus)
         words = self._words([query.text for query in queries])
+        self._tell(words)
         return [self._top(some, k, within.of(query)) for query, some in enumerate(words)]
 
     def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """The BM25 score of every passage for each text, ``[texts, passages]``; 0 where no word is shared."""
         found = np.zeros((len(texts), len(self.corpus)), dtype=np.float32)
-        for row, words in zip(found, self._words(list(texts)), strict=True):
+        asked = self._words(texts)
+        self._tell(asked)
+        for row, words in zip(found, asked, strict=True):
             if words:
                 row[:] = self._index.get_scores(words)
         return found
 
-    def _words(self, texts: list[str]) -> list[list[str]]:
-        if not texts:
-            return []
-        words = bm25s.tokenize(texts, stopwords=self._stopwords, return_ids=False, show_progress=False)
-        return [list(row) for row in words]
+    def _words(self, texts: Sequence[str]) -> list[list[str]]:
+        return [self.analyzer.words(text) for text in texts]
+
+    def _tell(self, queries: list[list[str]]) -> None:
+        """Warn where most queries so far share no word with any passage; again after ten times as many."""
+        known = self._index.vocab_dict
+        self._asked += len(queries)
+        self._empty += sum(not any(word in known for word in words) for words in queries)
+        if self._asked >= self._told:
+            message = nothing_found(self._asked, self._empty, self.corpus.source)
+            if message:
+                log.warning(message)
+                self._told = 10 * self._asked
 
     def _top(self, words: list[str], k: int, allowed: Numbers | None) -> list[Hit]:
         if not words or (allowed is not None and not len(allowed)):

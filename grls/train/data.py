@@ -119,7 +119,7 @@ class StageData(FitData):
     def beside_model(self) -> dict[str, Any]:
         """The length limits, and those of views, which ``grls index`` reads."""
         found: dict[str, Any] = {LIMITS: self.limits._asdict()}
-        return found if self.views is None else {**found, VIEWS: {"words": self.views.words}}
+        return found if self.views is None else {**found, VIEWS: self.views.record}
 
     def check(self, loss: str) -> None:
         """Refuse options that do not fit the loss."""

@@ -10,27 +10,24 @@ from __future__ import annotations
 import logging
 import math
 import random
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
-
-from bm25s.stopwords import STOPWORDS_EN_PLUS
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError
 from grls.neighbours import Neighbours
 from grls.text import Codec
 from grls.types import Passage
+from grls.words import Analyzer, fold
 
 log = logging.getLogger(__name__)
 
 Reads = Literal["front", "whole", "keywords", "neighbour"]
 Row = list[int]
 
-_WORD = re.compile(r"\w\w+")
-_STOP = frozenset(STOPWORDS_EN_PLUS)
+_ANALYZER = Analyzer("en")  # the script splits words, whatever the language
 
 
 @dataclass(frozen=True)
@@ -149,17 +146,14 @@ class PassageReader:
 
 def content_words(passage: Passage) -> list[str]:
     """The words of a title and text that are no English function words, each once, in order."""
-    first: dict[str, str] = {}
-    for word in _WORD.findall(f"{passage.title} {passage.text}"):
-        first.setdefault(word.lower(), word)
-    return [word for lowered, word in first.items() if lowered not in _STOP]
+    return list(_ANALYZER.content(f"{passage.title} {passage.text}").values())
 
 
 def word_weights(corpus: Corpus) -> dict[str, float]:
-    """log((N + 1) / n) of each content word, lower-cased, that stands in n of N passages."""
+    """log((N + 1) / n) of each content word, folded, that stands in n of N passages."""
     counts: Counter[str] = Counter()
     for passage in corpus:
-        counts.update(word.lower() for word in content_words(passage))
+        counts.update(map(fold, content_words(passage)))
     return {word: math.log((len(corpus) + 1) / count) for word, count in counts.items()}
 
 
@@ -170,6 +164,6 @@ def drawn_words(passage: Passage, weights: dict[str, float], count: int, rng: ra
     Spirakis, 2006).
     """
     words = content_words(passage)
-    keys = [rng.random() ** (1 / weights[word.lower()]) for word in words]
+    keys = [rng.random() ** (1 / weights[fold(word)]) for word in words]
     best = sorted(range(len(words)), key=keys.__getitem__, reverse=True)[:count]
     return [words[place] for place in sorted(best)]

@@ -29,6 +29,7 @@ from grls.retrieve.views import hidden_views, spread
 from grls.train.chains import HopExample
 from grls.types import Query
 from grls.views import Views
+from grls.words import USUAL, Analyzer
 
 _NONE = -1000.0
 """In place of the logarithm of no mass (nats): no share of a softmax, and finite, so that 0 times it is 0."""
@@ -44,12 +45,14 @@ class LearnBeside:
         temperatures: What the scores of each are divided by; null: 0.05 for a bi-encoder of unit vectors, 1
             for another, 2 for BM25.
         done_share: Log of DONE's share of priors that do not know it (nats).
+        analyzer: How BM25 splits texts into words.
     """
 
     retrievers: list[str]
     weights: list[float] | None = None
     temperatures: list[float] | None = None
     done_share: float = DONE_SHARE
+    analyzer: Analyzer = USUAL
 
     def open(self, corpus: Corpus, device: str) -> OpenPriors:
         """Open them.
@@ -68,7 +71,7 @@ class LearnBeside:
                 f"{count}, {len(weights)} and {len(temperatures)}."
             )
         options = SearchOptions(truncate_queries=True)
-        sources = open_sources(corpus, self.retrievers, device, options)
+        sources = open_sources(corpus, self.retrievers, device, options, self.analyzer)
         weighed = tuple(Weighed(*some) for some in zip(sources, weights, temperatures, strict=True))
         check_priors(weighed, corpus, self.done_share)
         return OpenPriors(weighed, self.done_share)

@@ -20,13 +20,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import regex
 
 from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.models.base import Floats
-from grls.views import Views, words_of
+from grls.views import Views
+from grls.words import fold, pieces
 
 _LETTERS = 6
+_SIGN = regex.compile(r"\W|_")
 _SHARES = (1.0, 0.6, 0.6, 0.6)
 """What the first words of a view count."""
 
@@ -75,7 +78,7 @@ class ViewTargets:
         words: list[int] = []
         counts = []
         for passage in views.corpus:
-            own = [self._stems.setdefault(_stem(word), len(self._stems)) for word in words_of(passage)]
+            own = [self._stems.setdefault(_stem(word), len(self._stems)) for word in views.pieces(passage)]
             words += own
             counts.append(len(own))
         self._words = np.array([*words, *[0] * len(_SHARES)], dtype=np.int64)
@@ -112,7 +115,7 @@ class ViewTargets:
     def _common(self, query: str, views: Ints) -> Floats:
         """``[n]`` what the first words of some views have in common with a query (nats)."""
         worth = np.zeros(max(len(self._stems), 1))
-        asked = [self._stems[stem] for stem in map(_stem, query.split()) if stem and stem in self._stems]
+        asked = [self._stems[stem] for stem in map(_stem, pieces(query)) if stem and stem in self._stems]
         worth[asked] = self._worth[asked]
         first, left = self._first[views], self._left[views]
         found: Floats = np.zeros(len(views))
@@ -122,4 +125,4 @@ class ViewTargets:
 
 
 def _stem(word: str) -> str:
-    return "".join(filter(str.isalnum, word.lower()))[:_LETTERS]
+    return str(_SIGN.sub("", fold(word)))[:_LETTERS]

@@ -324,7 +324,7 @@ def test_a_run_that_keeps_nothing_says_so(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(command, "BM25Retriever", lambda corpus: Finds("DONE"))
+    monkeypatch.setattr(command, "BM25Retriever", lambda corpus, analyzer: Finds("DONE"))
     line = fails(capsys, *options(data, model, tmp_path / "out.jsonl", "--n=1"))
     assert "none of the pseudo-queries is kept (" in line
     assert not (tmp_path / "out.jsonl").exists()

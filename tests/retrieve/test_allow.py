@@ -22,6 +22,7 @@ from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.multistep import MultistepRetriever
 from grls.retrieve.sparse import BM25Retriever
 from grls.types import Passage, Query
+from grls.words import Analyzer
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "is it proud ?")]
 IDS = [passage.id for passage in passages()]
@@ -45,7 +46,7 @@ def kinds(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
     bert = BiEncoder.load(str(tiny_bert(tmp_path_factory.mktemp("bert") / "bert")), device="cpu")
     made: dict[str, Any] = {
         "generative": small_retriever(data, beams=12),
-        "bm25": BM25Retriever(corpus, stopwords="none"),
+        "bm25": BM25Retriever(corpus, analyzer=Analyzer("none")),
         "dense": DenseRetriever.assemble(bert, corpus),
     }
     return made | {"ensemble": EnsembleRetriever([made["bm25"], made["dense"]])}

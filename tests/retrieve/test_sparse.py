@@ -8,6 +8,7 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.retrieve.sparse import BM25Retriever
 from grls.types import Passage, Query
+from grls.words import Analyzer
 
 PASSAGES = [
     Passage("empty", "!"),
@@ -37,7 +38,7 @@ def lucene_bm25(query: str, k1: float, b: float) -> dict[str, float]:
 @pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.9, 0.4)])
 def test_scores_follow_the_formula(k1, b):
     query = "Green frogs near insects"
-    hits = BM25Retriever(CORPUS, k1, b, stopwords="none").retrieve([Query("q", query)], 10)[0]
+    hits = BM25Retriever(CORPUS, k1, b, analyzer=Analyzer("none")).retrieve([Query("q", query)], 10)[0]
     expected = {i: score for i, score in lucene_bm25(query, k1, b).items() if score > 0}
     assert {hit.id: hit.score for hit in hits} == pytest.approx(expected, rel=1e-5)
     assert [hit.id for hit in hits] == sorted(expected, key=lambda i: -expected[i])
@@ -67,8 +68,9 @@ def test_a_query_without_a_known_word_gets_no_hit():
 
 def test_stop_words_are_kept_on_request():
     query = [Query("q", "and")]
-    assert BM25Retriever(CORPUS, stopwords="english").retrieve(query, 5) == [[]]
-    assert [hit.id for hit in BM25Retriever(CORPUS, stopwords="none").retrieve(query, 5)[0]] == ["p3"]
+    assert BM25Retriever(CORPUS, analyzer=Analyzer("en")).retrieve(query, 5) == [[]]
+    every = BM25Retriever(CORPUS, analyzer=Analyzer("none"))
+    assert [hit.id for hit in every.retrieve(query, 5)[0]] == ["p3"]
 
 
 def test_what_cannot_work_is_refused():
