@@ -188,7 +188,9 @@ def draw(rates: Sequence[Rates], file: str) -> None:
 def tokenized(corpus: str, tokenizer: str) -> list[Ints]:
     """The passages of a corpus as T5's tokens, the end token last."""
     texts = [passage.text for passage in Corpus.read(corpus)]
-    encoded = AutoTokenizer.from_pretrained(tokenizer)(texts, add_special_tokens=False)["input_ids"]
+    encoded = AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)(
+        texts, add_special_tokens=False
+    )["input_ids"]
     return [np.array([*row, END]) for row in encoded]
 
 

@@ -237,13 +237,11 @@ def statistics(data: Dataset, tokenizer: Path | None = None) -> Statistics:
 def _token_counter(folder: Path | None) -> tuple[Callable[[str], int], str]:
     if folder is None:
         return (lambda text: len(text.split())), "whitespace tokens"
-    from transformers import AutoTokenizer  # here, because it takes seconds that the rest need not wait
+    # Here, because it takes seconds that the rest need not wait.
+    from grls.models.opening import open_tokenizer, opening
 
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"{folder}: expected a folder with a Hugging Face tokenizer ({reason}).") from None
+    with opening("a tokenizer", folder, "There was expected a folder with a Hugging Face tokenizer."):
+        tokenizer = open_tokenizer(folder, local_files_only=True)
     return (lambda text: len(tokenizer.tokenize(text))), f"tokens of {Path(folder).name}"
 
 

@@ -19,6 +19,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +69,27 @@ class Limits(NamedTuple):
 
 LIMITS = "limits.json"
 """The file beside a trained model that holds the limits it was trained with."""
+
+
+def limits_of(found: Any, file: Path, remedy: str) -> Limits:
+    """Length limits as a JSON file holds them.
+
+    Args:
+        found: What stands there.
+        file: For the error text.
+        remedy: Likewise.
+
+    Raises:
+        DataError: It is something else than whole numbers by those names.
+    """
+    names = Limits._fields
+    if (
+        not isinstance(found, dict)
+        or not set(found) <= set(names)
+        or not all(type(value) is int for value in found.values())
+    ):
+        raise DataError(f"expected the limits {', '.join(names)}, got {found!r}; {remedy}.", file)
+    return Limits(**found)
 
 
 class Codec:

@@ -13,13 +13,14 @@ from grls.errors import ConfigError
 from grls.files import read_json, refuse_foreign, refuse_unwritable, scratch_folder
 from grls.index.rows import Form, Rows
 from grls.logs import quiet
-from grls.models.biencoder import MODULES, BiEncoder
+from grls.models.biencoder import BiEncoder
 from grls.models.build import Pretrained
+from grls.models.sentence_folder import MODULES
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.dense_encode import work_folder
 from grls.retrieve.folder import MANIFEST
 from grls.retrieve.generative import GenerativeRetriever
-from grls.text import LIMITS, Limits
+from grls.text import LIMITS, Limits, limits_of
 from grls.views import VIEWS, By, read_views
 
 Kind = Literal["auto", "generative", "dense", "st5"]
@@ -134,7 +135,9 @@ def _generative(
     assessing = Path(model) / ASSESS
     assesses = read_assessing(read_json(assessing), assessing) if assessing.is_file() else None
     trained = Path(model) / LIMITS
-    limits = Limits(**read_json(trained)) if trained.is_file() else Limits()
+    limits = Limits()
+    if trained.is_file():
+        limits = limits_of(read_json(trained), trained, "train the model again, or remove the file")
     limits = limits._replace(**{name: value for name, value in given.items() if value is not None})
     with scratch_folder(output) as scratch:
         retriever = GenerativeRetriever.assemble(

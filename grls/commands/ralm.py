@@ -287,7 +287,7 @@ def _chooser(
     if rerank == "zero-shot":
         return ZeroShot(_judge(reader, judge, device), judge_tokens, candidates)
     if rerank == "trained" and reader.corpus is not None:
-        loaded = Reranker.load(str(reranker), device=device)
+        loaded = Reranker.load(str(reranker), device=device, trained=True)
         return Trained(loaded, reader.tokenizer, reader.corpus, candidates)
     return AsRetrieved()
 

@@ -15,18 +15,16 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import is_sentence_transformer_model
 from torch import Tensor
-from transformers import AutoConfig
 
 from grls.errors import ConfigError, DataError
 from grls.files import atomic_folder, read_json, write_json
@@ -35,16 +33,16 @@ from grls.models.build import (
     Loaded,
     Pretrained,
     encoder_positions,
+    read_stages,
 )
+from grls.models.opening import open_config, opening
 from grls.models.precision import warn_of_emulation
+from grls.models.sentence_folder import MODULES, module_folders, refuse_missing_parts, refuse_unread
 from grls.models.sources import packaged_encoder, refuse_missing_folder
 from grls.models.st5 import FirstDecoderOutput
 from grls.progress import Progress
-from grls.text import DONE_ID, LIMITS, tokenizer_fingerprint
+from grls.text import DONE_ID, LIMITS, limits_of, tokenizer_fingerprint
 from grls.types import Passage
-
-MODULES = "modules.json"
-"""The file by which a folder is one of sentence-transformers."""
 
 STAGE = "biencoder"
 """What a training of a bi-encoder is called among the stages that a model has gone through."""
@@ -130,7 +128,7 @@ class BiEncoder:
             spec = Pretrained(folder)
             made = cls.from_generator(spec.load(), max_tokens or _input_limit(folder), spec.stages())
         else:
-            stages = Pretrained(folder).stages()
+            stages = read_stages(folder)
             made = cls(_sentence_transformer(folder), max_tokens, stages, _learned_done(folder))
             if kind == "st5" and not isinstance(made.model[0], FirstDecoderOutput):
                 raise ConfigError(f"{source} is a model of sentence-transformers; use kind sentence.")
@@ -324,26 +322,23 @@ def _learned_done(folder: str) -> bool | None:
 
 def _kind(source: str) -> Kind:
     """What a source is: a model of sentence-transformers, an encoder-decoder, or a plain encoder."""
-    try:
+    with _opening(source):
         if is_sentence_transformer_model(source):
             return "sentence"
-        return "st5" if AutoConfig.from_pretrained(source).is_encoder_decoder else "sentence"
-    except (OSError, ValueError) as error:
-        raise _cannot_load(source, error) from error
+        return "st5" if open_config(source).is_encoder_decoder else "sentence"
 
 
 def _sentence_transformer(source: str) -> SentenceTransformer:
     """Open a model; a module of ours is made here, so that no foreign code needs to be trusted."""
-    modules = Path(source) / MODULES
-    try:
-        if modules.is_file():
-            types = [str(entry["type"]) for entry in read_json(modules)]
-            if types == [f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"]:
-                module = FirstDecoderOutput.load(source)
-                return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
-        return SentenceTransformer(source, device="cpu")
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise _cannot_load(source, error) from error
+    with _opening(source):
+        parts = module_folders(source)
+        if [kind for kind, _ in parts] == [f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"]:
+            module = FirstDecoderOutput.load(source)
+            return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
+        refuse_missing_parts(source, parts)
+        model = SentenceTransformer(source, device="cpu", trust_remote_code=False)
+        refuse_unread(model)
+        return model
 
 
 def _positions(model: SentenceTransformer) -> float:
@@ -354,18 +349,17 @@ def _positions(model: SentenceTransformer) -> float:
     return math.inf if most is None else most
 
 
-def _cannot_load(source: str, error: Exception) -> ConfigError:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return ConfigError(
-        f"cannot load a bi-encoder from {source!r}: {reason} Give a folder of sentence-transformers, a "
-        "sequence-to-sequence model, or a hub name."
-    )
+def _opening(source: str) -> AbstractContextManager[None]:
+    remedy = "Give a folder of sentence-transformers, a sequence-to-sequence model, or a hub name."
+    return opening("a bi-encoder", source, remedy)
 
 
 def _input_limit(folder: str) -> int | None:
     """The longest model input of a generator that a training stage of ours wrote."""
     file = Path(folder) / LIMITS
-    return int(read_json(file)["input"]) if file.is_file() else None
+    if not file.is_file():
+        return None
+    return limits_of(read_json(file), file, "train the model again, or remove the file").input
 
 
 def _settings(module: Any) -> Any:

@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
-    AutoTokenizer,
     BertLMHeadModel,
     EncoderDecoderModel,
     PreTrainedTokenizerBase,
@@ -35,9 +33,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 
 from grls.corpus import Corpus
 from grls.dataset import read_queries
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.files import read_json
-from grls.models.sources import first_line, language_source, packaged_encoder, refuse_missing_folder
+from grls.models.opening import open_config, open_model, open_tokenizer, opening
+from grls.models.sources import language_source, packaged_encoder, refuse_missing_folder
 from grls.text import SPECIAL_TOKENS, add_special_tokens
 
 TRAINING = "training.json"
@@ -45,6 +44,31 @@ TRAINING = "training.json"
 and for a bi-encoder ``"done"``, whether it has learned DONE."""
 BESIDE = "beside priors"
 """Follows a stage in which the generator learned beside priors, as it is to be decoded."""
+
+
+def read_stages(folder: str | Path) -> tuple[str, ...]:
+    """The training stages that the weights in a folder have gone through, by its :data:`TRAINING`.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    file = Path(folder) / TRAINING
+    if not file.is_file():
+        return ()
+    found = read_json(file)
+    stages = found.get("stages") if isinstance(found, dict) else None
+    return checked_stages(stages, file, "train again, or remove the file")
+
+
+def checked_stages(found: Any, file: Path, remedy: str) -> tuple[str, ...]:
+    """Stages as a file names them.
+
+    Raises:
+        DataError: They are no list of names.
+    """
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise DataError(f'expected "stages" as a list of names, got {found!r}; {remedy}.', file)
+    return tuple(found)
 
 
 class Loaded(NamedTuple):
@@ -82,25 +106,23 @@ class Pretrained(GeneratorSpec):
     name_or_path: str
 
     def stages(self) -> tuple[str, ...]:  # noqa: D102
-        file = Path(self.name_or_path) / TRAINING
-        return tuple(read_json(file)["stages"]) if file.is_file() else ()
+        return read_stages(self.name_or_path)
 
     def load(self) -> Loaded:  # noqa: D102
         refuse_missing_folder(self.name_or_path)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(self.name_or_path)
-            config = AutoConfig.from_pretrained(self.name_or_path)
+        with opening(
+            "a generator",
+            self.name_or_path,
+            "Give a folder that holds config.json, weights and tokenizer of a sequence-to-sequence or a "
+            "causal model, or a hub name.",
+        ):
+            config = open_config(self.name_or_path)
             if _only_reads(config):
                 raise ValueError(f"a {config.model_type} is an encoder, which writes nothing.")
+            tokenizer = open_tokenizer(self.name_or_path)
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-            model: Any = kind.from_pretrained(self.name_or_path, dtype=torch.float32)
-        except (OSError, ValueError, SafetensorError) as error:
-            raise ConfigError(
-                f"cannot load a generator from {self.name_or_path!r}: {first_line(error)} Give a folder that "
-                "holds config.json, weights and tokenizer of a sequence-to-sequence or a causal model, or a "
-                "hub name."
-            ) from error
-        add_markers(model, tokenizer)
+            model = open_model(kind, self.name_or_path, dtype=torch.float32)
+            add_markers(model, tokenizer)
         return Loaded(model, tokenizer)
 
 
@@ -182,7 +204,8 @@ class WarmStart(GeneratorSpec):
     def load(self) -> Loaded:  # noqa: D102
         source = packaged_encoder(self.encoder)
         tokenizer = load_tokenizer(source)
-        config = AutoConfig.from_pretrained(source)
+        with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
+            config = open_config(source)
         if config.model_type != "bert":
             raise ConfigError(
                 f"{self.encoder!r} is a {config.model_type}; a warm start needs a BERT encoder."
@@ -192,7 +215,8 @@ class WarmStart(GeneratorSpec):
                 f"decoder_layers must be between 1 and {config.num_hidden_layers}, got {self.decoder_layers}."
             )
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
-        encoder = AutoModel.from_pretrained(source, config=config)
+        with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
+            encoder = open_model(AutoModel, source, config=config)
         encoder.resize_token_embeddings(len(tokenizer))
         model = EncoderDecoderModel(encoder=encoder, decoder=self._decoder(encoder))
         for part in (model.config, model.generation_config):
@@ -253,14 +277,9 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
         ConfigError: There is none.
     """
     source, options = language_source(packaged_encoder(name_or_path))
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source, **options)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"cannot load a tokenizer from {name_or_path!r}: {first_line(error)} Give a folder that holds "
-            "one, or a hub name."
-        ) from error
-    add_special_tokens(tokenizer)
+    with opening("a tokenizer", name_or_path, "Give a folder that holds one, or a hub name."):
+        tokenizer = open_tokenizer(source, **options)
+        add_special_tokens(tokenizer)
     return tokenizer
 
 

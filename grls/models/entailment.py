@@ -13,18 +13,16 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError
 from transformers import (
-    AutoConfig,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
-    AutoTokenizer,
 )
 
 from grls.errors import ConfigError
 from grls.models.build import encoder_positions
+from grls.models.opening import open_config, open_model, open_tokenizer, opening
 from grls.models.precision import move
-from grls.models.sources import first_line, refuse_missing_folder
+from grls.models.sources import refuse_missing_folder
 
 log = logging.getLogger(__name__)
 
@@ -72,20 +70,19 @@ def load_entailment(
             f"expected batch_size and max_tokens of at least 1, got {batch_size}, {max_tokens}."
         )
     refuse_missing_folder(name)
-    try:
-        config = AutoConfig.from_pretrained(name)
+    with opening(
+        "a model of entailment",
+        name,
+        "Give a folder or hub name of a sequence classifier or an encoder-decoder, with its tokenizer.",
+    ):
+        config = open_config(name)
         kinds = config.architectures or ()
         seq2seq = config.is_encoder_decoder and not any("SequenceClassification" in kind for kind in kinds)
         # Before the weights: a model without the label would get a head of random weights.
         label = -1 if seq2seq else _label(name, config.id2label)
         kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForSequenceClassification
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        model: Any = kind.from_pretrained(name, dtype=torch.float32)
-    except (OSError, ValueError, ImportError, SafetensorError) as error:
-        raise ConfigError(
-            f"cannot load a model of entailment from {name!r}: {first_line(error)} Give a folder or hub name "
-            "of a sequence classifier or an encoder-decoder, with its tokenizer."
-        ) from error
+        tokenizer = open_tokenizer(name)
+        model = open_model(kind, name, pooler=not seq2seq, dtype=torch.float32)
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     move(model, where, "float32")
     limit = min(max_tokens, _positions(tokenizer, config))

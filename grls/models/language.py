@@ -6,30 +6,26 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
-    AutoTokenizer,
     PreTrainedTokenizerBase,
 )
 
 from grls.errors import ConfigError
-from grls.files import read_json
 from grls.models.build import (
-    TRAINING,
     GeneratorSpec,
     Loaded,
     add_markers,
+    read_stages,
 )
+from grls.models.opening import open_config, open_model, open_tokenizer, opening
 from grls.models.precision import Precision, move
-from grls.models.sources import first_line, language_source
+from grls.models.sources import language_source
 
 _BLOCK = 2**24
 """Values of a weight that its fingerprint takes at a time."""
@@ -68,16 +64,16 @@ def load_language_model(name: str, device: str = "auto", precision: Precision = 
 
 def _load(name: str, device: str, precision: Precision) -> LanguageModel:
     source, options = language_source(name)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        config = AutoConfig.from_pretrained(source, **options)
+    with opening(
+        "a language model",
+        name,
+        "Give a folder that holds config.json, weights and tokenizer, a .gguf file (pip install gguf "
+        "accelerate), or a hub name.",
+    ):
+        tokenizer = open_tokenizer(source, **options)
+        config = open_config(source, **options)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        model: Any = kind.from_pretrained(source, dtype=torch.float32, **options)
-    except (OSError, ValueError, ImportError, SafetensorError) as error:
-        raise ConfigError(
-            f"cannot load a language model from {name!r}: {first_line(error)} Give a folder that holds "
-            "config.json, weights and tokenizer, a .gguf file (pip install gguf accelerate), or a hub name."
-        ) from error
+        model = open_model(kind, source, dtype=torch.float32, **options)
     if tokenizer.eos_token_id is None:
         raise ConfigError(f"the tokenizer of {name!r} has no EOS token; set eos_token in it.")
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
@@ -132,8 +128,7 @@ class PretrainedLM(GeneratorSpec):
     name_or_path: str
 
     def stages(self) -> tuple[str, ...]:  # noqa: D102
-        file = Path(self.name_or_path) / TRAINING
-        return tuple(read_json(file)["stages"]) if file.is_file() else ()
+        return read_stages(self.name_or_path)
 
     def load(self) -> Loaded:  # noqa: D102
         model, tokenizer = load_language_model(self.name_or_path, "cpu")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from grls.errors import ConfigError
 
 PACKAGED = "SmolLM2-135M-Instruct"
 
 
-def language_source(name: str) -> tuple[str, dict[str, str]]:
+def language_source(name: str) -> tuple[str, dict[str, Any]]:
     """Where a language model is: a folder or hub name, and what else transformers must be told.
 
     Args:
@@ -73,6 +74,6 @@ def refuse_missing_folder(source: str) -> None:
         )
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """What an error says, in a line."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -20,10 +20,11 @@ from typing import Any, Self
 import torch
 from sentence_transformers.base.modules import InputModule
 from torch import Tensor
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 
 from grls.models.generator import start_token
+from grls.models.opening import open_model, open_tokenizer
 
 
 class FirstDecoderOutput(InputModule):
@@ -97,5 +98,5 @@ class FirstDecoderOutput(InputModule):
         """Open what :meth:`save` wrote in a local folder."""
         folder = Path(model_name_or_path) / subfolder
         config = cls.load_config(str(folder))
-        backbone = AutoModelForSeq2SeqLM.from_pretrained(folder)
-        return cls(backbone, AutoTokenizer.from_pretrained(folder), int(config["max_seq_length"]))
+        backbone = open_model(AutoModelForSeq2SeqLM, folder)
+        return cls(backbone, open_tokenizer(folder), int(config["max_seq_length"]))

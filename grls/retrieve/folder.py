@@ -21,7 +21,7 @@ from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
 from grls.index.store import MANIFEST as INDEX
 from grls.index.store import write_index
 from grls.models.language import weights_fingerprint
-from grls.text import Codec, Limits
+from grls.text import Codec, Limits, limits_of
 from grls.views import By, Views, read_views
 
 FORMAT = 1
@@ -77,14 +77,7 @@ def read_limits(folder: Path, manifest: dict[str, Any]) -> Limits:
     Raises:
         DataError: It has none.
     """
-    try:
-        return Limits(**manifest["limits"])
-    except (KeyError, TypeError):
-        raise DataError(
-            f"expected the limits {', '.join(Limits._fields)}, got {manifest.get('limits')!r}; make it again "
-            "with `grls index`.",
-            folder / MANIFEST,
-        ) from None
+    return limits_of(manifest.get("limits"), folder / MANIFEST, "make it again with `grls index`")
 
 
 def read_passages(

@@ -27,7 +27,7 @@ from grls.filters import Allow
 from grls.index import ConstraintIndex, Subset, build_index
 from grls.index.rows import Form
 from grls.models.base import Floats
-from grls.models.build import Pretrained
+from grls.models.build import Pretrained, checked_stages
 from grls.models.generator import check_positions
 from grls.models.kinds import is_causal
 from grls.models.language import weights_fingerprint
@@ -158,7 +158,8 @@ class GenerativeRetriever(IndexedPassages):
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
         assessing = read_assessing(manifest.get("assess"), path / MANIFEST)
         corpus, index, removed, views = read_passages(path, manifest, codec, verify)
-        stages = manifest.get("stages", ())
+        remedy = "make it again with `grls index`"
+        stages = checked_stages(manifest.get("stages", []), path / MANIFEST, remedy)
         opened = cls(loaded.model, codec, corpus, index, options, stages, removed, views, assessing)
         _ = opened._decoders.trees  # tried in full precision: what int8 computes depends on its company
         move(loaded.model, where, precision)

@@ -25,8 +25,9 @@ from grls.corpus import Corpus
 from grls.dataset import Qrels, gold_passages
 from grls.errors import ConfigError, DataError
 from grls.files import refuse_foreign, refuse_unwritable
-from grls.models.biencoder import MODULES, STAGE, BiEncoder, passage_text
+from grls.models.biencoder import STAGE, BiEncoder, passage_text
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
+from grls.models.sentence_folder import MODULES
 from grls.train.biencoder_examples import BiEncoderExamples, PairOptions
 from grls.train.biencoder_loss import MaskedRankingLoss
 from grls.train.biencoder_resume import FILES, LOGS, begin_anew, checkpoint_to_resume

@@ -14,7 +14,7 @@ from typing import Any
 
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.files import read_json
-from grls.models.biencoder import MODULES
+from grls.models.sentence_folder import MODULES
 from grls.train.damage import folder_damage
 
 log = logging.getLogger(__name__)

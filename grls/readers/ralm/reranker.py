@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.jsonl import read_jsonl
+from grls.models.opening import open_config, open_model, open_tokenizer, opening
 from grls.models.precision import move
-from grls.models.sources import first_line, packaged_encoder, refuse_missing_folder
+from grls.models.sources import packaged_encoder, refuse_missing_folder
 from grls.readers.ralm.choose import Candidates
 from grls.readers.ralm.strides import Stride
 
@@ -67,29 +68,39 @@ class Reranker:
 
     @classmethod
     def load(
-        cls, name: str, prefix_tokens: int = 64, max_tokens: int = 256, device: str = "auto"
+        cls,
+        name: str,
+        prefix_tokens: int = 64,
+        max_tokens: int = 256,
+        device: str = "auto",
+        trained: bool = False,
     ) -> Reranker:
-        """Load a trained one, or an encoder to train.
+        """Load a trained one, or an encoder to train one.
 
         Args:
             name: Folder or hub name; ``all-MiniLM-L6-v2`` is the one of the extra ``local-models``.
             prefix_tokens: For an encoder to train; a trained one knows its own.
             max_tokens: Likewise.
             device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+            trained: It must have a head; else an encoder without one gets a new one, of random weights.
 
         Raises:
-            ConfigError: There is no such model.
+            ConfigError: There is no such model, or it lacks weights.
         """
         source = packaged_encoder(name)
         refuse_missing_folder(source)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(source)
-            model = AutoModelForSequenceClassification.from_pretrained(source, num_labels=1)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ConfigError(
-                f"cannot load an encoder from {name!r}: {first_line(error)} Give a folder or hub name of a "
-                "bidirectional encoder, or of what `grls train-reranker` wrote."
-            ) from error
+        with opening(
+            "a reranker" if trained else "an encoder",
+            name,
+            "Give a folder that `grls train-reranker` wrote."
+            if trained
+            else "Give a folder or hub name of a bidirectional encoder.",
+        ):
+            config = open_config(source, num_labels=1)
+            tokenizer = open_tokenizer(source)
+            model = open_model(
+                AutoModelForSequenceClassification, source, new_head=not trained, pooler=True, config=config
+            )
         own = getattr(model.config, "grls_reranker", None) or {}
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         move(model, where, "float32")
