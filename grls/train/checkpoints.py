@@ -208,7 +208,7 @@ def refuse_other_run(module: L.LightningModule, checkpoint: Mapping[str, Any], o
         MismatchError: It is of another.
     """
     remedy = "go on with the options of that run, or begin anew in another --output."
-    data = getattr(module.trainer, "datamodule", None)
+    data = None if module._trainer is None else getattr(module.trainer, "datamodule", None)
     if data is not None and type(data).__qualname__ not in checkpoint:
         raise MismatchError(f"the checkpoint is of a run without {type(data).__qualname__}: {remedy}")
     own, found = module.state_dict(), checkpoint["state_dict"]

@@ -132,7 +132,7 @@ def test_it_is_used_in_a_run_and_forgets_weights_of_before(data: Path, tmp_path:
     module = Retrieve(scratch(data), freeze_encoder=True, cache_encoder=0.1)
     assert module._cache is not None
     module._cache(Encoder(), *batch([3]))
-    module.on_load_checkpoint({})
+    module.on_load_checkpoint({"state_dict": module.state_dict()})
     assert len(module._cache) == 0
 
 
@@ -172,6 +172,7 @@ def test_the_allowed_loss_computes_no_logits_of_the_whole_vocabulary(
     vocabulary = module.model.get_output_embeddings().out_features
     assert vocabulary not in (WIDTH, 2 * WIDTH)
     one = batches(data, module, ChainData if kind is RetrieveChains else RetrieveData)[0]
+    assert module._head.linear  # tried before the first step, by logits of the whole vocabulary
     with Widths() as allowed:
         module.batch_loss(one).backward()
     # Weights and their gradients are [V, d]; what has V last would be logits or their gradient. The one

@@ -260,8 +260,8 @@ def test_a_step_that_is_no_number_ends_the_run(
 
 @pytest.mark.parametrize("loss", ["allowed", "full"])
 def test_a_model_that_scales_its_logits_behind_the_head(data: Path, loss: Literal["allowed", "full"]) -> None:
+    Memorise(scratch(data), loss=loss).setup("fit")
     module = Memorise(scratch(data), loss=loss)
-    module.setup("fit")
     whole = module.model.forward
     module.model.forward = lambda **given: scaled(whole(**given))
     if loss == "full":
