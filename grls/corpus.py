@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from pandas.util import hash_array
 
 from grls.errors import DataError
-from grls.files import atomic_file, atomic_folder
+from grls.files import atomic_file, atomic_folder, read_json, sha256, write_json
 from grls.jsonl import object_of, read_jsonl, string_of, write_line
 from grls.text import DONE_ID
 from grls.types import Passage
@@ -289,20 +289,47 @@ def _passage_batches(file: Path) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays([pa.array(c, pa.large_string()) for c in columns], schema=_SCHEMA)
 
 
+_CACHE = "cache.json"
+
+
 def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
-    """An Arrow file with the passages of ``file``, made once for each state of the file."""
-    state = file.stat()
-    key = json.dumps([str(file.resolve()), state.st_size, state.st_mtime_ns]).encode()
-    folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / hashlib.sha256(key).hexdigest()[:32]
-    if not folder.exists():
+    """An Arrow file with the passages of ``file``; made anew where either has changed since.
+
+    The state of ``file`` has its inode and the time of its last change, which no copy keeps, so one that was
+    put in its place with the same size and date is another one. Of the Arrow file every byte is compared: what
+    is damaged is other text, or the end of the process.
+    """
+    found = file.stat()
+    state: list[Any] = [
+        str(file.resolve()),
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+        found.st_ino,
+    ]
+    name = hashlib.sha256(state[0].encode()).hexdigest()[:32]
+    folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / name
+    arrow = folder / "corpus.arrow"
+    if _is_cache_of(folder, arrow, state):
+        return arrow
+    with atomic_folder(folder, "") as new:
         with (
-            atomic_folder(folder, "corpus.arrow") as new,
-            pa.OSFile(os.fspath(new / "corpus.arrow"), "wb") as sink,
+            pa.OSFile(os.fspath(new / arrow.name), "wb") as sink,
             pa.ipc.new_stream(sink, _SCHEMA) as writer,
         ):
             for batch in batches:
                 writer.write_batch(batch)
-    return folder / "corpus.arrow"
+        write_json(new / _CACHE, {"state": state, "sha256": sha256(new / arrow.name)})
+    return arrow
+
+
+def _is_cache_of(folder: Path, arrow: Path, state: list[Any]) -> bool:
+    """Whether a folder holds the whole Arrow file of a corpus in this state."""
+    try:
+        kept = read_json(folder / _CACHE)
+        return isinstance(kept, dict) and kept.get("state") == state and kept.get("sha256") == sha256(arrow)
+    except (DataError, OSError):
+        return False
 
 
 def _as_passages(rows: dict[str, list[str]]) -> list[Passage]:

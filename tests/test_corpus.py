@@ -1,5 +1,6 @@
 """The corpus: what is read, what is refused with file and line, what comes back after writing."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,45 @@ def test_ids_of_one_hash_are_told_apart(monkeypatch):
 def test_passages_from_python_that_no_corpus_could_hold_are_refused(passages, message):
     with pytest.raises(DataError, match=message):
         Corpus.from_passages(passages)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "gone", "no sums", "sums of another"])
+def test_a_damaged_cache_is_made_anew(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grls.corpus, "_IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    folder = write_small(tmp_path / "set")
+    (file,) = [Path(f["filename"]) for f in Corpus.read(folder).table.cache_files]
+    raw, sums = file.read_bytes(), file.with_name("cache.json")
+    if damage == "flip":
+        place = raw.index(b"otter")
+        file.write_bytes(raw[:place] + b"u" + raw[place + 1 :])
+    elif damage == "gone":
+        file.unlink()
+    elif damage == "no sums":
+        sums.unlink()
+    elif damage == "sums of another":
+        sums.write_text('{"state": []}')
+    else:
+        file.write_bytes(raw[: len(raw) // 2] if damage == "cut" else b"")
+    assert list(Corpus.read(folder)) == passages()
+    assert file.read_bytes() == raw
+
+
+def test_a_corpus_that_is_replaced_with_its_size_and_date_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grls.corpus, "_IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    file = write_jsonl(tmp_path / "corpus.jsonl", [GOOD])
+    state = file.stat()
+    assert Corpus.read(file)[0].text == "the otter is calm ."
+    other = write_jsonl(tmp_path / "other", [{**GOOD, "text": "the otter is gone ."}])
+    os.utime(other, ns=(state.st_atime_ns, state.st_mtime_ns))
+    other.replace(file)
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (state.st_size, state.st_mtime_ns)
+    assert Corpus.read(file)[0].text == "the otter is gone ."
+    text = file.read_text()
+    file.write_text(text.replace("gone", "away"))  # in its place
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert Corpus.read(file)[0].text == "the otter is away ."
+    assert len(list((tmp_path / "cache" / "grls").iterdir())) == 1, "an earlier state is not kept"
