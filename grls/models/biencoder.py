@@ -1,4 +1,4 @@
-"""The bi-encoder: queries and passages as vectors, compared by inner product.
+"""The bi-encoder: queries and passages as vectors, compared by inner product or cosine.
 
 Legend: n texts, d embedding dimension.
 
@@ -22,8 +22,8 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import is_sentence_transformer_model
+from sentence_transformers import SentenceTransformer, SimilarityFunction
+from sentence_transformers.util import cos_sim, dot_score, is_sentence_transformer_model
 from torch import Tensor
 
 from grls.errors import ConfigError, DataError
@@ -55,6 +55,8 @@ DONE_PASSAGE = Passage(DONE_ID, DONE_TEXT)
 DEFAULT_TOKENS = 512
 """Longest text where neither the caller nor the model names a limit, in tokens."""
 
+_DOT, _COSINE = "dot", "cosine"
+
 Kind = Literal["auto", "sentence", "st5"]
 Role = Literal["query", "passage"]
 Matrix = npt.NDArray[np.float32]
@@ -76,12 +78,17 @@ class BiEncoder:
         stages: The training stages that the weights have gone through.
         learned_done: Whether the last of them taught the model when DONE follows; None: not known. A model
             that was never trained as a bi-encoder has not learned it.
+        similarity: What embeddings are compared by; None: what the model says.
 
     Raises:
-        ConfigError: ``max_tokens`` is more than the model has positions for, or leaves no room for a text.
-    """
+        ConfigError: ``max_tokens`` is more than the model has positions for, or leaves no room for a text; or
+            the model compares by a distance.
 
-    similarity = "inner product"
+    Attributes:
+        similarity: What the model compares embeddings by, ``dot`` or ``cosine``; where it says nothing,
+            ``dot``. Embeddings of a model that compares by cosine have length 1, so that their inner product
+            is the cosine.
+    """
 
     def __init__(
         self,
@@ -89,10 +96,12 @@ class BiEncoder:
         max_tokens: int | None = None,
         stages: Sequence[str] = (),
         learned_done: bool | None = None,
+        similarity: str | None = None,
     ):
         self.model = model
         self.stages = tuple(stages)
         self.learned_done = learned_done if STAGE in self.stages else False
+        self.compare_by(similarity or model._similarity_fn_name or _DOT)
         most = _positions(model)
         self.max_tokens = int(max_tokens or min(model.max_seq_length or DEFAULT_TOKENS, most))
         if not self._markers < self.max_tokens <= most:
@@ -102,6 +111,27 @@ class BiEncoder:
                 "was indexed with this."
             )
         model.max_seq_length = self.max_tokens
+
+    def compare_by(self, similarity: str) -> None:
+        """Compare by another similarity, which :meth:`save` writes with the model.
+
+        Raises:
+            ConfigError: It is neither ``dot`` nor ``cosine``.
+        """
+        if similarity not in (_DOT, _COSINE):
+            raise ConfigError(
+                f"the model compares by {similarity!r} (similarity_fn_name of its "
+                f"config_sentence_transformers.json), but passages are searched by {_DOT!r} or {_COSINE!r}: "
+                "take another model."
+            )
+        self.similarity = similarity
+        self.model.similarity_fn_name = SimilarityFunction(similarity)
+
+    def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
+        """``[q, p]`` similarities of embeddings ``[q, d]`` and ``[p, d]`` as the network gives them."""
+        rows, columns = (part[:, : self.model.truncate_dim] for part in (queries, passages))
+        compare: Tensor = (cos_sim if self.similarity == _COSINE else dot_score)(rows, columns)
+        return compare
 
     @classmethod
     def load(
@@ -129,7 +159,8 @@ class BiEncoder:
             made = cls.from_generator(spec.load(), max_tokens or _input_limit(folder), spec.stages())
         else:
             stages = read_stages(folder)
-            made = cls(_sentence_transformer(folder), max_tokens, stages, _learned_done(folder))
+            network = _sentence_transformer(folder)
+            made = cls(network, max_tokens, stages, _learned_done(folder), _similarity(folder, network))
             if kind == "st5" and not isinstance(made.model[0], FirstDecoderOutput):
                 raise ConfigError(f"{source} is a model of sentence-transformers; use kind sentence.")
         return made.to(device)
@@ -208,6 +239,7 @@ class BiEncoder:
         return dict(self.model.preprocess(list(texts), prompt=self._prompt(role), task=task))
 
     def _prompt(self, role: Role) -> str | None:
+        """What stands before a text: of the names that the role goes by, the first with a prompt."""
         return next((self.model.prompts[p] for p in _PROMPTS[role] if self.model.prompts.get(p)), None)
 
     def count_cut(self, passages: Sequence[str]) -> int:
@@ -244,7 +276,8 @@ class BiEncoder:
         return embedding
 
     def encode_queries(self, texts: Sequence[str], batch_size: int = 32, progress: bool = False) -> Matrix:
-        """Embeddings ``[n, d]`` of query texts, in eval mode; normalised where the model normalises.
+        """Embeddings ``[n, d]`` of query texts, in eval mode; of length 1 where the model normalises
+        or compares by cosine.
 
         Raises:
             DataError: An embedding is not finite.
@@ -260,7 +293,10 @@ class BiEncoder:
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         with Progress(len(texts), "embed", "texts", shown=progress) as bar, self.telling(bar.update):
-            found = encode(list(texts), batch_size=batch_size, show_progress_bar=False)
+            found = encode(
+                list(texts), prompt=self._prompt(role) or "", batch_size=batch_size, show_progress_bar=False,
+                normalize_embeddings=self.similarity == _COSINE,
+            )  # fmt: skip
         matrix: Matrix = np.asarray(found, dtype=np.float32)
         wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
         if len(wrong):
@@ -289,6 +325,7 @@ class BiEncoder:
         digest = hashlib.sha256()
         parts: list[Any] = ["biencoder-1", self.max_tokens, self.model.prompts, self.model.truncate_dim]
         parts += [[type(module).__name__, _settings(module)] for module in self.model]
+        parts += [_COSINE] if self.similarity == _COSINE else []
         parts.append(tokenizer_fingerprint(self.tokenizer))
         digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
@@ -310,7 +347,8 @@ class BiEncoder:
         """Write into a folder that the caller makes final."""
         self.model.save(str(folder), create_model_card=False)
         known = {} if self.learned_done is None else {"done": self.learned_done}
-        write_json(folder / TRAINING, {"stages": list(self.stages), **known})
+        compared = {} if self.similarity == _DOT else {"similarity": self.similarity}
+        write_json(folder / TRAINING, {"stages": list(self.stages), **compared, **known})
 
 
 def _learned_done(folder: str) -> bool | None:
@@ -318,6 +356,17 @@ def _learned_done(folder: str) -> bool | None:
     file = Path(folder) / TRAINING
     found = read_json(file).get("done") if file.is_file() else None
     return found if isinstance(found, bool) else None
+
+
+def _similarity(folder: str, network: SentenceTransformer) -> str:
+    """What a model compares by; where it says nothing, the inner product.
+
+    Folders that we wrote before they said so name the library's default, though by inner product their models
+    were trained and their passages embedded.
+    """
+    file = Path(folder) / TRAINING
+    found = read_json(file).get("similarity", _DOT) if file.is_file() else network._similarity_fn_name
+    return str(found or _DOT)
 
 
 def _kind(source: str) -> Kind:

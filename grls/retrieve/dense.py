@@ -2,8 +2,9 @@
 
 Legend: N passages, d embedding dimension.
 
-Passages are ranked by their exact inner product with the query (:mod:`grls.retrieve.dense_search`). DONE is
-embedded like a passage, as row N: it never is a hit, but multi-step retrieval is told its score.
+Passages are ranked by their exact inner product with the query, which is the cosine where the model compares
+by it (:mod:`grls.retrieve.dense_search`). DONE is embedded like a passage, as row N: it never is a hit, but
+multi-step retrieval is told its score.
 
 The folder holds ``model/``, ``embeddings.npy`` (memory-mapped), ``corpus.jsonl`` and ``grls.json``, which
 ties the three together by fingerprints.
@@ -229,7 +230,7 @@ class DenseRetriever:
         return hashlib.sha256(f"{model} {self.corpus.fingerprint}".encode()).hexdigest()
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
-        """The top-k passages of each query, best first; ``Hit.score`` is the inner product.
+        """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
 
         Equal scores go in the order of the corpus. DONE is not among the passages.
 

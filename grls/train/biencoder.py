@@ -19,7 +19,6 @@ import torch
 from sentence_transformers import SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.sentence_transformer.modules import Normalize
-from sentence_transformers.util import dot_score
 
 from grls.corpus import Corpus
 from grls.dataset import Qrels, gold_passages
@@ -56,7 +55,7 @@ class BiEncoderOptions(PairOptions):
         optimizer: ``adamw`` or ``adafactor`` (with a rate of its own kind: ours, not relative steps).
         clip: Longest gradient; longer ones are shortened to it.
         scale: Factor on the inner products before the softmax, the inverse of its temperature; null: 20
-            where the model normalises its embeddings, 1 where it does not.
+            where the model normalises its embeddings or compares by cosine, 1 where not.
         length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch.
         gradient_checkpointing: Less memory for more time.
         precision: ``bfloat16`` computes in mixed precision, ``auto`` does so where the processor has
@@ -176,14 +175,14 @@ def fit(
     if cut := encoder.count_cut(texts):
         log.warning(encoder.cut_notice(cut, len(texts), "--max_tokens (of grls train-biencoder)"))
     known = {**(settings or {}), **vars(options), FILES: dict(files or {})}
-    evaluator = None if dev is None else _evaluator(dev, options)
+    evaluator = None if dev is None else _evaluator(encoder, dev, options)
     start = checkpoint_to_resume(folder, known) if resume else begin_anew(folder)
     if options.gradient_checkpointing:
         encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
     trainer = BiEncoderTrainer(
         encoder,
         examples,
-        loss=MaskedRankingLoss(encoder.model, scale=_scale(encoder, options), similarity_fct=dot_score),
+        loss=MaskedRankingLoss(encoder.model, scale=_scale(encoder, options), similarity_fct=encoder.scores),
         args=_arguments(options, folder, dev is not None, _steps(options, len(examples))),
         length_pool=options.length_pool,
         evaluator=evaluator,
@@ -198,6 +197,7 @@ def fit(
         what = folder_damage(place) if place.is_dir() else "it is gone"
         if what is None:
             trained = BiEncoder.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
+            trained.compare_by(encoder.similarity)
         else:
             log.warning(
                 "%s, the best, cannot be read (%s), so the model that is written is that of the last step.",
@@ -214,7 +214,8 @@ def fit(
 def _scale(encoder: BiEncoder, options: BiEncoderOptions) -> float:
     if options.scale is not None:
         return options.scale
-    return 20.0 if any(isinstance(module, Normalize) for module in encoder.model) else 1.0
+    short = encoder.similarity == "cosine" or any(isinstance(some, Normalize) for some in encoder.model)
+    return 20.0 if short else 1.0
 
 
 def _steps(options: BiEncoderOptions, examples: int) -> int:
@@ -266,7 +267,7 @@ def _metric(k: int) -> str:
     return f"{_DEV}_dot_recall@{k}"
 
 
-def _evaluator(dev: Split, options: BiEncoderOptions) -> InformationRetrievalEvaluator:
+def _evaluator(encoder: BiEncoder, dev: Split, options: BiEncoderOptions) -> InformationRetrievalEvaluator:
     gold = {query.id: set(gold_passages(query, dev.qrels)) for query in dev.queries[: options.dev_size]}
     if not any(gold.values()):
         raise DataError("no dev query has a gold passage; recall needs some. Give another dev_split or null.")
@@ -279,5 +280,5 @@ def _evaluator(dev: Split, options: BiEncoderOptions) -> InformationRetrievalEva
         batch_size=max(options.batch_size, 32),
         name=_DEV,
         write_csv=False,
-        score_functions={"dot": dot_score},
+        score_functions={"dot": encoder.scores},
     )  # fmt: skip

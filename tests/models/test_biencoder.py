@@ -2,14 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from models_small import small_bart
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from small_data import scratch, tiny_bert, write_small
-from transformers import BertConfig, RobertaConfig, T5Config
+from transformers import BertConfig, BertModel, BertTokenizerFast, RobertaConfig, T5Config
 
 from grls.errors import ConfigError, DataError
 from grls.files import write_json
@@ -272,3 +274,100 @@ def test_positions_that_are_counted_behind_the_padding_are_fewer() -> None:
     assert encoder_positions(BertConfig(max_position_embeddings=514)) == 514
     assert encoder_positions(RobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
     assert encoder_positions(T5Config()) is None
+
+
+def write_sentence_model(folder: Path, **settings: Any) -> Path:
+    """A model whose embeddings differ in length, saved by its own library."""
+    torch.manual_seed(1)
+    words = [
+        "the",
+        "owl",
+        "hunts",
+        "mice",
+        "at",
+        "night",
+        "bridge",
+        "hangs",
+        "from",
+        "cables",
+        "copper",
+        "query",
+        "passage",
+        ":",
+        "what",
+        "who",
+    ]
+    (folder / "bert").mkdir(parents=True)
+    (folder / "bert" / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])
+    )
+    tokenizer = BertTokenizerFast(str(folder / "bert" / "vocab.txt"))
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=64, initializer_range=0.4,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder / "bert")
+    tokenizer.save_pretrained(folder / "bert")
+    network = Transformer(str(folder / "bert"), max_seq_length=8)
+    made = SentenceTransformer(modules=[network, Pooling(16, pooling_mode="mean")], device="cpu", **settings)
+    made.save(str(folder / "sentence"))
+    return folder / "sentence"
+
+
+PASSAGES = ["the owl hunts mice at night", "a bridge hangs from cables", "owl", "night night night", "copper"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"similarity_fn_name": "cosine"},
+        {"similarity_fn_name": "dot"},
+        {"similarity_fn_name": "cosine", "truncate_dim": 5},
+        {"similarity_fn_name": "dot", "truncate_dim": 5},
+        {"similarity_fn_name": "cosine", "prompts": {"query": "query : ", "document": "passage : "}},
+        {"similarity_fn_name": "dot", "prompts": {"query": "query : "}, "default_prompt_name": "query"},
+    ],
+)
+def test_a_models_own_similarity_prompts_and_truncation_are_heeded(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """The oracle is the library that wrote the folder."""
+    source = write_sentence_model(tmp_path, **settings)
+    own = SentenceTransformer(str(source), device="cpu")
+    assert own.similarity_fn_name == settings["similarity_fn_name"]
+    assert own.truncate_dim == settings.get("truncate_dim")
+    asked = ["what hangs from the bridge", "who hunts mice at night the owl the owl"]  # the second one is cut
+    expected = own.similarity(own.encode_query(asked), own.encode_document(PASSAGES)).numpy()
+    encoder = BiEncoder.load(str(source), device="cpu")
+    for opened in (encoder, _again(encoder, tmp_path / "saved")):
+        found = opened.encode_queries(asked) @ opened.encode_passages(PASSAGES).T
+        assert np.allclose(found, expected, atol=1e-5)
+        assert opened.similarity == settings["similarity_fn_name"]
+        assert opened.dimension == settings.get("truncate_dim", 16)
+        with torch.no_grad():  # as training sees it
+            parts = [
+                opened.embed(opened.features(*some)) for some in ((asked, "query"), (PASSAGES, "passage"))
+            ]
+        assert np.allclose(opened.scores(*parts).numpy(), expected, atol=1e-5)
+
+
+def _again(encoder: BiEncoder, folder: Path) -> BiEncoder:
+    encoder.save(folder)
+    return BiEncoder.load(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "manhattan"])
+def test_a_model_that_compares_by_a_distance_is_refused(tmp_path: Path, distance: str) -> None:
+    source = write_sentence_model(tmp_path, similarity_fn_name=distance)
+    with pytest.raises(ConfigError, match=f"compares by '{distance}'"):
+        BiEncoder.load(str(source), device="cpu")
+
+
+def test_folders_of_ours_that_do_not_say_compare_by_inner_product(tmp_path: Path) -> None:
+    """They were trained and embedded so; the library wrote its default beside them."""
+    source = write_sentence_model(tmp_path, similarity_fn_name="cosine")
+    (source / "training.json").write_text('{"stages": []}')
+    assert BiEncoder.load(str(source), device="cpu").similarity == "dot"
+    plain = BiEncoder.load(str(tmp_path / "bert"), device="cpu")
+    assert plain.similarity == "dot"
+    assert _again(plain, tmp_path / "saved").similarity == "dot"
