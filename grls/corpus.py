@@ -296,8 +296,8 @@ def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
     """An Arrow file with the passages of ``file``; made anew where either has changed since.
 
     The state of ``file`` has its inode and the time of its last change, which no copy keeps, so one that was
-    put in its place with the same size and date is another one. Of the Arrow file every byte is compared: what
-    is damaged is other text, or the end of the process.
+    put in its place with the same size and date is another one. Of the Arrow file every byte is compared:
+    what is damaged is other text, or the end of the process.
     """
     found = file.stat()
     state: list[Any] = [
