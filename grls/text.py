@@ -100,6 +100,9 @@ class Codec:
         limits: Length limits, in tokens.
         causal: The inputs are for a causal language model.
 
+    Attributes:
+        cut_passages: How many passages were longer than the limit, so far.
+
     Raises:
         ConfigError: The tokenizer lacks an end token or the special tokens.
     """
@@ -109,6 +112,7 @@ class Codec:
     ):
         self.tokenizer = tokenizer
         self.causal = causal
+        self.cut_passages = 0
         self.limits = limits or Limits()
         if not 1 <= self.limits.passage < MAX_SEQUENCE or min(self.limits) < 1:
             raise ConfigError(
@@ -157,6 +161,7 @@ class Codec:
         rows = []
         for i, body in enumerate(bodies):
             ids = [*titles[i], self.title, *body] if i in titles else body
+            self.cut_passages += len(ids) > self.limits.passage
             rows.append(np.array([*ids[: self.limits.passage], self.end], dtype=np.int64))
         return rows
 

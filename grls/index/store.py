@@ -7,6 +7,7 @@ the corpus the index was built with; loading refuses what does not match and say
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -32,6 +33,8 @@ from grls.index.stream import SMALLEST_MEMORY, write_stream
 from grls.progress import Progress, waiting
 from grls.text import DONE_ID, Codec
 from grls.views import Views
+
+log = logging.getLogger(__name__)
 
 FORMAT = 2
 """1 had no ``within.npy``: its ``offsets.npy`` holds all offsets. It is read still."""
@@ -147,11 +150,19 @@ def _token_type(codec: Codec) -> type[np.unsignedinteger[Any]]:
 
 
 def _tokenized(corpus: Corpus | Views, codec: Codec, bar: Progress | None = None) -> Iterator[Sequences]:
-    """The passages as tokens, a batch at a time."""
+    """The passages as tokens, a batch at a time; in the end tells how many were cut."""
+    before = codec.cut_passages
     for batch in corpus.batches():
         yield _sequences(codec.passages(batch), _token_type(codec))
         if bar is not None:
             bar.update(len(batch))
+    cut = codec.cut_passages - before
+    if cut:
+        log.warning(
+            "%d of %d passages are longer than %d tokens, and what is behind is neither written nor found "
+            "(--max_passage_tokens of grls index).",
+            cut, len(corpus), codec.limits.passage,
+        )  # fmt: skip
 
 
 def _sequences(rows: list[Any], kind: Any) -> Sequences:

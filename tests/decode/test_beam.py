@@ -11,6 +11,7 @@ from models_small import END, PAD, VOCABULARY, small_bart, small_bert2bert, smal
 from grls.decode import Decoder, PrefixAllowedTokens
 from grls.decode.exhaustive import score_all
 from grls.decode.scores import ragged_logsumexp
+from grls.errors import ConfigError
 from grls.index import ConstraintIndex, index_sequences
 from grls.models.generator import Seq2SeqGenerator
 
@@ -176,3 +177,19 @@ def test_the_normalizer_of_minus_infinities_is_minus_infinity() -> None:
     values = np.array([-np.inf, -np.inf, 0.0, -np.inf, 1.0])
     found = ragged_logsumexp(values, np.array([0, 2, 2, 4, 5]))
     assert found.tolist() == [-np.inf, -np.inf, 0.0, 1.0]
+
+
+def test_a_forced_first_token_is_told_and_counted_by_skip() -> None:
+    """As facebook/bart's generation config has it: over the constraint, so that no beam begins a passage."""
+    model = MODELS["bart"]()
+    index, (row,) = index_sequences(corpus(), END), queries(1)
+    model.generation_config.forced_bos_token_id = PAD + 2
+    options = {"num_beams": 3, "do_sample": False, "max_new_tokens": 20, "length_penalty": 0.0}
+    with pytest.raises(ConfigError, match=r"every beam begins with the token 2, .* skip=2"):
+        model.generate(
+            input_ids=torch.tensor([row]), prefix_allowed_tokens_fn=PrefixAllowedTokens(index, PAD), **options
+        )
+    allowed = PrefixAllowedTokens(index, PAD, skip=2)
+    (written,) = model.generate(input_ids=torch.tensor([row]), prefix_allowed_tokens_fn=allowed, **options)
+    tokens = tuple(token for token in written.tolist()[2:] if token != PAD)
+    assert tokens in {tuple(index.tokens(n).tolist()) for n in range(len(index))}

@@ -123,3 +123,16 @@ def test_a_damaged_header_or_size_is_refused_unverified_too(folder: Path) -> Non
     change(folder, "rows", value=7)
     with pytest.raises(IndexFormatError, match="2 rows, the manifest says 7"):
         load_index(folder, verify=False)
+
+
+def test_passages_that_are_cut_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = write_small(tmp_path)
+    codec = Codec(small_tokenizer(data), Limits(passage=6))
+    corpus = Corpus.read(data)
+    longer = sum(len(codec.texts([passage.text])[0]) > 6 for passage in corpus)
+    assert 0 < longer < len(corpus)
+    build_index(corpus, codec)
+    assert f"{longer} of {len(corpus)} passages are longer than 6 tokens" in caplog.text
+    caplog.clear()
+    build_index(corpus, Codec(codec.tokenizer, Limits()))
+    assert not caplog.text
