@@ -2,11 +2,12 @@
 
 The corpus is the union of the leaves (task 1), the 25 context sentences of each question (task 3) and
 the fact bank, without duplicates once case and punctuation are set aside. A training query whose text
-stands in dev or test as well is left out of training.
+stands in dev or test as well is left out of training. In arXiv 2204.13596 the corpus is
+smaller, the leaves of task 3.
 
-WorldTree (optional) gives extra training pairs: question + correct answer -> the facts of its
-explanation. Its questions overlap with EntailmentBank's dev and test, so a question goes only where
-neither its id nor its text stands there.
+WorldTree (optional; the paper always has it) gives extra training pairs: question + correct answer ->
+the facts of its explanation. Its questions overlap with EntailmentBank's dev and test, so a question goes
+only where neither its id nor its text stands there.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Without ``--paragraphs`` the corpus is the facts that the annotators wrote. With it, the corpus is the
 paragraphs of Wikipedia in that file, written as they are read, and gold are the paragraphs that an annotator
 named as evidence, step by step. Answers are yes or no. The annotated questions (``train.json`` and
-``dev.json`` together, or ``strategyqa_train.json``, which holds the same) are split anew, 75/5/20 as in the
-paper.
+``dev.json`` together, or ``strategyqa_train.json``, which holds the same) are split anew, 75/5/20 as in arXiv
+2204.13596. Its corpus is another one: the paragraphs, cut into sentences by NLTK, and the annotated facts.
 """
 
 from __future__ import annotations

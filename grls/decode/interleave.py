@@ -9,7 +9,7 @@ quoted key is a retrieved one, and there is no second model and no second pass.
 
 **Adaptive beam** (the paper's section on it is headed "Adaptive Beam Size"): thoughts are written greedily,
 keys with the whole beam, for it is in the keys that a first token decides what can still be found. With Q(y)
-the keys in an output y, the search looks for the y of the highest
+the keys in an output y, the search looks for the y of the highest (equation 2 there)
 
     P(y | x) = prod over keys q in Q(y) of P(q | x, before) * prod over free tokens t of P(t | x, before),
 

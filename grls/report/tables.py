@@ -17,7 +17,7 @@ from grls.report.runs import members_of
 
 
 def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int | None = None) -> Table | None:
-    """Recall of every run (the form of Table 2), by recall@k where k is given, best first."""
+    """Recall of every run (the form of table 2), by recall@k where k is given, best first."""
     return across(
         "recall",
         "Sequence recall (%) of every run, single-step and multi-step",
@@ -50,7 +50,7 @@ def measures_table(groups: Sequence[MeasuredGroup]) -> Table | None:
 
 
 def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:
-    """Generators with and without memorisation (the form of Table 3); None where they are all of one kind."""
+    """Generators with and without memorisation (as in tables 2 and 3); None where all are of one kind."""
     kinds = {"memorise" in info.stages for group in groups for info in _generators(group)}
     if len(kinds) < 2:
         return None
@@ -77,7 +77,7 @@ def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Ta
 
 
 def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
-    """Fixed beside dynamic multi-step, as sets (the form of Table 4); None where no run goes hop by hop."""
+    """Fixed beside dynamic multi-step, as sets (the form of table 3); None where none goes hop by hop."""
 
     def rows(group: MeasuredGroup) -> Rows:
         if all(run.chains is None for run in group.runs):
@@ -107,7 +107,7 @@ def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
 
 
 def ensemble_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:
-    """Ensembles beside their members (the form of Table 5); None where there are none."""
+    """Ensembles beside their members (the form of table 4); None where there are none."""
     return across(
         "ensembles",
         "Ensembles and their members, sequence recall (%)",

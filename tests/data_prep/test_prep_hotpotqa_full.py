@@ -3,6 +3,7 @@
 import bz2
 import json
 import unicodedata
+from inspect import signature
 
 import pytest
 from prep_helpers import contents, fails, load
@@ -148,3 +149,7 @@ def test_damaged_and_missing_files_are_named(raw, tmp_path, capsys):
     (raw / "hotpot_dev_distractor_v1.json").unlink()
     assert "hotpot_dev_fullwiki_v1.json: no such file" in fails(prepare, capsys, *options(raw, tmp_path))
     assert "dev_share" in fails(prepare, capsys, *options(raw, tmp_path, "--dev_share", "1"))
+
+
+def test_two_percent_of_training_are_the_dev_split_as_in_the_paper():
+    assert signature(prepare).parameters["dev_share"].default == 0.02

@@ -2,7 +2,8 @@
 
 AIS is "attributable to identified sources"; Auto- says that no person judged it (attributed question
 answering, arXiv 2212.08037). The premise is a query's evidence, joined; the hypothesis states question and
-answer in one sentence (:func:`hypothesis`).
+answer in one sentence (:func:`hypothesis`). RICHES (arXiv 2407.00361) names the two the other way round: what
+is judged there is the same, all quoted keys against that sentence, thoughts left out.
 
 Convention: a query without an answer or without evidence scores 0 and is never skipped. Whether the answer is
 right does not matter here: a wrong one that its evidence supports scores 1. The figure depends on the model,

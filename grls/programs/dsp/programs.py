@@ -5,6 +5,11 @@ prediction has ``answer``, ``found`` (the ranking, best first) and ``read`` (the
 written from; both :class:`~grls.programs.dsp.retrieval.Found`). Where nothing was found, the model is told so
 and answers all the same. We write our own instructions; the paper's demonstrations come from a training
 split.
+
+The defaults are small. The paper's read 7 passages and take the majority of 20 samples (open-domain);
+write 10 queries a hop for two hops, keep the summary of the highest average log-probability, here the first,
+and read 5 passages in all, here k of a hop (multi-hop); fuse 10 rewrites with the question as it is, here the
+rewrites alone (conversational).
 """
 
 from __future__ import annotations
