@@ -231,6 +231,9 @@ class Continuations:
         forced = closes & (lengths >= self.options.max_key_tokens)
         if forced.any():
             following = _without(following, np.repeat(forced, np.diff(following.offsets)))
+        if len(self.markers.within) and not lengths.all():  # a quote begins where a character does
+            begins = np.repeat(lengths == 0, np.diff(following.offsets))
+            following = _without(following, begins & np.isin(following.tokens, self.markers.within))
         return following if self.options.repeat else self._unused(rows, live, following)
 
     def _unused(self, rows: Ints, live: list[LiveBeam], following: Following) -> Following:
@@ -263,8 +266,10 @@ class Continuations:
 
     def _may_close(self, rows: Ints, live: list[LiveBeam], states: Ints) -> np.ndarray:
         """Whether each beam within a key may close it."""
-        written = np.array([len(live[row].tokens) > live[row].first for row in rows])
-        closes = self.index.closes(states) if self.options.whole else written
+        closes = self.index.closes(states)
+        if not self.options.whole:
+            written = [live[row].tokens[live[row].first :] for row in rows]
+            closes |= np.array([bool(some) and self.markers.quotable(some) for some in written])
         if not self.options.repeat:
             for n in np.flatnonzero(closes):
                 before = quoted(live[rows[n]])

@@ -7,13 +7,13 @@ which something follows the opening marker would hide the beginning of a key, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from grls.decode.characters import is_text, pieces, within
 from grls.errors import ConfigError
 from grls.index.rows import Ints
 
@@ -31,11 +31,17 @@ class Markers:
         opening: Token sequences after which a key begins.
         closing: The tokens that close a key.
         barred: Tokens that free text may not hold.
+        within: Tokens that begin within a character, ascending: no quote begins with one.
     """
 
     opening: tuple[tuple[int, ...], ...]
     closing: tuple[int, ...]
     barred: Ints
+    within: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def quotable(self, tokens: Iterable[int]) -> bool:
+        """Whether tokens can be all of a quote: whole characters, some of them not white space."""
+        return True
 
     def opens(self, tokens: Sequence[int]) -> bool:
         """Whether a key begins after these tokens."""
@@ -58,7 +64,8 @@ class TextMarkers(Markers):
     def __init__(self, tokenizer: Any, opening: str = OPENING, closing: str = CLOSING):
         check_markers(opening, closing)
         way = _written(tokenizer, opening)
-        super().__init__((way,), _written(tokenizer, closing), _barred(tokenizer, opening, closing))
+        barred = _barred(tokenizer, opening, closing)
+        super().__init__((way,), _written(tokenizer, closing), barred, within(tokenizer))
         object.__setattr__(self, "_tokenizer", tokenizer)
         object.__setattr__(self, "_text", opening)
         last = (n for n, text in enumerate(pieces(tokenizer)) if text.endswith((opening[-1], _BROKEN)))
@@ -67,6 +74,10 @@ class TextMarkers(Markers):
     _tokenizer: Any
     _text: str
     _last: frozenset[int]
+
+    def quotable(self, tokens: Iterable[int]) -> bool:
+        """Whether tokens can be all of a quote: whole characters, some of them not white space."""
+        return is_text(self._tokenizer, tokens)
 
     def opens(self, tokens: Sequence[int]) -> bool:
         """Whether a key begins after these tokens."""
@@ -105,12 +116,6 @@ def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:
             f"the tokenizer cannot write the marker {marker!r}; choose another one with --markers."
         )
     return tuple(found)
-
-
-@lru_cache(maxsize=8)
-def pieces(tokenizer: Any) -> tuple[str, ...]:
-    """The text of every token."""
-    return tuple(tokenizer.batch_decode([[token] for token in range(len(tokenizer))]))
 
 
 def _barred(tokenizer: Any, opening: str, closing: str) -> Ints:

@@ -24,6 +24,7 @@ from grls.decode.markers import check_markers
 from grls.errors import ConfigError, DataError
 from grls.files import refuse_foreign, refuse_unwritable, sha256
 from grls.index.keys import KeyIndex, PrefixKeys
+from grls.index.rows import MAX_LENGTH
 from grls.index.store import index_sequences
 from grls.index.substring import SubstringIndex
 from grls.jsonl import read_jsonl
@@ -67,7 +68,8 @@ def build_keys(
     Raises:
         ConfigError: The kind is unknown, or goes with ``propositions`` and has none (or the other way round);
             or a marker cannot be used.
-        DataError: The corpus is empty, a key holds a marker, or the tokenizer cannot write one.
+        DataError: The corpus is empty, or a key holds a marker, is too long, or cannot be written by the
+            tokenizer.
     """
     origin = _origin(corpus, tokenizer, kind, anywhere, propositions, markers)
     source = corpus.source if propositions is None else str(propositions)
@@ -83,6 +85,8 @@ def build_keys(
     _refuse_markers(corpus, places, markers, source)
     rows = list(_tokenized(tokenizer, texts))
     _refuse_unwritable(corpus, tokenizer, places, rows, source)
+    if not anywhere:
+        _refuse_long(corpus, places, rows, source)
     end = tokenizer.eos_token_id
     index: KeyIndex = (
         SubstringIndex.build(rows) if anywhere
@@ -259,6 +263,17 @@ def _refuse_unwritable(
             raise DataError(
                 f"the tokenizer cannot write a key of the passage {corpus.ids(numbers[:1])[0]!r}: "
                 f"{text[:60]!r}. Take its unknown characters out of the corpus, or another model.",
+                source,
+            )
+
+
+def _refuse_long(corpus: Corpus, places: dict[str, list[int]], rows: list[np.ndarray], source: str) -> None:
+    for (text, numbers), row in zip(places.items(), rows, strict=True):
+        if len(row) >= MAX_LENGTH:  # its end token is one more
+            raise DataError(
+                f"a key of the passage {corpus.ids(numbers[:1])[0]!r} has {len(row):,} tokens "
+                f"({text[:60]!r}…); at most {MAX_LENGTH - 1:,} fit. Part the passage into shorter ones, or "
+                "take keys of another kind with --keys.",
                 source,
             )
 

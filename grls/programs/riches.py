@@ -7,6 +7,7 @@ their order, are its ranking.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -27,8 +28,14 @@ from grls.programs.within import by_similarity
 from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Query
 
+log = logging.getLogger(__name__)
+
 _CHECKED = 10
 """Passages of a quoted key that are looked at: a title may stand for thousands."""
+
+
+class InventedError(RuntimeError):
+    """A quote does not stand where it says: a fault of the decoder or of a stored index."""
 
 
 class Quote(NamedTuple):
@@ -139,6 +146,9 @@ class Riches:
     ) -> list[Written]:
         """Answer queries.
 
+        A query with a quote that does not stand where it says (a stored index of other texts) is told of, and
+        has no answer; the others have theirs.
+
         Args:
             queries: The queries.
             decided: Called with the number of queries answered since the last call.
@@ -156,7 +166,15 @@ class Riches:
         )  # fmt: skip
         with turn(self.model):
             outputs = writer.write(inputs, 1, decided)
-        return [self._read(found[0], query.text) for found, query in zip(outputs, queries, strict=True)]
+        return [self._checked(found[0], query) for found, query in zip(outputs, queries, strict=True)]
+
+    def _checked(self, output: Interlaced, query: Query) -> Written:
+        """What was written for a query; nothing, and a line of it, where a quote is invented."""
+        try:
+            return self._read(output, query.text)
+        except InventedError as error:
+            log.error("query %r has no answer: %s. Make the keys again (build_keys).", query.id, error)
+            return Written((), (), "", output.score, False)
 
     def _planted(self, inputs: list[list[int]]) -> tuple[TreeGenerator, list[list[int]]]:
         """The model as trees, and what of the inputs it has not read as the prompt of all."""
@@ -234,6 +252,8 @@ class Riches:
     def _quote(self, output: Interlaced, span: Span, before: str) -> Quote:
         """A quote, behind the query and what was written before it."""
         text = self.tokenizer.decode(output.tokens[span.first : span.last]).strip()
+        if not span.closed:  # the length limit may have come within a character
+            text = text.rstrip("\ufffd")
         numbers = sorted({p for key in span.keys for p in self.keys.passages[key]})
         if self.keys.origin.kind in SHARED:
             texts = [passage.text for passage in self.corpus.passages(numbers)]
@@ -251,7 +271,7 @@ class Riches:
         """Check of every output that its quotes stand in the keys they name, as tokens and as text.
 
         Raises:
-            RuntimeError: One does not, which would be a fault of the decoder or of a stored index.
+            InventedError: One does not, which would be a fault of the decoder or of a stored index.
         """
         for span in output.spans:
             quoted = list(output.tokens[span.first : span.last])
@@ -260,7 +280,7 @@ class Riches:
                 tokens, text = self.keys.index.tokens(key).tolist(), self.keys.texts[key]
                 stands = any(tokens[a : a + len(quoted)] == quoted for a in range(len(tokens)))
                 if not stands or written not in letters(text):  # tokenizers may lose case, accents, signs
-                    raise RuntimeError(f"a quote is not in the key it names: {text!r}")
+                    raise InventedError(f"a quote is not in the key it names: {text!r}")
                 self._refuse_strange(key, text)
 
     def _refuse_strange(self, key: int, text: str) -> None:
@@ -269,7 +289,7 @@ class Riches:
             return
         for passage in self.corpus.passages(self.keys.passages[key][:_CHECKED]):
             if text not in " ".join(f"{passage.title}: {passage.text}".split()):
-                raise RuntimeError(f"the key {text!r} is not in its passage {passage.id!r}")
+                raise InventedError(f"the key {text!r} is not in its passage {passage.id!r}")
 
 
 def _thought(text: str) -> list[Piece]:
