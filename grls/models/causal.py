@@ -24,7 +24,7 @@ from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.models.forest import Branches
 from grls.models.head import Head
-from grls.models.slots import KeysValues, OwnCache, SlotModel, Version, agree, version
+from grls.models.slots import KeysValues, OwnCache, SlotModel, Version, agree, takes_positions, version
 from grls.models.trees import TreeMemory
 
 _CACHED = 1 << 20
@@ -228,7 +228,7 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
                 f"{name} changes its logits behind the head (scales, caps or masks them), which trees of "
                 "tokens do not support; take another model."
             )
-        if not _agrees(trees):
+        if not _told(trees) or not _agrees(trees):
             raise ConfigError(f"{name} computes something else by trees of tokens; it is not supported.")
         return trees
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
@@ -237,6 +237,21 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
         raise ConfigError(f"{name} cannot be driven by trees of tokens: {error}.") from error
     finally:
         model.train(training)
+
+
+@torch.inference_mode()
+def _told(trees: CausalTrees) -> bool:
+    """Whether the model stands where it is told; full precision shows it where the logits are compared."""
+    if trees.model.dtype == torch.float32:
+        return True
+    tokens = torch.tensor([[3, 4]], device=trees.device)
+    near, far = (
+        trees.head.read(
+            input_ids=tokens, position_ids=torch.tensor([[0, place]], device=trees.device), use_cache=False
+        )
+        for place in (1, 3)
+    )
+    return takes_positions(near, far)
 
 
 @torch.inference_mode()

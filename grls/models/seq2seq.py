@@ -25,7 +25,7 @@ from grls.index.rows import Ints
 from grls.models.forest import Branches
 from grls.models.generator import Seq2SeqGenerator
 from grls.models.grid import GridMemory
-from grls.models.slots import KeysValues, OwnCache, SlotMemory, SlotModel, agree, by_head
+from grls.models.slots import KeysValues, OwnCache, SlotMemory, SlotModel, agree, by_head, takes_positions
 from grls.models.trees import TreeMemory
 from grls.models.turns import turn
 
@@ -241,13 +241,34 @@ def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
     model.eval()
     try:
         trees = Seq2SeqTrees(generator)
-        return trees if generator.head.linear and _agrees(trees) else None
+        return trees if generator.head.linear and _told(trees) and _agrees(trees) else None
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         if out_of_memory(error):
             raise
         return None
     finally:
         model.train(training)
+
+
+@torch.inference_mode()
+def _told(trees: Seq2SeqTrees) -> bool:
+    """Whether the decoder stands where it is told, by our positions or by its bias of distances."""
+    if trees._biased is not None:
+        return True
+    generator = trees.generator
+    states, mask = generator.encode([[3, 4, 5]])
+    device = generator.device
+    near, far = (
+        generator.head.read(
+            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            attention_mask=mask,
+            decoder_input_ids=torch.tensor([[generator.start_token, 4]], device=device),
+            decoder_position_ids=torch.tensor([[0, place]], device=device),
+            use_cache=False,
+        )
+        for place in (1, 3)
+    )
+    return takes_positions(near, far)
 
 
 @torch.inference_mode()

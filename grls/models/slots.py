@@ -134,6 +134,15 @@ def version(module: nn.Module) -> Version:
     return tuple((p.data_ptr(), total) for p, total in zip(parameters, sums, strict=True))
 
 
+def takes_positions(near: Tensor, far: Tensor) -> bool:
+    """Whether a model read the positions that it was told, given what it computed for two that differ.
+
+    One that counts its tokens instead (BART, Marian) computes the same numbers to the last bit, in every
+    precision; :func:`agree` alone would let its error pass for the rounding of a coarse one.
+    """
+    return not torch.equal(near, far)
+
+
 def agree(found: Tensor, expected: Tensor, kind: torch.dtype) -> bool:
     """Whether two rows of logits are equal but for the rounding of a model that computes in ``kind``."""
     tolerance = max(1e-2, 32 * torch.finfo(kind).eps)
