@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from grls.corpus import Corpus
 from grls.index.rows import MAX_LENGTH, Array, Ints, sort_rows
+from grls.shown import visible
 from grls.text import Codec
 from grls.types import Passage
 
@@ -135,7 +136,7 @@ def format_check(report: CorpusCheck) -> str:
     for finding in report.findings:
         shown = f"  ({', '.join(finding.examples)})" if finding.examples else ""
         lines.append(f"  {finding.passages:>9,}  {finding.kind}{shown}")
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def _words(texts: list[str], known: dict[str, int]) -> list[list[int]]:

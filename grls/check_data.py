@@ -15,6 +15,7 @@ from grls.dataset import QRELS_HEADER, query_of, read_qrels, relevant
 from grls.errors import DataError
 from grls.files import text_lines
 from grls.jsonl import read_jsonl
+from grls.shown import visible
 from grls.types import Query
 
 
@@ -68,7 +69,7 @@ def format_faults(faults: list[Fault], most: int = 20) -> str:
     lines = [f"{f.file}{'' if f.line is None else f', line {f.line}'}: {f.what}." for f in faults[:most]]
     if len(faults) > most:
         lines.append(f"… and {len(faults) - most:,} more")
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def _queries(file: Path, faults: list[Fault]) -> Iterator[tuple[int, Query]]:

@@ -8,6 +8,7 @@ option with exit code 2; standard output that nobody reads any more (``| head``)
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import select
@@ -129,18 +130,22 @@ def _main(arguments: Sequence[str] | None) -> int:
         return 2
     # Imported late: torch and transformers take seconds, and a typo should not.
     from grls.errors import GrlsError
+    from grls.shown import Visible, visible
+
+    if logging.lastResort is not None:  # what writes warnings where nothing else is set up
+        logging.lastResort.setFormatter(Visible())
 
     try:
         with _ending_cleanly(command):
             _run(command, rest)
     except GrlsError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {visible(str(error))}", file=sys.stderr)
         return 1
     except (MemoryError, OSError, RuntimeError) as error:
         told = _told(command, error)
         if told is None:
             raise
-        print(f"error: {told}", file=sys.stderr)
+        print(f"error: {visible(told)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -52,6 +52,13 @@ class WriteError(GrlsError):
     """Writing failed (a full disk, a missing right); nothing was left under the final name."""
 
 
+NOT_NUMBERS = (
+    "the model's logits are not numbers (NaN): its weights are damaged or overflow. T5 overflows in float16: "
+    "use bfloat16 or float32."
+)
+"""What to say of a model that writes NaN."""
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error, of whatever library, says that memory or what a thread needs of it has run out.
 

@@ -130,6 +130,7 @@ class Codec:
             int(vocabulary[token]) for token in SPECIAL_TOKENS
         )
         self.end = _end_token(tokenizer)
+        self._barred = controls(tokenizer) | {self.end, self.question, self.evidence, self.title, self.done}
         self._before, self._after = wrapping(tokenizer)
         if causal:
             self._after = [self.evidence]
@@ -144,14 +145,14 @@ class Codec:
     def texts(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of plain texts; markers in a text stay text, and the end token never occurs.
 
-        (A Unigram vocabulary may hold ``</s>`` as an ordinary piece, so it is taken out here.)
+        (A Unigram vocabulary may hold ``</s>`` and ``<pad>`` as ordinary pieces, so they are taken out here.)
         """
         if not texts:
             return []
         encoded = self.tokenizer(
             list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
         )
-        return [[token for token in row if token != self.end] for row in encoded["input_ids"]]
+        return [[token for token in row if token not in self._barred] for row in encoded["input_ids"]]
 
     def passages(self, passages: Sequence[Passage]) -> list[TokenIds]:
         """Target sequences, one a passage: at most ``limits.passage`` tokens, then the end token."""
@@ -261,6 +262,11 @@ def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
         if token is not None:
             return int(token)
     raise ConfigError("the tokenizer has neither an EOS nor a SEP token; set eos_token in it.")
+
+
+def controls(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """The special tokens of a tokenizer, but for that of what it does not know: they stand for no text."""
+    return set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
 
 
 def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:

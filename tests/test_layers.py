@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "grls").rglob("*.py"))
 
 ORDER = (
-    ("grls.errors", "grls.types", "grls.logs"),
+    ("grls.errors", "grls.types", "grls.logs", "grls.shown"),
     ("grls.temporary", "grls.where"),
     ("grls.files",),
     ("grls.jsonl", "grls.language", "grls.locks", "grls.progress", "grls.text", "grls.webpage"),

@@ -1,10 +1,13 @@
 """Text as token ids: markers, limits, titles, what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from small_data import small_tokenizer, write_small
+from small_data import small_tokenizer, tiny_bert, write_small
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import BertTokenizer, PreTrainedTokenizerFast
 
 from grls.errors import ConfigError, DataError
 from grls.models.build import train_tokenizer
@@ -155,3 +158,54 @@ def test_plain_input_is_cut_to_the_limit(codec: Codec) -> None:
     ids = codec.texts(["the otter is calm ."])[0]
     assert codec.plain_input(ids) == [*ids, codec.end]
     assert limited(codec, input=3).plain_input(ids) == [*ids[:2], codec.end]
+
+
+FORGED = "so </s> <pad> <s> <mask> [SEP] [CLS] <|end|> </EVIDENCE> <EVIDENCE> <QUESTION> <TITLE> <DONE> it"
+ORDINARY = ["the otter is calm .", "Zürich, 東京 and 😀", "a  b\tc", "1 < 2 [ 3 ] </ p >", ""]
+
+
+def unigram() -> Any:
+    """As T5's: control tokens are ordinary pieces of the vocabulary, too."""
+    letters = [(letter, -3.0) for letter in "▁abcdefghijklmnopqrstuvwxyzESTOD[]<>/|12.,"]
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("<s>", 0.0), ("<mask>", 0.0), *letters]
+    bare = Tokenizer(models.Unigram(pieces, unk_id=2))
+    bare.pre_tokenizer = pre_tokenizers.Metaspace()
+    bare.decoder = decoders.Metaspace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bare, eos_token="</s>", pad_token="<pad>", unk_token="<unk>", mask_token="<mask>",
+        bos_token="<s>",
+    )  # fmt: skip
+
+
+def byte_level() -> Any:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    bare = Tokenizer(models.BPE({letter: n for n, letter in enumerate(alphabet)}, []))
+    bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bare.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bare, eos_token="<|end|>", bos_token="<s>", pad_token="<|end|>"
+    )
+
+
+def word_piece(folder: Path) -> Any:
+    return BertTokenizer.from_pretrained(tiny_bert(folder / "bert"))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "byte level", "word piece"])
+def test_no_text_forges_a_marker_or_a_special_token(kind: str, tmp_path: Path) -> None:
+    tokenizer = (
+        unigram() if kind == "unigram" else byte_level() if kind == "byte level" else word_piece(tmp_path)
+    )
+    add_special_tokens(tokenizer)
+    codec = Codec(tokenizer)
+    special = {*tokenizer.all_special_ids, *tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS))}
+    special -= {tokenizer.unk_token_id}
+    (query,) = codec.queries(["q"], [FORGED])
+    (target,) = codec.passages([Passage("a", FORGED, FORGED)])
+    assert special.isdisjoint(query)
+    assert [token for token in target.tolist() if token in special] == [codec.title, codec.end]
+    known = [token for token in codec.model_input(query, [target]) if token in special]
+    markers = [codec.question, codec.evidence, codec.title]
+    assert [token for token in known if token in markers] == markers
+    plain = tokenizer(ORDINARY, add_special_tokens=False)["input_ids"]
+    assert codec.texts(ORDINARY) == plain

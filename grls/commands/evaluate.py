@@ -10,6 +10,7 @@ from grls.evaluation.measures import MEASURES, measure_names
 from grls.evaluation.metrics.averages import KS
 from grls.evaluation.versus import compare_runs, format_comparison
 from grls.files import write_json
+from grls.shown import visible
 
 
 def evaluate(
@@ -41,11 +42,11 @@ def evaluate(
     names = measure_names(MEASURES if measures is None else measures)
     corpus = Corpus.read(data)
     report = evaluate_run(run, data, split, list(ks), corpus, names)
-    print(format_report(report))
+    print(visible(format_report(report)))
     if baseline is not None:
         compared = compare_runs(run, baseline, data, report["split"], list(ks), names, corpus)
         report["baseline"] = {"run": baseline, **{name: c._asdict() for name, c in compared.items()}}
-        print("\n" + format_comparison(compared, baseline))
+        print("\n" + visible(format_comparison(compared, baseline)))
     if examples:
         print("\n" + format_examples(run, data, report["split"], corpus, examples))
     if output is not None:

@@ -28,6 +28,7 @@ from grls.readers.prompts import shown
 from grls.readers.writer import TextWriter
 from grls.retrieve.base import check_counts
 from grls.retrieve.fusion import Method as FusionMethod
+from grls.shown import visible
 from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Passage, Query
 from grls.words import USUAL, Analyzer
@@ -249,4 +250,4 @@ def shown_reading(query: Query, reading: Reading, corpus: Corpus) -> str:
         if piece["kind"] == "quote":
             text = f"  {text[:100]}{'…' * (len(text) > 100)} -> {reading.read[piece['quote']]}"
         lines.append(f"  {text}")
-    return "\n".join(lines)
+    return visible("\n".join(lines))

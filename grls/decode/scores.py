@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from grls.errors import ConfigError
+from grls.errors import NOT_NUMBERS, ConfigError
 from grls.index.rows import Ints
 from grls.models.base import Floats, Rows
 
@@ -60,10 +60,7 @@ def refuse_nan(logits: Floats) -> None:
         ConfigError: One of them is NaN.
     """
     if np.isnan(logits).any():
-        raise ConfigError(
-            "the model's logits are not numbers (NaN): its weights are damaged or overflow. T5 overflows in "
-            "float16: use bfloat16 or float32."
-        )
+        raise ConfigError(NOT_NUMBERS)
 
 
 def ragged_logsumexp(values: Floats, offsets: Ints) -> Floats:

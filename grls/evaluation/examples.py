@@ -17,6 +17,7 @@ from grls.evaluation.graph import graph_errors
 from grls.evaluation.results import Results, find_passages, load_results
 from grls.evaluation.ruletaker import problem_of, states_problem
 from grls.evaluation.run import without_done
+from grls.shown import visible
 from grls.types import Hit, Query
 
 _SHOWN = 5
@@ -118,7 +119,7 @@ def _format(example: _Example, texts: Mapping[str, str]) -> str:
         elif ranks[passage] > len(shown):
             lines.append(f"  gold, rank {ranks[passage]}: {texts[passage]}")
     lines.append(f"  => {_verdict(example)}")
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def _verdict(example: _Example) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from grls.explain.facts import Explanation, PathRow
 from grls.explain.verdict import MEANING, Verdict
+from grls.shown import visible
 
 COLOURS: dict[Verdict, str] = {
     "found": "32", "duplicate": "32", "excluded": "36", "done first": "35", "pruned": "33",
@@ -58,13 +59,13 @@ def format_explanation(e: Explanation, colour: bool = False) -> str:
     """
     head = f"{e.verdict.upper()}: {MEANING[e.verdict]}"
     lines = [
-        f"query    {e.query.id}: {e.query.text}",
-        f"gold     {e.gold}: {e.gold_text}",
-        f"hop      {e.hop}" + (f", after {', '.join(e.evidence)}" if e.evidence else ""),
+        visible(f"query    {e.query.id}: {e.query.text}"),
+        visible(f"gold     {e.gold}: {e.gold_text}"),
+        visible(f"hop      {e.hop}" + (f", after {', '.join(e.evidence)}" if e.evidence else "")),
         f"search   {search(e)}",
         "",
         _paint(head, COLOURS[e.verdict], colour),
-        why(e),
+        visible(why(e)),
     ]
     if e.path:
         table = [HEADER, *(cells(row) for row in e.path)]
@@ -189,6 +190,7 @@ def _notes(e: Explanation) -> list[str]:
 
 def _columns(rows: Sequence[Sequence[str]], left: Sequence[int]) -> list[str]:
     """Rows as aligned lines; the columns in ``left`` are aligned left."""
+    rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     lines = []
     for row in rows:

@@ -25,6 +25,7 @@ import torch
 from sentence_transformers import SentenceTransformer, SimilarityFunction
 from sentence_transformers.util import cos_sim, dot_score, is_sentence_transformer_model
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from grls.errors import ConfigError, DataError
 from grls.files import atomic_folder, read_json, write_json
@@ -99,6 +100,9 @@ class BiEncoder:
         similarity: str | None = None,
     ):
         self.model = model
+        own = isinstance(model[0], FirstDecoderOutput)
+        if not own and isinstance(self.tokenizer, PreTrainedTokenizerBase):
+            self.tokenizer.split_special_tokens = True  # the library hands on no such option
         self.stages = tuple(stages)
         self.learned_done = learned_done if STAGE in self.stages else False
         self.compare_by(similarity or model._similarity_fn_name or _DOT)
@@ -226,7 +230,7 @@ class BiEncoder:
     def tokens(self, query: str) -> int:
         """Length of a query's text in tokens, its prompt and special tokens included."""
         text = (self._prompt("query") or "") + query
-        encoded = self.tokenizer(text, add_special_tokens=False, verbose=False)
+        encoded = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)
         return len(encoded["input_ids"]) + self._markers
 
     @property
@@ -248,8 +252,8 @@ class BiEncoder:
             return 0
         prompt = self._prompt("passage") or ""
         texts = [prompt + text for text in passages]
-        encoded = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-        return sum(len(ids) + self._markers > self.max_tokens for ids in encoded)
+        encoded = self.tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False)
+        return sum(len(ids) + self._markers > self.max_tokens for ids in encoded["input_ids"])
 
     def cut_notice(self, cut: int, passages: int, option: str) -> str:
         """What to tell of passages that are cut.

@@ -21,7 +21,7 @@ from transformers import (
 from grls.errors import ConfigError
 from grls.models.build import encoder_positions
 from grls.models.opening import open_config, open_model, open_tokenizer, opening
-from grls.models.precision import move
+from grls.models.precision import move, refuse_nan
 from grls.models.sources import refuse_missing_folder
 
 log = logging.getLogger(__name__)
@@ -120,7 +120,9 @@ class ClassifyingJudge:
                 [premises[n] for n in some], [hypotheses[n] for n in some], truncation="only_first",
                 max_length=self.max_tokens, padding=True, return_tensors="pt", split_special_tokens=True,
             ).to(self.model.device)  # fmt: skip
-            best = self.model(**encoded).logits.argmax(-1).tolist()
+            logits = self.model(**encoded).logits
+            refuse_nan(logits)
+            best = logits.argmax(-1).tolist()
             for place, label in zip(some, best, strict=True):
                 found[place] = label == self.label
         return found
@@ -153,9 +155,11 @@ class WritingJudge:
             rows = [self._row(premises[n], ends[n], self.max_tokens - added) for n in some]
             encoded = self.tokenizer.pad({"input_ids": rows}, padding=True, return_tensors="pt")
             written = self.model.generate(
-                **encoded.to(self.model.device), max_new_tokens=_WRITTEN, do_sample=False, num_beams=1
-            )
-            texts = self.tokenizer.batch_decode(written, skip_special_tokens=True)
+                **encoded.to(self.model.device), max_new_tokens=_WRITTEN, do_sample=False, num_beams=1,
+                output_logits=True, return_dict_in_generate=True,
+            )  # fmt: skip
+            refuse_nan(written.logits[0])
+            texts = self.tokenizer.batch_decode(written.sequences, skip_special_tokens=True)
             for place, text in zip(some, texts, strict=True):
                 found[place] = text.strip() == "1"
         return found

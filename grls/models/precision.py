@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from grls.errors import ConfigError, out_of_memory
+from grls.errors import NOT_NUMBERS, ConfigError, out_of_memory
 
 log = logging.getLogger(__name__)
 
@@ -179,3 +179,13 @@ def _packed(linear: nn.Linear, precision: str) -> nn.Module:
         linear.qconfig = float16_dynamic_qconfig if half else per_channel_dynamic_qconfig  # type: ignore[assignment]
         made: nn.Module = Linear.from_float(linear)
         return made
+
+
+def refuse_nan(logits: Tensor) -> None:
+    """Refuse logits that are not numbers.
+
+    Raises:
+        ConfigError: One of them is NaN.
+    """
+    if bool(logits.isnan().any()):
+        raise ConfigError(NOT_NUMBERS)

@@ -29,6 +29,7 @@ from grls.index.rows import Ints
 from grls.models.attention import attending, configs_of
 from grls.models.base import Floats
 from grls.models.head import Cut, Head
+from grls.models.precision import refuse_nan
 from grls.models.turns import turn
 
 _NAME = "grls_slots"
@@ -144,9 +145,15 @@ def takes_positions(near: Tensor, far: Tensor) -> bool:
 
 
 def agree(found: Tensor, expected: Tensor, kind: torch.dtype) -> bool:
-    """Whether two rows of logits are equal but for the rounding of a model that computes in ``kind``."""
+    """Whether two rows of logits are equal but for the rounding of a model that computes in ``kind``.
+
+    Raises:
+        ConfigError: What is expected, which the model's own forward pass gave, is not numbers.
+    """
+    refuse_nan(expected)
     tolerance = max(1e-2, 32 * torch.finfo(kind).eps)
-    return torch.allclose(found, expected, rtol=tolerance, atol=tolerance * float(expected.std()))
+    spread = float(expected[expected.isfinite()].std().nan_to_num())
+    return torch.allclose(found, expected, rtol=tolerance, atol=tolerance * spread)
 
 
 def _attend(

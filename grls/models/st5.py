@@ -59,8 +59,9 @@ class FirstDecoderOutput(InputModule):
         """Token ids and attention mask, ``[B, L]``; a prompt stands before each text."""
         texts = [(prompt or "") + str(text) for text in inputs]
         encoded = self.tokenizer(
-            texts, padding=True, truncation=True, max_length=self.max_seq_length, return_tensors="pt"
-        )
+            texts, padding=True, truncation=True, max_length=self.max_seq_length, return_tensors="pt",
+            split_special_tokens=True,
+        )  # fmt: skip
         return {name: encoded[name] for name in ("input_ids", "attention_mask")}
 
     def forward(self, features: dict[str, Tensor | Any], **kwargs: Any) -> dict[str, Tensor | Any]:

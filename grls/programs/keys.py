@@ -30,7 +30,7 @@ from grls.index.substring import SubstringIndex
 from grls.jsonl import read_jsonl
 from grls.programs.keyset import MANIFEST, Keys, Origin
 from grls.sentences import sentences
-from grls.text import tokenizer_fingerprint
+from grls.text import controls, tokenizer_fingerprint
 from grls.types import Passage
 
 __all__ = ["SHARED", "KeyKind", "Keys", "build_keys", "keys_in", "sentences"]
@@ -257,8 +257,9 @@ def _refuse_unwritable(
     corpus: Corpus, tokenizer: Any, places: dict[str, list[int]], rows: list[np.ndarray], source: str
 ) -> None:
     decoded = tokenizer.batch_decode(rows)
+    barred = {*controls(tokenizer), tokenizer.unk_token_id}
     for (text, numbers), row, written in zip(places.items(), rows, decoded, strict=True):
-        unknown = tokenizer.unk_token_id is not None and tokenizer.unk_token_id in row
+        unknown = not barred.isdisjoint(row.tolist())
         if not len(row) or unknown or set(letters(text)) - set(letters(written)):
             raise DataError(
                 f"the tokenizer cannot write a key of the passage {corpus.ids(numbers[:1])[0]!r}: "

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from grls.errors import ConfigError
 from grls.files import read_json
-from grls.text import wrapping
+from grls.text import controls, wrapping
 from grls.types import Passage
 
 FORM = "query-generator.json"
@@ -96,4 +96,5 @@ class QueryPrompt:
         encoded = self.tokenizer(
             list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
         )
-        return [list(row) for row in encoded["input_ids"]]
+        barred = controls(self.tokenizer) | {self.tokenizer.eos_token_id}  # pieces of a Unigram vocabulary
+        return [[token for token in row if token not in barred] for row in encoded["input_ids"]]

@@ -7,6 +7,7 @@ from html import escape
 
 from grls.corpus import Corpus
 from grls.programs.riches import Piece, Quote, Written
+from grls.shown import visible
 from grls.types import Query
 from grls.webpage import document
 
@@ -27,12 +28,12 @@ dd { margin: 0 0 0 1rem; }
 
 def terminal(query: Query, written: Written, markers: tuple[str, str], colour: bool = True) -> str:
     """One query and what was written for it."""
-    lines = [f"{query.id}: {query.text}"]
+    lines = [visible(f"{query.id}: {query.text}")]
     for piece in written.pieces:
-        text = f"  {_marked(piece, written, markers)}"
+        text = visible(f"  {_marked(piece, written, markers)}")
         lines.append(f"\x1b[{_COLOURS[piece.kind]}m{text}\x1b[0m" if colour else text)
         if piece.kind == "quote":
-            lines.append(f"    {_source(piece, written)}")
+            lines.append(visible(f"    {_source(piece, written)}"))
     return "\n".join(lines)
 
 

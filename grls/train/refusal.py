@@ -17,6 +17,8 @@ from typing import NoReturn
 
 from lightning.pytorch.cli import LightningArgumentParser
 
+from grls.shown import visible
+
 _NOISE = ("Given value type:", "Does not validate", "Errors:", "Expected a <class 'NoneType'>")
 _MARKS = ("Parser key", "Does not validate", "Problem with given class_path")
 _KEY = re.compile(r"""Parser key "([^"]+)":\s*(.*)""")
@@ -36,7 +38,7 @@ class Parser(LightningArgumentParser):
         """Print it with the remedy and leave with argparse's status, 2."""
         if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):
             super().error(message, ex)
-        print(f"error: {plain(message)}\n`grls train --help` lists the options.", file=sys.stderr)
+        print(f"error: {visible(plain(message))}\n`grls train --help` lists the options.", file=sys.stderr)
         raise SystemExit(2) from ex
 
 

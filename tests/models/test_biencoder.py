@@ -371,3 +371,20 @@ def test_folders_of_ours_that_do_not_say_compare_by_inner_product(tmp_path: Path
     plain = BiEncoder.load(str(tmp_path / "bert"), device="cpu")
     assert plain.similarity == "dot"
     assert _again(plain, tmp_path / "saved").similarity == "dot"
+
+
+@pytest.mark.parametrize("name", ["sentence", "t5"])
+def test_a_separator_in_a_text_is_text(name: str, request: pytest.FixtureRequest) -> None:
+    given = request.getfixturevalue(name)
+    biencoder = given if isinstance(given, BiEncoder) else BiEncoder.from_generator(given)
+    tokenizer = biencoder.tokenizer
+    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    text = f"the otter {tokenizer.sep_token or tokenizer.eos_token} is {tokenizer.pad_token} calm"
+    for role in ("query", "passage"):
+        forged, plain = (
+            biencoder.features([some], role)["input_ids"][0].tolist() for some in (text, "the otter is calm")
+        )
+        ours = [token for token in plain if token in special]
+        assert [token for token in forged if token in special] == ours
+        assert plain == tokenizer("the otter is calm", split_special_tokens=False)["input_ids"]
+    assert biencoder.tokens(text) == len(forged)

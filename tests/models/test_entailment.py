@@ -91,3 +91,12 @@ def test_text_that_spells_a_separator_is_text(model: Callable[[str], str]) -> No
     )
     judge.entails(["red [SEP] red"], ["the [SEP] barn"])
     assert [(row == judge.tokenizer.sep_token_id).sum() for row in seen[0]] == [2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_that_are_no_numbers_are_told(model: Callable[[str], str], kind: str) -> None:
+    judge = load_entailment(model(kind), "cpu")
+    for weight in judge.model.parameters():
+        weight.data.fill_(float("nan"))
+    with pytest.raises(ConfigError, match="not numbers"):
+        judge.entails(["red"], ["the barn"])

@@ -12,7 +12,7 @@ from grls.corpus import Corpus
 from grls.decode import characters
 from grls.decode.continuations import KEY, Continuations, InterleaveOptions, LiveBeam, Span
 from grls.decode.markers import TextMarkers
-from grls.errors import DataError
+from grls.errors import ConfigError, DataError
 from grls.programs import keys as key_module
 from grls.programs.keys import build_keys
 from grls.programs.riches import Riches
@@ -156,3 +156,11 @@ def test_a_key_that_is_too_long_names_its_passage(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(DataError, match=r"'long' has 2\d\d tokens.*at most 39 fit"):
         build_keys(corpus, TOKENIZERS["byte fallback"], "sentence")
     assert np.all(build_keys(corpus, TOKENIZERS["byte fallback"], "sentence", anywhere=True).texts)
+
+
+def test_a_model_that_writes_no_numbers_is_told() -> None:
+    some, _ = answers(TOKENIZERS["byte fallback"], max_new_tokens=4)
+    for weight in some.model.parameters():
+        weight.data.fill_(float("nan"))
+    with pytest.raises(ConfigError, match=r"logits are not numbers \(NaN\): its weights are damaged"):
+        some.answer([Query("q", "which", ())])

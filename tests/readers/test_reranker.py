@@ -399,3 +399,11 @@ def test_text_that_spells_a_separator_is_text(tmp_path: Path) -> None:
     encoder.scores(["is [SEP] it", "is it"], ["the [SEP] [CLS] lynx", "the lynx"])
     separator = encoder.tokenizer.sep_token_id
     assert [(row == separator).sum() for batch in seen for row in batch] == [2, 2]
+
+
+def test_scores_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+    for weight in encoder.model.parameters():
+        weight.data.fill_(float("nan"))
+    with pytest.raises(ConfigError, match="not numbers"):
+        encoder.scores(["is the lynx calm"], ["the lynx is calm"])

@@ -20,7 +20,7 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.jsonl import read_jsonl
 from grls.models.opening import open_config, open_model, open_tokenizer, opening
-from grls.models.precision import move
+from grls.models.precision import move, refuse_nan
 from grls.models.sources import packaged_encoder, refuse_missing_folder
 from grls.readers.ralm.choose import Candidates
 from grls.readers.ralm.strides import Stride
@@ -149,6 +149,7 @@ class Reranker:
         for n in range(0, len(order), _BATCH):
             some = order[n : n + _BATCH]
             values = self.logits([prefixes[i] for i in some], [documents[i] for i in some])
+            refuse_nan(values)
             found[some] = values.cpu().numpy()
         return found
 
