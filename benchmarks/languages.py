@@ -1,0 +1,111 @@
+"""BM25 in twelve languages, beside one regular expression with English function words for all of them.
+
+    python -m benchmarks.languages
+
+``languages.tsv`` has twelve made-up passages of each language and a query for each, as people write them:
+inflected, in capitals, with or without vowel points. What is printed is the share of queries whose passage
+comes first: by the regular expression that bm25s has for a default, by our words, and by their stems where
+there is a stemmer; and by both of the first for queries in decomposed Unicode (NFD). A corpus of this size
+says whether a language is found at all, not which of two good ways is the better one.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import bm25s
+from jsonargparse import auto_cli
+
+from benchmarks.common import print_table
+from grls.corpus import Corpus
+from grls.language import STEMMERS
+from grls.retrieve.sparse import BM25Retriever
+from grls.types import Passage, Query
+from grls.words import Analyzer
+
+FILE = Path(__file__).with_name("languages.tsv")
+Search = Callable[[Sequence[str]], list[int | None]]
+"""From queries to the number of the first passage of each; None: nothing is found."""
+
+
+def read(file: Path = FILE) -> dict[str, list[tuple[str, str]]]:
+    """Passages and queries by language."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        language, passage, query = line.split("\t")
+        found.setdefault(language, []).append((passage, query))
+    return found
+
+
+def by_expression(passages: Sequence[str]) -> Search:
+    """BM25 over lower-cased runs of letters and digits, without English function words."""
+
+    def words(texts: Sequence[str]) -> list[list[str]]:
+        given = bm25s.tokenize(list(texts), stopwords="english", return_ids=False, show_progress=False)
+        return [list(row) for row in given]
+
+    held = words(passages)
+    if not any(held):
+        return lambda queries: [None] * len(queries)
+    index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+    index.index(held, show_progress=False)
+
+    def search(queries: Sequence[str]) -> list[int | None]:
+        found: list[int | None] = []
+        for asked in words(queries):
+            scores = index.get_scores(asked) if asked else None
+            found.append(None if scores is None or not scores.any() else int(scores.argmax()))
+        return found
+
+    return search
+
+
+def by_words(passages: Sequence[str], analyzer: Analyzer) -> Search:
+    """Our BM25."""
+    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(passages)])
+    retriever = BM25Retriever(corpus, analyzer=analyzer)
+
+    def search(queries: Sequence[str]) -> list[int | None]:
+        hits = retriever.retrieve([Query(str(n), text) for n, text in enumerate(queries)], 1)
+        return [int(some[0].id) if some else None for some in hits]
+
+    return search
+
+
+def recall(search: Search, queries: Sequence[str]) -> float:
+    """The share of queries (in percent) whose own passage comes first."""
+    return 100 * sum(n == first for n, first in enumerate(search(queries))) / len(queries)
+
+
+def measure(language: str, pairs: Sequence[tuple[str, str]]) -> list[float | None]:
+    """Recall@1 by expression, words and stems (None: no stemmer), and in NFD by expression and words."""
+    passages, queries = [list(column) for column in zip(*pairs, strict=True)]
+    apart = [unicodedata.normalize("NFD", query) for query in queries]
+    old, new = by_expression(passages), by_words(passages, Analyzer())
+    stems = by_words(passages, Analyzer(language, stem=True)) if language in STEMMERS else None
+    found = [recall(old, queries), recall(new, queries), recall(stems, queries) if stems else None]
+    return [*found, recall(old, apart), recall(new, apart)]
+
+
+def main() -> None:
+    """Measure all languages and print a table."""
+    header = ("", "one expression", "words", "stems", "one expression, NFD", "words, NFD")
+    rows = {language: measure(language, pairs) for language, pairs in read().items()}
+    table = [
+        (language, *("-" if value is None else f"{value:.0f}" for value in row))
+        for language, row in rows.items()
+    ]
+    table.append(("mean", *map(_mean, zip(*rows.values(), strict=True))))
+    print_table("recall@1 of BM25, 12 queries a language", header, table)
+
+
+def _mean(column: Sequence[float | None]) -> str:
+    """The mean of a column; none where a language lacks a figure, as it could not stand beside the others."""
+    values = [value for value in column if value is not None]
+    return f"{sum(values) / len(values):.0f}" if len(values) == len(column) else "-"
+
+
+if __name__ == "__main__":
+    auto_cli(main, as_positional=False)
