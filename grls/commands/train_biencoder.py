@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +20,7 @@ from grls.models.sentence_folder import MODULES
 from grls.retrieve.sparse import BM25Retriever
 from grls.train.biencoder import BiEncoderOptions, Split, check_negatives, fit
 from grls.train.biencoder_examples import BiEncoderExamples
+from grls.train.loading import digest
 from grls.types import Query
 from grls.words import USUAL, Analyzer
 
@@ -97,13 +96,9 @@ def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
     made = {}
     for name, split in splits.items():
         made[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
-        made[f"{Path(data) / 'queries.jsonl'} (split {name})"] = _digest(split.queries)
-        made[str(Path(data) / "qrels" / f"{name}.tsv")] = _digest(split.qrels)
+        made[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
+        made[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
     return made
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()
 
 
 def _encoder(

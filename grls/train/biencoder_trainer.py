@@ -126,6 +126,20 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         found: dict[str, float] = super().evaluate(*args, **kwargs)
         return found
 
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        """The library's; of epochs with the same recall the one with the higher nDCG is the best."""
+        name = str(self.args.metric_for_best_model)
+        if super()._determine_best_metric(metrics, trial):
+            return True
+        finer, best = name.replace("recall@", "ndcg@"), self.state.best_global_step
+        before = [
+            entry[finer] for entry in self.state.log_history if entry["step"] == best and finer in entry
+        ]
+        level = bool(before) and metrics[name] == self.state.best_metric and metrics[finer] > before[-1]
+        if level:
+            self.state.best_global_step = self.state.global_step
+        return level
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """The library's, of weights that are numbers, with the hashes of its files."""
         refuse_broken(self.model, self.state.global_step)

@@ -16,8 +16,10 @@ from typing import Any
 import lightning as L
 import torch
 from jsonargparse import get_loader
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from torch import Tensor
 
 from grls.errors import ConfigError, MismatchError, WriteError
 from grls.files import atomic_path
@@ -61,6 +63,40 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 ) from error
 
 
+class BestCheckpoint(ModelCheckpoint):
+    """Lightning's, which of checkpoints with the same score keeps the one with the lowest ``dev_loss``.
+
+    Recall has few values on a small dev set: at its highest the loss often falls for long. With
+    ``save_top_k`` 1 alone.
+    """
+
+    _loss: float | None = None
+
+    @property
+    def state_key(self) -> str:
+        """That of Lightning's, whose checkpoints are gone on with."""
+        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What Lightning keeps, and the loss of the best one."""
+        return {**super().state_dict(), "dev_loss": self._loss}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take it up again."""
+        super().load_state_dict(state_dict)
+        self._loss = state_dict.get("dev_loss")
+
+    def check_monitor_top_k(self, trainer: L.Trainer, current: Tensor | None = None) -> bool:
+        """Whether the weights are to be kept."""
+        loss = trainer.callback_metrics.get("dev_loss")
+        kept = super().check_monitor_top_k(trainer, current)
+        if not kept and self.save_top_k == 1 and loss is not None and self._loss is not None:
+            kept = current is not None and current == self.best_model_score and float(loss) < self._loss
+        if kept:
+            self._loss = None if loss is None else float(loss)
+        return bool(kept)
+
+
 def kept_checkpoint(trainer: L.Trainer) -> Path | None:
     """What a run has written last to go on from (the callbacks without a measure); None: nothing yet."""
     last = [
@@ -87,16 +123,18 @@ def refuse_unfinished(output: str) -> None:
     Raises:
         ConfigError: There is one. A finished run's model is only told of: it is replaced when this one ends.
     """
-    if any(
-        Path(output).glob("hpc_ckpt_*.ckpt")
-    ):  # a SLURM job that was requeued, which Lightning goes on with
+    requeued = list(Path(output).glob("hpc_ckpt_*.ckpt"))
+    if requeued and SLURMEnvironment.detect():  # Lightning goes on with it, in a SLURM job alone
         return
-    last, model = last_checkpoint(output), Path(output) / "model" / "config.json"
+    model = Path(output) / "model" / "config.json"
     finished = model.is_file()
-    if last.is_file() and not (finished and model.stat().st_mtime >= last.stat().st_mtime):
+    kept = [file for file in (*requeued, last_checkpoint(output)) if file.is_file()]
+    last = max(kept, key=lambda file: file.stat().st_mtime, default=None)
+    if last is not None and not (finished and model.stat().st_mtime >= last.stat().st_mtime):
         raise ConfigError(
             f"{last} is of a run that did not finish, or diverged: go on from it with --ckpt_path {last}, "
-            f"choose another --output, or remove {last.parent}."
+            f"choose another --output, or remove "
+            f"{last if last in requeued else last.parent}."
         )
     if finished:
         log.warning("%s is of an earlier run; this one replaces it when it ends.", model.parent)

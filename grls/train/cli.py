@@ -33,6 +33,7 @@ from grls.logs import quiet
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.train.checkpoints import (
     AtomicCheckpointIO,
+    BestCheckpoint,
     check_checkpoint,
     refuse_unfinished,
     tell_changed,
@@ -95,7 +96,7 @@ class TrainCLI(LightningCLI):
         parser.add_argument(
             "--output", type=str, default="runs/train", help="Folder for everything that the run writes."
         )
-        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+        parser.add_lightning_class_args(BestCheckpoint, "checkpoint")
         parser.add_lightning_class_args(ModelCheckpoint, "last")
         parser.add_lightning_class_args(ConstrainedRecall, "recall")
         parser.add_lightning_class_args(QuoteRecall, "quotes")
@@ -123,6 +124,7 @@ class TrainCLI(LightningCLI):
             stage.prog = "grls train"
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
+        _seed_all(config)
         refuse_unwritable(_checkpoints(config.output), folder=True)
         refuse_foreign(_model(config.output), "config.json")
         if config.get("ckpt_path") is None:
@@ -155,6 +157,15 @@ class TrainCLI(LightningCLI):
         if config.trainer.plugins is None:
             kwargs["plugins"] = [AtomicCheckpointIO()]
         return super().instantiate_trainer(**kwargs)
+
+
+def _seed_all(config: Any) -> None:
+    """Let ``--seed_everything`` decide the seeds of model and data that are not given."""
+    if isinstance(config.seed_everything, bool) or config.seed_everything is None:
+        return
+    for part in (config.model, config.data):
+        if "seed" in part.init_args and part.init_args.seed is None:
+            part.init_args.seed = config.seed_everything
 
 
 def _checkpoints(output: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from grls.assess import Assessing
 from grls.corpus import Corpus
-from grls.dataset import Qrels, gold_passages, read_split
+from grls.dataset import Qrels, gold_passages
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
 from grls.models.generator import start_token
@@ -83,6 +83,7 @@ class StageData(FitData):
         self.codec = Codec(module.tokenizer, self.limits, is_causal(module.model))
         self.corpus = Corpus.read(self.data)
         self.views = self.make_views()
+        self._prints["corpus.jsonl"] = self.corpus.fingerprint
         self.index: ConstraintIndex = build_index(self.views or self.corpus, self.codec)
         self.check(module.loss)
         self.train_examples, self.dev_examples = self.examples()
@@ -184,6 +185,10 @@ class MemoriseData(StageData):
         self._sample = random.Random(self.seed).sample(range(len(every)), min(self.dev_size, len(every)))
         return every, Chosen(every, self._sample)
 
+    def other_files(self) -> list[str]:
+        """The neighbours that are read."""
+        return [file for file in (self.reading.neighbours,) if file is not None]
+
     def dev_inputs(self) -> list[DevInput]:
         """What is read of the sampled passages; each is to find its passage.
 
@@ -233,11 +238,17 @@ class RetrieveData(StageData):
         self.shuffle = shuffle
 
     def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
-        train = read_split(self.data, self.train_split, self.corpus)
-        dev = read_split(self.data, self.dev_split, self.corpus)
+        train = self.read_split(self.train_split, self.corpus)
+        dev = self.read_split(self.dev_split, self.corpus)
         self._dev = dev[0][: self.dev_size], dev[1]
         how = (self.done, self.shuffle)
         return self._mixed(self._retrieve_examples(*train, *how)), self._retrieve_examples(*self._dev, *how)
+
+    def other_files(self) -> list[str]:
+        """What is mixed in."""
+        memorise = self.mix.memorise
+        files = self.mix.pseudo, None if memorise is None else memorise.neighbours
+        return [file for file in files if file is not None]
 
     def _mixed(self, main: Any) -> Any:
         size = self.mix.size or len(main)

@@ -5,15 +5,29 @@ It knows nothing of what is learned: a stage reads its data and gives its exampl
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import abstractmethod
 from typing import Any
 
 import lightning as L
 from torch.utils.data import DataLoader
 
-from grls.errors import ConfigError
+from grls.corpus import Corpus
+from grls.dataset import Qrels, read_split
+from grls.errors import ConfigError, MismatchError
+from grls.files import sha256
 from grls.train.batching import DrawnExamples, LengthBucketedSampler
 from grls.train.examples import Example, Examples
+from grls.types import Query
+
+_PRINTS = "fingerprints"
+"""Under which name a checkpoint keeps those of the data."""
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of queries or judgements."""
+    return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()
 
 
 class FitData(L.LightningDataModule):
@@ -26,7 +40,8 @@ class FitData(L.LightningDataModule):
         length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch (more padding,
             less alike examples).
         workers: Processes that prepare batches; 0 prepares them in the training process.
-        seed: Of the order of examples and of what is drawn for each epoch.
+        seed: Of the order of examples and of what is drawn for each epoch; null: that of ``seed_everything``
+            (0 without the command).
     """
 
     train_examples: Examples
@@ -42,7 +57,7 @@ class FitData(L.LightningDataModule):
         dev_size: int = 200,
         length_pool: int = 50,
         workers: int = 0,
-        seed: int = 0,
+        seed: int | None = None,
     ):
         super().__init__()
         self.data = data
@@ -50,7 +65,8 @@ class FitData(L.LightningDataModule):
         self.dev_size = dev_size
         self.length_pool = length_pool
         self.workers = workers
-        self.seed = seed
+        self.seed = seed or 0
+        self._prints: dict[str, str] = {}
         self._seen = (0, 0)
         self._ready = False
 
@@ -68,7 +84,23 @@ class FitData(L.LightningDataModule):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
         self.read(self._trainer.lightning_module)
+        for file in self.other_files():
+            self._prints[file] = sha256(file)
         self._ready = True
+
+    def other_files(self) -> list[str]:
+        """The files beside the data set that examples are made of."""
+        return []
+
+    def read_split(self, split: str, corpus: Corpus) -> tuple[list[Query], Qrels]:
+        """Queries and judgements of a split; a resumed run must find the same."""
+        queries, qrels = read_split(self.data, split, corpus)
+        self._prints |= {
+            "corpus.jsonl": corpus.fingerprint,
+            f"queries.jsonl (split {split})": digest(queries),
+            f"qrels/{split}.tsv": digest(qrels),
+        }
+        return queries, qrels
 
     @abstractmethod
     def read(self, module: Any) -> None:
@@ -101,14 +133,22 @@ class FitData(L.LightningDataModule):
         """
         loop = self._trainer.fit_loop
         epoch, batches = divmod(loop.epoch_loop.batch_progress.total.ready, loop.max_batches)
-        return {"epoch": epoch, "batches": batches, **self._sizes()}
+        return {"epoch": epoch, "batches": batches, **self._sizes(), _PRINTS: self._prints}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where a checkpoint was written.
 
         Raises:
             ConfigError: An epoch had other batches then, so where the run stood in it cannot be told.
+            MismatchError: What is learned from was another then.
         """
+        # Checkpoints of an earlier version hold no fingerprints.
+        for name, before in state_dict.get(_PRINTS, {}).items():
+            if self._prints.get(name, before) != before:
+                raise MismatchError(
+                    f"{name} of {self.data} has changed since the run began: put it back as it was, or begin "
+                    "a new run in another --output."
+                )
         now = self._sizes()
         for name, before in state_dict.items():
             if name in now and before != now[name]:

@@ -58,7 +58,7 @@ class GeneratorModule(L.LightningModule):
             else (:mod:`grls.models.lora`); merged into the model that is saved. 0: train the weights.
         lora_dropout: Of the adapters' inputs.
         seed: Of dropout, which is a function of (seed, batch number, rank), so that a resumed run repeats
-            an uninterrupted one.
+            an uninterrupted one; null: that of ``seed_everything`` (0 without the command).
 
     Raises:
         ConfigError: A rate is out of range.
@@ -82,7 +82,7 @@ class GeneratorModule(L.LightningModule):
         cache_encoder: float = 0.0,
         lora_rank: int = 0,
         lora_dropout: float = 0.0,
-        seed: int = 0,
+        seed: int | None = None,
     ):
         super().__init__()
         if learning_rate <= 0 or not 0 <= warmup <= 1:
@@ -101,7 +101,7 @@ class GeneratorModule(L.LightningModule):
         self.weight_decay = weight_decay
         self.loss: Loss = loss
         self.label_smoothing = label_smoothing
-        self.seed = seed
+        self.seed = seed or 0
         self._head = Head(self.model)
         if gradient_checkpointing:
             self.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from grls.corpus import Corpus
-from grls.dataset import Qrels, read_split
+from grls.dataset import Qrels
 from grls.errors import ConfigError
 from grls.models.build import GeneratorSpec
 from grls.models.generator import start_token
@@ -94,9 +94,9 @@ class QueryData(FitData):
         self.corpus = Corpus.read(self.data)
         self.prompt = QueryPrompt(tokenizer, causal, self.form)
         self.train_examples = self._examples(
-            *read_split(self.data, self.train_split, self.corpus), self.train_split
+            *self.read_split(self.train_split, self.corpus), self.train_split
         )
-        queries, qrels = read_split(self.data, self.dev_split, self.corpus)
+        queries, qrels = self.read_split(self.dev_split, self.corpus)
         self.dev_examples = self._examples(queries[: self.dev_size], qrels, self.dev_split)
         start = None if causal else start_token(module.model)
         self.collator = InterlacedCollator(int(tokenizer.pad_token_id), start)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grls.corpus import Corpus
-from grls.dataset import Qrels, read_split
+from grls.dataset import Qrels
 from grls.errors import ConfigError
 from grls.models.generator import start_token
 from grls.programs.keys import KeyKind, build_keys
@@ -94,8 +94,8 @@ class InterlacedData(FitData):
         )  # fmt: skip
         self.prompt = Prompt("none", self.markers, self.thoughts != "none", self.chat)
         self.targets = Targets(tokenizer, self.corpus, self.keys, self.thoughts, self.answer)
-        train = read_split(self.data, self.train_split, self.corpus)
-        self.dev = read_split(self.data, self.dev_split, self.corpus)
+        train = self.read_split(self.train_split, self.corpus)
+        self.dev = self.read_split(self.dev_split, self.corpus)
         self.dev = self.dev[0][: self.dev_size], self.dev[1]
         self.train_examples = self._examples(tokenizer, causal, *train, self.train_split)
         self.dev_examples = self._examples(tokenizer, causal, *self.dev, self.dev_split)
@@ -114,6 +114,10 @@ class InterlacedData(FitData):
         return InterlacedExamples(
             queries, qrels, prompts, self.targets, self.lengths, self.shuffle, self.seed, split
         )  # fmt: skip
+
+    def other_files(self) -> list[str]:
+        """The propositions."""
+        return [] if self.propositions is None else [self.propositions]
 
     def beside_model(self) -> dict[str, Any]:
         """Nothing: a language model's folder needs no more than the model."""

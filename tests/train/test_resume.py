@@ -1,7 +1,10 @@
 """A run that is killed and resumed goes on to the same losses."""
 
+import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -9,8 +12,9 @@ from failing import fails
 from small_data import write_small
 from train_helpers import arguments, logged, start, train
 
+from grls.cli import main
 from grls.errors import ConfigError
-from grls.train.checkpoints import refuse_unfinished, tell_changed
+from grls.train.checkpoints import BestCheckpoint, refuse_unfinished, tell_changed
 
 # 30 examples, 4 a batch: 8 steps an epoch. Killed after step 13, in the middle of the second epoch; the last
 # checkpoint is that of step 10, in the middle of it, too.
@@ -26,6 +30,12 @@ CONSTANT = ("--model.schedule=constant", "--model.warmup=0")  # else the rate de
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_small(tmp_path_factory.mktemp("resume") / "data")
+
+
+@pytest.fixture(scope="module")
+def halted(data: Path) -> tuple[Path, Path]:
+    """The data, and the output of a run of one epoch on it."""
+    return data, train("retrieve", data, data.parent / "halted", "--trainer.max_epochs=1")
 
 
 def test_a_run_that_sigterm_ends_does_not_look_done(
@@ -110,6 +120,85 @@ def test_a_run_is_not_resumed_with_other_batches(
     assert named in fails(capsys, "train", *options)
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new", "named"),
+    [
+        ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", "corpus.jsonl"),
+        ("queries.jsonl", "is the otter calm ?", "is the otter mild ?", "queries.jsonl (split train)"),
+        ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', "queries.jsonl (split train)"),
+        ("qrels/dev.tsv", "\t1", "\t2", "qrels/dev.tsv"),
+        ("queries.jsonl", "is the lynx kind ?", "is the lynx mild ?", None),  # a test query
+    ],
+)
+def test_a_run_whose_data_has_changed_is_not_resumed(
+    file: str,
+    old: str,
+    new: str,
+    named: str | None,
+    halted: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = shutil.copytree(halted[0], tmp_path / "data")
+    text = (data / file).read_text()
+    assert old in text
+    (data / file).write_text(text.replace(old, new))
+    last = halted[1] / "checkpoints" / "last.ckpt"
+    same = [f"--model.generator.data={halted[0]}", "--trainer.max_epochs=1", f"--ckpt_path={last}"]
+    given = arguments("retrieve", data, tmp_path / "run", *same)
+    if named is None:
+        assert main(["train", *given]) == 0
+    else:
+        assert f"{named} of {data} has changed since the run began" in fails(capsys, "train", *given)
+
+
+def test_a_checkpoint_without_fingerprints_is_gone_on_with(halted: tuple[Path, Path], tmp_path: Path) -> None:
+    state = torch.load(halted[1] / "checkpoints" / "last.ckpt", weights_only=True)
+    del state["RetrieveData"]["fingerprints"]
+    torch.save(state, tmp_path / "last.ckpt")
+    resume = f"--ckpt_path={tmp_path / 'last.ckpt'}"
+    train("retrieve", halted[0], tmp_path / "run", "--trainer.max_epochs=1", resume)
+
+
+def test_one_seed_decides_all_that_are_not_given(data: Path, tmp_path: Path) -> None:
+    """Of a model that is read, too: order and dropout."""
+
+    def losses(name: str, *more: str) -> list[float]:
+        short = ["--trainer.max_epochs=1", "--trainer.limit_val_batches=0", "--model.seed=null", *more]
+        options = [o for o in arguments("retrieve", data, tmp_path / name, *short) if "generator" not in o]
+        start_from = [
+            "--model.generator=grls.models.build.Pretrained",
+            f"--model.generator.name_or_path={model}",
+        ]
+        assert main(["train", *options, *start_from]) == 0
+        return list(logged(tmp_path / name, "train_loss").values())
+
+    model = train("memorise", data, tmp_path / "one", "--trainer.max_epochs=1") / "model"
+    first = losses("a", "--seed_everything=0")
+    assert losses("b", "--seed_everything=1") != first
+    assert losses("c", "--seed_everything=1", "--model.seed=0", "--data.seed=0") == first
+
+
+def test_of_the_same_recall_the_lower_loss_is_kept(tmp_path: Path) -> None:
+    callback = BestCheckpoint(str(tmp_path), "best", monitor="dev_recall", mode="max")
+    kept = []
+    for recall, loss in ((0.5, 3.0), (0.5, 2.0), (0.5, 2.5), (0.4, 1.0), (0.6, 9.0), (0.6, 8.0)):
+        scores = {"dev_recall": torch.tensor(recall), "dev_loss": torch.tensor(loss)}
+        trainer: Any = SimpleNamespace(
+            callback_metrics=scores, strategy=SimpleNamespace(reduce_boolean_decision=bool)
+        )
+        if callback.check_monitor_top_k(trainer, scores["dev_recall"]):
+            kept.append((recall, loss))
+            callback.best_model_score = scores["dev_recall"]
+            callback.best_k_models = {"best": scores["dev_recall"]}
+            callback.kth_best_model_path = "best"
+        again = BestCheckpoint(str(tmp_path), "best", monitor="dev_recall", mode="max")
+        again.load_state_dict(callback.state_dict())
+        assert again._loss == kept[-1][1]
+    assert kept == [(0.5, 3), (0.5, 2), (0.6, 9), (0.6, 8)]
+    assert callback.state_key.startswith("ModelCheckpoint{")
+
+
 def test_a_run_that_is_resumed_with_other_options_is_told_of(
     data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -138,13 +227,18 @@ def test_earlier_options_that_say_nothing_are_no_change(
         caplog.clear()
 
 
-def test_a_job_that_slurm_requeues_is_not_refused(tmp_path: Path) -> None:
+def test_a_job_that_slurm_requeues_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_NTASKS", raising=False)
     last = tmp_path / "checkpoints" / "last.ckpt"
     last.parent.mkdir()
     last.touch()
     with pytest.raises(ConfigError, match="did not finish, or diverged"):
         refuse_unfinished(str(tmp_path))
     (tmp_path / "hpc_ckpt_1.ckpt").touch()
+    with pytest.raises(ConfigError, match=r"hpc_ckpt_1\.ckpt is of a run that did not finish"):
+        refuse_unfinished(str(tmp_path))  # at home nobody goes on with it by itself
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    monkeypatch.setenv("SLURM_JOB_NAME", "train")
     refuse_unfinished(str(tmp_path))
 
 

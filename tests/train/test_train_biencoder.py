@@ -314,3 +314,20 @@ def test_weights_that_the_last_step_spoils_are_not_saved(
     assert "weights are not finite after step 1" in fails(capsys, *given)
     assert not (tmp_path / "out" / "model").exists()
     assert not list((tmp_path / "out" / "checkpoints").glob("checkpoint-*"))
+
+
+def test_of_the_same_recall_the_higher_ndcg_is_kept(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([(0.5, 0.1), (0.5, 0.3), (0.5, 0.2)])
+
+    def evaluate(*_: object, **__: object) -> dict[str, float]:
+        recall, ndcg = next(found)
+        return {"dev_dot_recall@1": recall, "dev_dot_ndcg@1": ndcg}
+
+    monkeypatch.setattr(biencoder.InformationRetrievalEvaluator, "__call__", evaluate)
+    output = train(place, tmp_path / "out")
+    state = json.loads((output / "checkpoints" / "checkpoint-24" / "trainer_state.json").read_text())
+    assert state["best_global_step"] == 16
+    kept = output / "checkpoints" / "checkpoint-16" / "model.safetensors"
+    assert kept.read_bytes() == (output / "model" / "model.safetensors").read_bytes()
