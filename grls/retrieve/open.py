@@ -25,6 +25,7 @@ def open_retriever(
     device: str = "auto",
     precision: str = "float32",
     options: SearchOptions | None = None,
+    verify: bool | None = None,
 ) -> GenerativeRetriever | DenseRetriever:
     """Open what ``grls index`` wrote; ``kind`` in its manifest says what it is (absent: generative).
 
@@ -34,6 +35,8 @@ def open_retriever(
         precision: ``float32`` or ``bfloat16``; a generator also takes the others of
             :mod:`grls.models.precision`.
         options: How to search; a dense retriever heeds batch size, ``truncate_queries`` and ``progress``.
+        verify: Whether checksums are compared: of a generative index, see :func:`grls.index.load_index`;
+            those of a dense retriever always are, unless it is False.
 
     Raises:
         ConfigError: The option ``compile`` or ``assess`` is set for a dense retriever.
@@ -44,7 +47,7 @@ def open_retriever(
     manifest = manifest_of(Path(folder))
     kind = manifest.get("kind", "generative") if isinstance(manifest, dict) else "generative"
     if kind == "generative":  # its own check of the manifest follows
-        return GenerativeRetriever.from_pretrained(folder, device, precision, options)
+        return GenerativeRetriever.from_pretrained(folder, device, precision, options, verify)
     if kind != KIND:
         raise DataError(f"unknown kind of retriever {kind!r}; make it again with `grls index`.", file)
     given = options or SearchOptions()
@@ -57,6 +60,7 @@ def open_retriever(
         device,
         precision,
         batch_size=given.batch_size,
+        verify=verify is not False,
         truncate_queries=given.truncate_queries,
         progress=given.progress,
     )

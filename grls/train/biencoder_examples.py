@@ -7,9 +7,10 @@ vectors, and not where hard negatives come from: it gets a ranking of passages a
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from grls.corpus import Corpus
@@ -28,6 +29,8 @@ _CANDIDATES = 50
 
 _FILLER = 1000
 """Random passages among which a short ranking finds enough that are not gold."""
+
+log = logging.getLogger(__name__)
 
 
 class Pair(NamedTuple):
@@ -53,14 +56,14 @@ class PairOptions:
 
     Args:
         multistep: One pair a hop: query and the gold evidence before -> next gold passage. Otherwise every
-            gold passage is paired with the query alone.
+            gold passage is paired with the query alone. Null: where some query has several gold passages.
         done: DONE is the passage after the last hop (multi-step only).
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
         hard_negatives: Wrong passages a query that are drawn from its ranking, beside those of the batch.
         seed: Of dropout, the order of examples and what is drawn for each epoch.
     """
 
-    multistep: bool = True
+    multistep: bool | None = None
     done: bool = True
     shuffle: bool = False
     hard_negatives: int = 0
@@ -109,15 +112,15 @@ class BiEncoderExamples:
             raise DataError("the training split holds no query; training needs queries with gold passages.")
         self.queries = queries
         self.encoder = encoder
-        self.options = options
         self.chains = [gold_chains(query, qrels) for query in queries]
+        self.options = replace(options, multistep=self._multistep(options))
         self._passages: dict[str, Passage] = {DONE_ID: DONE_PASSAGE}
         self._numbers: dict[str, int] = {}
         self._add_gold(corpus)
         self._gold = [self._gold_keys(chains) for chains in self.chains]
         self._width = max(len(keys) for keys in self._gold)
         self._negatives = self._rank(corpus, rankings) if options.hard_negatives else []
-        self.done = options.done and options.multistep
+        self.done = options.done and bool(self.options.multistep)
         self.places = [(q, hop) for q, some in enumerate(self.chains) for hop in range(self._hops(some))]
 
     def __len__(self) -> int:
@@ -148,7 +151,21 @@ class BiEncoderExamples:
         """About how long the query text of each example is, in characters; to sort by."""
         texts = [len(passage_text(p)) for p in self._passages.values()]
         mean = sum(texts) // len(texts)
-        return [len(self.queries[q].text) + hop * mean * self.options.multistep for q, hop in self.places]
+        return [
+            len(self.queries[q].text) + hop * mean * bool(self.options.multistep) for q, hop in self.places
+        ]
+
+    def _multistep(self, options: PairOptions) -> bool:
+        """As the options say, else as the data do, which is told where it leaves hops and DONE out."""
+        if options.multistep is not None:
+            return options.multistep
+        several = any(len(chain) > 1 for chains in self.chains for chain in chains)
+        if not several:
+            log.warning(
+                "every query has one gold passage, so neither hops nor DONE are trained (--multistep true "
+                "trains them)."
+            )
+        return several
 
     def _hops(self, chains: list[tuple[str, ...]]) -> int:
         return len(chains[0]) + self.done

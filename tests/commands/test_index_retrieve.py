@@ -20,6 +20,7 @@ from grls.evaluation.manifest import read_info
 from grls.evaluation.results import read_results
 from grls.evaluation.run import read_run
 from grls.models.biencoder import BiEncoder
+from grls.retrieve import folder as folder_module
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.dense_encode import work_folder
@@ -364,3 +365,26 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
     assert first is not None
     assert second is not None
     assert replace(first, seconds=0.0) == replace(second, seconds=0.0)
+
+
+def test_checksums_are_compared_where_it_is_asked_for(
+    data: Path,
+    generative: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a large index a sample is compared otherwise."""
+    folder = Path(shutil.copytree(generative, tmp_path / "generative"))
+    opened: list[bool | None] = []
+    load = folder_module.load_index
+
+    def watched(*given: Any) -> Any:
+        opened.append(given[3])
+        return load(*given)
+
+    monkeypatch.setattr(folder_module, "load_index", watched)
+    options = [f"--retriever={folder}", "--split=dev"]
+    retrieve(data, tmp_path / "a", *options)
+    retrieve(data, tmp_path / "b", *options, "--verify=true")
+    assert opened == [None, True]

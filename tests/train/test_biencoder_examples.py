@@ -202,3 +202,18 @@ def test_the_loss_leaves_masked_passages_out(encoder: BiEncoder) -> None:
     loss = MaskedRankingLoss(encoder.model, scale=2.0, similarity_fct=dot_score)
     found = loss.compute_loss_from_embeddings([queries, passages], labels)
     torch.testing.assert_close(found, torch.stack(expected).mean())
+
+
+def test_data_of_one_passage_a_query_train_neither_hops_nor_done(
+    data: Path, encoder: BiEncoder, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus = Corpus.read(data)
+    single = {"a": {"r0": 1}, "b": {"r1": 1}}
+    some = [Query("a", "one ?"), Query("b", "two ?")]
+    made = BiEncoderExamples(some, single, corpus, encoder, PairOptions())
+    assert (len(made), made.done) == (2, False)
+    assert "every query has one gold passage, so neither hops nor DONE are trained" in caplog.text
+    asked = BiEncoderExamples(some, single, corpus, encoder, PairOptions(multistep=True))
+    assert (len(asked), asked.done) == (4, True)
+    several = BiEncoderExamples(some, {**single, "b": {"r0": 1, "r1": 1}}, corpus, encoder, PairOptions())
+    assert (len(several), several.done) == (5, True)
