@@ -14,6 +14,7 @@ from grls.evaluation.comparable import Asked, LoadedRun, complete_runs, examples
 from grls.evaluation.manifest import RunInfo, fingerprint_queries, info_file, write_info
 from grls.evaluation.results import Results
 from grls.evaluation.run import refuse_unknown, write_run
+from grls.files import refuse_unwritable
 from grls.types import Query
 
 
@@ -88,7 +89,8 @@ def refuse_shared_queries(dev: Dev, results: Results) -> None:
 
 
 def refuse_own_output(output: str, runs: Sequence[str]) -> None:
-    """Refuse (ConfigError) an output that would overwrite a run that is read."""
+    """Refuse (ConfigError) an output that would overwrite a run that is read, or that can be no name."""
+    refuse_unwritable(output)
     for run in runs:
         if info_file(run).resolve() == Path(f"{output}.info.json").resolve():
             raise ConfigError(f"--output {output} would replace {run}, which is read; choose another name.")

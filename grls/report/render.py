@@ -13,7 +13,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from grls.files import atomic_file, atomic_folder, refuse_foreign, write_json
+from grls.files import atomic_file, atomic_folder, refuse_foreign, refuse_unwritable, write_json
 from grls.report.blocks import INK, Gallery, Page, Picture, Table, Text
 from grls.webpage import document
 
@@ -35,6 +35,7 @@ def write_page(page: Page, output: str) -> list[Path]:
         ConfigError: ``OUTPUT-figures`` is there and holds something else.
         WriteError: A file cannot be written.
     """
+    refuse_unwritable(output)
     folder = Path(f"{output}-figures")
     refuse_foreign(folder, _INDEX)
     html, markdown = render_html(page), render_markdown(page, folder.name)

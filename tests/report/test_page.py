@@ -230,3 +230,11 @@ def test_measures_asked_for_have_columns_and_tests(files, tmp_path):
     tested = [line for line in text.splitlines() if "every run against" in line]
     assert [line.split(":")[0].strip("*") for line in tested] == ["R@3", "RR", "P@3", "set F1"]
     assert "good finds most: R@3 100.0 over 2 queries" in text
+
+
+@pytest.mark.parametrize("command", ["report", "ensemble"])
+def test_an_output_that_names_a_folder_is_refused(command, files, tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    told = fails(capsys, command, files[0], files[3], "--output", f"{tmp_path}/runs/")
+    assert "names a folder, and files are written" in told
+    assert not list((tmp_path / "runs").iterdir())
