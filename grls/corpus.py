@@ -88,13 +88,15 @@ class Corpus:
             metadata: One object a passage; None: they have none.
 
         Raises:
-            DataError: An id, title or text is no string, an id is empty or reserved, or two passages have
-                the same.
+            DataError: An id, title or text is no string, an id is empty or reserved, two passages have the
+                same, or metadata are nothing that JSON can hold (NaN).
         """
         given = list(passages)
-        texts = (
-            ["{}"] * len(given) if metadata is None else [json.dumps(m, ensure_ascii=False) for m in metadata]
-        )
+        objects = [{} for _ in given] if metadata is None else metadata
+        try:
+            texts = [json.dumps(some, ensure_ascii=False, allow_nan=False) for some in objects]
+        except (TypeError, ValueError) as error:
+            raise DataError(f"expected metadata that JSON can hold ({error}).", source) from None
         rows = [(p.id, p.title, p.text, text) for p, text in zip(given, texts, strict=True)]
         _refuse_unfit(rows, source)
         columns = [pa.array(column, pa.large_string()) for column in zip(*rows, strict=True)]
@@ -134,9 +136,9 @@ class Corpus:
 
         The first call hashes the whole id column; what it hashed is kept, 16 bytes a passage.
         """
-        asked = np.array(list(ids), dtype=object)
-        if not len(asked):
-            return []
+        asked = np.array([name if _is_text(name) else "" for name in ids], dtype=object)
+        if not len(asked) or not len(self):
+            return [None] * len(asked)
         hashes, order = self._hashed
         hashed = hash_array(asked, categorize=False)
         first = np.searchsorted(hashes, hashed)
@@ -232,6 +234,11 @@ class Corpus:
                     line,
                 )
             first[record["_id"]] = line
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name is whole characters: half of a surrogate pair stands in no corpus, and has no hash."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in name)
 
 
 def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:

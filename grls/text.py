@@ -269,6 +269,30 @@ def controls(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     return set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
 
 
+def foreign_ids(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], wrapped: bool = False
+) -> list[list[int]]:
+    """Token ids of texts that come from users or a corpus: whatever they spell, none is a special token.
+
+    A special token that stands in the text is split, and what is still one is left out: in a Unigram
+    vocabulary ``</s>`` and ``<pad>`` are pieces like others.
+
+    Args:
+        tokenizer: The model's.
+        texts: The texts.
+        wrapped: Whether the special tokens that the tokenizer puts around a text are put around each.
+    """
+    if not texts:
+        return []
+    encoded = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
+    barred = controls(tokenizer)
+    before, behind = wrapping(tokenizer) if wrapped else ([], [])
+    return [
+        [*before, *(int(token) for token in row if token not in barred), *behind]
+        for row in encoded["input_ids"]
+    ]
+
+
 def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
     """The special tokens the tokenizer puts before and after an encoder input."""
     bare = tokenizer("a", add_special_tokens=False)["input_ids"]

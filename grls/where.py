@@ -44,6 +44,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _NUMBER = re.compile(r"[+-]?[0-9]+(?P<part>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?)")
+_LIKE_A_NUMBER = re.compile(r"[+-]?\.?\d[\d.,_]*(?:[eE][+-]?\d*)?")
+"""Words that look like numbers and are read as text: ``.5``, ``5.``, ``1_000``, ``٣``."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _WORDS = ("and", "or", "not", "in")
 
@@ -259,10 +261,20 @@ class _Parser:
         token = self.token
         if token.kind not in ("word", "quoted") or (names and token.kind == "word" and token.text in _WORDS):
             raise self.error(wanted)
+        if token.kind == "word" and not names:
+            self._refuse_doubtful(token)
         self._next()
         if token.kind == "word":
             return Value(token.text)
         return Value(_ESCAPE.sub(r"\1", token.text[1:-1]), True)
+
+    def _refuse_doubtful(self, token: _Token) -> None:
+        """Refuse a value that means a number or a truth value and would be text."""
+        text = token.text
+        if _LIKE_A_NUMBER.fullmatch(text) and not _NUMBER.fullmatch(text):
+            raise self._error(token.place, f"{text!r} is no number as 20, -1.5 or 1e3", _QUOTE)
+        if text.lower() in ("true", "false") and text != text.lower():
+            raise self._error(token.place, f"truth values are true and false, got {text!r}", _QUOTE)
 
     def _is(self, word: str) -> bool:
         return self.token.kind == "word" and self.token.text == word
@@ -303,6 +315,9 @@ class _Parser:
             yield _Token(str(match.lastgroup), match[0], place)
             place = match.end()
         yield _Token("end", "", len(text))
+
+
+_QUOTE = " Quote it where it is a text."
 
 
 def _hint(token: _Token) -> str:

@@ -198,3 +198,10 @@ def test_a_corpus_that_is_replaced_with_its_size_and_date_is_read_anew(
     os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
     assert Corpus.read(file)[0].text == "the otter is away ."
     assert len(list((tmp_path / "cache" / "grls").iterdir())) == 1, "an earlier state is not kept"
+
+
+def test_an_empty_corpus_and_half_a_character_find_nothing():
+    assert Corpus.from_passages([]).numbers(["a"]) == [None]
+    assert Corpus.from_passages([Passage("a", "x")]).numbers(["\ud800", "a"]) == [None, 0]
+    with pytest.raises(DataError, match="expected metadata that JSON can hold"):
+        Corpus.from_passages([Passage("a", "x")], metadata=[{"year": float("nan")}])

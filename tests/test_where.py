@@ -62,6 +62,8 @@ def test_a_value_is_compared_with_its_like(text: str, value: Any, expected: bool
         *(("a=1 b=2", 5, "'and', 'or'"), ("a ! b", 3, "got '!'"), ("and=1", 1, "a field")),
         *(("a in ()", 7, "a value"), ("a not 1", 7, "'in'"), ("a=1 and not", 12, "a field")),
         ("a in 1", 6, r"'\('"),
+        *(("a>=.5", 4, "no number as 20"), ("a>=2020.", 4, "no number"), ("a=２０２０", 3, "Quote it")),
+        *(("a=1_000", 3, "no number"), ("a=True", 3, "truth values are true and false")),
     ],
 )  # fmt: skip
 def test_what_does_not_parse_is_told_with_its_place(text: str, column: int, message: str) -> None:

@@ -234,6 +234,7 @@ def _settings(
         "retriever": _fingerprints(opened),
         "precision": precision,
         "allow": None if allow is None else sha256(allow),
+        "metadata": opened.corpus.metadata_fingerprint,
         "filters": hashlib.sha256(json.dumps(own).encode()).hexdigest(),
     }
 

@@ -115,7 +115,8 @@ def riches(
     program = Riches(loaded, tokenizer, corpus, made, Prompt(prompt, markers, keywords, chat), options)
     settings = {
         "weights": weights_fingerprint(loaded), "tokenizer": tokenizer_fingerprint(tokenizer),
-        "corpus": corpus.fingerprint, "queries": fingerprint_queries(every), "markers": list(markers),
+        "corpus": corpus.fingerprint, "metadata": corpus.metadata_fingerprint,
+        "queries": fingerprint_queries(every), "markers": list(markers),
         "propositions": None if propositions is None else sha256(propositions), "keys": keys,
         "anywhere": anywhere, "prompt": prompt, "keywords": keywords, "chat": chat, "beams": beams,
         "beam": beam, "mode": mode, "whole": whole, "repeat": repeat, "max_new_tokens": max_new_tokens,
@@ -150,7 +151,8 @@ def riches(
     rankings = [written.ranking() for written in outputs]
     write_outputs(output, queries, corpus, Outcome(rankings), info)
     print(summary(score_answers(read_answers(answers), queries, qrels, corpus), seconds))
-    file.remove()
+    if file.count <= len(queries):  # else a run of more queries goes on with it
+        file.remove()
     several = sum(quote.held > len(quote.keys) for written in outputs for quote in written.quotes)
     if several:
         print(f"{several} quotes are held by more keys than --max_keys lets be named")

@@ -19,6 +19,7 @@ from grls.errors import ConfigError
 from grls.programs.prompts import common
 from grls.readers.dialogue import in_turns
 from grls.sentences import sentences
+from grls.text import foreign_ids
 from grls.types import Passage
 
 _TASK = (
@@ -117,8 +118,7 @@ class PropositionPrompt(NamedTuple):
             head = f"{_TASK}\n\n{''.join(solved)}"
         tail = f"\nPropositions:\n{self.lead}" if self.examples else ""
         texts = [f"{head}{self.form(passage)}{tail}" for passage in passages]
-        rows = tokenizer(texts, split_special_tokens=True, verbose=False)["input_ids"]
-        return [list(row) for row in rows]
+        return foreign_ids(tokenizer, texts, wrapped=True)
 
     def form(self, passage: Passage) -> str:
         """The passage as the model reads it, in one line."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from jinja2 import TemplateError
 
 from grls.errors import ConfigError
+from grls.text import foreign_ids
 
 Turns = Sequence[tuple[str, str]]
 """What was asked and what was answered, in order."""
@@ -52,8 +53,7 @@ def few_shot(
         solved = "".join("".join(f"{said}\n{reply}\n" for said, reply in turns) + "\n" for turns in examples)
         told = f"{task}\n\n" if task else ""
         texts = [f"{told}{solved}{_lines(one)}" for one in asked]
-        encoded = tokenizer(texts, split_special_tokens=True, verbose=False) if texts else {"input_ids": []}
-        return [list(row) for row in encoded["input_ids"]]
+        return foreign_ids(tokenizer, texts, wrapped=True)
     head = [{"role": "system", "content": task}] if task else []
     head += _messages([pair for turns in examples for pair in turns])
     return [_chat(tokenizer, head, one) for one in asked]

@@ -193,7 +193,7 @@ class GenerativeRetriever(IndexedPassages):
             "limits": self.codec.limits,
             "corpus": self.corpus.fingerprint,
             "removed": sorted(self.removed),
-            "views": None if self.views is None else self.views.words,
+            "views": None if self.views is None else self.views.record,
         }
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

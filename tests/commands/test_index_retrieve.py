@@ -388,3 +388,31 @@ def test_checksums_are_compared_where_it_is_asked_for(
     retrieve(data, tmp_path / "a", *options)
     retrieve(data, tmp_path / "b", *options, "--verify=true")
     assert opened == [None, True]
+
+
+def test_a_run_is_not_gone_on_with_after_its_metadata_changed(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a filter lets through would be others than before."""
+    folder = Path(shutil.copytree(data, tmp_path / "data"))
+    whole, asked = retrieve_command._retrieve, []
+
+    def killed(opened: Any, queries: Any, *rest: Any) -> Any:
+        asked.append(len(queries))
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return whole(opened, queries, *rest)
+
+    monkeypatch.setattr(portions, "PORTION", 2)
+    monkeypatch.setattr(retrieve_command, "_retrieve", killed)
+    arguments = [
+        "retrieve",
+        f"--data={folder}",
+        "--split=null",
+        "--bm25=true",
+        f"--output={tmp_path / 'run'}",
+    ]
+    assert main(arguments) == 130
+    corpus = folder / "corpus.jsonl"
+    corpus.write_text(corpus.read_text().replace('"metadata": {}', '"metadata": {"year": 2001}', 1))
+    assert "metadata" in fails(capsys, *arguments)

@@ -18,6 +18,7 @@ from grls.programs.dsp.gather import Gathered
 from grls.programs.dsp.needed import dspy
 from grls.readers.dialogue import in_turns
 from grls.readers.writer import Continuation, Draw, TextWriter
+from grls.text import foreign_ids
 
 API = "api:"
 
@@ -109,7 +110,7 @@ class LocalEngine:
         if self.chat:
             return in_turns(self.tokenizer, turns)
         text = "\n\n".join(turn["content"] for turn in turns)
-        return list(self.tokenizer(text, split_special_tokens=True, verbose=False)["input_ids"])
+        return foreign_ids(self.tokenizer, [text], wrapped=True)[0]
 
     def _writer(self, stops: tuple[str, ...], limit: int) -> TextWriter:
         return TextWriter(self.model, self.tokenizer, limit, self.batch_size, stops)

@@ -28,7 +28,7 @@ from grls.readers.ralm.choose import AsRetrieved, Chooser
 from grls.readers.ralm.scoring import TextScorer
 from grls.readers.ralm.strides import Stride, WindowOptions, strides
 from grls.retrieve.base import Retriever
-from grls.text import wrapping
+from grls.text import foreign_ids, wrapping
 from grls.types import Query
 
 _BLOCK_TOKENS = 1024
@@ -254,8 +254,7 @@ def words_of(text: str) -> int:
 
 
 def _tokens(tokenizer: Any, text: str) -> list[int]:
-    encoded = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)
-    return [int(token) for token in encoded["input_ids"]]
+    return foreign_ids(tokenizer, [text])[0]
 
 
 def _exp(value: float) -> float:
