@@ -8,7 +8,8 @@ dynamic multi-step setting). C chains live side by side, so the best chain wins 
 first hop. DONE is one token that competes with whole passages, and a model may write it too early:
 ``done_bias`` b shifts its log-odds at every hop. With p the probability of DONE and
 Z = 1 - p + p exp(b), DONE then has p exp(b) / Z and every other passage 1 / Z of what it had, so the
-probabilities of all chains still sum to one. (A bonus added to finished chains would not do: each has one
+probabilities of all chains still sum to one, those of passages with equal tokens counted once (each has the
+probability of the text that they share). (A bonus added to finished chains would not do: each has one
 DONE, and their order would stay.)
 
 Where any order of the evidence is right, a model spreads a set's probability over its orders, and chains of
