@@ -343,6 +343,6 @@ class _Search:
     def _hits(self, query: int) -> list[Found]:
         scores = [score for score, _ in self.results[query]]
         states = np.array([state for _, state in self.results[query]], dtype=np.int64)
-        found = self.scope.passages(np.full(len(states), query), states)
+        found = self.scope.passages(np.full(len(states), query), states, self.k)
         hits = [Found(p, score) for score, some in zip(scores, found, strict=True) for p in some]
         return hits[: self.k]

@@ -214,7 +214,7 @@ class SlotSearch(ABC):
         owners = np.repeat(queries, [len(some) for some in results])
         scores = [score for some in results for score, _ in some]
         states = np.array([state for some in results for _, state in some], dtype=np.int64)
-        passages = self.scope.passages(owners, states)
+        passages = self.scope.passages(owners, states, self.ask.k)
         for query, score, some in zip(owners.tolist(), scores, passages, strict=True):
             self.found[query] += [Found(passage, score) for passage in some]
         for query in queries.tolist():

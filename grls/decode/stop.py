@@ -11,7 +11,8 @@ and probabilities are renormalized over what is left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -134,8 +135,14 @@ class Scope:
         row = int(self._index.rows.row_of[passage])
         return passage in self._passages(query, row, row + 1)
 
-    def passages(self, queries: Ints, states: Ints) -> list[list[int]]:
-        """Numbers of the passages under ``states[i]`` that ``queries[i]`` may find, in row order."""
+    def passages(self, queries: Ints, states: Ints, most: int | None = None) -> list[list[int]]:
+        """Numbers of the passages under ``states[i]`` that ``queries[i]`` may find, in row order.
+
+        Args:
+            queries: ``[n]``.
+            states: ``[n]``.
+            most: The first so many of each, of which there are as many as copies of a text; None: all.
+        """
         low, high = self._index.span(states)
         whole = (self.remaining(queries, low, high) == high - low) & (self._subset[queries] < 0)
         found = []
@@ -143,23 +150,23 @@ class Scope:
             queries.tolist(), low.tolist(), high.tolist(), whole.tolist(), strict=True
         ):
             if everything:
-                found.append(self._index.rows.members_in(first, last).tolist())
+                found.append(self._index.rows.members_in(first, last)[:most].tolist())
             else:
-                found.append(self._passages(query, first, last))
+                found.append(self._passages(query, first, last, most))
         return found
 
-    def _passages(self, query: int, low: int, high: int) -> list[int]:
+    def _passages(self, query: int, low: int, high: int, most: int | None = None) -> list[int]:
         subset, base = int(self._subset[query]), query * self._stride
-        found = (
-            self._index.rows.members_in(low, high).tolist()
+        found: Iterator[int] = (
+            map(int, self._index.rows.members_in(low, high))
             if subset < 0
-            else self._subsets[subset].passages_in(low, high)
+            else self._subsets[subset].each_in(low, high)
         )
         first, last = np.searchsorted(self._keys, [base + low, base + high])
         hidden = set((self._keys[first:last] - base).tolist())
-        if not hidden:
-            return found
-        return [p for p in found if int(self._index.rows.row_of[p]) not in hidden]
+        if hidden:
+            found = (p for p in found if int(self._index.rows.row_of[p]) not in hidden)
+        return list(islice(found, most))
 
     def _allowed(self, queries: Ints, low: Ints, high: Ints) -> Ints:
         """Rows of each range that the query's subset holds."""

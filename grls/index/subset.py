@@ -8,7 +8,7 @@ count a word where it is large: whichever takes less memory (8 bytes a member, o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -142,11 +142,11 @@ class Subset:
 
     def passages_in(self, low: int, high: int) -> list[int]:
         """Numbers of the passages of the subset in the rows ``low:high``, in row order."""
-        found: list[int] = []
+        return list(self.each_in(low, high))
+
+    def each_in(self, low: int, high: int) -> Iterator[int]:
+        """The same one after another, for who needs the first ones of many."""
         for row in self.rows.between(low, high).tolist():
-            found += [
-                p
-                for p in self._index.members_in(row, row + 1).tolist()
-                if self._members is None or p in self._members
-            ]
-        return found
+            for passage in map(int, self._index.members_in(row, row + 1)):
+                if self._members is None or passage in self._members:
+                    yield passage

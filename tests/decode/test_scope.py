@@ -10,6 +10,7 @@ from models_small import END, VOCABULARY, small_t5
 
 from grls.decode import Decoder, FastDecoder
 from grls.decode.exhaustive import score_all
+from grls.decode.stop import Scope
 from grls.index import BACKENDS, index_sequences
 from grls.index.subset import Numbers, Several, Subset
 from grls.models.generator import Seq2SeqGenerator
@@ -132,3 +133,27 @@ def test_numbers_are_counted_in_lists_and_in_words(limit: int, data: Any) -> Non
 def test_both_forms_of_a_set_occur() -> None:
     assert Numbers(np.arange(3), 1000).sparse
     assert not Numbers(np.arange(300), 1000).sparse
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_of_many_equal_passages_no_more_are_looked_at_than_are_asked_for(
+    filtered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million copies of one text cost no more than a few."""
+    rows = [np.array([3, 4, END])] * 500 + [np.array([5, END])]
+    index = index_sequences(rows, END)
+    allow = [Subset(index.rows, range(1, 501))] if filtered else []
+    looked: list[int] = []
+    whole = Scope.passages
+
+    def watched(*given: Any) -> Any:
+        found = whole(*given)
+        looked.append(sum(map(len, found)))
+        return found
+
+    searches = [Decoder(GENERATOR, index, 500), FastDecoder(TREES, index, 500)]
+    expected = [search.search([[3, END]], 500, [], allow) for search in searches]
+    monkeypatch.setattr(Scope, "passages", watched)
+    for search, most in zip(searches, expected, strict=True):
+        assert search.search([[3, END]], 4, [], allow) == [most[0][:4]]
+    assert max(looked) <= 2 * 4
