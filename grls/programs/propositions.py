@@ -25,6 +25,7 @@ from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
 from grls.corpus import Corpus
 from grls.errors import ConfigError
 from grls.models.language import end_tokens
+from grls.models.turns import turn
 from grls.programs.prompts import common
 from grls.programs.proposition_prompt import PropositionPrompt, parse
 from grls.sentences import sentences
@@ -118,22 +119,23 @@ class Propositionizer:
         """What the model writes for each input, and whether it came to an end."""
         if not rows:
             return
-        cache = None if self.encoder_decoder else self._prompt_read(rows)
-        shared = 0 if cache is None else cache.get_seq_length()
-        tokens, mask = self._padded(rows, shared)
-        start = 0 if self.encoder_decoder else tokens.shape[1]
-        ends = end_tokens(self.model, self.tokenizer)
-        written = self.model.generate(
-            input_ids=tokens,
-            attention_mask=mask,
-            do_sample=False,
-            num_beams=1,
-            max_new_tokens=self.max_new_tokens,
-            eos_token_id=sorted(ends),
-            pad_token_id=self._pad(),
-            stopping_criteria=StoppingCriteriaList([_Stopped(self.tokenizer, self.prompt, start)]),
-            **({} if cache is None else {"past_key_values": cache}),
-        )
+        with turn(self.model):
+            cache = None if self.encoder_decoder else self._prompt_read(rows)
+            shared = 0 if cache is None else cache.get_seq_length()
+            tokens, mask = self._padded(rows, shared)
+            start = 0 if self.encoder_decoder else tokens.shape[1]
+            ends = end_tokens(self.model, self.tokenizer)
+            written = self.model.generate(
+                input_ids=tokens,
+                attention_mask=mask,
+                do_sample=False,
+                num_beams=1,
+                max_new_tokens=self.max_new_tokens,
+                eos_token_id=sorted(ends),
+                pad_token_id=self._pad(),
+                stopping_criteria=StoppingCriteriaList([_Stopped(self.tokenizer, self.prompt, start)]),
+                **({} if cache is None else {"past_key_values": cache}),
+            )
         for row in written[:, start:].tolist():
             first = 1 if self.encoder_decoder else 0  # the decoder's start token, which may be an end token
             place = next((n for n, token in enumerate(row) if n >= first and token in ends), None)

@@ -1,8 +1,9 @@
 """Retrievers that several threads use at once: each finds what it finds alone, and stays whole."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from grls.models.biencoder import BiEncoder
 from grls.models.head import Head
+from grls.readers.ralm.generate import _write
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import HybridRetriever, Weighed
@@ -96,3 +98,16 @@ def test_a_head_that_is_caught_by_many_threads_is_put_back() -> None:
     assert all(at_once(ask))
     assert "forward" not in model.get_output_embeddings().__dict__
     assert torch.equal(model(input_ids=tokens).logits, expected)
+
+
+def test_what_writes_with_a_model_waits_for_what_drives_it() -> None:
+    """A head that is caught answers with zeros, which whoever writes in that moment would take for logits."""
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=50, **sizes)).eval()
+    ralm: Any = SimpleNamespace(model=model)
+    expected = _write(ralm, [[3, 4, 5]], 4, {1}, {})
+    with ThreadPoolExecutor(1) as pool:
+        with Head(model).catch():
+            other = pool.submit(_write, ralm, [[3, 4, 5]], 4, {1}, {})
+            assert not wait([other], timeout=0.3).done, "it waits for its turn"
+        assert other.result(timeout=60) == expected

@@ -13,6 +13,7 @@ import torch
 
 from grls.errors import ConfigError
 from grls.models.language import end_tokens
+from grls.models.turns import turn
 from grls.readers.ralm.choose import Oracle
 from grls.readers.ralm.reader import InContextRalm
 from grls.readers.ralm.strides import Stride
@@ -91,6 +92,7 @@ def _write(
     ids = torch.tensor([[filling] * (width - len(tokens)) + list(tokens) for tokens in inputs], device=device)
     mask = torch.tensor([[0] * (width - len(tokens)) + [1] * len(tokens) for tokens in inputs], device=device)
     options = {"do_sample": False, "pad_token_id": filling, **sampling}
-    output = ralm.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=count, **options)
+    with turn(ralm.model):
+        output = ralm.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=count, **options)
     rows: list[list[int]] = output[:, width:].tolist()
     return rows
