@@ -227,6 +227,7 @@ def answer_record(query: Query, reading: Reading, corpus: Corpus) -> dict[str, A
         "pieces": _pieces(reading, texts),
         "quotes": quotes,
         "retrieved": [hit.id for hit in reading.ranking],
+        **({"failed": reading.failed} if reading.failed else {}),
     }
 
 

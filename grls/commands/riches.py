@@ -176,7 +176,8 @@ def _written(record: dict[str, Any]) -> Written:
         for quote in record["quotes"]
     ]
     pieces = tuple(Piece(**piece) for piece in record["pieces"])
-    return Written(pieces, tuple(quotes), record["answer"], record["score"], record["ended"])
+    said = record["answer"], record["score"], record["ended"], record.get("failed", "")
+    return Written(pieces, tuple(quotes), *said)
 
 
 def _record(query: Query, written: Written) -> dict[str, Any]:
@@ -188,4 +189,5 @@ def _record(query: Query, written: Written) -> dict[str, Any]:
         "ended": written.ended,
         "pieces": [piece._asdict() for piece in written.pieces],
         "quotes": [quote._asdict() for quote in written.quotes],
+        **({"failed": written.failed} if written.failed else {}),
     }

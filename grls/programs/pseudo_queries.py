@@ -20,6 +20,7 @@ from grls.corpus import Corpus
 from grls.errors import ConfigError
 from grls.neighbours import Neighbours
 from grls.programs.query_form import QueryPrompt
+from grls.readers.room import too_long
 from grls.readers.writer import Draw, TextWriter
 
 From = Literal["first", "all"]
@@ -129,23 +130,41 @@ class QueryWriter:
     ) -> list[dict[str, Any]]:
         """A record of each task: ``chain`` (passage ids), ``draw``, ``text``, ``ended`` (not cut off).
 
+        A chain that is too long for the model has no text, is told of, and its record says so (``failed``).
+
         Args:
             some: The tasks.
             decided: Called with the number of queries that a batch has finished.
 
         Raises:
-            ConfigError: A prompt is too long for the model.
+            ConfigError: The model has no room for any prompt.
         """
         chains = [self.corpus.passages(task.chain) for task in some]
         read = [chain[:1] if self.drawing.reads == "first" else chain for chain in chains]
         prompts = [self.prompt.source(self.prompt.passages(passages)) for passages in read]
         names = [[passage.id for passage in chain] for chain in chains]
-        draws = [self._draw(ids, task.draw) for ids, task in zip(names, some, strict=True)]
-        written = self.writer.write(prompts, decided, draws)
-        return [
-            {"chain": ids, "draw": task.draw, "text": " ".join(one.text.split()), "ended": one.ended}
-            for ids, task, one in zip(names, some, written, strict=True)
-        ]
+        failed = self._too_long(names, prompts)
+        if decided is not None and failed:
+            decided(len(failed))
+        asked = [place for place in range(len(some)) if place not in failed]
+        draws = [self._draw(names[place], some[place].draw) for place in asked]
+        written = iter(self.writer.write([prompts[place] for place in asked], decided, draws))
+        found = []
+        for place, (ids, task) in enumerate(zip(names, some, strict=True)):
+            record: dict[str, Any] = {"chain": ids, "draw": task.draw, "text": "", "ended": False}
+            if place in failed:
+                record["failed"] = failed[place]
+            else:
+                one = next(written)
+                record |= {"text": " ".join(one.text.split()), "ended": one.ended}
+            found.append(record)
+        return found
+
+    def _too_long(self, names: Sequence[Sequence[str]], prompts: Sequence[Sequence[int]]) -> dict[int, str]:
+        """The tasks whose prompts the model has no room for, and why."""
+        given = [f"the passages {', '.join(map(repr, ids))}" for ids in names]
+        room, new = self.writer.room, self.writer.max_new_tokens
+        return too_long(given, prompts, room, new, lambda: self.prompt.source([]))
 
     def _draw(self, ids: Sequence[str], draw: int) -> Draw:
         key = repr((self.drawing.seed, *ids, draw)).encode()

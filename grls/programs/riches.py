@@ -25,6 +25,7 @@ from grls.models.turns import turn
 from grls.programs.keys import SHARED, Keys, letters
 from grls.programs.prompts import ANSWER, Prompt, common, open_ended, split_answer
 from grls.programs.within import by_similarity
+from grls.readers.room import room_of, too_long
 from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Query
 
@@ -84,6 +85,7 @@ class Written(NamedTuple):
         answer: The answer; empty where none was written.
         score: Log-probability (nats) of all of it.
         ended: False where the length limit ended it.
+        failed: Why nothing was written for the query; empty where something was.
     """
 
     pieces: tuple[Piece, ...]
@@ -91,6 +93,7 @@ class Written(NamedTuple):
     answer: str
     score: float
     ended: bool
+    failed: str = ""
 
     def ranking(self) -> list[Hit]:
         """The passages of its quotes, in their order, each once; a score is minus the rank.
@@ -146,17 +149,37 @@ class Riches:
     ) -> list[Written]:
         """Answer queries.
 
-        A query with a quote that does not stand where it says (a stored index of other texts) is told of, and
-        has no answer; the others have theirs.
+        A query that is too long for the model, or has a quote that does not stand where it says (a stored
+        index of other texts), is told of, and has no answer; the others have theirs.
 
         Args:
             queries: The queries.
             decided: Called with the number of queries answered since the last call.
 
         Raises:
-            ConfigError: The model cannot be driven so, or has too few positions for prompt and output.
+            ConfigError: The model cannot be driven so, or has too few positions whatever is asked.
         """
-        inputs = self.prompt.inputs(self.tokenizer, [query.text for query in queries])
+        inputs = self._inputs([query.text for query in queries])
+        names = [f"the query {query.id!r}" for query in queries]
+        new = self.options.max_new_tokens
+        failed = too_long(names, inputs, room_of(self.model, new), new, lambda: self._inputs([""])[0])
+        if decided is not None and failed:
+            decided(len(failed))
+        asked = [place for place in range(len(inputs)) if place not in failed]
+        outputs = self._outputs([inputs[place] for place in asked], decided)
+        written = {
+            place: self._checked(out, queries[place]) for place, out in zip(asked, outputs, strict=True)
+        }
+        unwritten = {place: Written((), (), "", 0.0, False, why) for place, why in failed.items()}
+        return [(written | unwritten)[place] for place in range(len(inputs))]
+
+    def _inputs(self, questions: Sequence[str]) -> list[list[int]]:
+        """What the model reads for each question."""
+        inputs = self.prompt.inputs(self.tokenizer, questions)
+        return inputs if self.model.config.is_encoder_decoder else open_ended(self.tokenizer, inputs)
+
+    def _outputs(self, inputs: list[list[int]], decided: Callable[[int], object] | None) -> list[Interlaced]:
+        """What the model writes for each input."""
         if not inputs:
             return []
         generator, inputs = self._planted(inputs)
@@ -165,8 +188,7 @@ class Riches:
             self._stops,
         )  # fmt: skip
         with turn(self.model):
-            outputs = writer.write(inputs, 1, decided)
-        return [self._checked(found[0], query) for found, query in zip(outputs, queries, strict=True)]
+            return [found[0] for found in writer.write(inputs, 1, decided)]
 
     def _checked(self, output: Interlaced, query: Query) -> Written:
         """What was written for a query; nothing, and a line of it, where a quote is invented."""
@@ -174,7 +196,7 @@ class Riches:
             return self._read(output, query.text)
         except InventedError as error:
             log.error("query %r has no answer: %s. Make the keys again (build_keys).", query.id, error)
-            return Written((), (), "", output.score, False)
+            return Written((), (), "", output.score, False, str(error))
 
     def _planted(self, inputs: list[list[int]]) -> tuple[TreeGenerator, list[list[int]]]:
         """The model as trees, and what of the inputs it has not read as the prompt of all."""
@@ -186,14 +208,6 @@ class Riches:
                     f"{type(self.model).__name__} cannot be driven by trees of tokens, which RICHES needs."
                 )
             return trees, inputs
-        inputs = open_ended(self.tokenizer, inputs)
-        longest = max(len(tokens) for tokens in inputs) + self.options.max_new_tokens
-        most = getattr(self.model.config, "max_position_embeddings", None)
-        if most is not None and longest > most:
-            raise ConfigError(
-                f"prompt, query and output take {longest} tokens, but the model has {most} positions; lower "
-                "--max_new_tokens."
-            )
         shared = common(inputs)
         return plant_causal(self.model, inputs[0][:shared]), [tokens[shared:] for tokens in inputs]
 

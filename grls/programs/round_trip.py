@@ -18,6 +18,7 @@ from grls.words import plain
 
 EMPTY = "empty"
 CUT = "cut off"
+LONG = "too long to be read"
 COPY = "copies a passage"
 TWICE = "written before"
 ASTRAY = "not found again"
@@ -100,6 +101,8 @@ def _texts(records: Sequence[dict[str, Any]], corpus: Corpus) -> dict[str, str]:
 def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, str]]) -> str | None:
     """Why a text is no query of its own; remembers it where it is one."""
     text = plain(record["text"])
+    if "failed" in record:
+        return LONG
     if not text:
         return EMPTY
     if not record["ended"]:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from grls.corpus import Corpus
-from grls.errors import ConfigError
 from grls.evaluation.results import find_passages
 from grls.readers.dialogue import Asked, few_shot
 from grls.readers.prompts import ANSWER, CLOSED_TASK, OPEN_TASK, asked_directly, direct_examples
-from grls.readers.writer import TextWriter
+from grls.readers.room import too_long
+from grls.readers.writer import Continuation, TextWriter
 from grls.types import Hit, Passage, Query
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class Reading(NamedTuple):
         ranking: What was retrieved, best first.
         steps: The follow-up questions, in order; none where the question itself was retrieved for.
         cut: Number of passages left out because the model has no room for them.
+        failed: Why nothing was written for the query; empty where something was.
     """
 
     answer: str
@@ -51,6 +52,7 @@ class Reading(NamedTuple):
     ranking: tuple[Hit, ...]
     steps: tuple[Step, ...] = ()
     cut: int = 0
+    failed: str = ""
 
 
 class DirectReader:
@@ -77,7 +79,8 @@ class DirectReader:
         """Answer queries from the first k passages of each ranking.
 
         Where there is none the model is asked as without retrieval, and that is logged. Where the model has
-        too few positions, passages are left out from the end of the list.
+        too few positions, passages are left out from the end of the list; a question that is too long alone
+        has no answer, and is told of.
 
         Args:
             queries: The queries.
@@ -86,7 +89,7 @@ class DirectReader:
             decided: Called with the number of queries answered since the last call.
 
         Raises:
-            ConfigError: A question alone is too long for the model, or the chat template refuses the prompt.
+            ConfigError: The model has no room for any question, or the chat template refuses the prompt.
             DataError: A passage is not in the corpus.
         """
         ids = [[hit.id for hit in ranking[:k]] for ranking in rankings]
@@ -97,22 +100,31 @@ class DirectReader:
             prompts.append(prompt)
             read.append(tuple(some[:kept]))
         _tell(ids, read, k)
-        written = self.writer.write(prompts, decided)
+        failed = unfit(queries, prompts, self.writer, lambda: self._prompt(Query("", ""), []))
+        if decided is not None and failed:
+            decided(len(failed))
+        fit = [prompt for place, prompt in enumerate(prompts) if place not in failed]
+        written = iter(self.writer.write(fit, decided))
         return [
-            Reading(one.text, one.ended, kept, tuple(ranking), cut=len(some) - len(kept))
-            for one, kept, ranking, some in zip(written, read, rankings, ids, strict=True)
+            Reading("", False, (), tuple(ranking), failed=failed[place])
+            if place in failed
+            else _reading(next(written), read[place], ranking, len(ids[place]))
+            for place, ranking in enumerate(rankings)
         ]
 
     def _fitted(self, query: Query, passages: list[Passage]) -> tuple[list[int], int]:
         """The prompt with as many passages as the model has room for, and their number."""
-        for kept in range(len(passages), -1, -1):
-            task = OPEN_TASK if kept else CLOSED_TASK
-            asked = Asked(asked_directly(query.text, passages[:kept]), begin=ANSWER)
-            examples = direct_examples(bool(kept))
-            prompt = few_shot(self.writer.tokenizer, task, examples, [asked], self.chat)[0]
+        for kept in range(len(passages), 0, -1):
+            prompt = self._prompt(query, passages[:kept])
             if fits(prompt, self.writer):
                 return prompt, kept
-        raise too_long(query, self.writer)
+        return self._prompt(query, []), 0
+
+    def _prompt(self, query: Query, passages: list[Passage]) -> list[int]:
+        task = OPEN_TASK if passages else CLOSED_TASK
+        asked = Asked(asked_directly(query.text, passages), begin=ANSWER)
+        examples = direct_examples(bool(passages))
+        return few_shot(self.writer.tokenizer, task, examples, [asked], self.chat)[0]
 
 
 def fits(prompt: Sequence[int], writer: TextWriter) -> bool:
@@ -120,12 +132,19 @@ def fits(prompt: Sequence[int], writer: TextWriter) -> bool:
     return writer.room is None or len(prompt) <= writer.room
 
 
-def too_long(query: Query, writer: TextWriter) -> ConfigError:
-    """What is said of a question that leaves no room."""
-    return ConfigError(
-        f"the query {query.id!r} with the prompt takes more than the {writer.room} tokens that the model has "
-        f"room for beside {writer.max_new_tokens} new ones: lower --max_new_tokens, or take another model."
-    )
+def unfit(
+    queries: Sequence[Query],
+    prompts: Sequence[Sequence[int]],
+    writer: TextWriter,
+    least: Callable[[], Sequence[int]],
+) -> dict[int, str]:
+    """The queries whose prompts a writer has no room for; see :func:`grls.readers.room.too_long`."""
+    names = [f"the query {query.id!r}" for query in queries]
+    return too_long(names, prompts, writer.room, writer.max_new_tokens, least)
+
+
+def _reading(written: Continuation, read: tuple[str, ...], ranking: Sequence[Hit], shown: int) -> Reading:
+    return Reading(written.text, written.ended, read, tuple(ranking), cut=shown - len(read))
 
 
 def _tell(ids: Sequence[Sequence[str]], read: Sequence[Sequence[str]], k: int) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from grls.corpus import Corpus
 from grls.evaluation.results import find_passages
 from grls.readers.dialogue import Asked, few_shot
-from grls.readers.direct import Reading, Step, fits, too_long
+from grls.readers.direct import Reading, Step, fits, unfit
 from grls.readers.prompts import ANSWER, FOLLOW_UP, ITERATIVE_TASK, evidence, iterative_examples
 from grls.readers.writer import Continuation, TextWriter
 from grls.retrieve.base import Retriever, check_counts
@@ -37,6 +37,7 @@ class _State:
     cut: int = 0
     answer: str | None = None
     ended: bool = True
+    failed: str = ""
 
     def take(self, written: Continuation) -> None:
         """Read what the model wrote: a follow-up question or the answer.
@@ -55,7 +56,12 @@ class _State:
     def reading(self) -> Reading:
         """The result; a score is minus the rank."""
         ranking = tuple(Hit(passage, float(-rank)) for rank, passage in enumerate(self.seen, 1))
-        return Reading(self.answer or "", self.ended, tuple(self.seen), ranking, tuple(self.steps), self.cut)
+        seen, steps = tuple(self.seen), tuple(self.steps)
+        return Reading(self.answer or "", self.ended, seen, ranking, steps, self.cut, self.failed)
+
+    def fail(self, why: str) -> None:
+        """Nothing is written for it."""
+        self.answer, self.ended, self.failed = "", False, why
 
 
 class IterativeReader:
@@ -95,18 +101,24 @@ class IterativeReader:
     ) -> list[Reading]:
         """Answer queries, all in step with each other.
 
+        A question that is too long for the model has no answer, and is told of.
+
         Args:
             queries: The queries.
             decided: Called with the number of queries answered since the last call.
 
         Raises:
-            ConfigError: A question alone is too long for the model, or the chat template refuses the prompt.
+            ConfigError: The model has no room for any question, or the chat template refuses the prompt.
             DataError: A passage is not in the corpus.
         """
-        states = [_State(query, f"question: {query.text}") for query in queries]
-        for state in states:
-            if not fits(self._prompt(state, forced=True), self.writer):
-                raise too_long(state.query, self.writer)
+        states = [_asked(query) for query in queries]
+        prompts = [self._prompt(state, forced=True) for state in states]
+        nothing = _asked(Query("", ""))
+        failed = unfit(queries, prompts, self.writer, lambda: self._prompt(nothing, forced=True))
+        for place, why in failed.items():
+            states[place].fail(why)
+        if decided is not None and failed:
+            decided(len(failed))
         while active := [state for state in states if state.answer is None]:
             written = self.writer.write([self._prompt(state, state.forced) for state in active])
             for state, one in zip(active, written, strict=True):
@@ -162,9 +174,13 @@ class IterativeReader:
         empty = sum(not step.passages for state in states for step in state.steps)
         if empty:
             log.warning("nothing was found for %d follow-up questions.", empty)
-        without = sum(not state.seen for state in states)
+        without = sum(not state.seen and not state.failed for state in states)
         if without:
             log.warning("%d of %d queries are answered without evidence.", without, len(states))
+
+
+def _asked(query: Query) -> _State:
+    return _State(query, f"question: {query.text}")
 
 
 def _follow_up(text: str) -> str | None:

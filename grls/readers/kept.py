@@ -59,7 +59,10 @@ def spent_on(file: GrowingFile) -> dict[str, Any]:
 
 
 def _record(query: Query, reading: Reading) -> dict[str, Any]:
-    return {"query_id": query.id, **reading._asdict()}
+    record = {"query_id": query.id, **reading._asdict()}
+    if not reading.failed:
+        del record["failed"]
+    return record
 
 
 def _reading(record: dict[str, Any]) -> Reading:
@@ -70,4 +73,5 @@ def _reading(record: dict[str, Any]) -> Reading:
         tuple(Hit(*pair) for pair in record["ranking"]),
         tuple(Step(question, tuple(passages)) for question, passages in record["steps"]),
         record["cut"],
+        record.get("failed", ""),
     )

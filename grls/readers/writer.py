@@ -25,6 +25,7 @@ from transformers import (
 from grls.errors import ConfigError
 from grls.models.language import check_vocabulary, end_tokens
 from grls.models.turns import turn
+from grls.readers.room import room_of
 
 
 class Continuation(NamedTuple):
@@ -119,10 +120,7 @@ class TextWriter:
     @property
     def room(self) -> int | None:
         """Most tokens of a prompt; None where the model has no limit."""
-        most = getattr(self.model.config, "max_position_embeddings", None)
-        if most is None:
-            return None
-        return int(most) if self.model.config.is_encoder_decoder else int(most) - self.max_new_tokens
+        return room_of(self.model, self.max_new_tokens)
 
     def write(
         self,

@@ -183,7 +183,7 @@ def test_follow_ups_are_kept_with_their_passages(
         (["--method", "iterative", "--run", "x.jsonl"], "knows no follow-up questions"),
         (["--bm25", "true", "--k", "0"], "--k must be at least 1, got 0"),
         (["--bm25", "true", "--limit", "0"], "--limit must be at least 1"),
-        (["--bm25", "true", "--max_new_tokens", "1024"], "that the model has room for beside 1024"),
+        (["--bm25", "true", "--max_new_tokens", "1024"], "but the model has room for 0 beside 1024 new ones"),
         (["--bm25", "true", "--chat", "true"], "no chat template"),
         (["--retriever", "./nowhere"], "no retriever here"),
         (["--run", "./nowhere.jsonl"], "no such file"),

@@ -148,6 +148,27 @@ def test_a_chain_is_read_from_its_first_passage_or_whole(model: Path) -> None:
     assert read == [[prompt.source([first])], [prompt.source([first, rule])]]
 
 
+def test_a_chain_that_is_too_long_has_no_query_and_the_others_do(
+    model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    some = [Task((0,), 0), Task(tuple(range(10)) * 2, 0), Task(tuple(range(10)) * 2, 1), Task((1,), 0)]
+    found = written(model, some, Drawing(temperature=0.1))
+    assert [(bool(one["text"]), "failed" in one) for one in found] == [
+        (True, False), (False, True), (False, True), (True, False),
+    ]  # fmt: skip
+    assert [one for one in found if "failed" not in one] == written(
+        model, [some[0], some[3]], Drawing(temperature=0.1)
+    )
+    assert "room for 115 beside 13 new ones" in found[1]["failed"]
+    assert caplog.text.count("nothing is written for the passages 'otter-calm', ") == 1
+    assert sift(found, CORPUS, None).dropped == {"too long to be read": 2}
+    loaded = load_language_model(str(model), "cpu")
+    prompt = QueryPrompt(loaded.tokenizer, True, QueryForm.read(model))
+    narrow = QueryWriter(TextWriter(*loaded, 127), prompt, CORPUS, Drawing())
+    with pytest.raises(ConfigError, match="tokens before anything is asked"):
+        narrow.write(some)
+
+
 class Finds:
     """A retriever that finds the same passages for every query."""
 

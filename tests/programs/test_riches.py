@@ -1,8 +1,10 @@
 """Interlaced retrieval as a program and as a command."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from grls.programs.keys import build_keys
 from grls.programs.prompts import _MULTI, Prompt, split_answer
 from grls.programs.riches import Riches
 from grls.programs.view import page, terminal
+from grls.readers.room import room_of
 from grls.types import Passage
 
 
@@ -227,6 +230,43 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
         assert (tmp_path / f"cut{ending}").read_bytes() == (tmp_path / f"whole{ending}").read_bytes()
 
 
+def test_a_query_that_is_too_long_is_its_own_trouble(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(folder / "data", data)
+    long = {"_id": "q3", "text": "who owned the mill " * 300}
+    lines = (data / "queries.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    lines.insert(1, json.dumps(long) + "\n")
+    (data / "queries.jsonl").write_text("".join(lines), encoding="utf-8")
+    qrels = data / "qrels" / "test.tsv"
+    qrels.write_text(qrels.read_text(encoding="utf-8") + "q3\ta\t1\n", encoding="utf-8")
+    output = tmp_path / "r"
+    options = ["--beams=4", "--max_new_tokens=60", "--batch_size=3", "--show=3", "--device=cpu"]
+    base = ["riches", f"--data={data}", f"--model={folder / 'model'}", f"--output={output}"]
+    assert main([*base, *options]) == 0
+    printed = capsys.readouterr().out
+    assert "nothing is written for the query 'q3': its prompt takes" in caplog.text
+    assert "room for 964 beside 60 new ones" in caplog.text
+    records = [json.loads(line) for line in Path(f"{output}.answers.jsonl").read_text().splitlines()]
+    assert {one["query_id"]: (one["answer"], one["ended"], "failed" in one) for one in records} == {
+        "q1": ("Orla Finn", True, False), "q2": ("the barn", True, False), "q3": ("", False, True),
+    }  # fmt: skip
+    assert "3 queries" in printed
+    assert "1 without an answer" in printed
+    assert read_results(f"{output}.jsonl").rankings["q3"] == []
+
+
+def test_an_encoder_decoder_has_positions_for_the_prompt_alone() -> None:
+    config = SimpleNamespace(max_position_embeddings=100, is_encoder_decoder=True)
+    model = SimpleNamespace(config=config)
+    assert [room_of(model, new) for new in (60, 100, 101)] == [100, 100, 0]
+    config.is_encoder_decoder = False
+    assert [room_of(model, new) for new in (60, 101)] == [40, 0]
+    del config.max_position_embeddings
+    assert room_of(model, 60) is None
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -236,7 +276,7 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
         (["--device", "cuda:99"], "cannot use device 'cuda:99'"),
         (["--markers", '[" «", "»"]'], "without white space"),
         (["--output", "/proc/nowhere/x"], "/proc/nowhere/x"),
-        (["--max_new_tokens", "5000"], "1024 positions"),
+        (["--max_new_tokens", "5000"], "room for 0 beside 5000 new ones: lower --max_new_tokens"),
         (["--markers", '["☃", "»"]'], "cannot write the marker '☃'"),
         (["--markers", '["«", "«"]'], "two different texts"),
         (["--model", "/nowhere/model"], "no such folder"),

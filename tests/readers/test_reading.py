@@ -14,6 +14,8 @@ from grls.evaluation.results import write_results
 from grls.readers.direct import DirectReader, Step
 from grls.readers.finished import FinishedRun
 from grls.readers.iterative import IterativeReader
+from grls.readers.kept import _reading as _kept
+from grls.readers.kept import _record
 from grls.readers.prompts import direct_examples, iterative_examples
 from grls.types import Hit, Passage, Query
 
@@ -78,10 +80,22 @@ def test_passages_without_room_are_left_out_from_the_end(caplog: pytest.LogCaptu
         read = DirectReader(writer, CORPUS).answer([WHO], [hits("m", "o")], 2)[0]
         assert (read.read, read.cut) == (kept, cut)
         assert (f"{cut} passages were left out" in caplog.text) == bool(cut)
-    with pytest.raises(
-        ConfigError, match=r"'q1' with the prompt takes more than the \d+ tokens .* beside 8 new"
-    ):
-        DirectReader(ScriptedWriter(lambda text: "so", lengths[0] - 1), CORPUS).answer([WHO], [[]], 0)
+    shorter = Query("q0", "what")
+    writer = ScriptedWriter(lambda text: "so", lengths[0] - 1)
+    done: list[int] = []
+    rankings = [hits("m"), hits("b")]
+    first, second = DirectReader(writer, CORPUS).answer([WHO, shorter], rankings, 2, done.append)
+    assert (first.answer, first.ended, first.read, first.ranking) == ("", False, (), tuple(rankings[0]))
+    assert first.failed.startswith(f"its prompt takes {lengths[0]} tokens")
+    assert (second.answer, second.ended, second.failed) == ("so", True, "")
+    assert done == [1, 1]
+    assert f"'q1': its prompt takes {lengths[0]} tokens, but the model has room for" in caplog.text
+    assert _record(WHO, first)["failed"] == first.failed
+    assert _kept(_record(WHO, first)) == first
+    assert "failed" not in _record(shorter, second)
+    bare = lengths[0] - len(WHO.text)
+    with pytest.raises(ConfigError, match=rf"{bare} tokens before anything is asked.* beside 8 new"):
+        DirectReader(ScriptedWriter(lambda text: "so", bare - 1), CORPUS).answer([WHO], [[]], 0)
 
 
 SCRIPT = {
@@ -143,7 +157,9 @@ def test_a_follow_up_that_finds_nothing_is_told(caplog: pytest.LogCaptureFixture
     assert "1 of 1 queries are answered without evidence" in caplog.text
 
 
-def test_without_room_evidence_is_left_out_and_then_the_follow_up() -> None:
+def test_without_room_evidence_is_left_out_and_then_the_follow_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def reply(text: str) -> str:
         return "answer: mine" if "evidence" in text or text.endswith("answer:") else "follow-up: what is it"
 
@@ -165,8 +181,17 @@ def test_without_room_evidence_is_left_out_and_then_the_follow_up() -> None:
     assert last(room - 1) == (asked, 1, ("m",))
     less = start + len(asked) - len(plain) - 1
     assert last(less) == (f"{plain}answer:", 2, ())
-    with pytest.raises(ConfigError, match="'q1' with the prompt takes more than"):
-        last(start - 1)
+    writer = ScriptedWriter(lambda text: "answer: x", start - 1)
+    short = Query("q0", "what")
+    retriever = ScriptedRetriever(FOUND)
+    first, second = IterativeReader(writer, retriever, CORPUS).answer([WHO, short])
+    assert (first.answer, first.ended, first.steps, first.read) == ("", False, (), ())
+    assert first.failed == f"its prompt takes {start} tokens, but the model has room for {start - 1} " \
+        "beside 8 new ones"  # fmt: skip
+    assert (second.answer, second.failed) == ("x", "")
+    assert "nothing is written for the query 'q1'" in caplog.text
+    with pytest.raises(ConfigError, match="tokens before anything is asked"):
+        last(start - len(WHO.text) - 1)
 
 
 def test_counts_below_one_are_refused() -> None:

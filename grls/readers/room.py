@@ -1,0 +1,71 @@
+"""Which prompts a model has room for.
+
+A prompt that is too long is the trouble of its query alone: that is told, nothing is written for it, and the
+others go on. Where a prompt is too long before anything is asked no query could be answered, and the run is
+refused. The module does not know what a prompt says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from grls.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+
+def room_of(model: Any, new_tokens: int) -> int | None:
+    """Most tokens of a prompt; None where the model has no limit.
+
+    Args:
+        model: A transformers model; an encoder-decoder has its positions twice, for prompt and output.
+        new_tokens: Most tokens that are written behind the prompt.
+    """
+    most = getattr(model.config, "max_position_embeddings", None)
+    if most is None:
+        return None
+    if model.config.is_encoder_decoder:
+        return int(most) if new_tokens <= most else 0
+    return max(0, int(most) - new_tokens)
+
+
+def too_long(
+    names: Sequence[str],
+    prompts: Sequence[Sequence[int]],
+    room: int | None,
+    new_tokens: int,
+    least: Callable[[], Sequence[int]],
+) -> dict[int, str]:
+    """The prompts that a model has no room for, each of which is told of.
+
+    Args:
+        names: What each prompt is for, such as ``the query 'q1'``.
+        prompts: Their tokens.
+        room: As :func:`room_of` says.
+        new_tokens: Likewise.
+        least: The prompt where nothing is asked; looked at only if one is too long.
+
+    Returns:
+        Their places, and why nothing is written.
+
+    Raises:
+        ConfigError: Even ``least`` is too long.
+    """
+    if room is None:
+        return {}
+    found = {
+        place: f"its prompt takes {len(tokens)} tokens, but the model has room for {room} beside "
+        f"{new_tokens} new ones"
+        for place, tokens in enumerate(prompts)
+        if len(tokens) > room
+    }
+    if found and (shortest := len(least())) > room:
+        raise ConfigError(
+            f"the prompt takes {shortest} tokens before anything is asked, but the model has room for {room} "
+            f"beside {new_tokens} new ones: lower --max_new_tokens, or take another model."
+        )
+    for name, why in dict.fromkeys((names[place], why) for place, why in found.items()):
+        log.error("nothing is written for %s: %s.", name, why)
+    return found
