@@ -266,7 +266,8 @@ def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
 
 def controls(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     """The special tokens of a tokenizer, but for that of what it does not know: they stand for no text."""
-    return set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    added = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return (added | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id}
 
 
 def foreign_ids(
@@ -291,6 +292,22 @@ def foreign_ids(
         [*before, *(int(token) for token in row if token not in barred), *behind]
         for row in encoded["input_ids"]
     ]
+
+
+def foreign_places(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    """As :func:`foreign_ids`, each text's token ids with where they begin and end in it, in characters."""
+    encoded = tokenizer(
+        list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False,
+        return_offsets_mapping=True,
+    )  # fmt: skip
+    barred = controls(tokenizer)
+    found = []
+    for row, places in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        kept = [n for n, token in enumerate(row) if token not in barred]
+        found.append(([int(row[n]) for n in kept], [tuple(places[n]) for n in kept]))
+    return found
 
 
 def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:

@@ -28,7 +28,7 @@ from grls.readers.ralm.reranker import Reranker, Trained
 from grls.readers.ralm.scoring import TextScorer
 from grls.readers.ralm.strides import WindowOptions, strides
 from grls.retrieve.fusion import Method as FusionMethod
-from grls.text import tokenizer_fingerprint
+from grls.text import foreign_places, tokenizer_fingerprint
 from grls.words import USUAL, Analyzer
 
 Rerank = Literal["none", "zero-shot", "trained", "oracle"]
@@ -319,17 +319,11 @@ def _texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[_Text]:
     found = []
     for file in files:
         text = read_text(file)
-        encoded = loaded.tokenizer(
-            text,
-            add_special_tokens=False,
-            split_special_tokens=True,
-            verbose=False,
-            return_offsets_mapping=True,
-        )
-        tokens = [int(token) for token in encoded["input_ids"]][:limit]
+        tokens, places = foreign_places(loaded.tokenizer, [text])[0]
+        tokens = tokens[:limit]
         if not tokens:
             raise DataError("the text is empty; write something into it, or take it away.", file)
-        end = encoded["offset_mapping"][len(tokens) - 1][1]
+        end = places[len(tokens) - 1][1]
         found.append(_Text(file.name, words_of(text[:end]), tokens))
     return found
 

@@ -14,9 +14,10 @@ from grls.dataset import read_split
 from grls.errors import ConfigError, DataError
 from grls.files import refuse_foreign
 from grls.logs import quiet
-from grls.models.biencoder import BiEncoder, Kind
+from grls.models.biencoder import BiEncoder
 from grls.models.build import GeneratorSpec
 from grls.models.sentence_folder import MODULES
+from grls.models.sentence_model import Kind
 from grls.retrieve.sparse import BM25Retriever
 from grls.train.biencoder import BiEncoderOptions, Split, check_negatives, fit
 from grls.train.biencoder_examples import BiEncoderExamples

@@ -3,7 +3,8 @@
 Legend: n texts, d embedding dimension.
 
 A thin layer on sentence-transformers: the network is a ``SentenceTransformer``, any one from a hub or folder,
-or an encoder-decoder by its first decoder output (:mod:`grls.models.st5`). Here is what it lacks for
+or an encoder-decoder by its first decoder output (:mod:`grls.models.st5`); :mod:`grls.models.sentence_model`
+opens it. Here is what it lacks for
 multi-step retrieval: how query, evidence and DONE become text (training and retrieval take it from here),
 what identifies a model, and an atomic folder with the stages of training. It knows nothing of corpora or
 search.
@@ -15,7 +16,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -23,26 +24,30 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sentence_transformers import SentenceTransformer, SimilarityFunction
-from sentence_transformers.util import cos_sim, dot_score, is_sentence_transformer_model
+from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from grls.errors import ConfigError, DataError
-from grls.files import atomic_folder, read_json, write_json
-from grls.models.build import (
-    TRAINING,
-    Loaded,
-    Pretrained,
-    encoder_positions,
-    read_stages,
-)
-from grls.models.opening import open_config, opening
+from grls.files import atomic_folder, write_json
+from grls.models.build import TRAINING, Loaded, Pretrained, read_stages
 from grls.models.precision import warn_of_emulation
-from grls.models.sentence_folder import MODULES, module_folders, refuse_missing_parts, refuse_unread
+from grls.models.sentence_folder import MODULES
+from grls.models.sentence_model import (
+    COSINE,
+    DOT,
+    Kind,
+    TextNetwork,
+    input_limit,
+    kind_of,
+    learned_done_of,
+    open_network,
+    positions_of,
+    similarity_of,
+)
 from grls.models.sources import packaged_encoder, refuse_missing_folder
 from grls.models.st5 import FirstDecoderOutput
 from grls.progress import Progress
-from grls.text import DONE_ID, LIMITS, limits_of, tokenizer_fingerprint
+from grls.text import DONE_ID, foreign_ids, tokenizer_fingerprint
 from grls.types import Passage
 
 STAGE = "biencoder"
@@ -56,9 +61,6 @@ DONE_PASSAGE = Passage(DONE_ID, DONE_TEXT)
 DEFAULT_TOKENS = 512
 """Longest text where neither the caller nor the model names a limit, in tokens."""
 
-_DOT, _COSINE = "dot", "cosine"
-
-Kind = Literal["auto", "sentence", "st5"]
 Role = Literal["query", "passage"]
 Matrix = npt.NDArray[np.float32]
 
@@ -99,14 +101,11 @@ class BiEncoder:
         learned_done: bool | None = None,
         similarity: str | None = None,
     ):
-        self.model = model
-        own = isinstance(model[0], FirstDecoderOutput)
-        if not own and isinstance(self.tokenizer, PreTrainedTokenizerBase):
-            self.tokenizer.split_special_tokens = True  # the library hands on no such option
+        self.model = TextNetwork.of(model)
         self.stages = tuple(stages)
         self.learned_done = learned_done if STAGE in self.stages else False
-        self.compare_by(similarity or model._similarity_fn_name or _DOT)
-        most = _positions(model)
+        self.compare_by(similarity or model._similarity_fn_name or DOT)
+        most = positions_of(model)
         self.max_tokens = int(max_tokens or min(model.max_seq_length or DEFAULT_TOKENS, most))
         if not self._markers < self.max_tokens <= most:
             raise ConfigError(
@@ -122,10 +121,10 @@ class BiEncoder:
         Raises:
             ConfigError: It is neither ``dot`` nor ``cosine``.
         """
-        if similarity not in (_DOT, _COSINE):
+        if similarity not in (DOT, COSINE):
             raise ConfigError(
                 f"the model compares by {similarity!r} (similarity_fn_name of its "
-                f"config_sentence_transformers.json), but passages are searched by {_DOT!r} or {_COSINE!r}: "
+                f"config_sentence_transformers.json), but passages are searched by {DOT!r} or {COSINE!r}: "
                 "take another model."
             )
         self.similarity = similarity
@@ -134,7 +133,7 @@ class BiEncoder:
     def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
         """``[q, p]`` similarities of embeddings ``[q, d]`` and ``[p, d]`` as the network gives them."""
         rows, columns = (part[:, : self.model.truncate_dim] for part in (queries, passages))
-        compare: Tensor = (cos_sim if self.similarity == _COSINE else dot_score)(rows, columns)
+        compare: Tensor = (cos_sim if self.similarity == COSINE else dot_score)(rows, columns)
         return compare
 
     @classmethod
@@ -157,14 +156,14 @@ class BiEncoder:
         refuse_missing_folder(source)
         folder = packaged_encoder(source)
         if kind == "auto":
-            kind = _kind(folder)
+            kind = kind_of(folder)
         if kind == "st5" and not (Path(folder) / MODULES).is_file():
             spec = Pretrained(folder)
-            made = cls.from_generator(spec.load(), max_tokens or _input_limit(folder), spec.stages())
+            made = cls.from_generator(spec.load(), max_tokens or input_limit(folder), spec.stages())
         else:
             stages = read_stages(folder)
-            network = _sentence_transformer(folder)
-            made = cls(network, max_tokens, stages, _learned_done(folder), _similarity(folder, network))
+            network = open_network(folder)
+            made = cls(network, max_tokens, stages, learned_done_of(folder), similarity_of(folder, network))
             if kind == "st5" and not isinstance(made.model[0], FirstDecoderOutput):
                 raise ConfigError(f"{source} is a model of sentence-transformers; use kind sentence.")
         return made.to(device)
@@ -230,8 +229,7 @@ class BiEncoder:
     def tokens(self, query: str) -> int:
         """Length of a query's text in tokens, its prompt and special tokens included."""
         text = (self._prompt("query") or "") + query
-        encoded = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)
-        return len(encoded["input_ids"]) + self._markers
+        return len(foreign_ids(self.tokenizer, [text])[0]) + self._markers
 
     @property
     def _markers(self) -> int:
@@ -251,9 +249,8 @@ class BiEncoder:
         if not passages:
             return 0
         prompt = self._prompt("passage") or ""
-        texts = [prompt + text for text in passages]
-        encoded = self.tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False)
-        return sum(len(ids) + self._markers > self.max_tokens for ids in encoded["input_ids"])
+        rows = foreign_ids(self.tokenizer, [prompt + text for text in passages])
+        return sum(len(ids) + self._markers > self.max_tokens for ids in rows)
 
     def cut_notice(self, cut: int, passages: int, option: str) -> str:
         """What to tell of passages that are cut.
@@ -263,7 +260,7 @@ class BiEncoder:
             passages: Of how many.
             option: What the limit is called where the reader can set it.
         """
-        most = _positions(self.model)
+        most = positions_of(self.model)
         remedy = f"raise {option}" if most == math.inf else f"raise {option}, to {most:.0f} at most"
         if self.max_tokens >= most:
             remedy = "the model reads no more, so split them into shorter ones"
@@ -299,7 +296,7 @@ class BiEncoder:
         with Progress(len(texts), "embed", "texts", shown=progress) as bar, self.telling(bar.update):
             found = encode(
                 list(texts), prompt=self._prompt(role) or "", batch_size=batch_size, show_progress_bar=False,
-                normalize_embeddings=self.similarity == _COSINE,
+                normalize_embeddings=self.similarity == COSINE,
             )  # fmt: skip
         matrix: Matrix = np.asarray(found, dtype=np.float32)
         wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
@@ -329,7 +326,7 @@ class BiEncoder:
         digest = hashlib.sha256()
         parts: list[Any] = ["biencoder-1", self.max_tokens, self.model.prompts, self.model.truncate_dim]
         parts += [[type(module).__name__, _settings(module)] for module in self.model]
-        parts += [_COSINE] if self.similarity == _COSINE else []
+        parts += [COSINE] if self.similarity == COSINE else []
         parts.append(tokenizer_fingerprint(self.tokenizer))
         digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
@@ -351,68 +348,8 @@ class BiEncoder:
         """Write into a folder that the caller makes final."""
         self.model.save(str(folder), create_model_card=False)
         known = {} if self.learned_done is None else {"done": self.learned_done}
-        compared = {} if self.similarity == _DOT else {"similarity": self.similarity}
+        compared = {} if self.similarity == DOT else {"similarity": self.similarity}
         write_json(folder / TRAINING, {"stages": list(self.stages), **compared, **known})
-
-
-def _learned_done(folder: str) -> bool | None:
-    """What a training wrote beside its model; None where it wrote nothing of DONE."""
-    file = Path(folder) / TRAINING
-    found = read_json(file).get("done") if file.is_file() else None
-    return found if isinstance(found, bool) else None
-
-
-def _similarity(folder: str, network: SentenceTransformer) -> str:
-    """What a model compares by; where it says nothing, the inner product.
-
-    Folders that we wrote before they said so name the library's default, though by inner product their models
-    were trained and their passages embedded.
-    """
-    file = Path(folder) / TRAINING
-    found = read_json(file).get("similarity", _DOT) if file.is_file() else network._similarity_fn_name
-    return str(found or _DOT)
-
-
-def _kind(source: str) -> Kind:
-    """What a source is: a model of sentence-transformers, an encoder-decoder, or a plain encoder."""
-    with _opening(source):
-        if is_sentence_transformer_model(source):
-            return "sentence"
-        return "st5" if open_config(source).is_encoder_decoder else "sentence"
-
-
-def _sentence_transformer(source: str) -> SentenceTransformer:
-    """Open a model; a module of ours is made here, so that no foreign code needs to be trusted."""
-    with _opening(source):
-        parts = module_folders(source)
-        if [kind for kind, _ in parts] == [f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"]:
-            module = FirstDecoderOutput.load(source)
-            return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
-        refuse_missing_parts(source, parts)
-        model = SentenceTransformer(source, device="cpu", trust_remote_code=False)
-        refuse_unread(model)
-        return model
-
-
-def _positions(model: SentenceTransformer) -> float:
-    """The longest text a network can read, in tokens; infinite where its positions are relative (T5)."""
-    network = getattr(model[0], "backbone", None) or model.transformers_model
-    config = getattr(network, "config", None)
-    most = encoder_positions(getattr(config, "encoder", config))
-    return math.inf if most is None else most
-
-
-def _opening(source: str) -> AbstractContextManager[None]:
-    remedy = "Give a folder of sentence-transformers, a sequence-to-sequence model, or a hub name."
-    return opening("a bi-encoder", source, remedy)
-
-
-def _input_limit(folder: str) -> int | None:
-    """The longest model input of a generator that a training stage of ours wrote."""
-    file = Path(folder) / LIMITS
-    if not file.is_file():
-        return None
-    return limits_of(read_json(file), file, "train the model again, or remove the file").input
 
 
 def _settings(module: Any) -> Any:

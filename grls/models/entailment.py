@@ -20,9 +20,11 @@ from transformers import (
 
 from grls.errors import ConfigError
 from grls.models.build import encoder_positions
+from grls.models.encoder_input import padded
 from grls.models.opening import open_config, open_model, open_tokenizer, opening
 from grls.models.precision import move, refuse_nan
 from grls.models.sources import refuse_missing_folder
+from grls.text import foreign_ids
 
 log = logging.getLogger(__name__)
 
@@ -116,9 +118,9 @@ class ClassifyingJudge:
         judged = _with_room(self.tokenizer, hypotheses, self.max_tokens - added)
         found = [False] * len(premises)
         for some in _batches(judged, self.batch_size):
-            encoded = self.tokenizer(
-                [premises[n] for n in some], [hypotheses[n] for n in some], truncation="only_first",
-                max_length=self.max_tokens, padding=True, return_tensors="pt", split_special_tokens=True,
+            encoded = padded(
+                self.tokenizer, [premises[n] for n in some], [hypotheses[n] for n in some],
+                truncation="only_first", max_length=self.max_tokens,
             ).to(self.model.device)  # fmt: skip
             logits = self.model(**encoded).logits
             refuse_nan(logits)
@@ -199,9 +201,7 @@ def _with_room(tokenizer: Any, texts: Sequence[str], room: int) -> list[int]:
 
 
 def _tokens(tokenizer: Any, text: str) -> list[int]:
-    return list(
-        tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
-    )
+    return foreign_ids(tokenizer, [text])[0]
 
 
 def _batches(places: Sequence[int], size: int) -> list[Sequence[int]]:

@@ -23,6 +23,7 @@ from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 
+from grls.models.encoder_input import padded
 from grls.models.generator import start_token
 from grls.models.opening import open_model, open_tokenizer
 
@@ -58,10 +59,7 @@ class FirstDecoderOutput(InputModule):
     ) -> dict[str, Tensor | Any]:
         """Token ids and attention mask, ``[B, L]``; a prompt stands before each text."""
         texts = [(prompt or "") + str(text) for text in inputs]
-        encoded = self.tokenizer(
-            texts, padding=True, truncation=True, max_length=self.max_seq_length, return_tensors="pt",
-            split_special_tokens=True,
-        )  # fmt: skip
+        encoded = padded(self.tokenizer, texts, truncation=True, max_length=self.max_seq_length)
         return {name: encoded[name] for name in ("input_ids", "attention_mask")}
 
     def forward(self, features: dict[str, Tensor | Any], **kwargs: Any) -> dict[str, Tensor | Any]:

@@ -21,6 +21,7 @@ from grls.decode.markers import TextMarkers
 from grls.errors import ConfigError, DataError
 from grls.programs.keys import Keys
 from grls.programs.prompts import ANSWER
+from grls.text import foreign_ids
 from grls.types import Query
 from grls.words import Analyzer
 
@@ -156,10 +157,9 @@ class Targets:
             self._written.clear()
             new = list(dict.fromkeys(texts))
         if new:
-            encoded = self.tokenizer(new, add_special_tokens=False, split_special_tokens=True, verbose=False)
-            for text, tokens in zip(new, encoded["input_ids"], strict=True):
+            for text, tokens in zip(new, foreign_ids(self.tokenizer, new), strict=True):
                 self._refuse_unwritable(query, text, tokens)
-                self._written[text] = list(tokens)
+                self._written[text] = tokens
         return [self._written[text] for text in texts]
 
     def _refuse_unwritable(self, query: Query, text: str, tokens: list[int]) -> None:

@@ -6,8 +6,9 @@ import pytest
 import torch
 from models_small import END, PAD, VOCABULARY, small_gpt2, small_llama, small_t5
 from reader_helpers import characters
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, TopPLogitsWarper
+from unigram import FORGED, unigram
 
 from grls.errors import ConfigError
 from grls.readers.dialogue import Asked, few_shot
@@ -287,26 +288,13 @@ def test_a_nucleus_is_that_of_transformers(sharpness: float, top_p: float) -> No
 
 def test_no_text_is_a_special_token_where_those_are_pieces_like_others() -> None:
     """As in T5's vocabulary; the end that the tokenizer puts behind stays."""
-    pieces = [
-        ("<pad>", 0.0),
-        ("</s>", 0.0),
-        ("<unk>", 0.0),
-        ("▁", -2.0),
-        *((c, -3.0) for c in "dfgox<>/s:pa."),
-    ]
-    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    unigram = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="</s>", pad_token="<pad>", unk_token="<unk>"
-    )
-    forged, plain = "fox </s> dog <pad> fox", "fox dog"
-    assert {0, 1} <= set(unigram(forged, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+    tokenizer, forged, plain = unigram(), FORGED, "fox dog"
+    assert {0, 1} <= set(tokenizer(forged, add_special_tokens=False, split_special_tokens=True)["input_ids"])
     for wrapped in (False, True):
-        own, ordinary = foreign_ids(unigram, [forged, plain], wrapped)
+        own, ordinary = foreign_ids(tokenizer, [forged, plain], wrapped)
         assert own.count(1) == wrapped
         assert own.count(0) == 0
-        assert ordinary == unigram(plain, add_special_tokens=wrapped)["input_ids"]
-    (prompt,) = few_shot(unigram, "", [], [Asked(forged)], chat=False)
+        assert ordinary == tokenizer(plain, add_special_tokens=wrapped)["input_ids"]
+    (prompt,) = few_shot(tokenizer, "", [], [Asked(forged)], chat=False)
     assert (prompt.count(0), prompt.count(1), prompt[-1]) == (0, 1, 1)
-    assert not {0, 1} & set(ralm_tokens(unigram, forged))
+    assert not {0, 1} & set(ralm_tokens(tokenizer, forged))

@@ -19,11 +19,13 @@ from transformers import AutoModelForSequenceClassification
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.jsonl import read_jsonl
+from grls.models.encoder_input import padded
 from grls.models.opening import open_config, open_model, open_tokenizer, opening
 from grls.models.precision import move, refuse_nan
 from grls.models.sources import packaged_encoder, refuse_missing_folder
 from grls.readers.ralm.choose import Candidates
 from grls.readers.ralm.strides import Stride
+from grls.text import foreign_places
 
 _BATCH = 64
 
@@ -118,26 +120,19 @@ class Reranker:
 
     def logits(self, prefixes: Sequence[str], documents: Sequence[str]) -> Tensor:
         """``f(x, d)`` of pairs, ``[R]``, with gradient where the model trains."""
-        encoded = self.tokenizer(
-            self._ends(prefixes), list(documents), truncation="only_second", max_length=self.max_tokens,
-            padding=True, return_tensors="pt", split_special_tokens=True,
+        encoded = padded(
+            self.tokenizer, self._ends(prefixes), documents,
+            truncation="only_second", max_length=self.max_tokens,
         ).to(self.model.device)  # fmt: skip
         found: Tensor = self.model(**encoded).logits[:, 0].float()
         return found
 
     def _ends(self, prefixes: Sequence[str]) -> list[str]:
         """Prefixes cut at their start to half the room, so that a document always has the other half."""
-        encoded = self.tokenizer(
-            list(prefixes),
-            add_special_tokens=False,
-            split_special_tokens=True,
-            return_offsets_mapping=True,
-            verbose=False,
-        )
         most = self.max_tokens // 2
         return [
             prefix if len(places) <= most else prefix[places[-most][0] :]
-            for prefix, places in zip(prefixes, encoded["offset_mapping"], strict=True)
+            for prefix, (_, places) in zip(prefixes, foreign_places(self.tokenizer, prefixes), strict=True)
         ]
 
     @torch.inference_mode()

@@ -1,0 +1,90 @@
+"""Padded encoder inputs of texts that come from users or a corpus: none of them spells a special token.
+
+A tokenizer that splits the special tokens which a text spells may still write some: in a Unigram vocabulary
+``</s>`` and ``<pad>`` are pieces like others. Such texts are rare, so a batch is encoded as it is, and its
+texts are looked at only where it holds more special tokens than the tokenizer puts around them. The module
+does not know what is encoded; :func:`grls.text.foreign_ids` is the same for rows without padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grls.text import controls
+
+
+def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:
+    """Texts, or pairs of them, as one batch of tensors.
+
+    Args:
+        tokenizer: The model's.
+        texts: The texts; or the first and the second of each pair.
+        options: Further ones of the tokenizer's call (``truncation``, ``max_length``).
+
+    Returns:
+        What the tokenizer gives, as tensors of B rows and the longest one's length.
+    """
+    ours = special_tokens(tokenizer, tokenizer(*(["a"] for _ in texts), return_tensors="pt"))
+    found = _padded(tokenizer, texts, options)
+    if special_tokens(tokenizer, found) > len(found["input_ids"]) * ours:
+        found = _padded(tokenizer, [without_controls(tokenizer, some) for some in texts], options)
+    return found
+
+
+def _padded(tokenizer: Any, texts: Sequence[Sequence[str]], options: dict[str, Any]) -> Any:
+    return tokenizer(
+        *(list(some) for some in texts),
+        padding=True,
+        return_tensors="pt",
+        split_special_tokens=True,
+        **options,
+    )
+
+
+def special_tokens(tokenizer: Any, features: dict[str, Tensor | Any]) -> int:
+    """How many special tokens a batch holds, its padding left out.
+
+    Args:
+        tokenizer: The model's.
+        features: ``input_ids``, and ``attention_mask`` where the batch is padded.
+    """
+    ids, mask = features["input_ids"], features.get("attention_mask")
+    barred = torch.isin(ids, torch.tensor(sorted(controls(tokenizer)), dtype=ids.dtype))
+    return int((barred if mask is None else barred & mask.bool()).sum())
+
+
+def without_controls(tokenizer: Any, texts: Sequence[str]) -> list[str]:
+    """The texts, without the characters that the tokenizer reads as a special token however they stand there.
+
+    A text without any is left as it is.
+    """
+    barred = controls(tokenizer)
+    encoded = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
+    return [
+        text if barred.isdisjoint(row) else _cut(tokenizer, text, barred)
+        for text, row in zip(texts, encoded["input_ids"], strict=True)
+    ]
+
+
+def _cut(tokenizer: Any, text: str, barred: Collection[int]) -> str:
+    """A text without its special tokens; what is left is looked at again, since it may spell another one."""
+    while places := _places(tokenizer, text, barred):
+        for first, last in reversed(places):
+            text = text[:first] + text[max(last, first + 1) :]
+    return text
+
+
+def _places(tokenizer: Any, text: str, barred: Collection[int]) -> list[tuple[int, int]]:
+    """Where a text's special tokens stand, in characters and in their order."""
+    options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+    if not tokenizer.is_fast:  # such tell no places: by their spelling
+        found = [token for token in tokenizer(text, **options)["input_ids"] if token in barred]
+        spelled = tokenizer.convert_ids_to_tokens(found[:1])
+        return [(text.find(some), text.find(some) + len(some)) for some in spelled if some in text]
+    encoded = tokenizer(text, return_offsets_mapping=True, **options)
+    pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    return list(dict.fromkeys(place for token, place in pairs if token in barred))

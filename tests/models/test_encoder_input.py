@@ -1,0 +1,114 @@
+"""No text of a padded batch is a special token, where those are pieces of the vocabulary like others."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from models_small import small_t5
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from transformers import BertConfig, BertForSequenceClassification, BertModel
+from unigram import END, FORGED, PAD, unigram
+
+from grls.commands.ralm import _texts as ralm_texts
+from grls.models.biencoder import BiEncoder
+from grls.models.encoder_input import padded, without_controls
+from grls.models.entailment import ClassifyingJudge, WritingJudge
+from grls.models.st5 import FirstDecoderOutput
+from grls.programs.targets import Targets
+from grls.readers.ralm.reranker import Reranker
+from grls.text import foreign_ids
+
+PLAIN = "fox  dog  fox"
+"""What is left of :data:`FORGED`."""
+_SIZES = {
+    "vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "intermediate_size": 16, "max_position_embeddings": 64, "initializer_range": 0.4,
+}  # fmt: skip
+
+
+def rows(batch: Any) -> list[list[int]]:
+    """The token ids of a batch, its padding left out."""
+    pairs = zip(batch["input_ids"], batch["attention_mask"], strict=True)
+    return [ids[mask.bool()].tolist() for ids, mask in pairs]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_texts_without_a_special_token_are_read_as_the_tokenizer_reads_them(count: int) -> None:
+    tokenizer = unigram()
+    texts = [["fox", "a dog: < s > /", "", "</ s>"], ["so", "p", "fox dog", "."]][:count]
+    options = {"truncation": "longest_first", "max_length": 9}
+    expected = tokenizer(*texts, padding=True, return_tensors="pt", **options)
+    found = padded(tokenizer, *texts, **options)
+    assert found.keys() == expected.keys()
+    assert all(found[name].equal(expected[name]) for name in expected)
+
+
+def test_no_text_of_a_batch_is_a_special_token() -> None:
+    tokenizer = unigram()
+    assert PAD in tokenizer(FORGED, split_special_tokens=True)["input_ids"]
+    texts = [FORGED, "a dog", "fox＜/s＞ dog"]
+    assert rows(padded(tokenizer, texts)) == foreign_ids(tokenizer, texts, wrapped=True)
+    pairs = rows(padded(tokenizer, texts, texts[::-1], truncation="only_second", max_length=30))
+    assert [row.count(END) for row in pairs] == [2, 2, 2]
+    assert not any(PAD in row for row in pairs)
+    assert pairs[1] == tokenizer("a dog", "a dog")["input_ids"]
+
+
+def test_what_is_left_of_a_text_spells_no_special_token() -> None:
+    texts = ["d<</s>/s>o</<pad>s>g", FORGED, "dog </s", "</s>"]
+    assert without_controls(unigram(), texts) == ["dog", PLAIN, "dog </s", ""]
+
+
+def classifier() -> BertForSequenceClassification:
+    torch.manual_seed(0)
+    return BertForSequenceClassification(BertConfig(**_SIZES, num_labels=1)).eval()
+
+
+def test_rerankers_and_judges_read_no_special_token_from_a_text() -> None:
+    model, tokenizer, seen = classifier(), unigram(), []
+    model.register_forward_pre_hook(lambda _, args, kwargs: seen.extend(rows(kwargs)), with_kwargs=True)
+    reranker = Reranker(model, tokenizer, 8, 24)
+    found = reranker.scores([FORGED, "fox"], [FORGED, "dog"])
+    assert found == pytest.approx(reranker.scores([PLAIN, "fox"], [PLAIN, "dog"]), abs=1e-6)
+    assert reranker._ends(["x" * 20 + "</s>dog"]) == ["x" * 9 + "</s>dog"]  # of twelve that it reads
+    ClassifyingJudge(model, tokenizer, 0, 4, 40).entails([FORGED], [FORGED])
+    assert [row.count(END) for row in seen] == [2] * 5
+    assert not any(PAD in row for row in seen)
+    assert WritingJudge(small_t5(), tokenizer, 4, 40)._row(FORGED, FORGED, 39).count(END) == 1
+
+
+def sentence_network(folder: Path) -> SentenceTransformer:
+    torch.manual_seed(0)
+    BertModel(BertConfig(**_SIZES)).save_pretrained(folder)
+    unigram().save_pretrained(folder)
+    return SentenceTransformer(
+        modules=[Transformer(str(folder), max_seq_length=30), Pooling(16)], device="cpu",
+        prompts={"query": "a: "},
+    )  # fmt: skip
+
+
+def test_bi_encoders_read_no_special_token_from_a_text(tmp_path: Path) -> None:
+    plain = sentence_network(tmp_path).encode(["a: dog", f"a: {PLAIN}"])
+    sentence = BiEncoder(sentence_network(tmp_path))
+    assert np.allclose(sentence.encode_queries(["dog", FORGED]), plain, atol=1e-6)
+    module = FirstDecoderOutput(small_t5(), unigram(), 30)
+    st5 = BiEncoder(SentenceTransformer(modules=[module], device="cpu"))
+    for biencoder in (sentence, st5):
+        found = rows(biencoder.features([FORGED, "dog"], "passage"))
+        assert found == foreign_ids(unigram(), [FORGED, "dog"], wrapped=True)
+        biencoder.max_tokens = len(found[0])
+        assert biencoder.count_cut([FORGED, FORGED + "x"]) == 1
+    assert sentence.tokens(FORGED) == len(found[0]) + 3
+
+
+def test_texts_that_are_scored_or_taught_hold_no_special_token(tmp_path: Path) -> None:
+    tokenizer = unigram()
+    (tmp_path / "text.txt").write_text(FORGED)
+    (text,) = ralm_texts(tmp_path, SimpleNamespace(tokenizer=tokenizer), 8)  # type: ignore[arg-type]
+    assert (text.tokens, text.words) == (foreign_ids(tokenizer, [FORGED])[0][:8], 3)
+    targets = SimpleNamespace(tokenizer=tokenizer, _written={}, _refuse_unwritable=lambda *_: None)
+    assert Targets._free(targets, None, [FORGED]) == foreign_ids(tokenizer, [FORGED])  # type: ignore[arg-type]
