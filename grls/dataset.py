@@ -28,6 +28,9 @@ from grls.types import Passage, Query
 Qrels = dict[str, dict[str, int]]
 """Query id -> passage id -> relevance grade."""
 
+HIGHEST_GRADE = 1_000_000
+"""Of a passage, above or below zero: trec_eval counts the passages of each grade, by 32-bit numbers."""
+
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 
 _BREAKS = re.compile(r"[\t\r\n]")
@@ -71,6 +74,12 @@ def read_qrels(path: str | Path) -> Qrels:
             raise DataError(
                 f"expected three tab-separated columns {', '.join(QRELS_HEADER)}, the last a "
                 f"whole number, got {text!r}.",
+                file,
+                line,
+            )
+        if abs(int(fields[2])) > HIGHEST_GRADE:
+            raise DataError(
+                f"expected a grade between -{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}, got {fields[2]}.",
                 file,
                 line,
             )

@@ -60,6 +60,14 @@ def test_a_malformed_qrel_is_named_with_file_and_line(tmp_path: Path, bad: str) 
     names_fault("expected three tab-separated columns", file, 3, read_qrels, file)
 
 
+@pytest.mark.parametrize("grade", ["1000001", "-3000000000"])
+def test_a_grade_that_no_measure_can_count_is_named_with_file_and_line(tmp_path: Path, grade: str) -> None:
+    file = write_jsonl(
+        tmp_path / "test.tsv", ["query-id\tcorpus-id\tscore", "q0\tp0\t1000000", f"q0\tp1\t{grade}"]
+    )
+    names_fault(f"expected a grade between -1,000,000 and 1,000,000, got {grade}", file, 3, read_qrels, file)
+
+
 def test_qrels_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
     file = write_jsonl(tmp_path / "test.tsv", ["query-id\tcorpus-id\tscore", b"q\xe9\tp0\t1"])
     names_fault("expected UTF-8", file, 2, read_qrels, file)

@@ -18,6 +18,7 @@ from grls.dataset import read_queries, read_split
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.manifest import RunInfo, Steps, fingerprint_queries, info_file, read_info
 from grls.evaluation.results import Results, load_results
+from grls.evaluation.run import refuse_unknown, without_done
 from grls.types import Chain, Hit, Query
 
 log = logging.getLogger(__name__)
@@ -143,6 +144,37 @@ def refuse_other_data(
     )
 
 
+def refuse_unrelated(
+    run: str | Path,
+    results: Results,
+    data: str | Path,
+    split: str,
+    asked: Collection[str],
+    every: Collection[str],
+) -> None:
+    """Refuse results that answer none of the queries asked, or queries that a data set does not have.
+
+    Args:
+        run: Their file, for the error text.
+        results: What was retrieved.
+        data: The data set, likewise.
+        split: Which of its queries are asked, likewise.
+        asked: Their ids.
+        every: Ids of all its queries.
+
+    Raises:
+        DataError: They do, or hold nothing.
+    """
+    if not results.rankings:
+        raise DataError("the run has no line; retrieve again.", Path(run))
+    refuse_unknown(results.rankings, set(every), "query", str(Path(data) / "queries.jsonl"))
+    if not any(query in results.rankings for query in asked):
+        raise DataError(
+            f"the run answers no query of the split {split!r}: give --split as it was retrieved for.",
+            Path(run),
+        )
+
+
 def find_asked(runs: Sequence[LoadedRun], data: str | None, split: str | None) -> Asked | None:
     """What runs were asked: as the options say, else as their manifests do.
 
@@ -178,7 +210,7 @@ def find_asked(runs: Sequence[LoadedRun], data: str | None, split: str | None) -
         queries = read_queries(data)
     asked = Asked(data, split, corpus, queries)
     _refuse_other_data(runs, asked)
-    _refuse_unknown_passages(runs, corpus)
+    refuse_unknown_passages(runs, corpus)
     return asked
 
 
@@ -201,12 +233,12 @@ def _refuse_other_data(runs: Iterable[LoadedRun], asked: Asked) -> None:
             )
 
 
-def _refuse_unknown_passages(runs: Iterable[LoadedRun], corpus: Corpus) -> None:
+def refuse_unknown_passages(runs: Iterable[LoadedRun], corpus: Corpus) -> None:
     """Refuse (DataError) runs with a passage that the corpus does not have."""
     for run in runs:
         held = list(run.results.rankings.values())
         held += [list(chain.hits) for chain in run.results.chains.values()]
-        ids = sorted({hit.id for hits in held for hit in hits})
+        ids = sorted({hit.id for hits in held for hit in without_done(hits)})
         numbers = corpus.numbers(ids) if ids else []
         unknown = [i for i, number in zip(ids, numbers, strict=True) if number is None]
         if unknown:

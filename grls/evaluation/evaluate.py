@@ -27,8 +27,8 @@ from grls.dataset import (
     read_split,
     relevant,
 )
-from grls.errors import DataError, MismatchError
-from grls.evaluation.comparable import refuse_other_data
+from grls.errors import MismatchError
+from grls.evaluation.comparable import refuse_other_data, refuse_unrelated
 from grls.evaluation.graph import Reading
 from grls.evaluation.manifest import RunInfo, read_info
 from grls.evaluation.measures import MEASURES, measure
@@ -43,7 +43,7 @@ from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.evaluation.results import Results, find_passages, load_results
 from grls.evaluation.ruletaker import problem_of, states_problem
-from grls.evaluation.run import align, refuse_unknown, without_done
+from grls.evaluation.run import align, without_done
 from grls.types import Hit, Query
 
 Report = dict[str, Any]
@@ -91,14 +91,7 @@ def evaluate_run(
     if info is not None:
         refuse_other_data(run, info, data, corpus, (queries, every))
     results = load_results(run)
-    if not results.rankings:
-        raise DataError("the run has no line; retrieve again.", Path(run))
-    refuse_unknown(results.rankings, {q.id for q in every}, "query", str(Path(data) / "queries.jsonl"))
-    if not any(query in results.rankings for query in qrels):
-        raise DataError(
-            f"the run answers no query of the split {split!r}: give --split as it was retrieved for.",
-            Path(run),
-        )
+    refuse_unrelated(run, results, data, split, qrels, {q.id for q in every})
     train = Path(data) / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
     report = evaluate_results(results, queries, qrels, corpus, ks, seen, str(run), measures)

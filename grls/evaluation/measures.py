@@ -2,7 +2,8 @@
 
 Convention: that of trec_eval. The grades of the qrels are taken as they are (nDCG gains by grade, the others
 count a grade of 1 or more), a judged query without a hit scores 0, and the average is over judged queries.
-The order of a list counts, not its scores: trec_eval would break ties by passage id. How recall is counted is
+The order of a list counts, not its scores: trec_eval would break ties by passage id. Queries and passages go
+there as numbers: trec_eval is C, and ends an id at a NUL. How recall is counted is
 :mod:`grls.evaluation.metrics.sequence_recall`'s affair, which is ``R@k``.
 """
 
@@ -13,12 +14,16 @@ from statistics import fmean
 
 import ir_measures
 
-from grls.dataset import Qrels
-from grls.errors import ConfigError
+from grls.dataset import HIGHEST_GRADE, Qrels
+from grls.errors import ConfigError, DataError
 
 MEASURES = ("nDCG@10", "RR", "AP", "P@5", "Judged@10")
 """Measured unless others are asked for. BEIR's tables report nDCG@10."""
 
+_DEEPEST = 2**31 - 1  # cut-off, as trec_eval reads one
+_PROVIDERS = ir_measures.providers.FallbackProvider(
+    [ir_measures.providers.registry[name] for name in ("pytrec_eval", "judged", "compat", "msmarco")]
+)  # none that runs another program (gdeval's Perl) or leaves queries out of the mean (accuracy)
 _HINT = "as in --measures 'nDCG@10 RR AP P@5 Judged@10' (ir_measures' names)"
 
 
@@ -50,17 +55,13 @@ def query_values(
     """
     if not measures:
         return {}
-    judged = [ir_measures.Qrel(q, p, grade) for q, grades in qrels.items() for p, grade in grades.items()]
-    hits = [
-        ir_measures.ScoredDoc(query, passage, float(-rank))
-        for query in qrels
-        for rank, passage in enumerate(rankings.get(query, ()))
-    ]
+    _refuse_grades(qrels)
     parsed = [_parsed(name) for name in measures]
-    found = {
-        (m.query_id, str(m.measure)): float(m.value) for m in ir_measures.iter_calc(parsed, judged, hits)
+    judged, hits = _numbered(rankings, qrels)
+    found = {(m.query_id, str(m.measure)): float(m.value) for m in _PROVIDERS.iter_calc(parsed, judged, hits)}
+    return {
+        name: [found.get((str(query), name), 0.0) for query in range(len(qrels))] for name in map(str, parsed)
     }
-    return {name: [found.get((query, name), 0.0) for query in qrels] for name in map(str, parsed)}
 
 
 def measure(measures: Sequence[str], rankings: Mapping[str, Sequence[str]], qrels: Qrels) -> dict[str, float]:
@@ -81,13 +82,64 @@ def ndcg(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) ->
     return total / max(len(gold), 1)
 
 
+def _refuse_grades(qrels: Qrels) -> None:
+    """Refuse (DataError) a grade that no measure can count."""
+    for query, grades in qrels.items():
+        for passage, grade in grades.items():
+            if abs(grade) > HIGHEST_GRADE:
+                raise DataError(
+                    f"query {query!r} and passage {passage!r} have the grade {grade}; expected one between "
+                    f"-{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}."
+                )
+
+
+def _numbered(
+    rankings: Mapping[str, Sequence[str]], qrels: Qrels
+) -> tuple[list[ir_measures.Qrel], list[ir_measures.ScoredDoc]]:
+    """Judgements and hits with numbers for ids: a query's is its place in ``qrels``."""
+    number: dict[str, str] = {}
+
+    def named(passage: str) -> str:
+        return number.setdefault(passage, str(len(number)))
+
+    judged = [
+        ir_measures.Qrel(str(n), named(passage), grade)
+        for n, grades in enumerate(qrels.values())
+        for passage, grade in grades.items()
+    ]
+    hits = [
+        ir_measures.ScoredDoc(str(n), named(passage), float(-rank))
+        for n, query in enumerate(qrels)
+        for rank, passage in enumerate(rankings.get(query, ()))
+    ]
+    return judged, hits
+
+
 def _parsed(name: str) -> ir_measures.measures.Measure:
     try:
         measure = ir_measures.parse_measure(name)
-        supported = ir_measures.DefaultPipeline.supports(measure)
+        supported = _PROVIDERS.supports(measure)
     except (NameError, ValueError, AssertionError, TypeError, SyntaxError) as error:
         raise ConfigError(f"--measures: {name!r} is no measure ({error}); expected names {_HINT}.") from None
-    cutoff = measure.params.get("cutoff")
-    if not supported or (isinstance(cutoff, int) and cutoff < 1):
+    if not supported or not _in_range(measure):
         raise ConfigError(f"--measures: {name!r} cannot be computed here; expected names {_HINT}.")
+    if isinstance(measure.aggregator(), ir_measures.measures.SumAgg):
+        raise ConfigError(
+            f"--measures: {name!r} is a count, and measures here are shares of 1; expected names {_HINT}."
+        )
     return measure
+
+
+def _in_range(measure: ir_measures.measures.Measure) -> bool:
+    """Whether trec_eval can hold a measure's numbers."""
+    gains = (measure.params.get("gains") or {}).items()
+    return (
+        _between(measure.params.get("cutoff"), 1, _DEEPEST)
+        and _between(measure.params.get("rel"), 1, HIGHEST_GRADE)
+        and all(_between(number, 0, HIGHEST_GRADE) for gain in gains for number in gain)
+    )
+
+
+def _between(number: object, low: int, high: int) -> bool:
+    """Whether a parameter that is a number lies within bounds; one that is left out does."""
+    return not isinstance(number, int) or (not isinstance(number, bool) and low <= number <= high)

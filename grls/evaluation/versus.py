@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from grls.corpus import Corpus
-from grls.dataset import gold_passages, read_split
-from grls.evaluation.comparable import load_runs
+from grls.dataset import gold_passages, read_queries, read_split
+from grls.evaluation.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
 from grls.evaluation.measures import query_values
 from grls.evaluation.metrics.averages import cutoffs
 from grls.evaluation.metrics.sequence_recall import recall_at
@@ -43,11 +43,16 @@ def compare_runs(
         ``recall@k`` and each measure -> the run beside the baseline.
 
     Raises:
-        DataError: A file is missing or malformed, or of other data.
+        DataError: A file is missing or malformed, holds nothing, answers no query of the split, or has a
+            query or a passage that the data set does not have.
         MismatchError: The manifests show other corpora or queries.
     """
     loaded = load_runs([run, baseline])
     queries, qrels = read_split(data, split, corpus)
+    every = {query.id for query in read_queries(data)}
+    for one in loaded:
+        refuse_unrelated(one.path, one.results, data, split, qrels, every)
+    refuse_unknown_passages(loaded, corpus)
     gold = {query.id: gold_passages(query, qrels) for query in queries}
     values = []
     for one in loaded:

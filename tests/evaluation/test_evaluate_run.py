@@ -13,6 +13,7 @@ from grls.evaluation.evaluate import evaluate_run, format_report
 from grls.evaluation.manifest import RunInfo, fingerprint_queries, write_info
 from grls.evaluation.results import write_results
 from grls.evaluation.run import write_run
+from grls.evaluation.versus import compare_runs
 from grls.types import Chain, Hit, Passage, Query
 
 PASSAGES = [
@@ -274,6 +275,34 @@ def test_an_empty_run_is_refused_and_scores_no_zeros(tmp_path):
     (tmp_path / "empty.trec").write_text("")
     with pytest.raises(DataError, match="the run has no line; retrieve again"):
         evaluate_run(tmp_path / "empty.trec", data, "test")
+
+
+@pytest.mark.parametrize(
+    ("hits", "problem"),
+    [
+        ({}, "the run has no line"),
+        ({"t1": [Hit("f1", 0.0)]}, "answers no query of the split 'test'"),
+        ({"q9": [Hit("f1", 0.0)]}, r"query id 'q9' of the results is not in .*queries\.jsonl"),
+        ({"q1": [Hit("f9", 0.0)]}, r"'f9' \(1 in all\) are no passages of .*corpus\.jsonl"),
+    ],
+)
+def test_a_baseline_that_is_no_run_of_these_queries_is_refused(tmp_path, hits, problem):
+    data = dataset(tmp_path / "data")
+    write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0), Hit("DONE", -1.0)]})
+    write_run(tmp_path / "base", hits)
+    options = [
+        str(tmp_path / "run"),
+        str(tmp_path / "base"),
+        str(data),
+        "test",
+        [1],
+        ["RR"],
+        Corpus.read(data),
+    ]
+    with pytest.raises(DataError, match=problem):
+        compare_runs(*options)
+    write_run(tmp_path / "base", {"q2": [Hit("f2", 0.0), Hit("DONE", -1.0)]})
+    assert compare_runs(*options)["RR"].difference == 0.0
 
 
 def test_a_baseline_is_compared_with_by_every_recall_and_measure(tmp_path, capsys):
