@@ -25,3 +25,17 @@ ruletaker          our own generator: start facts and a goal -> a proof in forwa
 
 DONE is not part of the data: training and retrieval add it.
 """
+
+import signal
+import sys
+from types import FrameType
+
+
+def interrupted(number: int, frame: FrameType | None) -> None:
+    """End a command by Ctrl-C while it is imported."""
+    print("error: interrupted; nothing was read or written.", file=sys.stderr)
+    sys.exit(128 + number)
+
+
+if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, interrupted)  # while a command is imported, which takes seconds

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +16,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from jsonargparse import auto_cli
 
+from data_prep import interrupted
+from grls import ending
 from grls.dataset import Qrels, relevant, write_dataset
-from grls.errors import ConfigError, DataError, GrlsError
+from grls.errors import ConfigError, DataError
 from grls.types import Passage, Query
 from grls.words import plain as plain
 
@@ -316,10 +319,16 @@ def strings(record: Mapping[str, Any], key: str, file: Path, line: int | str) ->
 def run(prepare: Callable[..., None], args: Sequence[str] | None = None) -> None:
     """Run a preparation as a command: its parameters are the options.
 
-    An error of ours ends the process with its text and exit code 1.
+    Ends the process where the exit code is not 0; see :mod:`grls.ending` for what ends it, and how.
     """
-    try:
-        auto_cli(prepare, args=None if args is None else list(args), as_positional=False)
-    except GrlsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+    if signal.getsignal(signal.SIGINT) is interrupted:  # that held for the imports, which are over
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    given = None if args is None else list(args)
+    code = ending.unless_unread(
+        lambda: ending.told(
+            lambda: auto_cli(prepare, args=given, as_positional=False),
+            stands=f"the output is as it was, or whole, and {ending.WHOLE}",
+        )
+    )
+    if code:
+        sys.exit(code)

@@ -1,25 +1,20 @@
 """The command line: ``grls COMMAND [options]``.
 
 Every command is one function of ``grls.commands``, whose docstring is its ``--help``; ``train`` is
-LightningCLI. A :class:`~grls.errors.GrlsError` ends a command with its text and exit code 1; a wrong
-option with exit code 2; standard output that nobody reads any more (``| head``) with 141, as SIGPIPE does.
+LightningCLI. How a command ends, and with which exit code, says :mod:`grls.ending`; a wrong option ends it
+with exit code 2.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import os
-import re
-import select
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from inspect import signature
-from typing import TextIO, get_type_hints
+from typing import get_type_hints
+
+from grls import ending
 
 COMMANDS = {
     "train": "train a stage of a generator: memorise, retrieve, or answer with quotes",
@@ -83,40 +78,7 @@ USAGE = f"""usage: grls COMMAND [options]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    try:
-        code = _main(arguments)
-    except BaseException as end:  # what fails is told whether or not its output is read
-        harmless = isinstance(end, BrokenPipeError) or (isinstance(end, SystemExit) and not end.code)
-        if _unread() and harmless:
-            return 141
-        raise
-    return 141 if _unread() and not code else code
-
-
-def _unread() -> bool:
-    """Write what standard output still holds: whether its reader has gone. Then all of it goes nowhere."""
-    if sys.stdout is None:
-        return False
-    try:
-        sys.stdout.flush()
-        gone = _has_gone(sys.stdout)
-    except BrokenPipeError:
-        gone = True
-    if gone:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-    return gone
-
-
-def _has_gone(stream: TextIO) -> bool:
-    """Whether the reader of a pipe has gone; False of what is none."""
-    try:
-        watched = select.poll()
-        watched.register(stream.fileno(), select.POLLERR)
-    except (AttributeError, OSError):  # no poll on Windows; no file behind the stream
-        return False
-    return any(event & select.POLLERR for _, event in watched.poll(0))
+    return ending.unless_unread(lambda: _main(arguments))
 
 
 def _main(arguments: Sequence[str] | None) -> int:
@@ -128,87 +90,14 @@ def _main(arguments: Sequence[str] | None) -> int:
     if command not in COMMANDS:
         print(f"error: unknown command {command!r}\n\n{USAGE}", end="", file=sys.stderr)
         return 2
-    # Imported late: torch and transformers take seconds, and a typo should not.
-    from grls.errors import GrlsError
-    from grls.shown import Visible, visible
-
-    if logging.lastResort is not None:  # what writes warnings where nothing else is set up
-        logging.lastResort.setFormatter(Visible())
-
-    try:
-        with _ending_cleanly(command):
-            _run(command, rest)
-    except GrlsError as error:
-        print(f"error: {visible(str(error))}", file=sys.stderr)
-        return 1
-    except (MemoryError, OSError, RuntimeError) as error:
-        told = _told(command, error)
-        if told is None:
-            raise
-        print(f"error: {visible(told)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except _Ended as end:
-        number = int(str(end.code)) - 128
-        print(
-            f"error: ended by {signal.Signals(number).name}; nothing half-written is left.", file=sys.stderr
-        )
-        return 128 + number
-    return 0
+    return ending.told(
+        lambda: _run(command, rest),
+        saving=lambda: _saving(command),
+        again="go on from the last checkpoint",  # Lightning writes checkpoints and logs itself
+        signals=["SIGHUP"] if command == "train" else ending.SIGNALS,  # trainings handle SIGTERM themselves
+    )
 
 
-class _Ended(SystemExit):
-    """SIGTERM or SIGHUP; the code is the shell's."""
-
-
-@contextmanager
-def _ending_cleanly(command: str) -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a command as an error does, so that nothing half-written is left.
-
-    Trainings handle SIGTERM themselves. A signal that is ignored (``nohup``) or handled stays so.
-    """
-    process, names = os.getpid(), ["SIGHUP"] if command == "train" else ["SIGTERM", "SIGHUP"]
-
-    def end(number: int, _: object) -> None:
-        if os.getpid() != process:  # one that was forked: it has nothing to clean up
-            os._exit(128 + number)
-        signal.signal(number, signal.SIG_IGN)
-        raise _Ended(128 + number)
-
-    taken = []
-    if threading.current_thread() is threading.main_thread():
-        known = [getattr(signal, name) for name in names if hasattr(signal, name)]
-        taken = [one for one in known if signal.getsignal(one) is signal.SIG_DFL]
-    for one in taken:
-        signal.signal(one, end)
-    try:
-        yield
-    finally:
-        for one in taken:
-            signal.signal(one, signal.SIG_DFL)
-
-
-def _told(command: str, error: Exception) -> str | None:
-    """What to say of an error that is none of ours; None: it is a fault, and all of it is shown."""
-    from grls.errors import out_of_memory
-    from grls.files import WRITE_ERRORS
-
-    if out_of_memory(error):
-        asked = _ASKED.search(str(error))
-        size = f" ({asked[1]} more were asked for)" if asked else ""
-        return f"there is not enough memory{size}. {_saving(command)}"
-    if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
-        # Lightning writes checkpoints and logs itself (checkpoints under a temporary name, too).
-        return (
-            f"{error}. Free some space or choose a place that can be written, then go on from the last "
-            "checkpoint."
-        )
-    return None
-
-
-_ASKED = re.compile(r"to allocate ([\d.,]+ ?\w+)")
-"""How much memory was asked for, as NumPy and torch say it."""
 _SAVES = {
     "memory": "--memory",
     "batch_size": "--batch_size",

@@ -1,11 +1,23 @@
+import importlib
 import json
+import os
+import pkgutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from prep_helpers import real
+from prep_helpers import contents, real
 
+import data_prep
 from data_prep import common
 from grls.errors import ConfigError, DataError
 from grls.types import Passage, Query
+
+ROOT = Path(__file__).parents[2]
 
 
 def _query(name: str, evidence: str, text: str = "") -> Query:
@@ -105,3 +117,67 @@ def test_field_takes_false_and_zero(tmp_path):
 
 def test_metadata_is_json():
     assert json.loads(common.metadata(a="é", b=[1])) == {"a": "é", "b": [1]}
+
+
+COMMANDS = [module.name for module in pkgutil.iter_modules(data_prep.__path__)]
+COMMANDS = [name for name in COMMANDS if hasattr(importlib.import_module(f"data_prep.{name}"), "prepare")]
+ENDED = "the output is as it was, or whole, and nothing half-written is left.\n"
+
+
+@pytest.mark.parametrize(
+    ("cause", "code", "line"),
+    [
+        (KeyboardInterrupt(), 130, f"error: interrupted; {ENDED}"),
+        (signal.SIGTERM, 143, f"error: ended by SIGTERM; {ENDED}"),
+        (DataError("no \x1b[2J of ours"), 1, "error: no ␛[2J of ours\n"),
+        (OSError(28, "No space left on device"), 1, "error: cannot write "),
+    ],
+)
+def test_what_ends_a_command_is_one_line_and_leaves_the_earlier_folder(
+    cause: Any, code: int, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def passages() -> Iterator[Passage]:
+        yield Passage("a", "one")
+        if isinstance(cause, signal.Signals):
+            os.kill(os.getpid(), cause)
+        else:
+            raise cause
+
+    def prepare(out: Path) -> None:
+        common.write_dataset(out, passages(), [], {})
+
+    common.finish(tmp_path / "out", _data(test=[_query("q", "a")]))
+    before, _ = contents(tmp_path / "out"), capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        common.run(prepare, ["--out", str(tmp_path / "out")])
+    assert end.value.code == code
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert told.startswith(line)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+    assert contents(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_run_by_the_function_that_ends_it_so(name: str) -> None:
+    text = Path(str(importlib.import_module(f"data_prep.{name}").__file__)).read_text("utf-8")
+    assert text.endswith('if __name__ == "__main__":\n    common.run(prepare)\n')
+
+
+@pytest.mark.parametrize(
+    ("imported", "stands"),
+    [
+        ("jsonargparse", "nothing was read or written.\n"),
+        ("ijson", ENDED),
+    ],  # with the command; while it reads
+)
+def test_an_interrupted_process_ends_with_130_and_one_line(
+    imported: str, stands: str, tmp_path: Path
+) -> None:
+    stub = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / f"{imported}.py").write_text(stub, encoding="utf-8")
+    given = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    command = [sys.executable, "-m", "data_prep.dpr", "--raw", "none", "--out", "out"]
+    done = subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, f"error: interrupted; {stands}")
+    assert not (tmp_path / "out").exists()
