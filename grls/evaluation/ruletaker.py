@@ -26,7 +26,7 @@ VARIABLES = {"someone": "they", "something": "it"}
 """Word of a rule's variable -> its pronoun."""
 
 _WORD = r"[^\W_]+"
-_TERM = rf"(?:the )?{_WORD}"
+_TERM = rf"(?:the (?:{_WORD} )??)?(?!(?:is|does|has|not)\b){_WORD}"
 _VERB = r"(?!(?:is|does|has)\b)[^\W_]+s"
 _ATTRIBUTE = re.compile(rf"({_TERM}) is ({_WORD})")
 _RELATION = re.compile(rf"({_TERM}) ({_VERB} {_TERM})")
@@ -42,7 +42,7 @@ class Fact(NamedTuple):
     """A fact.
 
     Attributes:
-        subject: A name, or a noun with its article (``the cat``).
+        subject: A name, or a noun with its article (``the cat``, ``the bald eagle``).
         predicate: An attribute (``kind``), or a verb and its object (``chases the mouse``).
     """
 
@@ -97,9 +97,7 @@ def render(statement: Statement) -> str:
         return f"{statement.subject} {_says(statement.predicate)} ."
     premises, conclusion = statement.of(statement.variable)
     said = [f"{premises[0].subject} {_says(premises[0].predicate)}"]
-    for before, fact in pairwise(premises):
-        short = fact.subject == before.subject and not (_is_verb(fact) or _is_verb(before))
-        said.append(fact.predicate if short else _clause(fact))
+    said += [_premise(before, fact, statement.variable) for before, fact in pairwise(premises)]
     return f"if {' and '.join(said)} then {_clause(conclusion)} ."
 
 
@@ -178,6 +176,13 @@ def _says(predicate: str) -> str:
     return predicate if " " in predicate else f"is {predicate}"
 
 
+def _premise(before: Fact, fact: Fact, variable: str) -> str:
+    """A premise after another one: shortened where it can be; a variable's word comes before its pronoun."""
+    if fact.subject == before.subject:
+        return _clause(fact) if _is_verb(fact) or _is_verb(before) else fact.predicate
+    return f"{variable} {_says(fact.predicate)}" if fact.subject == variable else _clause(fact)
+
+
 def _clause(fact: Fact) -> str:
     """A later clause of a rule, with the pronoun for the variable."""
     pronoun = VARIABLES.get(fact.subject, fact.subject)
@@ -192,7 +197,8 @@ def _parse_rule(clauses: Sequence[str], last: str) -> Rule | None:
         return None
     facts: list[Fact] = []
     for n, clause in enumerate((*clauses, last)):
-        before = facts[0].subject if facts else None
+        before = next((fact.subject for fact in facts if fact.subject in VARIABLES), None)
+        before = before or (facts[0].subject if facts else None)
         shortened = n == 1 < len(clauses) and re.fullmatch(_WORD, clause) and not _is_verb(facts[0])
         fact = Fact(str(before), clause) if shortened else _parse_clause(clause, before)
         if fact is None:
@@ -208,7 +214,7 @@ def _parse_rule(clauses: Sequence[str], last: str) -> Rule | None:
 
 
 def _parse_clause(text: str, before: str | None) -> Fact | None:
-    """A clause; ``before`` is whom a pronoun stands for, None where there is none."""
+    """A clause; ``before`` is whom a pronoun stands for (the variable, else who is named first), or None."""
     if text.startswith("they "):
         fact = _THEY_ARE.fullmatch(text)
         does = _THEY_DO.fullmatch(text)

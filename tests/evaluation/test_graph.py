@@ -225,6 +225,11 @@ def test_parsed_statements_and_texts_give_the_same():
         Rule(("red",), "sees the mouse", ("the dog", "the dog")),
         Rule(("chases the mouse", "red"), "young", ("", "the dog", ""), "something"),
         Rule(("red", "kind"), "young", ("the dog", "the dog", "the mouse")),
+        Fact("the bald eagle", "kind"),
+        Fact("the bald eagle", "chases the bald eagle"),
+        Rule(("chases the bald eagle",), "young", ("the cat", "the bald eagle")),
+        Rule(("red", "kind"), "young", ("the dog", "", ""), "something"),
+        Rule(("red", "likes bob"), "sees bob", ("anna", "", "anna")),
     ],
 )
 def test_parse_reads_what_render_writes(statement):
@@ -247,6 +252,10 @@ def test_parse_reads_what_render_writes(statement):
             Rule(("chases the mouse",), "young", ("the dog", "the mouse")),
         ),
         ("if someone is kind then they like the cat", Rule(("kind",), "likes the cat")),
+        (
+            "if the dog is red and something is kind then it is cold",
+            Rule(("red", "kind"), "cold", ("the dog", "", ""), "something"),
+        ),
         ("if someone is kind and they like bob then they are big", Rule(("kind", "likes bob"), "big")),
     ],
 )
@@ -262,6 +271,7 @@ def test_sentences_of_the_papers_language(text, expected):
         "they are kind .",
         "the cat does not .",
         "the cat is not kind .",
+        "the cat not chases the mouse .",
         "if the dog is red then something is kind .",
         "if something is red and someone is kind then it is big .",
         "if it is red then it is big .",
@@ -275,6 +285,16 @@ def test_sentences_of_the_papers_language(text, expected):
 )
 def test_other_texts_are_no_statements(text):
     assert parse(text) is None
+
+
+def test_a_query_about_a_noun_of_two_words_is_read():
+    goal = Fact("the bald eagle", "chases the cow")
+    problem = Problem((Fact("the bald eagle", "red"),), goal)
+    assert render_query(problem) == "the bald eagle is red . why does the bald eagle chase the cow ?"
+    assert parse_query(render_query(problem)) == problem
+    assert parse_query("the cow is red . why is the bald eagle kind ?") == Problem(
+        (Fact("the cow", "red"),), Fact("the bald eagle", "kind")
+    )
 
 
 CHASES = Problem((Fact("the cat", "red"),), Fact("the cat", "chases the mouse"))
