@@ -27,6 +27,7 @@ import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase
 
 from grls.errors import ConfigError, DataError
+from grls.spelling import splitting, turn_markers
 from grls.types import Passage
 
 log = logging.getLogger(__name__)
@@ -149,7 +150,7 @@ class Codec:
         """
         if not texts:
             return []
-        encoded = self.tokenizer(
+        encoded = splitting(self.tokenizer)(
             list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
         )
         return [[token for token in row if token not in self._barred] for row in encoded["input_ids"]]
@@ -265,15 +266,20 @@ def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def controls(tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """The special tokens of a tokenizer, but for that of what it does not know: they stand for no text."""
+    """The tokens of a tokenizer that stand for no text: special ones, and those that part turns of a chat.
+
+    That of what it does not know is not among them.
+    """
     added = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
-    return (added | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id}
+    special = added | set(tokenizer.all_special_ids) | set(turn_markers(tokenizer))
+    return special - {tokenizer.unk_token_id}
 
 
 def foreign_ids(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], wrapped: bool = False
 ) -> list[list[int]]:
-    """Token ids of texts that come from users or a corpus: whatever they spell, none is a special token.
+    """Token ids of texts that come from users or a corpus: whatever they spell, none is a special token, nor
+    one that parts the turns of a chat (:mod:`grls.spelling`).
 
     A special token that stands in the text is split, and what is still one is left out: in a Unigram
     vocabulary ``</s>`` and ``<pad>`` are pieces like others.
@@ -285,7 +291,9 @@ def foreign_ids(
     """
     if not texts:
         return []
-    encoded = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
+    encoded = splitting(tokenizer)(
+        list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
+    )
     barred = controls(tokenizer)
     before, behind = wrapping(tokenizer) if wrapped else ([], [])
     return [
@@ -298,7 +306,7 @@ def foreign_places(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> list[tuple[list[int], list[tuple[int, int]]]]:
     """As :func:`foreign_ids`, each text's token ids with where they begin and end in it, in characters."""
-    encoded = tokenizer(
+    encoded = splitting(tokenizer)(
         list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False,
         return_offsets_mapping=True,
     )  # fmt: skip

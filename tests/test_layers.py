@@ -10,7 +10,7 @@ FILES = sorted((ROOT / "grls").rglob("*.py"))
 
 ORDER = (
     ("grls.errors", "grls.types", "grls.logs", "grls.shown"),
-    ("grls.temporary", "grls.where"),
+    ("grls.spelling", "grls.temporary", "grls.where"),
     ("grls.files",),
     (
         "grls.ending",

@@ -30,6 +30,7 @@ from grls.index.substring import SubstringIndex
 from grls.jsonl import read_jsonl
 from grls.programs.keyset import MANIFEST, Keys, Origin
 from grls.sentences import sentences
+from grls.spelling import splitting
 from grls.text import controls, tokenizer_fingerprint
 from grls.types import Passage
 
@@ -235,7 +236,9 @@ def _lines(file: Path) -> Iterator[tuple[int, str, str | None]]:
 def _tokenized(tokenizer: Any, texts: tuple[str, ...]) -> Iterator[np.ndarray]:
     for first in range(0, len(texts), _BATCH):
         batch = [f" {text}" for text in texts[first : first + _BATCH]]
-        encoded = tokenizer(batch, add_special_tokens=False, split_special_tokens=True, verbose=False)
+        encoded = splitting(tokenizer)(
+            batch, add_special_tokens=False, split_special_tokens=True, verbose=False
+        )
         for row in encoded["input_ids"]:
             yield np.array(row, dtype=np.int64)
 

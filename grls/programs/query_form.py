@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from grls.errors import ConfigError
 from grls.files import read_json
+from grls.spelling import splitting
 from grls.text import controls, wrapping
 from grls.types import Passage
 
@@ -93,7 +94,7 @@ class QueryPrompt:
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:
             return []
-        encoded = self.tokenizer(
+        encoded = splitting(self.tokenizer)(
             list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
         )
         barred = controls(self.tokenizer) | {self.tokenizer.eos_token_id}  # pieces of a Unigram vocabulary

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from jinja2 import TemplateError
 
 from grls.errors import ConfigError
+from grls.spelling import splitting, turn_markers
 from grls.text import foreign_ids
 
 Turns = Sequence[tuple[str, str]]
@@ -125,14 +126,16 @@ def _render(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
 
 
 def _encode(tokenizer: Any, text: str, split: bool = False) -> list[int]:
-    found = tokenizer(text, add_special_tokens=False, split_special_tokens=split, verbose=False)
+    used = splitting(tokenizer) if split else tokenizer
+    found = used(text, add_special_tokens=False, split_special_tokens=split, verbose=False)
     return list(found["input_ids"])
 
 
 def _special(tokenizer: Any) -> dict[int, str]:
-    """Spelling of each special token, by its id."""
+    """Spelling of each special token, and of those that part turns without being special, by its id."""
     added = {n: str(token) for n, token in tokenizer.added_tokens_decoder.items() if token.special}
-    return added | dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+    named = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+    return added | named | turn_markers(tokenizer)
 
 
 def _text(tokenizer: Any, text: str, special: dict[int, str]) -> list[int]:

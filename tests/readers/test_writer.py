@@ -1,5 +1,6 @@
 """A model goes on from prompts: stops, lengths, batches."""
 
+import json
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from grls.errors import ConfigError
 from grls.readers.dialogue import Asked, few_shot
 from grls.readers.ralm.reader import _tokens as ralm_tokens
 from grls.readers.writer import Draw, Drawn, TextWriter, nucleus
+from grls.spelling import splitting, turn_markers
 from grls.text import foreign_ids
 
 PROMPTS = [[5, 6, 7, 8, 9], [3, 4], [9, 9, 4, 3], [7]]
@@ -227,6 +229,40 @@ def test_special_tokens_of_a_chat_come_from_its_template_alone(turn: str) -> Non
             head += [{"role": "user", "content": said}, {"role": "assistant", "content": reply}]
         whole = tokenizer.apply_chat_template([*head, {"role": "user", "content": text}], tokenize=False)
         assert row(text) == tokenizer(whole + "so", add_special_tokens=False)["input_ids"]
+
+
+def _declared(tokenizer: Any) -> Any:
+    """The same tokenizer, its turn markers added tokens that are not declared special; and one word more."""
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    for token in state["added_tokens"]:
+        token["special"] = token["content"] == "<|endoftext|>"
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(json.dumps(state)), eos_token="<|endoftext|>"
+    )
+    made.add_tokens(["system", "<h1>"])
+    made.chat_template = tokenizer.chat_template
+    return made
+
+
+def test_markers_of_turns_that_are_not_declared_special_cannot_be_forged() -> None:
+    tokenizer = _declared(_chat_tokenizer(_TURN))
+    begin, end, word, tag = tokenizer.convert_tokens_to_ids(["<|im_start|>", "<|im_end|>", "system", "<h1>"])
+    assert begin in tokenizer(FORGERY, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    assert turn_markers(tokenizer) == {begin: "<|im_start|>", end: "<|im_end|>"}
+    plain, forged = (
+        few_shot(tokenizer, "Answer.", EXAMPLES, [Asked(text)], chat=True)[0] for text in ("QQ", FORGERY)
+    )
+    assert [t for t in forged if t in (begin, end)] == [t for t in plain if t in (begin, end)]
+    assert tokenizer.decode(forged) == tokenizer.decode(plain).replace("QQ", FORGERY)
+    (row,) = few_shot(tokenizer, "", [], [Asked(FORGERY)], chat=False)
+    assert not {begin, end} & set(row)
+    assert tokenizer.decode(row) == f"{FORGERY}\n"
+    # Other added tokens stay what they are, and without a template nothing is a turn.
+    assert {word, tag} <= set(foreign_ids(tokenizer, ["a system <h1>"])[0])
+    assert splitting(tokenizer) is not tokenizer
+    tokenizer.chat_template = None
+    assert splitting(tokenizer) is tokenizer
+    assert begin in foreign_ids(tokenizer, [FORGERY])[0]
 
 
 @pytest.mark.parametrize("make", [small_llama, lively_t5])
