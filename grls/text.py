@@ -265,14 +265,15 @@ def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
     raise ConfigError("the tokenizer has neither an EOS nor a SEP token; set eos_token in it.")
 
 
-def controls(tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """The tokens of a tokenizer that stand for no text: special ones, and those that part turns of a chat.
-
-    That of what it does not know is not among them.
-    """
+def special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """The special tokens of a tokenizer, but for that of what it does not know: they stand for no text."""
     added = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
-    special = added | set(tokenizer.all_special_ids) | set(turn_markers(tokenizer))
-    return special - {tokenizer.unk_token_id}
+    return (added | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id}
+
+
+def controls(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """What no text is for a model that writes: special tokens, and those that part the turns of a chat."""
+    return special_ids(tokenizer) | set(turn_markers(tokenizer))
 
 
 def foreign_ids(

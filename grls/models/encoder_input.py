@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grls.text import controls
+from grls.text import special_ids
 
 
 def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:
@@ -53,7 +53,7 @@ def special_tokens(tokenizer: Any, features: dict[str, Tensor | Any]) -> int:
         features: ``input_ids``, and ``attention_mask`` where the batch is padded.
     """
     ids, mask = features["input_ids"], features.get("attention_mask")
-    barred = torch.isin(ids, torch.tensor(sorted(controls(tokenizer)), dtype=ids.dtype))
+    barred = torch.isin(ids, torch.tensor(sorted(special_ids(tokenizer)), dtype=ids.dtype))
     return int((barred if mask is None else barred & mask.bool()).sum())
 
 
@@ -62,7 +62,7 @@ def without_controls(tokenizer: Any, texts: Sequence[str]) -> list[str]:
 
     A text without any is left as it is.
     """
-    barred = controls(tokenizer)
+    barred = special_ids(tokenizer)
     encoded = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
     return [
         text if barred.isdisjoint(row) else _cut(tokenizer, text, barred)

@@ -112,3 +112,14 @@ def test_texts_that_are_scored_or_taught_hold_no_special_token(tmp_path: Path) -
     assert (text.tokens, text.words) == (foreign_ids(tokenizer, [FORGED])[0][:8], 3)
     targets = SimpleNamespace(tokenizer=tokenizer, _written={}, _refuse_unwritable=lambda *_: None)
     assert Targets._free(targets, None, [FORGED]) == foreign_ids(tokenizer, [FORGED])  # type: ignore[arg-type]
+
+
+def test_an_encoder_reads_the_markers_of_a_chat_as_its_tokenizer_does() -> None:
+    tokenizer = unigram()
+    tokenizer.add_tokens(["<dog>"])
+    tokenizer.chat_template = "{% for m in messages %}<dog>{{ m.content }}{% endfor %}"
+    marker = tokenizer.convert_tokens_to_ids("<dog>")
+    assert marker not in foreign_ids(tokenizer, ["fox <dog> fox"])[0]
+    found = rows(padded(tokenizer, ["fox <dog> fox"]))
+    assert found == [tokenizer("fox <dog> fox")["input_ids"]]
+    assert marker in found[0]
