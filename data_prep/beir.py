@@ -2,11 +2,13 @@
 
 A BEIR folder is validated (ids, qrels, evidence) and copied with its metadata; its splits stay, unless
 it has a single qrels file and ``--ratios`` asks for a split by query. A pair of files is a corpus and
-the queries that name their gold passages by id; the option for each key says what it is called there.
+the queries that name their gold passages by id; the option for each key says what it is called there, and
+other fields of a record join its metadata. A field that stands nowhere in what is written is told of.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,10 @@ from grls.corpus import Corpus
 from grls.dataset import Qrels, query_of, read_queries, read_split
 from grls.errors import ConfigError, DataError
 from grls.jsonl import object_of, read_jsonl
+from grls.shown import visible
 from grls.types import Passage, Query
+
+_QUERY = ("_id", "text", "evidence")
 
 
 def prepare(
@@ -56,13 +61,77 @@ def prepare(
     if raw is not None and corpus_file is None and queries_file is None:
         _copy(raw, out, ratios, drop_leaks, seed, tokenizer)
     elif raw is None and corpus_file is not None and queries_file is not None:
-        read = list(_passages(corpus_file, id_key, text_key, title_key))
+        of_passages, of_queries = (
+            Fields(id_key, text_key, title_key, passages=True),
+            Fields(id_key, text_key, evidence_key),
+        )
+        read = list(_passages(corpus_file, id_key, text_key, title_key, of_passages))
         passages = Corpus.from_passages([p for p, _ in read], str(corpus_file), [some for _, some in read])
-        queries = list(_queries(queries_file, id_key, text_key, evidence_key))
+        queries = list(_queries(queries_file, id_key, text_key, evidence_key, of_queries))
         _refuse_unknown(queries, passages, queries_file)
         common.finish(out, common.dataset(passages, _split(queries, ratios or (0, 0, 1), seed)), tokenizer)
+        for file, fields in ((corpus_file, of_passages), (queries_file, of_queries)):
+            fields.tell(file)
     else:
         raise ConfigError("expected --raw, or --corpus_file and --queries_file.")
+
+
+class Fields:
+    """The fields of records beside those that have an option: they join the metadata.
+
+    Left out is what the metadata have already with another value, and what means something there that it
+    does not say (``answers`` that are no list of texts).
+
+    Args:
+        named: The fields that have an option.
+        passages: Whether the records are passages, whose metadata are free; otherwise queries.
+
+    Attributes:
+        joined: Field -> in how many records it has joined the metadata.
+        lost: Field -> in how many records it was left out.
+    """
+
+    def __init__(self, *named: str, passages: bool = False):
+        self._passages = passages
+        self._named = {*named, "metadata"}
+        self.joined, self.lost = Counter[str](), Counter[str]()
+
+    def metadata(self, record: dict[str, Any], file: Path, line: int) -> dict[str, Any]:
+        """The metadata of a record, its other fields among them.
+
+        Raises:
+            DataError: ``metadata`` is no object.
+        """
+        found = dict(object_of(record, "metadata", file, line))
+        for name, value in record.items():
+            if name in self._named:
+                continue
+            if name not in found and (self._passages or _fits(name, value)):
+                found[name] = value
+            kept = name in found and found[name] == value
+            (self.joined if kept else self.lost)[name] += 1
+        return found
+
+    def count(self, file: Path) -> None:
+        """Count the fields of a file of which none but the named ones are written."""
+        for _, record in read_jsonl(file):
+            self.lost.update(record.keys() - self._named)
+
+    def tell(self, file: Path) -> None:
+        """Print what became of the fields of a file."""
+        for what, counts in (("joined the metadata", self.joined), ("left out", self.lost)):
+            if counts:
+                listed = ", ".join(f"{name} ({counts[name]:,})" for name in sorted(counts))
+                print(f"{what:<20} {visible(listed)} of {file.name}")
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a query's metadata may have such a value."""
+    try:
+        query_of({"_id": name or "-", "text": "-", "metadata": {name: value}}, Path(), 0)
+    except DataError:
+        return False
+    return True
 
 
 def _copy(
@@ -78,6 +147,10 @@ def _copy(
     if drop_leaks:
         qrels = _without_leaks(queries, qrels)
     common.finish(out, common.Dataset(corpus, queries, qrels), tokenizer)
+    for name, known in (("corpus.jsonl", ("_id", "title", "text")), ("queries.jsonl", _QUERY)):
+        fields = Fields(*known)
+        fields.count(raw / name)
+        fields.tell(raw / name)
 
 
 def _read_qrels(raw: Path, corpus: Corpus) -> dict[str, Qrels]:
@@ -124,7 +197,7 @@ def _split(queries: list[Query], ratios: Sequence[float], seed: int) -> dict[str
 
 
 def _passages(
-    file: Path, id_key: str, text_key: str, title_key: str
+    file: Path, id_key: str, text_key: str, title_key: str, fields: Fields
 ) -> Iterator[tuple[Passage, dict[str, Any]]]:
     """The passages, each with its metadata."""
     lines: dict[str, int] = {}
@@ -136,12 +209,12 @@ def _passages(
         )
         if lines.setdefault(passage.id, line) != line:
             raise DataError(f"the id {passage.id!r} stands in line {lines[passage.id]} already.", file, line)
-        yield passage, object_of(record, "metadata", file, line)
+        yield passage, fields.metadata(record, file, line)
     if not lines:
         raise DataError("the file holds no passage; expected one JSON object a line.", file)
 
 
-def _queries(file: Path, id_key: str, text_key: str, evidence_key: str) -> Iterator[Query]:
+def _queries(file: Path, id_key: str, text_key: str, evidence_key: str, fields: Fields) -> Iterator[Query]:
     lines: dict[str, int] = {}
     for line, record in read_jsonl(file):
         query = query_of(
@@ -149,7 +222,7 @@ def _queries(file: Path, id_key: str, text_key: str, evidence_key: str) -> Itera
                 "_id": _id(record, id_key, file, line),
                 "text": common.field(record, text_key, str, file, line),
                 "evidence": [str(i) for i in common.field(record, evidence_key, list, file, line)],
-                "metadata": record.get("metadata"),
+                "metadata": fields.metadata(record, file, line),
             },
             file,
             line,

@@ -192,3 +192,43 @@ def test_metadata_of_a_pair_are_kept(tmp_path):
     write_lines(corpus, [{"_id": "p", "text": "x", "metadata": 3}])
     with pytest.raises(DataError, match="line 1: expected 'metadata' to be a JSON object, got 3"):
         prepare(tmp_path / "out", corpus_file=corpus, queries_file=asked)
+
+
+def test_other_fields_of_a_pair_join_the_metadata_and_what_does_not_is_told(tmp_path, capsys):
+    corpus, asked = tmp_path / "c.jsonl", tmp_path / "q.jsonl"
+    write_lines(
+        corpus,
+        [
+            {"_id": "p", "text": "x", "url": "u", "answers": 3, "metadata": {"year": 2001}},
+            {"_id": "r", "text": "y", "url": "v", "year": 1, "metadata": {"year": 2, "url": "v"}},
+        ],
+    )
+    write_lines(
+        asked,
+        [
+            {"_id": "q", "text": "x ?", "evidence": ["p"], "answers": ["x"], "level": "hard"},
+            {"_id": "s", "text": "y ?", "evidence": ["r"], "answers": "y", "title": "kept"},
+        ],
+    )
+    prepare(tmp_path / "out", corpus_file=corpus, queries_file=asked)
+    assert list(Corpus.read(tmp_path / "out").metadata()) == [
+        {"year": 2001, "url": "u", "answers": 3},
+        {"year": 2, "url": "v"},
+    ]
+    first, second = read_queries(tmp_path / "out")
+    assert (first.answers, json.loads(first.metadata)) == (("x",), {"answers": ["x"], "level": "hard"})
+    assert (second.answers, json.loads(second.metadata)) == ((), {"title": "kept"})
+    told = capsys.readouterr().out.splitlines()[-4:]
+    assert told == [
+        "joined the metadata  answers (1), url (2) of c.jsonl",
+        "left out             year (1) of c.jsonl",
+        "joined the metadata  answers (1), level (1), title (1) of q.jsonl",
+        "left out             answers (1) of q.jsonl",
+    ]
+
+
+def test_other_fields_of_a_folder_are_told(raw, tmp_path, capsys):
+    passages = [{"_id": f"d{n}", "text": f"text {n}", **({"url": "u"} if n < 7 else {})} for n in range(30)]
+    write_lines(raw / "corpus.jsonl", passages)
+    prepare(tmp_path / "out", raw=raw)
+    assert capsys.readouterr().out.splitlines()[-1] == "left out             url (7) of corpus.jsonl"
