@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from inspect import signature
-from typing import get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
 from grls import ending
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
 
 COMMANDS = {
     "train": "train a stage of a generator: memorise, retrieve, or answer with quotes",
@@ -67,6 +70,16 @@ LISTS = {
     **dict.fromkeys(("program", "ralm", "read"), ("--retriever", "--weights")),
 }
 """Options that take several values, separated by spaces."""
+
+VERIFIES = (
+    "explain", "neighbours", "program", "pseudo-queries", "ralm", "read", "retrieve", "riches", "tune-assess",
+    "tune-dynamic", "tune-hybrid", "update",
+)  # fmt: skip
+"""Commands that open folders with an index: their ``--verify`` is declared here, once."""
+_VERIFY = (
+    "true compares the checksums of every folder that is opened with its index, however large; null: of a "
+    "large one a sample; false: none."
+)
 
 _LINES = "".join(f"  {name:<16} {what}\n" for name, what in COMMANDS.items())
 USAGE = f"""usage: grls COMMAND [options]
@@ -131,27 +144,38 @@ def _run(command: str, arguments: list[str]) -> None:
 
         train(arguments)
         return
-    from jsonargparse import ArgumentParser, auto_cli
+    from grls.index.files import verifying
 
     name = command.replace("-", "_")
     function = getattr(import_module(f"grls.commands.{name}"), name)
-    arguments = _gathered(arguments, LISTS.get(command, ()))
-    if command in SEVERAL or command in FIRST:
-        parser = ArgumentParser(prog=f"grls {command}")
-        parser.add_argument("--config", action="config", help="YAML with options; later ones override it.")
-        first = FIRST.get(command, {})
-        types = get_type_hints(function)
-        for argument, what in first.items():
-            parser.add_argument(argument, type=types[argument], help=what)
-        if command in SEVERAL:
-            several, what = SEVERAL[command]
-            parser.add_argument(several, nargs="+", help=what)
-            first = {several: what}
-        parser.add_function_arguments(function, skip=set(first))
-        options = vars(parser.instantiate_classes(parser.parse_args(arguments)))
-        function(**{option: value for option, value in options.items() if option != "config"})
-        return
-    auto_cli(function, args=arguments, as_positional=command in POSITIONAL, prog=f"grls {command}")
+    parser = _parser(command, function)
+    parsed = parser.parse_args(_gathered(arguments, LISTS.get(command, ())))
+    options = vars(parser.instantiate_classes(parsed))
+    options.pop("config", None)
+    with verifying(options.pop("verify", None)):
+        function(**options)
+
+
+def _parser(command: str, function: Callable[..., None]) -> ArgumentParser:
+    """The options of a command: the arguments of its function."""
+    from jsonargparse import ArgumentParser
+
+    parser = ArgumentParser(prog=f"grls {command}")
+    parser.add_argument("--config", action="config", help="YAML with options; later ones override it.")
+    first = FIRST.get(command, {})
+    types = get_type_hints(function)
+    for argument, what in first.items():
+        parser.add_argument(argument, type=types[argument], help=what)
+    if command in SEVERAL:
+        several, what = SEVERAL[command]
+        parser.add_argument(several, nargs="+", help=what)
+        first = {several: what}
+    parser.add_function_arguments(
+        function, as_positional=command in POSITIONAL, skip=set(first), sub_configs=True
+    )
+    if command in VERIFIES:
+        parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
+    return parser
 
 
 def _gathered(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:

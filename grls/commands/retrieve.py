@@ -83,7 +83,6 @@ def retrieve(
     assess: int = 0,
     assess_weight: float = 1.0,
     analyzer: Analyzer = USUAL,
-    verify: bool | None = None,
 ) -> None:
     """Retrieve for queries.
 
@@ -146,8 +145,6 @@ def retrieve(
         assess_weight: What an assessment counts beside the score. Tune it on dev: `grls tune-assess` writes
             a file for --config.
         analyzer: How BM25 splits texts into words: language, stemming and function words.
-        verify: true compares the checksums of a retriever folder's index, however large; null: of a large one
-            a sample.
     """
     quiet()
     check_counts(k=k)
@@ -173,7 +170,7 @@ def retrieve(
     )  # fmt: skip
     filters = _filters(queries, allow, where, query_filters)
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
-    opened = opened_retriever(data, retriever, device, precision, options, analyzer, verify)
+    opened = opened_retriever(data, retriever, device, precision, options, analyzer)
     if priors.given:
         opened = open_hybrid(opened, priors, device, options, analyzer)
     refuse_to_assess(opened, assess)
@@ -295,7 +292,6 @@ def opened_retriever(
     precision: str,
     options: SearchOptions,
     analyzer: Analyzer = USUAL,
-    verify: bool | None = None,
 ) -> AnyRetriever:
     """A retriever folder, or BM25 over the corpus of a data set.
 
@@ -303,7 +299,7 @@ def opened_retriever(
         ConfigError: BM25 is asked for, and ``data`` is no folder.
     """
     if retriever is not None:
-        return open_retriever(retriever, device, precision, options, verify)
+        return open_retriever(retriever, device, precision, options)
     if not Path(data).is_dir():
         raise ConfigError(f"BM25 retrieves from the corpus of a data set folder, and {data} is none.")
     corpus = Corpus.read(data)

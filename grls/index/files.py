@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,23 @@ REBUILD = "build it again with `grls index`."
 """What to do with a damaged index."""
 
 _SAMPLES, _SAMPLE_BYTES = 16, 1 << 16
+
+_verify: ContextVar[bool | None] = ContextVar("verify", default=None)
+
+
+@contextmanager
+def verifying(verify: bool | None) -> Iterator[None]:
+    """Within this context checksums are compared as ``verify`` says, wherever a call does not say itself."""
+    before = _verify.set(verify)
+    try:
+        yield
+    finally:
+        _verify.reset(before)
+
+
+def asked_to_verify(verify: bool | None) -> bool | None:
+    """Whether checksums are to be compared: as a call says, or else as :func:`verifying` does."""
+    return _verify.get() if verify is None else verify
 
 
 def describe(folder: Path) -> dict[str, dict[str, Any]]:
@@ -43,12 +63,14 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
     Args:
         folder: Where they are.
         files: What the manifest says of them.
-        verify: True: compare checksums, which reads every byte once. None: do so where they are small
-            (``CHECKED_BYTES``); of larger ones compare sixteen blocks of each file. False: neither.
+        verify: True: compare checksums, which reads every byte once. None, where :func:`verifying` does not
+            say either: do so where they are small (``CHECKED_BYTES``); of larger ones compare sixteen blocks
+            of each file. False: neither.
 
     Raises:
         IndexFormatError: A file is missing, truncated or damaged.
     """
+    verify = asked_to_verify(verify)
     if verify is None and sum(entry["bytes"] for entry in files.values()) <= CHECKED_BYTES:
         verify = True
     return {name: _load(folder / f"{name}.npy", entry, verify) for name, entry in files.items()}

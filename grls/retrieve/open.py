@@ -8,6 +8,7 @@ from pathlib import Path
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
+from grls.index.files import asked_to_verify
 from grls.retrieve.dense import KIND, DenseRetriever
 from grls.retrieve.folder import MANIFEST, manifest_of
 from grls.retrieve.generative import GenerativeRetriever
@@ -60,7 +61,7 @@ def open_retriever(
         device,
         precision,
         batch_size=given.batch_size,
-        verify=verify is not False,
+        verify=asked_to_verify(verify) is not False,
         truncate_queries=given.truncate_queries,
         progress=given.progress,
     )

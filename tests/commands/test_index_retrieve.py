@@ -16,11 +16,12 @@ from grls.commands import portions
 from grls.commands import retrieve as retrieve_command
 from grls.corpus import Corpus
 from grls.dataset import read_split
+from grls.errors import IndexFormatError
 from grls.evaluation.manifest import read_info
 from grls.evaluation.results import read_results
 from grls.evaluation.run import read_run
+from grls.index.files import verifying
 from grls.models.biencoder import BiEncoder
-from grls.retrieve import folder as folder_module
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.dense import DenseRetriever
 from grls.retrieve.dense_encode import work_folder
@@ -367,27 +368,56 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
     assert replace(first, seconds=0.0) == replace(second, seconds=0.0)
 
 
+@pytest.fixture(scope="module")
+def damaged(generative: Path) -> Path:
+    """A retriever of whose index one bit is another."""
+    folder = Path(shutil.copytree(generative, generative.parent / "damaged"))
+    file = folder / "index" / "tokens.npy"
+    whole = bytearray(file.read_bytes())
+    whole[-2] ^= 1
+    file.write_bytes(whole)
+    return folder
+
+
+VERIFYING = {
+    "explain": ["who"],
+    "neighbours": ["--output={out}"],
+    "read": ["--output={out}", "--model=none", "--split=dev"],
+    "retrieve": ["--output={out}", "--split=dev"],
+    "tune-assess": ["--output={out}"],
+    "tune-dynamic": ["--output={out}"],
+    "tune-hybrid": ["--output={out}", "--prior=bm25"],
+    "update": ["--merge=true", "--output={out}"],
+}
+
+
+@pytest.mark.parametrize("command", VERIFYING)
 def test_checksums_are_compared_where_it_is_asked_for(
+    command: str,
     data: Path,
-    generative: Path,
+    damaged: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of a large index a sample is compared otherwise."""
-    folder = Path(shutil.copytree(generative, tmp_path / "generative"))
-    opened: list[bool | None] = []
-    load = folder_module.load_index
+    monkeypatch.setattr("grls.index.files.CHECKED_BYTES", 0)
+    monkeypatch.setattr("grls.index.files._sample", lambda file: _sampled(file, damaged))
+    GenerativeRetriever.from_pretrained(damaged, "cpu")
+    given = [option.format(out=tmp_path / "out") for option in VERIFYING[command]]
+    given += [] if command == "update" else ["--device=cpu", f"--data={data}"]
+    line = fails(capsys, command, f"--retriever={damaged}", *given, "--verify=true")
+    assert f"{damaged / 'index' / 'tokens.npy'}: the checksum differs, the file is damaged" in line
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(IndexFormatError, match="checksum differs"), verifying(True):
+        GenerativeRetriever.from_pretrained(damaged, "cpu")
+    GenerativeRetriever.from_pretrained(damaged, "cpu")
 
-    def watched(*given: Any) -> Any:
-        opened.append(given[3])
-        return load(*given)
 
-    monkeypatch.setattr(folder_module, "load_index", watched)
-    options = [f"--retriever={folder}", "--split=dev"]
-    retrieve(data, tmp_path / "a", *options)
-    retrieve(data, tmp_path / "b", *options, "--verify=true")
-    assert opened == [None, True]
+def _sampled(file: Path, folder: Path) -> str:
+    """The checksum of a sample as the manifest has it: the damage is elsewhere."""
+    files = json.loads((folder / "index" / "index.json").read_text())["files"]
+    return str(files[file.stem]["sample"])
 
 
 def test_a_run_is_not_gone_on_with_after_its_metadata_changed(
