@@ -145,6 +145,7 @@ def _run(command: str, arguments: list[str]) -> None:
         train(arguments)
         return
     from grls.index.files import verifying
+    from grls.progress import showing
 
     name = command.replace("-", "_")
     function = getattr(import_module(f"grls.commands.{name}"), name)
@@ -152,7 +153,7 @@ def _run(command: str, arguments: list[str]) -> None:
     parsed = parser.parse_args(_gathered(arguments, LISTS.get(command, ())))
     options = vars(parser.instantiate_classes(parsed))
     options.pop("config", None)
-    with verifying(options.pop("verify", None)):
+    with verifying(options.pop("verify", None)), showing():
         function(**options)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Event, Thread
 from time import monotonic
 from typing import Any
@@ -23,6 +24,20 @@ _open: list[Progress] = []
 """The loops that run, the outermost first."""
 _told = 0.0
 """When the last line was written, or the outermost loop began."""
+_showing: ContextVar[bool] = ContextVar("showing", default=False)
+
+
+@contextmanager
+def showing() -> Iterator[None]:
+    """Within this context, that of a command, loops tell of themselves unless they are told not to.
+
+    A call from Python, or one in another thread, shows only what it asks for.
+    """
+    before = _showing.set(True)
+    try:
+        yield
+    finally:
+        _showing.reset(before)
 
 
 class Progress:
@@ -33,16 +48,16 @@ class Progress:
         label: What is done to them.
         unit: What they are, in the plural.
         done: How many are done already, by an earlier run.
-        shown: False shows nothing.
+        shown: False shows nothing; None: shown within :func:`showing`, if there is more than one to do.
     """
 
-    def __init__(self, total: int | None, label: str, unit: str, done: int = 0, shown: bool = True):
+    def __init__(self, total: int | None, label: str, unit: str, done: int = 0, shown: bool | None = True):
         self.total = total
         self.label = label
         self.unit = unit
         self.done = self._before = done if total is None else min(done, total)
         self._note: Callable[[], str] | None = None
-        self._shown = shown
+        self._shown = (_showing.get() and total not in (0, 1)) if shown is None else shown
         self._bar: Any = None
         self._begun = 0.0
 
@@ -102,13 +117,15 @@ class Progress:
 
 
 @contextmanager
-def waiting(label: str, shown: bool = True) -> Iterator[None]:
+def waiting(label: str, shown: bool | None = True) -> Iterator[None]:
     """Tell of something that takes long and has no loop: on a terminal at once, elsewhere every minute.
 
     Args:
         label: What is done, such as ``sort 12,000 passages``.
-        shown: False shows nothing.
+        shown: False shows nothing; None: shown within :func:`showing`.
     """
+    if shown is None:
+        shown = _showing.get()
     if not shown or sys.stderr is None:
         yield
         return

@@ -1,12 +1,20 @@
 """What is told of a long loop."""
 
 import io
+import re
 import sys
+from pathlib import Path
 
 import pytest
+from small_data import small_retriever, write_small
 
 from grls import progress
-from grls.progress import Progress, duration, waiting
+from grls.cli import main
+from grls.corpus import Corpus
+from grls.programs.round_trip import sift
+from grls.progress import Progress, duration, showing, waiting
+from grls.retrieve.fusion import Fusion, tune_weights
+from grls.retrieve.sparse import BM25Retriever
 
 
 class Terminal(io.StringIO):
@@ -86,3 +94,68 @@ def test_durations() -> None:
         "1 h 31 min",
         "3 h 05 min",
     ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set in ``data``, a generative retriever in ``retriever``."""
+    path = tmp_path_factory.mktemp("progress")
+    small_retriever(write_small(path / "data")).save_pretrained(path / "retriever")
+    return path
+
+
+SHOWN = {
+    "tune-dynamic": (["--done_biases=[0, 1]"], r"tune with 0 of 2 searches; hop 1 \d+ of .* left\n"),
+    "tune-hybrid": (
+        ["--prior=bm25", "--empty_weights=[]", "--weights=[1, 2]"],
+        r"tune with at most 1 of 11 searches; retrieve \d+ of .* left\n",
+    ),
+    "retrieve": (["--bm25=true"], r"bm25 1 of \d+ queries, .* left\n"),
+}
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_a_command_tells_of_its_inner_searches(
+    command: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    more, line = SHOWN[command]
+    given = [f"--data={folder / 'data'}", f"--output={tmp_path / 'out'}", "--device=cpu", "--split=train"]
+    given += [] if command == "retrieve" else [f"--retriever={folder / 'retriever'}"]
+    assert main([command, *given, *more]) == 0
+    told = capsys.readouterr().err
+    assert re.search(line, told)
+    assert progress._open == []
+
+
+def test_loops_show_themselves_within_a_command_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    corpus = Corpus.read(folder / "data")
+    names = corpus.ids([0, 1])
+    records = [{"chain": [name], "draw": 0, "text": f"who is {name}", "ended": True} for name in names]
+
+    def work(bm25: BM25Retriever) -> None:
+        bm25.retrieve(["one"], 1)
+        sift(records, corpus, bm25)
+        tune_weights(2, Fusion("sum"), lambda tried: 0.0)
+
+    retriever = BM25Retriever(corpus)
+    work(retriever)
+    assert capsys.readouterr().err == ""
+    with showing():
+        work(retriever)
+        for _ in range(2):
+            with Progress(5, "hidden", "x", shown=False) as bar:
+                bar.update()
+    told = [line.split(",")[0] for line in capsys.readouterr().err.splitlines()]
+    rounds = [
+        "round trip 0 of 2 queries; bm25 1 of 2 queries",
+        "round trip 0 of 2 queries; bm25 2 of 2 queries",
+    ]
+    assert told == [*rounds, "round trip 2 of 2 queries", *(f"tune {n} of 11 weights" for n in range(1, 12))]

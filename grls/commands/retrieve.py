@@ -22,7 +22,6 @@ from grls.filters import Filter, both, own_filters, read_allowed
 from grls.filters import where as parse_where
 from grls.logs import quiet
 from grls.models.precision import Precision
-from grls.progress import waiting
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.base import check_counts
 from grls.retrieve.dense import DenseRetriever
@@ -302,9 +301,7 @@ def opened_retriever(
         return open_retriever(retriever, device, precision, options)
     if not Path(data).is_dir():
         raise ConfigError(f"BM25 retrieves from the corpus of a data set folder, and {data} is none.")
-    corpus = Corpus.read(data)
-    with waiting(f"index {len(corpus):,} passages by their words"):
-        return BM25Retriever(corpus, analyzer=analyzer)
+    return BM25Retriever(Corpus.read(data), analyzer=analyzer)
 
 
 def refuse_to_assess(opened: AnyRetriever, assess: int) -> None:

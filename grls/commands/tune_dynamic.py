@@ -35,6 +35,7 @@ from grls.evaluation.metrics.set_f1 import set_f1
 from grls.files import refuse_unwritable
 from grls.logs import quiet
 from grls.models.precision import Precision
+from grls.progress import Progress
 from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.base import check_counts
 from grls.retrieve.dense import DenseRetriever
@@ -148,13 +149,15 @@ def tune_dynamic(
     tried = []
     biases, choices = _biases(done_biases, opened), _choices(choose, search)
     start = perf_counter()
-    for bias in biases:
-        search.done_bias = bias
-        found = search.retrieve_chains(queries)
-        for how in choices:
-            best = [expected_f1(some) if how == "expected-f1" else some[0] for some in found]
-            tried.append(Setting(bias, how, *_measured(best, gold)))
-            print(_shown(tried[-1]), flush=True)
+    with Progress(len(biases), "tune with", "searches", shown=None) as bar:
+        for bias in biases:
+            search.done_bias = bias
+            found = search.retrieve_chains(queries)
+            for how in choices:
+                best = [expected_f1(some) if how == "expected-f1" else some[0] for some in found]
+                tried.append(Setting(bias, how, *_measured(best, gold)))
+                print(_shown(tried[-1]), flush=True)
+            bar.update()
     best_one = max(tried, key=lambda setting: (setting.f1, -abs(setting.done_bias)))
     settings = {
         "retriever": retriever, "steps": "dynamic", "hops": hops, "beams": beams, "chains": search.chains,

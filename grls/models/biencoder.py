@@ -276,7 +276,9 @@ class BiEncoder:
         embedding: Tensor = self.model(moved)["sentence_embedding"]
         return embedding
 
-    def encode_queries(self, texts: Sequence[str], batch_size: int = 32, progress: bool = False) -> Matrix:
+    def encode_queries(
+        self, texts: Sequence[str], batch_size: int = 32, progress: bool | None = False
+    ) -> Matrix:
         """Embeddings ``[n, d]`` of query texts, in eval mode; of length 1 where the model normalises
         or compares by cosine.
 
@@ -289,7 +291,7 @@ class BiEncoder:
         """Embeddings ``[n, d]`` of passage texts (:func:`passage_text`), as :meth:`encode_queries`."""
         return self._encode(texts, "passage", batch_size, progress)
 
-    def _encode(self, texts: Sequence[str], role: Role, batch_size: int, progress: bool) -> Matrix:
+    def _encode(self, texts: Sequence[str], role: Role, batch_size: int, progress: bool | None) -> Matrix:
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from grls.corpus import Corpus
 from grls.neighbours import copies
+from grls.progress import Progress
 from grls.retrieve.base import Retriever, check_counts
 from grls.types import Query
 from grls.words import plain
@@ -126,19 +127,21 @@ def _back(
     """Whether each query's first passage is among its k best."""
     first = copies(corpus)
     back: list[bool] = []
-    for start in range(0, len(queries), _BATCH):
-        some = queries[start : start + _BATCH]
-        found = retriever.retrieve(some, k)
-        ids = list({hit.id for hits in found for hit in hits} | {query.evidence[0] for query in some})
-        alike = {  # DONE, which a generator may find, has no number
-            name: first[number]
-            for name, number in zip(ids, corpus.numbers(ids), strict=True)
-            if number is not None
-        }
-        back += [
-            alike[query.evidence[0]] in [alike.get(hit.id) for hit in hits]
-            for query, hits in zip(some, found, strict=True)
-        ]
-        if told is not None:
-            told(len(some))
+    with Progress(len(queries), "round trip", "queries", shown=None) as bar:
+        for start in range(0, len(queries), _BATCH):
+            some = queries[start : start + _BATCH]
+            found = retriever.retrieve(some, k)
+            ids = list({hit.id for hits in found for hit in hits} | {query.evidence[0] for query in some})
+            alike = {  # DONE, which a generator may find, has no number
+                name: first[number]
+                for name, number in zip(ids, corpus.numbers(ids), strict=True)
+                if number is not None
+            }
+            back += [
+                alike[query.evidence[0]] in [alike.get(hit.id) for hit in hits]
+                for query, hits in zip(some, found, strict=True)
+            ]
+            bar.update(len(some))
+            if told is not None:
+                told(len(some))
     return back

@@ -57,7 +57,7 @@ class Assessor:
     ) -> list[Floats]:
         """Log-odds of passages behind each model input; see :meth:`GenerativeRetriever.assess`."""
         found: list[Floats] = []
-        with Progress(len(inputs), "assess", "inputs", shown=progress) as bar:
+        with Progress(len(inputs), "assess", "inputs", shown=progress or None) as bar:
             for start in range(0, len(inputs), _TOGETHER):
                 part = slice(start, start + _TOGETHER)
                 found += self._some(inputs[part], passages[part])

@@ -271,7 +271,7 @@ class DenseRetriever:
         """
         self._check_queries(queries)
         texts = [self.biencoder.query_text(q.text, e) for q, e in zip(queries, evidence, strict=True)]
-        return self.biencoder.encode_queries(texts, self.batch_size, self.progress)
+        return self.biencoder.encode_queries(texts, self.batch_size, self.progress or None)
 
     def _nearest(self, vectors: Matrix, within: Reachable, k: int) -> list[Nearest]:
         """The k nearest passages that each query may find; queries with one filter are searched together."""

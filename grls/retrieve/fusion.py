@@ -30,6 +30,7 @@ from itertools import combinations, pairwise
 from typing import Literal, TypeVar, get_args
 
 from grls.errors import ConfigError, MismatchError
+from grls.progress import Progress
 from grls.types import Hit
 
 Method = Literal["interleave", "rrf", "sum"]
@@ -249,7 +250,11 @@ def tune_weights(
         ConfigError: The method takes no weights.
     """
     tried = [replace(fusion, weights=weights) for weights in weight_grid(members, steps)]
-    measured = [(measure(one), one) for one in tried]
+    measured = []
+    with Progress(len(tried), "tune", "weights", shown=None) as bar:
+        for one in tried:
+            measured.append((measure(one), one))
+            bar.update()
     value, best = max(measured, key=lambda pair: pair[0])  # of equal ones the first
     return best, value
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.filters import Allow, Numbers
+from grls.progress import Progress, waiting
 from grls.retrieve.base import queries_of, reachable
 from grls.types import Hit, Query
 from grls.words import Analyzer, nothing_found
@@ -56,13 +57,14 @@ class BM25Retriever:
         if k1 < 0 or not 0 <= b <= 1:
             raise ConfigError(f"expected k1 >= 0 and 0 <= b <= 1, got k1={k1}, b={b}.")
         self.corpus = corpus
-        texts = [f"{passage.title} {passage.text}" for passage in corpus]
-        self.analyzer = (analyzer or Analyzer()).over(texts)
-        words = [self.analyzer.indexed(text) for text in texts]
-        if not any(words):
-            raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
-        self._index = bm25s.BM25(k1=k1, b=b, method=method)
-        self._index.index(words, show_progress=False)
+        with waiting(f"index {len(corpus):,} passages by their words", None):
+            texts = [f"{passage.title} {passage.text}" for passage in corpus]
+            self.analyzer = (analyzer or Analyzer()).over(texts)
+            words = [self.analyzer.indexed(text) for text in texts]
+            if not any(words):
+                raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
+            self._index = bm25s.BM25(k1=k1, b=b, method=method)
+            self._index.index(words, show_progress=False)
         self._asked = self._empty = 0
         self._told = 1
 
@@ -77,16 +79,23 @@ class BM25Retriever:
         within = reachable(queries, allow, self.corpus)
         words = self._words([query.text for query in queries])
         self._tell(words)
-        return [self._top(some, k, within.of(query)) for query, some in enumerate(words)]
+        found = []
+        with Progress(len(words), "bm25", "queries", shown=None) as bar:
+            for query, some in enumerate(words):
+                found.append(self._top(some, k, within.of(query)))
+                bar.update()
+        return found
 
     def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """The BM25 score of every passage for each text, ``[texts, passages]``; 0 where no word is shared."""
         found = np.zeros((len(texts), len(self.corpus)), dtype=np.float32)
         asked = self._words(texts)
         self._tell(asked)
-        for row, words in zip(found, asked, strict=True):
-            if words:
-                row[:] = self._index.get_scores(words)
+        with Progress(len(asked), "bm25", "queries", shown=None) as bar:
+            for row, words in zip(found, asked, strict=True):
+                if words:
+                    row[:] = self._index.get_scores(words)
+                bar.update()
         return found
 
     def _words(self, texts: Sequence[str]) -> list[list[str]]:

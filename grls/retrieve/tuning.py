@@ -28,6 +28,7 @@ from grls.decode.stop import Scope
 from grls.errors import ConfigError
 from grls.index.rows import Ints, SortedRows
 from grls.models.base import Floats
+from grls.progress import Progress
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.hybrid import Weighed, prior_of
 from grls.retrieve.views import log_shares
@@ -155,6 +156,7 @@ def tune(choices: Sequence[Sequence[Weighed]], measure: Measure, pool: Pool) -> 
     def ask(place: int) -> None:
         if place not in measured:
             measured[place] = measure(settings[place])
+            bar.update()
 
     def best(places: Sequence[int]) -> int:
         """Of some settings; of those not measured yet what the pool promises counts."""
@@ -164,13 +166,15 @@ def tune(choices: Sequence[Sequence[Weighed]], measure: Measure, pool: Pool) -> 
         level = [n for n in places if round(every[n].recall - every[first].recall, 9) == 0]
         return max(level, key=lambda n: round(every[n].order, 9))  # of equal ones the first
 
-    for part in (0.0, 0.5, 1.0):  # no priors, each with its middle weight, each with its largest one
-        ask(grid.index((*(math.ceil(part * (len(some) - 1)) for some in choices[:-1]), 0)))
-    for _ in range(ROUNDS):
-        place = best(order)
-        if place in measured:
-            break
-        ask(place)
+    parts = 0.0, 0.5, 1.0  # no priors, each with its middle weight, each with its largest one
+    with Progress(len(parts) + ROUNDS, "tune with at most", "searches", shown=None) as bar:
+        for part in parts:
+            ask(grid.index((*(math.ceil(part * (len(some) - 1)) for some in choices[:-1]), 0)))
+        for _ in range(ROUNDS):
+            place = best(order)
+            if place in measured:
+                break
+            ask(place)
     chosen = best([place for place in order if place in measured])
     return Tuned(settings[chosen], measured[chosen].recall)
 
@@ -194,13 +198,16 @@ def tune_in_turn(choices: Sequence[Sequence[Weighed]], measure: Measure) -> Tune
         measure: How good what a search finds with a setting is; of equal ones the first is taken.
     """
     best = tuple(some[0] for some in choices)
-    value = measure(best)
-    for place, some in enumerate(choices):
-        for changed in some[1:]:
-            setting = (*best[:place], changed, *best[place + 1 :])
-            found = measure(setting)
-            if found > value:
-                best, value = setting, found
+    with Progress(1 + sum(len(some) - 1 for some in choices), "tune with", "searches", shown=None) as bar:
+        value = measure(best)
+        bar.update()
+        for place, some in enumerate(choices):
+            for changed in some[1:]:
+                setting = (*best[:place], changed, *best[place + 1 :])
+                found = measure(setting)
+                bar.update()
+                if found > value:
+                    best, value = setting, found
     return Tuned(best, value.recall)
 
 
