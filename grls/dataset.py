@@ -133,6 +133,11 @@ def read_split(folder: str | Path, split: str, corpus: Corpus | None = None) -> 
     return queries, qrels
 
 
+def own_corpus(folder: str | Path) -> Corpus | None:
+    """The corpus of a data set, in which its gold passages must stand; None where the folder holds none."""
+    return Corpus.read(folder) if (Path(folder) / "corpus.jsonl").is_file() else None
+
+
 def relevant(grades: Mapping[str, int]) -> list[str]:
     """The passages of one query's qrels that are gold: those graded above 0."""
     return [passage for passage, grade in grades.items() if grade > 0]

@@ -234,6 +234,34 @@ def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
                 raise DataError(f"expected UTF-8 text ({error}).", path, number) from None
 
 
+def named_lines(path: str | Path, expected: str) -> list[tuple[int, str]]:
+    """The lines of a file that names passages, with their numbers; the one reading of all such files.
+
+    A name is its line as it stands, white space at its edges included; only blank lines are left out. Lines
+    end as those of :func:`text_lines`. A carriage return elsewhere is refused: it may be a line end of old.
+
+    Args:
+        path: The file.
+        expected: What its lines are, for the error text.
+
+    Raises:
+        DataError: The file is missing, names nothing or is no UTF-8 text, or a line holds a carriage return.
+    """
+    if not Path(path).is_file():
+        raise DataError(f"no such file; expected {expected}.", path)
+    found = [(number, line) for number, line in text_lines(path) if line.strip()]
+    if not found:
+        raise DataError(f"the file is empty; expected {expected}.", path)
+    for number, line in found:
+        if "\r" in line:
+            raise DataError(
+                f"{line[:60]!r} holds a carriage return; expected {expected}, each ended by a line feed.",
+                path,
+                number,
+            )
+    return found
+
+
 def read_json(path: str | Path) -> Any:
     """Read a JSON file.
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
-from grls.files import text_lines
+from grls.files import named_lines
 from grls.types import Query
 from grls.where import Expression, parse
 
@@ -205,7 +205,7 @@ def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | No
     """Allowed passages from a file: a passage id a line for all queries, or ``query-id <tab> passage-id``.
 
     Args:
-        file: The file, UTF-8.
+        file: The file, read as :func:`grls.files.named_lines` does.
         queries: The queries. With query ids in the file, each needs a line; lines of other queries are left
             out.
 
@@ -213,11 +213,8 @@ def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | No
         DataError: The file is missing or empty, mixes both forms, or has no line for a query.
     """
     path = Path(file)
-    if not path.is_file():
-        raise DataError("no such file; expected a passage id a line, or query-id <tab> passage-id.", path)
-    rows = [(line, text.split("\t")) for line, text in text_lines(path) if text.strip()]
-    if not rows:
-        raise DataError("the file is empty: it allows no passage.", path)
+    lines = named_lines(path, "a passage id a line, or query-id <tab> passage-id")
+    rows = [(line, text.split("\t")) for line, text in lines]
     width = len(rows[0][1])
     for line, fields in rows:
         if len(fields) != width or width > 2 or not all(fields):

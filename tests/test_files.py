@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from grls.commands.update import _ids as removed_ids
 from grls.corpus import Corpus
 from grls.dataset import read_split, write_dataset
 from grls.errors import ConfigError, DataError, WriteError
@@ -17,6 +18,7 @@ from grls.evaluation.run import read_run
 from grls.files import (
     atomic_file,
     atomic_folder,
+    named_lines,
     read_json,
     read_text,
     refuse_foreign,
@@ -25,9 +27,10 @@ from grls.files import (
     text_lines,
     write_json,
 )
-from grls.filters import read_allowed
+from grls.filters import Only, read_allowed
+from grls.readers.ralm.exclude import without
 from grls.temporary import _machine
-from grls.types import Hit, Passage
+from grls.types import Hit, Passage, Query
 
 
 def names(folder: Path) -> list[str]:
@@ -372,3 +375,42 @@ def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"x\n\xff\n")
     with pytest.raises(DataError, match="line 2: expected UTF-8 text"):
         list(text_lines(tmp_path / "bad.txt"))
+
+
+def test_a_line_that_names_a_passage_is_its_id_as_it_stands(tmp_path: Path) -> None:
+    file = tmp_path / "ids"
+    file.write_bytes("\ufeffa\r\n\n b \n\u00a0c\n \t\nd".encode())
+    assert named_lines(file, "an id a line") == [(1, "a"), (3, " b "), (4, "\u00a0c"), (6, "d")]
+    for content, message in (
+        (b"a\nb\rc\n", r"line 2: 'b\\rc' holds a carriage return; expected an id a line"),
+        (b"a\r\r\n", "line 1: .*carriage return"),
+        (b"\n \r\n", "empty; expected an id a line"),
+        (b"\xff\n", "UTF-8"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=message):
+            named_lines(file, "an id a line")
+    with pytest.raises(DataError, match="no such file; expected an id a line"):
+        named_lines(tmp_path / "none", "an id a line")
+
+
+def test_ids_with_white_space_at_their_edges_are_allowed_removed_and_excluded(tmp_path: Path) -> None:
+    corpus = Corpus.from_passages(
+        [Passage(name, "text", title) for name, title in ((" a", ""), ("a", ""), ("b ", "T"))]
+    )
+    file = tmp_path / "ids"
+    file.write_text(" a\n  T\n")
+    assert without(corpus, file).passages.tolist() == [1]
+    file.write_text(" a\nb \n")
+    assert without(corpus, file).passages.tolist() == [1]
+    assert removed_ids(str(file)) == [" a", "b "]
+    (allowed,) = read_allowed(file, [Query("q", "?")])
+    assert allowed == Only(frozenset({" a", "b "}))
+    file.write_text("a\rb \n")
+    for read in (
+        lambda: without(corpus, file),
+        lambda: removed_ids(str(file)),
+        lambda: read_allowed(file, []),
+    ):
+        with pytest.raises(DataError, match="carriage return"):
+            read()

@@ -78,6 +78,6 @@ def _retrieved(
         judge = open_retriever(
             folder, device, options=SearchOptions(batch_size=batch_size, truncate_queries=True)
         )
-        refuse_other_corpus(judge, data, "")
+        refuse_other_corpus(judge, data, "", corpus)
     with Progress(len(corpus), "neighbours", "passages") as bar:
         return by_retriever(judge, corpus, k, "bm25" if folder is None else folder, bar.update)

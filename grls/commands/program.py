@@ -140,9 +140,9 @@ def program(
 
     logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures stand in the trace
     corpus = Corpus.read(data)
-    asked, qrels = read_split(data, split)
+    asked, qrels = read_split(data, split, corpus)
     talk = program == "conversational"
-    taught = [] if demonstrations == "none" else read_split(data, train)[0]
+    taught = [] if demonstrations == "none" else read_split(data, train, corpus)[0]
     taught = [query for query in taught if query.answers or query.evidence][:examples]
     shown = shown_examples(taught, talk) if demonstrations != "none" else []
     remote = endpoint is not None or lm.startswith(API)

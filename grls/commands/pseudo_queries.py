@@ -121,7 +121,7 @@ def _judge(
         return BM25Retriever(corpus, analyzer=analyzer)
     options = SearchOptions(batch_size=batch_size, truncate_queries=True)
     opened = open_retriever(folder, device, options=options)
-    refuse_other_corpus(opened, data, "")
+    refuse_other_corpus(opened, data, "", corpus)
     return opened
 
 

@@ -112,7 +112,7 @@ def read(
     if run is not None:
         refuse_own_output(output, [run])
     corpus = Corpus.read(data)
-    every, qrels = read_split(data, split)
+    every, qrels = read_split(data, split, corpus)
     queries = every[:limit]
     source = (
         FinishedRun(run, corpus, every, split)

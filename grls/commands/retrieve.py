@@ -13,7 +13,7 @@ from grls.commands.output import Outcome, write_outputs
 from grls.commands.portions import in_portions
 from grls.commands.priors import open_hybrid, prior_options, tell_unlike_training
 from grls.corpus import Corpus, corpus_file
-from grls.dataset import read_queries, read_split
+from grls.dataset import own_corpus, read_queries, read_split
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
@@ -162,18 +162,19 @@ def retrieve(
         raise ConfigError(f"--choose {choose} is about chains that end: choose --steps dynamic.")
     if compile and bm25:
         raise ConfigError("--compile true compiles the search of a generative retriever; BM25 has no such.")
-    queries = read_queries(data) if split is None else read_split(data, split)[0]
+    corpus = None if split is None else own_corpus(data)
+    queries = read_queries(data) if split is None else read_split(data, split, corpus)[0]
     options = SearchOptions(
         beams, mode, early_stop, batch_size, truncate_queries, view_temperature,
         progress=True, compile=compile, assess=assess, assess_weight=assess_weight,
     )  # fmt: skip
     filters = _filters(queries, allow, where, query_filters)
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
-    opened = opened_retriever(data, retriever, device, precision, options, analyzer)
+    opened = opened_retriever(data, retriever, device, precision, options, analyzer, corpus)
     if priors.given:
         opened = open_hybrid(opened, priors, device, options, analyzer)
     refuse_to_assess(opened, assess)
-    refuse_other_corpus(opened, data, split)
+    refuse_other_corpus(opened, data, split, corpus)
     tell_unlike_training(opened)
     hop_by_hop = Hops(hops, *usual_beams(opened, chains, branch), done_bias, repeat, sets)
     kind, score_mode, own = described(opened)
@@ -291,8 +292,9 @@ def opened_retriever(
     precision: str,
     options: SearchOptions,
     analyzer: Analyzer = USUAL,
+    corpus: Corpus | None = None,
 ) -> AnyRetriever:
-    """A retriever folder, or BM25 over the corpus of a data set.
+    """A retriever folder, or BM25 over the corpus of a data set (``corpus``, where it is read already).
 
     Raises:
         ConfigError: BM25 is asked for, and ``data`` is no folder.
@@ -301,7 +303,7 @@ def opened_retriever(
         return open_retriever(retriever, device, precision, options)
     if not Path(data).is_dir():
         raise ConfigError(f"BM25 retrieves from the corpus of a data set folder, and {data} is none.")
-    return BM25Retriever(Corpus.read(data), analyzer=analyzer)
+    return BM25Retriever(corpus or Corpus.read(data), analyzer=analyzer)
 
 
 def refuse_to_assess(opened: AnyRetriever, assess: int) -> None:
@@ -317,15 +319,18 @@ def refuse_to_assess(opened: AnyRetriever, assess: int) -> None:
         generator.refuse_to_assess()
 
 
-def refuse_other_corpus(opened: AnyRetriever, data: str, split: str | None) -> None:
-    """A run is scored against the data set's own passages, so the retriever must be over the same.
+def refuse_other_corpus(
+    opened: AnyRetriever, data: str, split: str | None, corpus: Corpus | None = None
+) -> None:
+    """A run is scored against the data set's own passages (``corpus``, where it is read already), so the
+    retriever must be over the same; without a split over any.
 
     Raises:
         MismatchError: It is over others.
     """
     if split is None or isinstance(opened, BM25Retriever) or not corpus_file(data).is_file():
         return
-    if Corpus.read(data).fingerprint != opened.corpus.fingerprint:
+    if (corpus or Corpus.read(data)).fingerprint != opened.corpus.fingerprint:
         raise MismatchError(
             f"the retriever is over another corpus than {corpus_file(data)}, so the run could not be scored "
             f"there: make it again with `grls index --corpus {data}`, or give {data}/queries.jsonl and "

@@ -105,7 +105,7 @@ def riches(
         beams, beam, mode, whole, repeat, max_new_tokens, max_key_tokens, slots=batch_size, keys=max_keys
     )
     corpus = Corpus.read(data)
-    every, qrels = read_split(data, split)
+    every, qrels = read_split(data, split, corpus)
     queries = every[:limit]
     loaded, tokenizer = load_language_model(model, device)
     made = (

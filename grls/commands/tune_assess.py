@@ -13,7 +13,7 @@ from time import perf_counter
 from grls.commands.output import write_config
 from grls.commands.priors import open_hybrid, prior_options, tell_unlike_training
 from grls.commands.retrieve import refuse_other_corpus
-from grls.dataset import gold_passages, read_split
+from grls.dataset import gold_passages, own_corpus, read_split
 from grls.decode import Found
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, DataError
@@ -91,7 +91,8 @@ def tune_assess(
     tried = WEIGHTS if weights is None else tuple(weights)
     if not all(0 < value < math.inf for value in tried):
         raise ConfigError(f"--weights must be above 0, got {list(tried)}.")
-    queries, qrels = read_split(data, split)
+    corpus = own_corpus(data)
+    queries, qrels = read_split(data, split, corpus)
     queries = queries[:limit]
     if not queries:
         raise DataError(f"the split {split!r} holds no query to tune on; give another --split.", data)
@@ -105,7 +106,7 @@ def tune_assess(
         beams = assess
         opened.options = replace(options, beams=beams)
     searching = open_hybrid(opened, priors, device, options) if priors.given else None
-    refuse_other_corpus(opened, data, split)
+    refuse_other_corpus(opened, data, split, corpus)
     tell_unlike_training(searching or opened)
     gold = [gold_passages(query, qrels) for query in queries]
 

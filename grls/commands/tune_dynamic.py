@@ -27,7 +27,7 @@ from grls.commands.retrieve import (
     usual_beams,
     writes_views,
 )
-from grls.dataset import gold_passages, read_split
+from grls.dataset import gold_passages, own_corpus, read_split
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
 from grls.evaluation.metrics.done_missing import done_missing
@@ -131,18 +131,19 @@ def tune_dynamic(
     quiet()
     check_counts(limit=1 if limit is None else limit)
     refuse_unwritable(output)
-    queries, qrels = read_split(data, split)
+    corpus = own_corpus(data)
+    queries, qrels = read_split(data, split, corpus)
     queries = queries[:limit]
     options = SearchOptions(
         beams, mode, None, batch_size, truncate_queries, view_temperature,
         assess=assess, assess_weight=assess_weight,
     )  # fmt: skip
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
-    opened = opened_retriever(data, retriever, device, precision, options)
+    opened = opened_retriever(data, retriever, device, precision, options, corpus=corpus)
     if priors.given:
         opened = open_hybrid(opened, priors, device, options)
     refuse_to_assess(opened, assess)
-    refuse_other_corpus(opened, data, split)
+    refuse_other_corpus(opened, data, split, corpus)
     tell_unlike_training(opened)
     search = _search(opened, Hops(hops, *usual_beams(opened, chains, branch), 0.0, False, sets))
     gold = [set(gold_passages(query, qrels)) for query in queries]

@@ -13,7 +13,7 @@ from time import perf_counter
 from grls.commands.output import write_config
 from grls.commands.priors import tell_unlike_training
 from grls.commands.retrieve import refuse_other_corpus
-from grls.dataset import gold_passages, read_split
+from grls.dataset import gold_passages, own_corpus, read_split
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import ndcg
@@ -98,7 +98,8 @@ def tune_hybrid(
     names = [] if prior is None else [prior] if isinstance(prior, str) else prior
     if not names and not tried.empty:
         raise ConfigError("there is nothing to tune: give --prior, or --empty_weights.")
-    queries, qrels = read_split(data, split)
+    corpus = own_corpus(data)
+    queries, qrels = read_split(data, split, corpus)
     queries = queries[:limit]
     if not queries:
         raise DataError(f"the split {split!r} holds no query to tune on; give another --split.", data)
@@ -112,7 +113,7 @@ def tune_hybrid(
             raise ConfigError(
                 "a generator that writes views has nothing to tune: give --prior, or --empty_weights."
             )
-    refuse_other_corpus(opened, data, split)
+    refuse_other_corpus(opened, data, split, corpus)
     tell_unlike_training(opened, prior_normalized)
     gold = [gold_passages(query, qrels) for query in queries]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from time import perf_counter
 
 from grls.corpus import Corpus
-from grls.errors import ConfigError, DataError
-from grls.files import refuse_foreign, text_lines
+from grls.errors import ConfigError
+from grls.files import named_lines, refuse_foreign
 from grls.logs import quiet
 from grls.retrieve.folder import MANIFEST
 from grls.retrieve.generative import GenerativeRetriever
@@ -56,9 +55,4 @@ def update(
 
 
 def _ids(file: str) -> list[str]:
-    if not Path(file).is_file():
-        raise DataError("no such file; expected a passage id a line.", file)
-    ids = [line for _, line in text_lines(file) if line.strip()]
-    if not ids:
-        raise DataError("the file is empty; expected a passage id a line.", file)
-    return list(dict.fromkeys(ids))
+    return list(dict.fromkeys(line for _, line in named_lines(file, "a passage id a line")))

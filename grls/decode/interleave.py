@@ -93,7 +93,9 @@ class Interleaver:
         Args:
             inputs: Model inputs as token ids.
             k: Outputs an input, at most K.
-            decided: Called with the number of inputs decided since the last call.
+            decided: Called with the number of inputs decided since the last call, between two steps, which
+                take the model's turn (:mod:`grls.models.turns`) each for itself: any thread may use the model
+                meanwhile, unless the caller holds its turn.
 
         Returns:
             For each input its best outputs, best first; at least one.

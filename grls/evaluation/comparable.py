@@ -205,7 +205,7 @@ def find_asked(runs: Sequence[LoadedRun], data: str | None, split: str | None) -
     corpus = Corpus.read(data)
     queries = None
     if split is not None:
-        queries = read_split(data, split)[0]
+        queries = read_split(data, split, corpus)[0]
     elif info is not None:
         queries = read_queries(data)
     asked = Asked(data, split, corpus, queries)

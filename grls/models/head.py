@@ -132,7 +132,8 @@ class Head:
         """All logits, ``[R, V]``, from hidden states ``[R, d]`` (or from whole logits)."""
         if not self.linear:
             return hidden.float()
-        logits: Tensor = self.module(hidden).float()
+        with turn(self.model):  # or another thread's answer would be taken for the head's
+            logits: Tensor = self.module(hidden).float()
         return logits if self._final_bias is None else logits + self._final_bias.float()
 
     def some(self, hidden: Tensor, tokens: Tensor) -> Tensor:

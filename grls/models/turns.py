@@ -2,8 +2,9 @@
 
 The fast search exchanges a model's attention, and whoever catches what reaches its head the head, for the
 time of a step; two threads that drive one model would compute with one another's. Whoever drives a model
-takes its turn; a thread that has it may take it again, and other models are not held up. The module does not
-know what is computed.
+takes its turn; a thread that has it may take it again, and other models are not held up. A function of the
+user's is called outside of a turn: it may wait for a thread that needs the model. The module does not know
+what is computed.
 """
 
 from __future__ import annotations

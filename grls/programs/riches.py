@@ -154,7 +154,8 @@ class Riches:
 
         Args:
             queries: The queries.
-            decided: Called with the number of queries answered since the last call.
+            decided: Called with the number of queries answered since the last call, while no thread waits for
+                the model: it may use the model, in this thread or in another.
 
         Raises:
             ConfigError: The model cannot be driven so, or has too few positions whatever is asked.
@@ -182,13 +183,13 @@ class Riches:
         """What the model writes for each input."""
         if not inputs:
             return []
-        generator, inputs = self._planted(inputs)
+        with turn(self.model):
+            generator, inputs = self._planted(inputs)
         writer = Interleaver(
             generator, self.keys.index, self.markers, end_tokens(self.model, self.tokenizer), self.options,
             self._stops,
         )  # fmt: skip
-        with turn(self.model):
-            return [found[0] for found in writer.write(inputs, 1, decided)]
+        return [found[0] for found in writer.write(inputs, 1, decided)]
 
     def _checked(self, output: Interlaced, query: Query) -> Written:
         """What was written for a query; nothing, and a line of it, where a quote is invented."""

@@ -446,3 +446,32 @@ def test_a_run_is_not_gone_on_with_after_its_metadata_changed(
     corpus = folder / "corpus.jsonl"
     corpus.write_text(corpus.read_text().replace('"metadata": {}', '"metadata": {"year": 2001}', 1))
     assert "metadata" in fails(capsys, *arguments)
+
+
+GOLD_CHECKED = {
+    "retrieve": ["retrieve", "--bm25", "true"],
+    "tune-dynamic": ["tune-dynamic", "--retriever", "nowhere"],
+    "tune-hybrid": ["tune-hybrid", "--retriever", "nowhere", "--prior", "bm25"],
+    "tune-assess": ["tune-assess", "--retriever", "nowhere", "--assess", "2"],
+    "read": ["read", "--model", "nowhere", "--method", "closed-book"],
+    "riches": ["riches", "--model", "nowhere"],
+}
+
+
+@pytest.mark.parametrize("command", GOLD_CHECKED)
+@pytest.mark.parametrize("place", ["qrel", "evidence"])
+def test_gold_passages_that_the_corpus_lacks_are_refused(
+    command: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_small(tmp_path / "data")
+    if place == "qrel":
+        with (data / "qrels" / "dev.tsv").open("a") as stream:
+            stream.write(f"{read_split(data, 'dev')[0][0].id}\tgone\t1\n")
+    else:
+        records = [json.loads(line) for line in (data / "queries.jsonl").read_text().splitlines()]
+        write_jsonl(data / "queries.jsonl", [{**record, "evidence": ["gone"]} for record in records])
+    given = [*GOLD_CHECKED[command], "--data", str(data), "--split", "dev", "--output", str(tmp_path / "out")]
+    assert main(given) == 1
+    assert f"{place} of query" in (said := capsys.readouterr().err)
+    assert "passage id 'gone' is not in" in said
+    assert not list(tmp_path.glob("out*"))

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,6 +57,27 @@ def test_a_model_that_learned_to_quote_quotes(folder: Path, anywhere: bool, beam
     assert first.ended
     assert [hit.id for hit in second.ranking()] == ["b"]
     assert second.answer == "the barn"
+
+
+def test_whoever_is_told_of_an_answer_may_use_the_model_in_another_thread(folder: Path) -> None:
+    some = program(folder)
+    alone, told = some.answer(QUERIES), []
+
+    def decided(_: int) -> None:
+        thread = Thread(target=lambda: told.append(some.answer(QUERIES[1:])), daemon=True)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive(), "the model is held while an answer is told of"
+
+    assert some.answer(QUERIES, decided) == alone
+    assert told == [alone[1:], alone[1:]]
+
+
+def test_several_threads_quote_with_one_model(folder: Path) -> None:
+    some = program(folder)
+    alone = some.answer(QUERIES)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda _: some.answer(QUERIES), range(2))) == [alone] * 2
 
 
 def test_an_unclosed_quote_retrieves_nothing(folder: Path) -> None:

@@ -290,7 +290,7 @@ def test_lines_that_exclude_nothing_are_told(
     folder: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = folder / "some.txt"
-    file.write_text("mill\n\n  b \nMill\n" + "".join(f"page {n}\n" for n in range(6)))
+    file.write_text("  mill \n\nb\nMill\n" + "".join(f"page {n}\n" for n in range(6)))
     assert main(options(folder, "told", "--bm25", "true", "--exclude", str(file))) == 0
     (said,) = [record.getMessage() for record in caplog.records if "exclude nothing" in record.getMessage()]
     assert "7 of 9 lines are no title and no id" in said

@@ -111,3 +111,18 @@ def test_what_writes_with_a_model_waits_for_what_drives_it() -> None:
             other = pool.submit(_write, ralm, [[3, 4, 5]], 4, {1}, {})
             assert not wait([other], timeout=0.3).done, "it waits for its turn"
         assert other.result(timeout=60) == expected
+
+
+def test_a_head_that_another_thread_has_exchanged_is_waited_for() -> None:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=12, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2
+    )
+    head = Head(LlamaForCausalLM(config))
+    hidden = torch.randn(2, 8)
+    with ThreadPoolExecutor(1) as pool, torch.no_grad():
+        expected = head.all(hidden)
+        with head.catch():
+            found = pool.submit(head.all, hidden)
+            assert not wait([found], 0.2).done
+        assert torch.equal(found.result(), expected)

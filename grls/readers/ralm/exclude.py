@@ -1,6 +1,7 @@
 """Passages that must not be found: those of the texts that are read (arXiv 2302.00083 leaves them out, too).
 
-A file names them, a title or a passage id a line. A line that matches nothing is told of: it may be a title
+A file names them, a title or a passage id a line: ids as they stand, titles whatever white space is around
+them. A line that matches nothing is told of: it may be a title
 that was spelled otherwise.
 """
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from grls.corpus import Corpus
 from grls.errors import DataError
-from grls.files import text_lines
+from grls.files import named_lines
 from grls.filters import Numbered
 
 log = logging.getLogger(__name__)
@@ -30,12 +31,13 @@ def without(corpus: Corpus, file: Path) -> Numbered:
     Raises:
         DataError: There is no such file, it is no text, or none of its lines matches.
     """
-    if not file.is_file():
-        raise DataError("no such file; expected a title or a passage id a line.", file)
-    named = dict.fromkeys(line.strip() for _, line in text_lines(file) if line.strip())
+    named = dict.fromkeys(line for _, line in named_lines(file, "a title or a passage id a line"))
+    titled: dict[str, list[str]] = {}
+    for line in named:
+        titled.setdefault(line.strip(), []).append(line)
     kept, met = [], set()
     for number, passage in enumerate(corpus):
-        found = named.keys() & {passage.id, passage.title.strip()}
+        found = {*titled.get(passage.title.strip(), ()), *(named.keys() & {passage.id})}
         met |= found
         if not found:
             kept.append(number)
