@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grls.corpus import Corpus
-from grls.dataset import gold_passages, read_qrels, read_queries, read_split
+from grls.dataset import Qrels, gold_passages, read_qrels, read_queries, read_split
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, DataError
-from grls.evaluation.manifest import Steps
+from grls.evaluation.manifest import Steps, fingerprint_queries
 from grls.explain.explain import Explainer
 from grls.explain.page import write_page
-from grls.explain.summary import format_summary, summarise
+from grls.explain.summary import TOLD_APART, Ask, format_summary, of_ask, summarise
 from grls.explain.text import format_explanation
 from grls.files import read_json, refuse_unwritable, write_json
+from grls.growing import GrowingFile
 from grls.logs import quiet
 from grls.models.precision import Precision
 from grls.retrieve.base import check_counts
@@ -66,7 +67,9 @@ def explain(
     """Explain why a gold passage was found, or why not.
 
     Says at which decoding step its prefix left the beam and by how much, what its whole score would have
-    been, and so whether the beam or the model was at fault. For `all`, counts the verdicts of a split.
+    been, and so whether the beam or the model was at fault. For `all`, counts the verdicts of a split; with
+    ``output`` a killed run goes on where it stopped when it is called again with the same options
+    (OUTPUT.explained.jsonl).
     The search is explained: what `--assess` of `grls retrieve` makes of its ranking is not looked into.
 
     Args:
@@ -108,7 +111,7 @@ def explain(
     asked = k if k is not None else 10 if steps == "single" else 4
     explainer = Explainer(opened, asked, widest, exhaustive, done_bias)
     if query == EVERY:
-        _summary(explainer, data, split, steps, limit, output)
+        _summary(explainer, data, split, steps, limit, output, precision)
         return
     found, order = _query(query, data, split, gold is not None)
     before = None if evidence is None else _ids(evidence, opened.corpus)
@@ -237,18 +240,52 @@ def _hops(
 
 
 def _summary(
-    explainer: Explainer, data: str | None, split: str, steps: Steps, limit: int | None, output: str | None
+    explainer: Explainer,
+    data: str | None,
+    split: str,
+    steps: Steps,
+    limit: int | None,
+    output: str | None,
+    precision: Precision,
 ) -> None:
     if data is None:
         raise ConfigError(f"{EVERY!r} counts the verdicts of a split: give --data DIR.")
     queries, qrels = read_split(data, split)
-    asks = []
-    for query in queries[:limit]:
-        order = gold_passages(query, qrels)
-        if order:
-            asks += [(query, h.gold, h.evidence) for h in _hops(order, (), None, None, steps)]
-    summary = summarise(explainer, asks, steps == "dynamic")
+    every, asks = _asks(queries, qrels, steps), _asks(queries[:limit], qrels, steps)
+    file = None if output is None else _kept(output, explainer, every, steps, precision)
+    summary = summarise(explainer, asks, steps == "dynamic", file)
     print(format_summary(summary))
     if output is not None:
         write_json(f"{output}.json", summary._asdict())
         print(f"\nwrote {output}.json")
+    if file is not None and file.count <= len(asks):  # else a run of more queries goes on with it
+        file.remove()
+
+
+def _asks(queries: Sequence[Query], qrels: Qrels, steps: Steps) -> list[Ask]:
+    """Everything that is to be judged, in order."""
+    asks: list[Ask] = []
+    for query in queries:
+        order = gold_passages(query, qrels)
+        if order:
+            asks += [(query, h.gold, h.evidence) for h in _hops(order, (), None, None, steps)]
+    return asks
+
+
+def _kept(
+    output: str, explainer: Explainer, every: Sequence[Ask], steps: Steps, precision: Precision
+) -> GrowingFile:
+    """Where verdicts are kept as they come; it says what they depend on."""
+    retriever = explainer.retriever
+    options = retriever.options
+    settings = {
+        "retriever": retriever.fingerprint(),
+        "queries": fingerprint_queries([query for query, _, _ in every]),
+        "steps": steps, "k": explainer.k, "widest": explainer.widest, "exhaustive": explainer.exhaustive,
+        "done_bias": explainer.done_bias, "beams": options.beams, "mode": options.mode,
+        "early_stop": options.early_stop, "truncate_queries": options.truncate_queries,
+        "precision": precision,
+    }  # fmt: skip
+    file = GrowingFile(f"{output}.explained.jsonl", settings, keep=False)
+    file.refuse_other(TOLD_APART, map(of_ask, every))
+    return file

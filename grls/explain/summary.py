@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from grls.explain.explain import Explainer
 from grls.explain.verdict import MEANING, VERDICTS
+from grls.growing import GrowingFile, Record
 from grls.progress import Progress
 from grls.types import Query
 
@@ -43,41 +45,80 @@ class Summary(NamedTuple):
     sufficient: dict[str, int]
 
 
-def summarise(explainer: Explainer, asks: Sequence[Ask], dynamic: bool = False) -> Summary:
+TOLD_APART = ("query_id", "gold", "evidence")
+"""Which fields of a record say what was judged."""
+
+
+def of_ask(ask: Ask) -> tuple[str, list[str], list[str]]:
+    """The fields of :data:`TOLD_APART` of an ask."""
+    query, gold, evidence = ask
+    return query.id, list(gold), list(evidence)
+
+
+class _Counts:
+    """The verdicts so far."""
+
+    def __init__(self) -> None:
+        self.verdicts: Counter[str] = Counter()
+        self.left: Counter[int] = Counter()
+        self.pruned_left: Counter[int] = Counter()
+        self.sufficient: Counter[str] = Counter()
+
+    def add(self, record: Record) -> None:
+        """Count what was judged of an ask."""
+        for verdict, step, sufficient in record["judged"]:
+            self.verdicts[verdict] += 1
+            if step is not None and verdict not in _FOUND:
+                self.left[step] += 1
+            if verdict == "pruned":
+                self.pruned_left[step or 0] += 1
+                self.sufficient[str(sufficient or "more")] += 1
+
+
+def summarise(
+    explainer: Explainer, asks: Sequence[Ask], dynamic: bool = False, file: GrowingFile | None = None
+) -> Summary:
     """Judge every gold passage of every ask.
 
     Args:
         explainer: How to search.
         asks: What to judge.
         dynamic: DONE may be written (from the second hop on).
+        file: Where what was judged is kept, an ask a record; those that it holds are the first asks, and are
+            not judged anew.
 
     Raises:
         DataError: An id is not in the corpus, or a query is empty or too long.
     """
-    verdicts: Counter[str] = Counter()
-    left: Counter[int] = Counter()
-    pruned_left: Counter[int] = Counter()
-    sufficient: Counter[str] = Counter()
-    with Progress(len(asks), "explain", "hops") as bar:
-        for query, gold, evidence in asks:
-            for judgement, step in explainer.judge(query, gold, evidence, dynamic):
-                verdicts[judgement.verdict] += 1
-                if step is not None and judgement.verdict not in _FOUND:
-                    left[step] += 1
-                if judgement.verdict == "pruned":
-                    pruned_left[step or 0] += 1
-                    sufficient[str(judgement.sufficient or "more")] += 1
+    counts = _Counts()
+    done = 0
+    for record in islice(() if file is None else file.each(), len(asks)):
+        counts.add(record)
+        done += 1
+    with Progress(len(asks), "explain", "hops", done) as bar:
+        for ask in asks[done:]:
+            record = _judged(explainer, ask, dynamic)
+            if file is not None:
+                file.add([record])
+            counts.add(record)
             bar.update()
     return Summary(
         len({query.id for query, _, _ in asks}),
         explainer.retriever.decoder(explainer.k).beams,
         explainer.k,
         explainer.done_bias if dynamic else 0.0,
-        {v: verdicts[v] for v in VERDICTS},
-        dict(sorted(left.items())),
-        dict(sorted(pruned_left.items())),
-        dict(sorted(sufficient.items(), key=lambda item: (item[0] == "more", len(item[0]), item[0]))),
+        {v: counts.verdicts[v] for v in VERDICTS},
+        dict(sorted(counts.left.items())),
+        dict(sorted(counts.pruned_left.items())),
+        dict(sorted(counts.sufficient.items(), key=lambda item: (item[0] == "more", len(item[0]), item[0]))),
     )
+
+
+def _judged(explainer: Explainer, ask: Ask, dynamic: bool) -> Record:
+    """What is kept of an ask: of each gold passage verdict, step, and the beam that is wide enough."""
+    found = explainer.judge(*ask, dynamic)
+    judged = [[judgement.verdict, step, judgement.sufficient] for judgement, step in found]
+    return {**dict(zip(TOLD_APART, of_ask(ask), strict=True)), "judged": judged}
 
 
 def format_summary(s: Summary) -> str:
