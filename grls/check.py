@@ -17,6 +17,7 @@ from grls.index.rows import MAX_LENGTH, Array, Ints, sort_rows
 from grls.shown import visible
 from grls.text import Codec
 from grls.types import Passage
+from grls.words import pieces
 
 
 class Finding(NamedTuple):
@@ -140,8 +141,8 @@ def format_check(report: CorpusCheck) -> str:
 
 
 def _words(texts: list[str], known: dict[str, int]) -> list[list[int]]:
-    """Numbers of words in order of appearance."""
-    return [[known.setdefault(word, len(known)) for word in text.split()] for text in texts]
+    """Numbers of words in order of appearance; of scripts without white space, of their characters."""
+    return [[known.setdefault(word, len(known)) for word in pieces(text)] for text in texts]
 
 
 def _with_titles(

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import datasets
 import numpy as np
@@ -122,6 +122,11 @@ class Corpus:
         """All passages in order, ``size`` at a time."""
         for start in range(0, len(self), size):
             yield _as_passages(self.table[start : start + size])
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """Title and text of each passage; what is asked for is read, and no more."""
+        return _Texts(self)
 
     @cached_property
     def _ids(self) -> pa.ChunkedArray:
@@ -264,6 +269,27 @@ def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:
         if row[0] == DONE_ID:
             raise DataError(_RESERVED, source)
         seen.add(row[0])
+
+
+class _Texts(Sequence[str]):
+    def __init__(self, corpus: Corpus):
+        self._corpus = corpus
+
+    def __len__(self) -> int:
+        return len(self._corpus)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        """What :attr:`Corpus.texts` says."""
+        numbers = range(len(self._corpus))[place]
+        rows = self._corpus.passages([numbers] if isinstance(numbers, int) else numbers)
+        texts = [f"{passage.title} {passage.text}" for passage in rows]
+        return texts[0] if isinstance(place, int) else texts
 
 
 def corpus_file(path: str | Path) -> Path:

@@ -83,8 +83,7 @@ class Analyzer:
         """
         found = self
         if self.language == "auto":
-            step = max(1, len(texts) // _TOLD_OF)
-            guessed = guess([*texts[:_TOLD_OF], *texts[_TOLD_OF::step]])
+            guessed = _guessed(texts)
             if guessed is None and self.stem:
                 raise ConfigError("the language of the corpus cannot be guessed: give --analyzer.language.")
             found = replace(self, language=guessed or "en")
@@ -95,6 +94,11 @@ class Analyzer:
                 )
         found.check()
         return found
+
+    @classmethod
+    def guessed(cls, texts: Sequence[str]) -> Analyzer:
+        """The usual one, with the language that is guessed from some texts; nothing is told of it."""
+        return cls(_guessed(texts) or "en")
 
     def check(self) -> None:
         """Refuse what cannot be.
@@ -205,6 +209,11 @@ def count(text: str) -> int:
         runs = [len(_CLUSTER.findall(m[0])) for m in _PART.finditer(word) if m.lastgroup == "unspaced"]
         total += sum((run + 1) // 2 for run in runs) + (not runs)
     return total
+
+
+def _guessed(texts: Sequence[str]) -> str | None:
+    step = max(1, len(texts) // _TOLD_OF)
+    return guess([*texts[:_TOLD_OF], *texts[_TOLD_OF::step]])
 
 
 def nothing_found(asked: int, empty: int, source: str) -> str | None:

@@ -51,6 +51,16 @@ def test_counts_and_examples_in_words() -> None:
     assert {pair[0] for pair in pairs} == set("cdef")
 
 
+def test_words_of_scripts_without_white_space_are_their_characters() -> None:
+    texts = ["青海湖在中国。", "青海湖", "the owl"]
+    report = check_corpus(Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)]))
+    assert (report.longest, report.mean_tokens) == (
+        6,
+        pytest.approx(11 / 3),
+    )  # the full stop belongs to the last
+    assert ["1 < 0"] in [finding.examples for finding in report.findings]
+
+
 @pytest.fixture(scope="module")
 def codec(tmp_path_factory: pytest.TempPathFactory) -> Codec:
     return Codec(small_tokenizer(write_small(tmp_path_factory.mktemp("check") / "data")), Limits(passage=6))

@@ -28,6 +28,7 @@ from grls.programs.within import by_similarity
 from grls.readers.room import room_of, too_long
 from grls.text import tokenizer_fingerprint
 from grls.types import Hit, Query
+from grls.words import Analyzer
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +133,7 @@ class Riches:
         self.tokenizer = tokenizer
         self.corpus = corpus
         self.keys = keys
+        self._analyzer = Analyzer.guessed(corpus.texts) if keys.origin.kind in SHARED else Analyzer("en")
         self.prompt = prompt or Prompt()
         self.options = options or InterleaveOptions()
         belongs = (
@@ -272,7 +274,7 @@ class Riches:
         numbers = sorted({p for key in span.keys for p in self.keys.passages[key]})
         if self.keys.origin.kind in SHARED:
             texts = [passage.text for passage in self.corpus.passages(numbers)]
-            numbers = [numbers[place] for place in by_similarity(texts, before)]
+            numbers = [numbers[place] for place in by_similarity(texts, before, self._analyzer)]
         return Quote(
             text,
             tuple(self.keys.texts[key] for key in span.keys),

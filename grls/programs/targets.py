@@ -27,7 +27,6 @@ from grls.words import Analyzer
 
 Thoughts = Literal["shared", "title", "none"]
 
-_ANALYZER = Analyzer("en")  # keys are of all languages; the script splits them
 _MOST = 6
 """Words of a thought, at most."""
 _REMEMBERED = 100_000
@@ -83,6 +82,7 @@ class Targets:
         self.thoughts = thoughts
         self.answer = answer
         self.markers = TextMarkers(tokenizer, *keys.markers)
+        self._analyzer = Analyzer.guessed(corpus.texts)
         self._barred = frozenset(self.markers.barred.tolist())
         self._written: dict[str, list[int]] = {}
         self._of_passage: dict[int, list[int]] = {}
@@ -116,7 +116,7 @@ class Targets:
 
     def _chosen(self, query: Query, passages: Sequence[str]) -> dict[int, str]:
         """The key of each passage, with its title."""
-        asked = _words(" ".join((query.text, *query.answers)))
+        asked = self._words(" ".join((query.text, *query.answers)))
         chosen: dict[int, str] = {}
         for passage, number in zip(passages, self.corpus.numbers(list(passages)), strict=True):
             if number is None:
@@ -130,20 +130,20 @@ class Targets:
                     f"gold passage {passage!r} of query {query.id!r} has no key of this kind (its text or "
                     "title is empty): choose another kind of key, or take it out of the gold passages."
                 )
-            best = max(keys, key=lambda key: len(asked & _words(self.keys.texts[key])))
+            best = max(keys, key=lambda key: len(asked & self._words(self.keys.texts[key])))
             title = self.corpus.passages([number])[0].title if self.thoughts == "title" else ""
             chosen.setdefault(best, title)
         return chosen
 
     def _texts(self, query: Query, chosen: dict[int, str]) -> list[str]:
         """The free texts before each quote, and behind the last one."""
-        known = _words(query.text)
+        known = self._words(query.text)
         texts = []
         for key, title in chosen.items():
             thought = title
             if self.thoughts == "shared":
-                thought = " ".join(_shared(self.keys.texts[key], known))
-                known |= _words(self.keys.texts[key])
+                thought = " ".join(self._shared(self.keys.texts[key], known))
+                known |= self._words(self.keys.texts[key])
             texts.append(f"{' '.join(thought.split())}: " * bool(thought.strip()) + self.keys.markers[0])
         answer = query.answers[0] if query.answers else self.answer
         if answer is not None:
@@ -176,12 +176,10 @@ class Targets:
                 "(ScratchT5: name them in `texts`), or take another model."
             )
 
+    def _words(self, text: str) -> set[str]:
+        """The content words of a text."""
+        return set(self._analyzer.content(text, 1))
 
-def _words(text: str) -> set[str]:
-    """The content words of a text."""
-    return set(_ANALYZER.content(text, 1))
-
-
-def _shared(text: str, known: set[str]) -> list[str]:
-    """The content words of a text that are known, as it writes them, each once."""
-    return [written for word, written in _ANALYZER.content(text, 1).items() if word in known][:_MOST]
+    def _shared(self, text: str, known: set[str]) -> list[str]:
+        """The content words of a text that are known, as it writes them, each once."""
+        return [w for word, w in self._analyzer.content(text, 1).items() if word in known][:_MOST]

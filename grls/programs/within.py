@@ -15,27 +15,29 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from grls.words import Analyzer
 
+_ENGLISH = Analyzer("en")
 _DIGITS = 9
 """Similarities that differ less than in this digit are equal, so that rounding decides nothing."""
 
 
-def by_similarity(texts: Sequence[str], wanted: str) -> list[int]:
+def by_similarity(texts: Sequence[str], wanted: str, analyzer: Analyzer = _ENGLISH) -> list[int]:
     """Places of texts by the cosine of their TF-IDF vectors with those of a text, best first.
 
     Weights are those of scikit-learn's ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) *
     (1 + ln((1 + n) / (1 + df)))`` over the n texts, of words as an :class:`grls.words.Analyzer` splits them,
-    English function words left out (those that BM25 leaves out; scikit-learn's list has "fire" and "mill").
+    function words left out (those that BM25 leaves out; scikit-learn's list has "fire" and "mill").
 
     Args:
         texts: The texts to order.
         wanted: What they are compared with.
+        analyzer: What words are.
 
     Returns:
         Their places; of equally similar ones (as where no word is shared), the first one first.
     """
     if len(texts) < 2:
         return list(range(len(texts)))
-    vectorizer = TfidfVectorizer(analyzer=Analyzer("en").words, sublinear_tf=True)
+    vectorizer = TfidfVectorizer(analyzer=analyzer.words, sublinear_tf=True)
     if not any(map(vectorizer.build_analyzer(), texts)):
         return list(range(len(texts)))
     rows = vectorizer.fit_transform(texts)

@@ -20,14 +20,14 @@ from grls.errors import ConfigError
 from grls.neighbours import Neighbours
 from grls.text import Codec
 from grls.types import Passage
-from grls.words import Analyzer, fold
+from grls.words import Analyzer
 
 log = logging.getLogger(__name__)
 
 Reads = Literal["front", "whole", "keywords", "neighbour"]
 Row = list[int]
 
-_ANALYZER = Analyzer("en")  # the script splits words, whatever the language
+_ENGLISH = Analyzer("en")
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,10 @@ class PassageReader:
         self.reading = reading
         self.row = row
         self.seed = seed
-        self._idf = word_weights(corpus) if "keywords" in reading.kinds else {}
+        self._analyzer, self._idf = _ENGLISH, dict[str, float]()
+        if "keywords" in reading.kinds:
+            self._analyzer = Analyzer.guessed(corpus.texts)
+            self._idf = word_weights(corpus, self._analyzer)
         self._neighbours: Neighbours | None = None
         if "neighbour" in reading.kinds:
             assert reading.neighbours is not None
@@ -135,7 +138,8 @@ class PassageReader:
         )
 
     def _keywords(self, number: int, rng: random.Random) -> Row:
-        words = drawn_words(self.corpus[number], self._idf, rng.randint(*self.reading.words), rng)
+        count = rng.randint(*self.reading.words)
+        words = drawn_words(self.corpus[number], self._idf, count, rng, self._analyzer)
         return self.codec.texts([" ".join(words)])[0] if words else []
 
     def _neighbour(self, number: int, rng: random.Random) -> Row:
@@ -144,26 +148,38 @@ class PassageReader:
         return self.row(rng.choice(near))[:-1] if near else []
 
 
-def content_words(passage: Passage) -> list[str]:
-    """The words of a title and text that are no English function words, each once, in order."""
-    return list(_ANALYZER.content(f"{passage.title} {passage.text}").values())
+def content_words(passage: Passage, analyzer: Analyzer = _ENGLISH) -> list[str]:
+    """The words of a title and text that are no function words, each once, in order."""
+    return list(_content(passage, analyzer).values())
 
 
-def word_weights(corpus: Corpus) -> dict[str, float]:
+def _content(passage: Passage, analyzer: Analyzer) -> dict[str, str]:
+    """Content words, folded -> as they are written."""
+    return analyzer.content(f"{passage.title} {passage.text}")
+
+
+def word_weights(corpus: Corpus, analyzer: Analyzer = _ENGLISH) -> dict[str, float]:
     """log((N + 1) / n) of each content word, folded, that stands in n of N passages."""
     counts: Counter[str] = Counter()
     for passage in corpus:
-        counts.update(map(fold, content_words(passage)))
+        counts.update(_content(passage, analyzer).keys())
     return {word: math.log((len(corpus) + 1) / count) for word, count in counts.items()}
 
 
-def drawn_words(passage: Passage, weights: dict[str, float], count: int, rng: random.Random) -> list[str]:
+def drawn_words(
+    passage: Passage,
+    weights: dict[str, float],
+    count: int,
+    rng: random.Random,
+    analyzer: Analyzer = _ENGLISH,
+) -> list[str]:
     """Some content words of a passage without repetition, in its order, drawn in proportion to weights.
 
     Each word gets the key u^(1/w), with u uniform and w its weight; the greatest keys win (Efraimidis and
     Spirakis, 2006).
     """
-    words = content_words(passage)
-    keys = [rng.random() ** (1 / weights[fold(word)]) for word in words]
-    best = sorted(range(len(words)), key=keys.__getitem__, reverse=True)[:count]
-    return [words[place] for place in sorted(best)]
+    words = _content(passage, analyzer)
+    keys = [rng.random() ** (1 / weights[folded]) for folded in words]
+    written = list(words.values())
+    best = sorted(range(len(written)), key=keys.__getitem__, reverse=True)[:count]
+    return [written[place] for place in sorted(best)]

@@ -23,6 +23,7 @@ from grls.text import Codec
 from grls.train.assessing import Read
 from grls.train.chains import ChainExample, HopExample
 from grls.types import Query
+from grls.words import USUAL, Analyzer
 
 _REMEMBERED = 50_000
 """Passages whose tokens are kept."""
@@ -42,6 +43,7 @@ class Assess:
         right: Most right passages of a hop.
         hops: Hops of a chain that are assessed, drawn anew each epoch.
         tokens: So many first tokens of a passage are read.
+        analyzer: How BM25 splits texts into words.
     """
 
     retrievers: list[str]
@@ -50,6 +52,7 @@ class Assess:
     right: int = 6
     hops: int = 1
     tokens: int = 128
+    analyzer: Analyzer = USUAL
 
     def check(self) -> None:
         """Refuse what cannot work.
@@ -58,7 +61,7 @@ class Assess:
             ConfigError: No retriever is named, or a count is below 1.
         """
         # Not in the constructor: jsonargparse would bury our error in one of its own.
-        counts = {name: value for name, value in vars(self).items() if name != "retrievers"}
+        counts = {name: value for name, value in vars(self).items() if isinstance(value, int)}
         if not self.retrievers or min(counts.values()) < 1:
             raise ConfigError(
                 f"assess needs retrievers and counts of at least 1, got {self.retrievers} and {counts}."
@@ -93,7 +96,8 @@ class Proposals:
             MismatchError: A bi-encoder is over another corpus.
         """
         options.check()
-        sources = open_sources(corpus, options.retrievers, device, SearchOptions(truncate_queries=True))
+        search = SearchOptions(truncate_queries=True)
+        sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
         for source in sources:
             if source.corpus.fingerprint != corpus.fingerprint:
                 raise MismatchError(

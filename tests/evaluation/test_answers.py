@@ -23,7 +23,7 @@ from grls.evaluation.answers import (
     write_answers,
 )
 from grls.evaluation.manifest import RunInfo, write_info
-from grls.evaluation.metrics.answer_f1 import answer_scores
+from grls.evaluation.metrics.answer_f1 import answer_scores, normalise
 from grls.evaluation.results import write_results
 from grls.types import Passage, Query
 
@@ -235,3 +235,30 @@ def test_answers_of_other_queries_are_named_with_their_file(
     write_answers(bad, [line("q9", "x")])
     assert main(["answers", good, bad, "--data", str(data)]) == 1
     assert f"{bad}: the query id 'q9'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("answer", "accepted", "exact", "f1"),
+    [
+        ("北京市。", "北京", 0, 4 / 5),  # two of three characters, two of two
+        ("「東京」です", "東京です。", 1, 1),
+        ("1949年 10月", "1949年10月", 1, 1),
+        ("กรุงเทพ", "กรุงเทพ", 1, 1),
+        ("서울특별시", "서울", 0, 4 / 7),
+        (
+            "the café — Paris",
+            "café Paris",
+            0,
+            4 / 5,
+        ),  # a script with white space: as SQuAD's, the dash a word
+    ],
+)
+def test_characters_are_the_words_of_answers_without_white_space(
+    answer: str, accepted: str, exact: float, f1: float
+) -> None:
+    assert answer_scores(answer, [accepted]) == (exact, pytest.approx(f1))
+
+
+def test_answers_with_white_space_are_normalised_as_by_squad() -> None:
+    assert normalise("The  «Café»; an A.B. — Straße") == "«café» ab — straße"
+    assert normalise("维生素 A") == "维 生 素 a", "there are no articles"

@@ -94,6 +94,13 @@ def test_other_thoughts(corpus: Corpus, tokenizer: Any, how: Any, text: str) -> 
     assert spelled(tokenizer, target.tokens) == text.replace(" ", "")
 
 
+def test_thoughts_have_no_function_words_of_the_corpus_language(tmp_path: Path) -> None:
+    texts = ["Die Mühle steht nicht an dem Bach.", "Der Bach ist nicht bei der Mühle und dem Wehr."]
+    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
+    target = made(corpus, byte_level()).write(Query("q", "Wo ist die Mühle nicht?", ("0",)), ("0",))
+    assert spelled(byte_level(), target.tokens).startswith("Mühle:«")
+
+
 @pytest.mark.parametrize(("answer", "last"), [("proved", "\nanswer:proved"), (None, "")])
 def test_the_last_line_of_a_query_without_answers(
     corpus: Corpus, tokenizer: Any, answer: str | None, last: str

@@ -8,6 +8,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from grls.programs import within
 from grls.programs.within import by_similarity
+from grls.words import Analyzer
 
 
 def test_the_passage_that_shares_rare_words_comes_first() -> None:
@@ -15,6 +16,12 @@ def test_the_passage_that_shares_rare_words_comes_first() -> None:
     assert by_similarity(texts, "which mill has a roof") == [2, 1, 0]
     assert by_similarity(texts, "the wheel") == [0, 1, 2]
     assert by_similarity(texts, "the wheel and the roof") == [1, 0, 2]
+
+
+def test_function_words_are_those_of_the_language() -> None:
+    texts = ["die Mühle steht nicht", "der Bach und das Wehr"]
+    assert by_similarity(texts, "der und das Mühle") == [1, 0]
+    assert by_similarity(texts, "der und das Mühle", Analyzer("de")) == [0, 1]
 
 
 def test_equally_similar_passages_stay_in_their_order() -> None:

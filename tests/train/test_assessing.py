@@ -22,6 +22,7 @@ from grls.models.language import CausalLM
 from grls.retrieve.generative import GenerativeRetriever
 from grls.retrieve.open import open_sources
 from grls.retrieve.options import SearchOptions
+from grls.retrieve.priors import BM25Prior
 from grls.text import Codec
 from grls.train.assessing import Read, as_tensors, assessment_loss
 from grls.train.chain_collate import ChainCollator
@@ -32,6 +33,7 @@ from grls.train.proposals import Assess, Proposals
 from grls.train.view_targets import ViewTargets
 from grls.types import Passage, Query
 from grls.views import Views
+from grls.words import Analyzer
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +102,14 @@ def test_no_word_in_common_is_no_proposal(root: Path, codec: Codec) -> None:
     strange = example._replace(hops=(hop._replace(query="zebras ¿"),))
     bm25 = Proposals.open(Assess(["bm25"]), Corpus.read(root / "data"), codec, "cpu")
     assert [some.right for some in bm25([strange])] == [True]
+
+
+def test_bm25_proposes_by_the_words_that_are_asked_for(root: Path, codec: Codec) -> None:
+    corpus = Corpus.read(root / "data")
+    given = Proposals.open(Assess(["bm25"], analyzer=Analyzer("en", stem=True)), corpus, codec, "cpu")
+    (bm25,) = given.sources
+    assert isinstance(bm25, BM25Prior)
+    assert bm25.retriever.analyzer == Analyzer("en", stem=True)
 
 
 def test_done_is_read_only_where_a_chain_ends_with_it(root: Path, codec: Codec) -> None:

@@ -17,7 +17,7 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.neighbours import Neighbours
 from grls.text import Codec, Limits
 from grls.train.examples import Example, MemoriseExamples
-from grls.train.memorise_sources import Reading, content_words, drawn_words, word_weights
+from grls.train.memorise_sources import PassageReader, Reading, content_words, drawn_words, word_weights
 from grls.types import Passage
 
 CORPUS = Corpus.from_passages(passages())
@@ -86,6 +86,14 @@ def test_weights_are_idf_and_function_words_have_none() -> None:
     )
     assert word_weights(corpus) == pytest.approx({"mill": math.log(3 / 2), "weir": math.log(3)})
     assert content_words(corpus[0]) == ["Mill"]
+
+
+def test_function_words_are_those_of_the_corpus_language(codec: Codec) -> None:
+    texts = ["die Mühle steht nicht an dem Bach und ist alt", "der Reiher ist nicht an der Mühle"]
+    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts * 3)])
+    reader = PassageReader(corpus, codec, Reading("keywords"), lambda _: [])
+    assert {"mühle", "bach", "reiher"} <= reader._idf.keys()
+    assert not {"die", "nicht", "und", "der", "ist"} & reader._idf.keys()
 
 
 def test_a_neighbour_is_one_of_the_nearest(codec: Codec, near: str) -> None:

@@ -4,6 +4,11 @@ Convention: an answer is lower-cased, its ASCII punctuation and the articles a, 
 white space made single. Exact match is equality then; F1 is that of the bags of words (1 where both are
 empty, 0 where one is). An answer of white space alone scores 0. Of several accepted answers the best counts;
 each is averaged over queries. A query without accepted answers is refused, for nothing could be right.
+
+An answer that has a character of a script whose words no white space parts (Chinese, Japanese, Thai, …; also
+Korean) loses all punctuation and no article, and such characters are words of their own, as in the evaluation
+scripts of CMRC 2018 and of MLQA for Chinese and of KorQuAD for Korean. White space between them counts for
+nothing.
 """
 
 from __future__ import annotations
@@ -16,16 +21,23 @@ from typing import Any
 
 import datasets
 import evaluate
+import regex
 
 from grls.evaluation.metrics.averages import mean
+from grls.words import UNSPACED, pieces
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+_UNSPACED = regex.compile(f"[{UNSPACED}]")
+_SIGNS = regex.compile(r"\p{P}")
 
 
 def normalise(answer: str) -> str:
     """An answer as it is compared."""
-    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
+    text = answer.lower().translate(_PUNCTUATION)
+    if not text.isascii() and _UNSPACED.search(text):
+        return " ".join(piece.strip() for piece in pieces(_SIGNS.sub("", text)))
+    return " ".join(_ARTICLES.sub(" ", text).split())
 
 
 def answer_scores(answer: str, accepted: Sequence[str]) -> tuple[float, float]:

@@ -30,6 +30,7 @@ from grls.readers.ralm.strides import Stride, WindowOptions, strides
 from grls.retrieve.base import Retriever
 from grls.text import foreign_ids, wrapping
 from grls.types import Query
+from grls.words import count
 
 _BLOCK_TOKENS = 1024
 """Tokens of the text that are retrieved for and scored together."""
@@ -249,8 +250,8 @@ def refuse_long_window(model: Any, window: int, name: str) -> None:
 
 
 def words_of(text: str) -> int:
-    """Words of a text: what white space separates."""
-    return len(text.split())
+    """Words of a text: what white space separates, and two characters where none does."""
+    return count(text)
 
 
 def _tokens(tokenizer: Any, text: str) -> list[int]:
