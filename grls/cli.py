@@ -151,7 +151,7 @@ def _run(command: str, arguments: list[str]) -> None:
     function = getattr(import_module(f"grls.commands.{name}"), name)
     parser = _parser(command, function)
     parsed = parser.parse_args(_gathered(arguments, LISTS.get(command, ())))
-    options = vars(parser.instantiate_classes(parsed))
+    options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
     options.pop("config", None)
     with verifying(options.pop("verify", None)), showing():
         function(**options)
