@@ -26,6 +26,7 @@ from grls.models.forest import Branches
 from grls.models.head import Head
 from grls.models.slots import KeysValues, OwnCache, SlotModel, Version, agree, takes_positions, version
 from grls.models.trees import TreeMemory
+from grls.models.turns import turn
 
 _CACHED = 1 << 20
 """Attention scores that are computed together: 4 MB of them."""
@@ -219,6 +220,13 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
     most = getattr(config, "max_position_embeddings", None)
     if most is not None and len(prompt) >= most:
         raise ConfigError(f"a prompt of {len(prompt)} tokens, but {name} has {most} positions; shorten it.")
+    with turn(model):  # the trial reads the model as it is, not as another thread drives it
+        return _tried(model, prompt)
+
+
+def _tried(model: Any, prompt: Sequence[int]) -> CausalTrees:
+    """Trees that agree with the model; see :func:`plant_causal`."""
+    name = type(model).__name__
     training = model.training
     model.eval()
     try:

@@ -21,6 +21,7 @@ from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.models.head import Head
 from grls.models.slots import agree
+from grls.models.turns import turn
 
 
 class CausalGenerator:
@@ -43,7 +44,8 @@ class CausalGenerator:
             raise ConfigError(f"{name} has no output head; load it as a causal LM.")
         self.head = Head(model)
         try:
-            agrees = self._tried()
+            with turn(model):  # as it is, not as another thread drives it
+                agrees = self._tried()
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             if out_of_memory(error):
                 raise

@@ -237,6 +237,12 @@ def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
     Two inputs and three branches, one of them two tokens long, are tried against the model's own forward
     pass.
     """
+    with turn(generator.model):  # the trial reads the model as it is, not as another thread drives it
+        return _tried(generator)
+
+
+def _tried(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
+    """Trees that agree with the model, or None; see :func:`plant`."""
     model, training = generator.model, generator.model.training
     model.eval()
     try:

@@ -12,6 +12,7 @@ from small_data import queries, small_retriever, tiny_bert, write_small
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from grls.models.biencoder import BiEncoder
+from grls.models.causal_generator import CausalGenerator
 from grls.models.head import Head
 from grls.readers.ralm.generate import _write
 from grls.retrieve.dense import DenseRetriever
@@ -126,3 +127,24 @@ def test_a_head_that_another_thread_has_exchanged_is_waited_for() -> None:
             found = pool.submit(head.all, hidden)
             assert not wait([found], 0.2).done
         assert torch.equal(found.result(), expected)
+
+
+def test_a_model_is_tried_in_turn() -> None:
+    """A trial beside another thread's search would read what the search makes of the model."""
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=50, **sizes)).eval()
+    with ThreadPoolExecutor(1) as pool:
+        with Head(model).catch():
+            other = pool.submit(CausalGenerator, model)
+            assert not wait([other], timeout=0.3).done, "it waits for its turn"
+        other.result(timeout=60)
+
+
+def test_retrievers_are_made_while_others_search(retriever: GenerativeRetriever) -> None:
+    asked, parts = queries(), (retriever.model, retriever.codec.tokenizer, retriever.corpus)
+
+    def ask(n: int) -> Any:
+        some = retriever if n % 3 else GenerativeRetriever.assemble(*parts, options=retriever.options)
+        return some.retrieve([asked[n % len(asked)]], 3)
+
+    same_as_alone(ask)
