@@ -6,7 +6,8 @@ The module does not know what is asked.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import TemplateError
@@ -80,7 +81,9 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     """Token ids of a conversation, up to where the model writes.
 
     Special tokens come from the template alone: what the turns say is text, however it is spelled. Where it
-    spells none, the ids are those of the rendered conversation.
+    spells none, the ids are those of the rendered conversation. Else a sign that stands nowhere else takes
+    the place of each one that it spells, the template writes the turns, whatever it does with them (trims
+    them, writes them as JSON, takes a part), and the signs are then read as the text they stand for.
 
     Args:
         tokenizer: That of a chat model.
@@ -88,41 +91,61 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
         begin: What the model's own turn begins with.
 
     Raises:
-        ConfigError: The tokenizer has no chat template, or one that refuses the turns.
+        ConfigError: The tokenizer has no chat template, or one that refuses the turns, or that makes special
+            tokens of what they say.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise ConfigError("this model has no chat template: leave out --chat, or take a chat model.")
-    contents = [turn["content"] for turn in turns]
-    mark = _mark([*contents, begin])
-    slots = [{**turn, "content": f"{_EDGE}{mark}{n}x{_EDGE}"} for n, turn in enumerate(turns)]
-    frame = _render(tokenizer, slots)  # the template's own text, with a slot for what each turn says
-    ids = _encode(tokenizer, _render(tokenizer, turns) + begin)
     special = _special(tokenizer)
-    wanted = [token for token in _encode(tokenizer, frame) if token in special]
+    whole = _render(tokenizer, turns) + begin
+    ids = _encode(tokenizer, whole)
+    wanted = _own_tokens(tokenizer, turns, special)
     if [token for token in ids if token in special] == wanted:
         return ids
-    return _framed(tokenizer, frame, mark, [*contents, begin], special)
+    signs = _signs(special, [*(turn["content"] for turn in turns), begin, tokenizer.chat_template])
+    signed = [{**turn, "content": _signed(turn["content"], signs)} for turn in turns]
+    text = _render(tokenizer, signed) + _signed(begin, signs)
+    found = _read(tokenizer, text, special, signs, wanted)
+    same = [token for token in ids if token in special] == [token for token in found if token in special]
+    return ids if same and not signs else found  # a template may leave out what says nothing
 
 
-_EDGE = "\u2003"
-"""White space around a slot: a template that trims what a turn says takes it away."""
+def _own_tokens(tokenizer: Any, turns: Sequence[dict[str, str]], special: dict[int, str]) -> list[int]:
+    """The special tokens that the template writes around whatever the turns say.
 
-
-def _mark(texts: Sequence[str]) -> str:
-    """A word that no text holds."""
-    number = 0
-    while any(f"slot{number}n" in text for text in texts):
-        number += 1
-    return f"slot{number}n"
+    Raises:
+        ConfigError: It reads so much into the turns that it refuses plain words.
+    """
+    words = [{**turn, "content": f"word{n}"} for n, turn in enumerate(turns)]
+    try:
+        frame = _rendered(tokenizer, words)
+    except TemplateError as error:
+        raise ConfigError(
+            f"the chat template {_place(tokenizer)} reads into what a turn says and refuses plain words "
+            f"({error}), so special tokens that a text spells cannot be told from its own: leave out --chat, "
+            "or let the template write each turn's content as it is."
+        ) from None
+    return [token for token in _encode(tokenizer, frame) if token in special]
 
 
 def _render(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
     try:
-        return str(tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=True))
+        return _rendered(tokenizer, turns)
     except TemplateError as error:
         raise ConfigError(
             f"the model's chat template refuses the prompt ({error}): leave out --chat."
         ) from None
+
+
+def _rendered(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
+    return str(tokenizer.apply_chat_template(list(turns), tokenize=False, add_generation_prompt=True))
+
+
+def _place(tokenizer: Any) -> str:
+    """Where a tokenizer's chat template comes from."""
+    folder = Path(str(tokenizer.name_or_path))
+    file = folder / "chat_template.jinja"
+    return str(file if file.is_file() else folder / "tokenizer_config.json")
 
 
 def _encode(tokenizer: Any, text: str, split: bool = False) -> list[int]:
@@ -144,24 +167,44 @@ def _text(tokenizer: Any, text: str, special: dict[int, str]) -> list[int]:
     return [t for t in _encode(tokenizer, text, split=True) if t == unknown or t not in special]
 
 
-def _framed(
-    tokenizer: Any, frame: str, mark: str, contents: Sequence[str], special: dict[int, str]
+def _signs(special: dict[int, str], texts: Sequence[str]) -> dict[str, str]:
+    """For each special token that a text spells, a private character that none of the texts holds."""
+    everything = "\n".join(map(str, texts))
+    free = (chr(code) for code in range(0xE000, 0xF900) if chr(code) not in everything)
+    return {spelled: next(free) for spelled in special.values() if spelled in everything}
+
+
+def _signed(text: str, signs: dict[str, str]) -> str:
+    """A text with a sign for each special token that it spells; of two at a place the longer one."""
+    if not signs:
+        return text
+    return re.sub(_any_of(signs), lambda found: signs[found[0]], text)
+
+
+def _any_of(texts: Collection[str]) -> str:
+    return "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
+
+
+def _read(
+    tokenizer: Any, text: str, special: dict[int, str], signs: dict[str, str], wanted: Sequence[int]
 ) -> list[int]:
-    """Special tokens of the frame by their ids; every stretch of text between them encoded as text."""
-    numbers = {text: number for number, text in special.items()}
-    spelled = "|".join(re.escape(text) for text in sorted(numbers, key=len, reverse=True))
-    slot = re.compile(f"({_EDGE}?){mark}([0-9]+)x({_EDGE}?)|({spelled})")
+    """Special tokens of a rendered conversation by their ids; every stretch of text between encoded as text.
+
+    Raises:
+        ConfigError: There are others than the template writes around the turns.
+    """
+    numbers = {spelled: number for number, spelled in special.items()}
+    meant = {sign: spelled for spelled, sign in signs.items()}
     ids: list[int] = []
-    text, place = "", 0
-    for found in slot.finditer(frame):
-        text += frame[place : found.start()]
-        place = found.end()
-        if found[4] is None:
-            content = contents[int(found[2])]
-            content = content if found[1] else content.lstrip()
-            text += content if found[3] else content.rstrip()
-        else:
-            ids += [*_text(tokenizer, text, special), numbers[found[4]]]
-            text = ""
-    text += frame[place:] + contents[-1]
-    return [*ids, *_text(tokenizer, text, special)]
+    expected = iter(wanted)
+    for n, part in enumerate(re.split(f"({_any_of(numbers)})", text)):
+        if n % 2 == 0:
+            ids += _text(tokenizer, "".join(meant.get(character, character) for character in part), special)
+            continue
+        if numbers[part] not in expected:  # which goes on behind where the last one was
+            raise ConfigError(
+                f"the chat template {_place(tokenizer)} makes a special token ({part}) of what a turn says: "
+                "leave out --chat, or let the template write each turn's content as it is."
+            )
+        ids.append(numbers[part])
+    return ids
