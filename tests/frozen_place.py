@@ -1,0 +1,161 @@
+"""The folders that the frozen runs share, calling a command, and reading what it wrote."""
+
+import json
+import re
+import sys
+from contextlib import chdir
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+sys.path += [str(Path(__file__).parent / name) for name in ("train", "readers")]  # where helpers are
+
+from llama_small import write_llama
+from quoting_model import quoting
+from ralm_helpers import PASSAGES, TEXT, write_model
+from small_data import small_retriever, tiny_bert, write_small
+from train_helpers import logged
+
+from grls.assess import Assessing
+from grls.cli import main
+from grls.corpus import Corpus
+from grls.models.biencoder import BiEncoder
+from grls.models.language import CausalLM
+from grls.retrieve.dense import DenseRetriever
+from grls.retrieve.generative import GenerativeRetriever
+
+ROOT = Path(__file__).parents[1]
+
+
+class Place:
+    """A folder with what the runs share; each part is made when it is first asked for."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @cached_property
+    def data(self) -> Path:
+        """Ten passages; 12 train, 2 dev and 2 test queries."""
+        return write_small(self.folder / "data")
+
+    @cached_property
+    def bert(self) -> Path:
+        torch.manual_seed(0)
+        return tiny_bert(self.folder / "bert")
+
+    @cached_property
+    def llama(self) -> Path:
+        return write_llama(self.folder / "llama", self.data)
+
+    @cached_property
+    def dense(self) -> Path:
+        """A bi-encoder's folder."""
+        encoder = BiEncoder.load(str(self.bert), device="cpu")
+        DenseRetriever.assemble(encoder, Corpus.read(self.data)).save_pretrained(self.folder / "dense")
+        return self.folder / "dense"
+
+    @cached_property
+    def dense_done(self) -> Path:
+        """A bi-encoder's folder with an embedding of DONE."""
+        BiEncoder.load(str(self.bert), device="cpu").save(self.folder / "bert-done")
+        made = ["index", f"--model={self.folder / 'bert-done'}", f"--corpus={self.data}", "--device=cpu"]
+        called(*made, f"--output={self.folder / 'dense-done'}")
+        return self.folder / "dense-done"
+
+    @cached_property
+    def sequence(self) -> Path:
+        """The folder of an encoder-decoder."""
+        small_retriever(self.data).save_pretrained(self.folder / "sequence")
+        return self.folder / "sequence"
+
+    @cached_property
+    def spans(self) -> Path:
+        """The folder of a causal model that begins a passage at any word, and rescores."""
+        loaded = CausalLM(str(self.llama)).load()
+        GenerativeRetriever.assemble(
+            loaded.model.eval(),
+            loaded.tokenizer,
+            Corpus.read(self.data),
+            assessing=Assessing(4),
+            view_words=3,
+        ).save_pretrained(self.folder / "spans")
+        return self.folder / "spans"
+
+    @cached_property
+    def quoting(self) -> Path:
+        """Three passages in ``data``, and in ``model`` one that learned to quote them."""
+        return quoting(self.folder / "quoting")
+
+    @cached_property
+    def ralm(self) -> Path:
+        """A text, a corpus and a random causal model."""
+        folder = self.folder / "ralm"
+        write_model(folder / "model")
+        Corpus.from_passages(PASSAGES).write(folder / "data" / "corpus.jsonl")
+        (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+        return folder
+
+    def retrieved(self, name: str, *options: str, split: str = "train") -> dict[str, Any]:
+        """What is retrieved for the queries of a split."""
+        output = self.folder / "runs" / name
+        given = [f"--data={self.data}", f"--split={split}", f"--output={output}", "--device=cpu"]
+        called("retrieve", *given, *options)
+        return results(f"{output}.jsonl")
+
+
+def called(*arguments: str) -> None:
+    with chdir(ROOT):
+        assert main([str(argument) for argument in arguments]) == 0
+
+
+def lines(path: str | Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def results(path: str) -> dict[str, Any]:
+    """Query id -> hits, and the chain where there is one."""
+    found: dict[str, Any] = {}
+    for record in lines(path):
+        found[record["query_id"]] = {"hits": [[hit["id"], hit["score"]] for hit in record["hits"]]}
+        if "chain" in record:
+            chain = record["chain"]
+            hops = [[hop["id"], hop["score"]] for hop in chain["hops"]]
+            found[record["query_id"]]["chain"] = [chain["done"], chain["score"], hops]
+    return found
+
+
+def curve(output: Path, *names: str) -> dict[str, list[float]]:
+    """The values of a training's log, by step."""
+    return {name: [value for _, value in sorted(logged(output, name).items())] for name in names}
+
+
+def measures(run: str, data: Path, split: str) -> dict[str, dict[str, Any]]:
+    """Section -> measure -> value."""
+    output = f"{run}.metrics.json"
+    called("evaluate", f"--run={run}.jsonl", f"--data={data}", f"--split={split}", f"--output={output}")
+    return {
+        name: some for name, some in json.loads(Path(output).read_text()).items() if isinstance(some, dict)
+    }
+
+
+def settings(config: Path) -> tuple[float, dict[str, Any]]:
+    """The measure that a tuned configuration reached (%), and its values."""
+    text = config.read_text()
+    reached = re.search(r"# .*? ([0-9.]+)", text)
+    assert reached is not None
+    return float(reached[1]), yaml.safe_load(text)
+
+
+def answered(output: Path) -> dict[str, Any]:
+    """Query id -> answer, thoughts and quotes with their passages."""
+    return {
+        record["query_id"]: {
+            "answer": record["answer"],
+            "pieces": [piece["text"] for piece in record["pieces"]],
+            "quotes": [[quote["text"], quote["passages"]] for quote in record["quotes"]],
+        }
+        for record in lines(f"{output}.answers.jsonl")
+    }

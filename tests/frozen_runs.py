@@ -1,0 +1,495 @@
+"""The runs whose results are frozen in ``tests/frozen``, and how each is called.
+
+Nothing but the calling stands here and in ``frozen_place.py``: how a command, an option or a class is named
+today. What comes back is made of ids, scores, losses, answers and checksums alone, so a new name changes
+these two files and no frozen one. ``test_frozen.py`` runs all and compares. To freeze anew, after a change
+that is meant to change results::
+
+    python tests/frozen_runs.py --write [NAME ...]
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path += [str(Path(__file__).parent / name) for name in ("train", "readers")]  # where helpers are
+
+from biencoder_helpers import logged as biencoder_logged
+from biencoder_helpers import options as biencoder_options
+from frozen_place import Place, answered, called, curve, lines, measures, results, settings
+from frozen_values import HERE, freeze
+from quoting_model import QUERIES as ASKED
+from reader_helpers import ScriptedWriter
+from small_data import queries, small_tokenizer
+from train_helpers import chain_options
+
+from data_prep.ruletaker import prepare
+from grls.corpus import Corpus
+from grls.index import BACKENDS, build_index, save_index
+from grls.models.language import load_language_model
+from grls.programs.keys import build_keys
+from grls.readers.iterative import IterativeReader
+from grls.retrieve.sparse import BM25Retriever
+from grls.text import Codec
+from grls.views import Views
+
+TINY = {"vocabulary": 200, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1}
+QUIET = ("--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false", "--trainer.log_every_n_steps=1")
+
+
+def data_preparation(place: Place) -> Any:
+    """Checksums of what the quickstart's generator writes."""
+    found = {}
+    small = {"subjects": 6, "predicates": 8, "rules": 14, "train": 60, "dev": 10, "test": 20}
+    for name, more in {
+        "facts": {"conjunction_rate": 0.0},
+        "conjunctions": {"conjunction_rate": 0.5},
+        "relations": {
+            "conjunction_rate": 0.5,
+            "relations": 4,
+            "predicates": 4,
+            "named_rate": 0.5,
+            "rules": 20,
+        },
+        "seed": {"conjunction_rate": 0.0, "seed": 7},
+    }.items():
+        folder = place.folder / "ruletaker" / name
+        prepare(folder, **{**small, **more})  # type: ignore[arg-type]
+        files = ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/dev.tsv", "qrels/test.tsv")
+        found[name] = {file: sha256((folder / file).read_bytes()).hexdigest() for file in files}
+    return found
+
+
+def quickstart(place: Place) -> Any:
+    """Memorise, retrieve, index, hop by hop, measures: the quickstart with a tiny model and few steps."""
+    root = place.folder / "quickstart"
+    prepare(root / "data", subjects=6, predicates=6, rules=8, train=48, dev=4, test=8, conjunction_rate=0.0)
+    common = [f"--data.data={root / 'data'}", "--data.batch_size=16", *QUIET]
+    tiny = [f"--model.generator.{name}={value}" for name, value in {**TINY, "data": root / "data"}.items()]
+    found: dict[str, Any] = {}
+    for stage, epochs, more in (
+        ("memorise", 8, [*tiny, "--model.learning_rate=1e-2", "--trainer.check_val_every_n_epoch=4"]),
+        ("retrieve", 4, [f"--model.generator.name_or_path={root / 'memorise' / 'model'}"]),
+    ):
+        layers = [f"--config=configs/{kind}/{stage}.yaml" for kind in ("base", "quickstart")]
+        called("train", *layers, f"--output={root / stage}", f"--trainer.max_epochs={epochs}", *common, *more)
+        names = ("train_loss", "dev_loss", "dev_recall", *(["dev_f1"] if stage == "retrieve" else []))
+        found[stage] = curve(root / stage, *names)
+    called(
+        "index",
+        f"--model={root / 'retrieve' / 'model'}",
+        f"--corpus={root / 'data'}",
+        f"--output={root / 'r'}",
+    )
+    given = [f"--retriever={root / 'r'}", f"--data={root / 'data'}", "--split=test", "--device=cpu"]
+    called("retrieve", *given, "--steps=dynamic", "--hops=5", f"--output={root / 'test'}")
+    found["chains"] = results(f"{root / 'test'}.jsonl")
+    found["measures"] = measures(str(root / "test"), root / "data", "test")
+    return found
+
+
+def spans(place: Place) -> Any:
+    """A generator that begins at any word, alone, with priors and rescored."""
+    base = [f"--retriever={place.spans}"]
+    priors = [*base, f'--prior=["bm25", "{place.dense}"]', "--prior_weight=[0.5, 2]"]
+    normalized = [*priors, "--prior_normalized=true", "--prior_temperature=[2, 0.5]"]
+    rescored = ["--assess=4", "--assess_weight=2"]
+    hops = ["--steps=dynamic", "--hops=3"]
+    runs = {
+        "alone": base,
+        "temperature": [*base, "--view_temperature=1", "--beams=4"],
+        "full": [*base, "--mode=full"],
+        "rescored": [*base, *rescored],
+        "priors": priors,
+        "empty": [*priors, "--empty_weight=0.25"],
+        "normalized": normalized,
+        "priors-rescored": [*priors, *rescored],
+        "hops": [*base, *hops, "--done_bias=0.5"],
+        "hops-priors-rescored": [*normalized, *rescored, *hops, "--done_bias=-1"],
+    }
+    return {name: place.retrieved(f"spans-{name}", *options) for name, options in runs.items()}
+
+
+def rivals(place: Place) -> Any:
+    """Bi-encoder and BM25: single-step, in hops, until DONE."""
+    dense, done = f"--retriever={place.dense}", f"--retriever={place.dense_done}"
+    runs = {
+        "dense": [dense],
+        "dense-fixed": [dense, "--steps=fixed", "--hops=2"],
+        "dense-dynamic": [done, "--steps=dynamic", "--hops=3", "--done_bias=1"],
+        "bm25": ["--bm25=true"],
+        "bm25-fixed": ["--bm25=true", "--steps=fixed", "--hops=2"],
+        "bm25-stemmed": ["--bm25=true", "--analyzer.language=en", "--analyzer.stem=true"],
+    }
+    return {name: place.retrieved(f"rivals-{name}", *options) for name, options in runs.items()}
+
+
+def chains(place: Place) -> Any:
+    """An encoder-decoder, hop by hop: fixed, until DONE, as sets, by expected F1, pooled, with priors."""
+    base = [f"--retriever={place.sequence}"]
+    dynamic = [*base, "--steps=dynamic", "--hops=4"]
+    runs = {
+        "single": [*base, "--beams=4"],
+        "full": [*base, "--mode=full"],
+        "priors": [*base, f"--prior={place.dense}", "--prior_weight=2"],
+        "dynamic": dynamic,
+        "bias": [*dynamic, "--done_bias=3"],
+        "sets": [*dynamic, "--sets=true", "--chains=6", "--branch=6", "--done_bias=2"],
+        "expected-f1": [*dynamic, "--choose=expected-f1", "--chains=6", "--branch=6", "--done_bias=2"],
+        "repeat": [*dynamic, "--repeat=true", "--done_bias=2.5"],
+        "dynamic-priors": [*dynamic, "--prior=bm25", "--prior_weight=0.5", "--done_share=-1"],
+        "fixed": [*base, "--steps=fixed", "--hops=2"],
+        "pooled": [*base, "--steps=fixed", "--hops=2", "--pool=true"],
+    }
+    return {name: place.retrieved(f"chains-{name}", *options) for name, options in runs.items()}
+
+
+def riches(place: Place) -> Any:
+    """Answers with quotes, their keys and passages."""
+    found = {}
+    base = [f"--data={place.quoting / 'data'}", f"--model={place.quoting / 'model'}", "--device=cpu"]
+    for name, options in {
+        "sentences": [],
+        "anywhere": ["--anywhere=true", "--beam=full"],
+        "paragraphs": ["--keys=paragraph", "--mode=renormalized"],
+    }.items():
+        output = place.folder / "runs" / f"riches-{name}"
+        called("riches", *base, "--beams=4", "--max_new_tokens=60", f"--output={output}", *options)
+        found[name] = {"answers": answered(output), "found": results(f"{output}.jsonl")}
+    return found
+
+
+def reading(place: Place) -> list[str]:
+    """A model that reads a text in a small window."""
+    folder = place.ralm
+    window = ["--window=64", "--document_tokens=12", "--cut=8", "--device=cpu"]
+    model, text, data = folder / "model", folder / "text.txt", folder / "data"
+    return [f"--model={model}", f"--text={text}", f"--data={data}", *window]
+
+
+def ralm(place: Place) -> Any:
+    """Perplexities without retrieval, with BM25's documents, reranked; what is written on."""
+    base, found = reading(place), {}
+    for name, options in {
+        "closed": [],
+        "bm25": ["--bm25=true"],
+        "stride": ["--bm25=true", "--stride=7", "--query_tokens=16", "--documents=2"],
+        "zero-shot": ["--bm25=true", "--rerank=zero-shot", "--candidates=3"],
+        "oracle": ["--bm25=true", "--rerank=oracle"],
+    }.items():
+        output = place.folder / "runs" / f"ralm-{name}"
+        called("ralm", *base, f"--output={output}", *options)
+        summary = json.loads(Path(f"{output}.json").read_text())
+        strides = [row for row in lines(f"{output}.strides.jsonl") if "log_probability" in row]
+        found[name] = {
+            "perplexity": [summary[key] for key in ("words", "tokens", "word", "token")],
+            "strides": [[row["passages"], row["log_probability"]] for row in strides],
+        }
+    output = place.folder / "runs" / "ralm-text"
+    called(
+        "ralm",
+        *base,
+        f"--output={output}",
+        "--bm25=true",
+        "--job=generate",
+        "--limit=20",
+        "--max_new_tokens=24",
+    )
+    written = lines(f"{output}.texts.jsonl")[-1]
+    return {**found, "text": [written["text"], written["passages"]]}
+
+
+def fusion(place: Place) -> Any:
+    """Three runs fused in each way, with weights tuned on other queries, and cut."""
+    members = {
+        "bm25": ["--bm25=true"],
+        "dense": [f"--retriever={place.dense}"],
+        "sequence": [f"--retriever={place.sequence}", "--beams=20"],
+    }
+    runs: dict[str, list[str]] = {split: [] for split in ("train", "test")}
+    for split, files in runs.items():
+        for name, options in members.items():
+            place.retrieved(f"member-{name}-{split}", *options, split=split)
+            files.append(str(place.folder / "runs" / f"member-{name}-{split}.jsonl"))
+    tune = ["--tune", *runs["train"], "--tune_k=2"]
+    found: dict[str, Any] = {}
+    for name, options in {
+        "interleave": [],
+        "rrf": ["--method=rrf", "--weights", "1", "2", "0.5", "--rrf_k=10"],
+        "sum": ["--method=sum", "--weights", "0.2", "0.5", "1"],
+        "ranks": ["--method=sum", "--normalization=rank"],
+        "tuned": ["--method=sum", *tune],
+        "tuned-rrf": ["--method=rrf", *tune],
+    }.items():
+        output = place.folder / "runs" / f"fused-{name}"
+        called("ensemble", *runs["test" if "tuned" in name else "train"], f"--output={output}", *options)
+        found[name] = results(f"{output}.jsonl")
+        if name.startswith("tuned"):
+            info = json.loads(Path(f"{output}.info.json").read_text())["options"]
+            found[f"{name}-weights"] = [info["weights"], info["tuned_recall@2"]]
+    output = place.folder / "runs" / "cut"
+    called("cut", runs["test"][2], "--tune", runs["train"][2], f"--output={output}")
+    return {**found, "cut": results(f"{output}.jsonl")}
+
+
+def answers(place: Place) -> Any:
+    """Answers without retrieval, from retrieved passages, by follow-up questions and by a program."""
+    base = [f"--data={place.quoting / 'data'}", "--device=cpu", "--max_new_tokens=6"]
+    model = place.quoting / "model"
+    found = {}
+    for name, options in {
+        "closed-book": ["read", f"--model={model}", "--method=closed-book"],
+        "retrieve": ["read", f"--model={model}", "--bm25=true", "--k=2"],
+        "iterative": ["read", f"--model={model}", "--bm25=true", "--method=iterative", "--hops=2"],
+        "program": [
+            "program",
+            "run",
+            "retrieve-then-read",
+            f"--lm={model}",
+            "--bm25=true",
+            "--k=1",
+            "--wait=0",
+        ],
+    }.items():
+        output = place.folder / "runs" / f"answers-{name}"
+        called(*options, *base, f"--output={output}")
+        found[name] = {"answers": answered(output), "found": results(f"{output}.jsonl")}
+    return {**found, "follow-ups": _follow_ups(place)}
+
+
+def _follow_ups(place: Place) -> Any:
+    """The loop of follow-up questions, by a script: what is asked, shown and read."""
+    corpus = Corpus.read(place.quoting / "data")
+
+    def reply(prompt: str) -> str:
+        return (
+            "answer: red"
+            if "burned" in prompt
+            else f"follow-up: {'rain' if 'mill' in prompt else 'the barn'}"
+        )
+
+    reader = IterativeReader(ScriptedWriter(reply), BM25Retriever(corpus), corpus, hops=2)
+    read = reader.answer(ASKED)
+    return [
+        [one.answer, [[*step] for step in one.steps], [[*hit] for hit in one.ranking], one.read]
+        for one in read
+    ]
+
+
+def constraint(place: Place) -> Any:
+    """Checksums of an index's files, and what may follow every prefix."""
+    tokenizer = small_tokenizer(place.data)
+    corpus = Corpus.read(place.data)
+    found: dict[str, Any] = {}
+    codec = Codec(tokenizer)
+    for name, texts in {"passages": corpus, "spans": Views(corpus, 3)}.items():
+        for backend in BACKENDS:
+            index = build_index(texts, codec, backend=backend)
+            folder = place.folder / "index" / f"{name}-{backend}"
+            save_index(index, folder)
+            every = [*states(index, codec.end)]
+            walked = sha256(json.dumps(every).encode()).hexdigest()
+            found[f"{name}-{backend}"] = {**saved(folder), "states": walked}
+            found.setdefault("first", [row for row in every if len(row[0]) <= 2])
+    _, tokenizer = load_language_model(str(place.quoting / "model"), "cpu")
+    keys = build_keys(Corpus.read(place.quoting / "data"), tokenizer, "sentence", anywhere=True)
+    return {**found, "keys": list(keys.texts)}
+
+
+def saved(folder: Path) -> dict[str, str]:
+    """File -> checksum, without the manifest."""
+    return {
+        file.name: sha256(file.read_bytes()).hexdigest()
+        for file in sorted(folder.iterdir())
+        if file.suffix != ".json"
+    }
+
+
+def states(index: Any, end: int) -> Iterator[tuple[list[int], list[int], int]]:
+    """(prefix, tokens that may follow, passages under it), prefixes in order."""
+    waiting: list[tuple[list[int], int]] = [([], index.start())]
+    while waiting:
+        prefix, state = waiting.pop()
+        allowed = index.allowed(np.array([state]))
+        yield prefix, allowed.tokens.tolist(), int(index.count(np.array([state]))[0])
+        following = zip(allowed.tokens.tolist(), allowed.states.tolist(), strict=True)
+        waiting += [([*prefix, token], child) for token, child in following if token != end]
+
+
+def evaluation(place: Place) -> Any:
+    """Measures of a ranking and of chains, and the numbers of a report's tables."""
+    found = {}
+    for name, options in {
+        "ranking": [f"--retriever={place.dense}"],
+        "other": ["--bm25=true"],
+        "chains": [f"--retriever={place.sequence}", "--steps=dynamic", "--hops=3", "--done_bias=3"],
+    }.items():
+        place.retrieved(f"measured-{name}", *options)
+        found[name] = measures(str(place.folder / "runs" / f"measured-{name}"), place.data, "train")
+    runs = [str(place.folder / "runs" / f"measured-{name}.jsonl") for name in ("ranking", "other", "chains")]
+    output = place.folder / "runs" / "report"
+    called("report", *runs, f"--output={output}", "--measures=nDCG@10 RR")
+    return {**found, "report": table_numbers(Path(f"{output}.md").read_text(encoding="utf-8"))}
+
+
+def table_numbers(markdown: str) -> list[list[str]]:
+    """The numeric cells of each row of all tables, without those of the time that a run took; in order."""
+    rows = []
+    for table in re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE):
+        if "seconds" in table:
+            continue
+        for line in table.splitlines():
+            cells = [cell.strip(" *\\") for cell in line.strip("|").split("|")]
+            rows.append([cell for cell in cells if re.fullmatch(r"[-+−<]?[ \\]*\d+\.\d+.*", cell)])
+    return sorted(row for row in rows if row)
+
+
+def explain(place: Place) -> Any:
+    """Verdicts, ranks and scores of gold passages, their paths, and the summary of a split."""
+    found = {}
+    base = [f"--retriever={place.sequence}", f"--data={place.data}", "--split=train", "--device=cpu"]
+    asked = [query.id for query in queries()[:12] if len(query.evidence) == 2]
+    for query, options in zip(
+        asked, (["--beams=1", "--k=1"], ["--steps=dynamic", "--done_bias=-1"], ["--mode=full"]), strict=False
+    ):
+        output = place.folder / "runs" / f"explain-{query}"
+        called("explain", query, *base, f"--output={output}", *options)
+        found[query] = [facts(e) for e in json.loads(Path(f"{output}.json").read_text())]
+    output = place.folder / "runs" / "explain-all"
+    called("explain", "all", *base, f"--output={output}", "--beams=2", "--k=1")
+    summary = json.loads(Path(f"{output}.json").read_text())
+    return {**found, "all": [summary[key] for key in ("verdicts", "left", "pruned_left", "sufficient")]}
+
+
+def facts(e: dict[str, Any]) -> dict[str, Any]:
+    """An explanation's numbers."""
+    path = [
+        [row[key] for key in ("step", "token", "log_probability", "score", "rank", "fate")]
+        for row in e["path"]
+    ]
+    hits = [[row["id"], row["score"]] for row in e["results"]]
+    kept = {key: e[key] for key in ("gold", "verdict", "evidence", "rank", "score", "complete", "tokens")}
+    return {**kept, "path": path, "hits": hits}
+
+
+def training(place: Place) -> Any:
+    """Losses per step of each other kind of training."""
+    root = place.folder / "training"
+    return {
+        "chains": _chain_training(place, root / "chains"),
+        "spans": _span_training(place, root / "spans"),
+        "riches": _riches_training(place, root / "riches"),
+        "queries": _query_training(place, root / "queries"),
+        "biencoder": _biencoder_training(place, root / "biencoder"),
+        "reranker": _reranker_training(place, root / "reranker"),
+    }
+
+
+def _chain_training(place: Place, output: Path) -> Any:
+    """A causal model with a teacher and a margin."""
+    more = [f"--data.teacher={place.dense}", "--model.margin=1", "--mine.passages=2"]
+    called(*chain_options(place.llama.parent, output, *more))
+    return curve(output, "train_loss", "dev_loss", "dev_recall")
+
+
+def _span_training(place: Place, output: Path) -> Any:
+    """A causal model that learns spans and rescoring beside a prior."""
+    spans = ["--data.views.words=3", "--data.views.drawn=2", '--data.prior.retrievers=["bm25"]']
+    rescoring = ["--data.assess.retrievers=[bm25]", "--data.assess.passages=2", "--data.assess.tokens=8"]
+    called(*chain_options(place.llama.parent, output, *spans, *rescoring, "--trainer.max_epochs=1"))
+    return curve(output, "train_loss", "dev_loss", "dev_recall")
+
+
+def _scratch_training(place: Place, output: Path, config: str, form: str, *more: str) -> Any:
+    """An encoder-decoder from scratch whose tokenizer knows a form of words."""
+    generator = {
+        "class_path": "grls.models.build.ScratchT5",
+        "init_args": {**TINY, "data": str(place.data), "texts": [form], "dropout": 0.0},
+    }
+    layer = place.folder / f"{config}.yaml"
+    layer.write_text(json.dumps({"model": {"init_args": {"generator": generator}}}), encoding="utf-8")
+    few = ["--data.batch_size=4", "--trainer.max_epochs=1", "--model.learning_rate=3e-3", *QUIET]
+    layers = [f"--config=configs/base/{config}.yaml", f"--config={layer}"]
+    called("train", *layers, f"--output={output}", f"--data.data={place.data}", *few, *more)
+    return curve(output, "train_loss", "dev_loss")
+
+
+def _riches_training(place: Place, output: Path) -> Any:
+    form = "question: « » answer: proved\n"
+    return _scratch_training(
+        place, output, "riches", form, "--data.answer=proved", "--quotes.max_new_tokens=40"
+    )
+
+
+def _query_training(place: Place, output: Path) -> Any:
+    return _scratch_training(place, output, "query-generator", "passage: query:")
+
+
+def _biencoder_training(place: Place, output: Path) -> Any:
+    assert place.bert.parent == place.data.parent
+    called(*biencoder_options(place.folder, output, "--epochs=1"))
+    return [value for _, value in sorted(biencoder_logged(output, "loss").items())]
+
+
+def _reranker_training(place: Place, output: Path) -> Any:
+    called("ralm", *reading(place), "--bm25=true", f"--output={output}", "--job=examples", "--candidates=3")
+    examples = f"{output}.examples.jsonl"
+    given = [f"--train={examples}", f"--dev={examples}", f"--data={place.ralm / 'data'}"]
+    given += [f"--encoder={place.bert}", "--max_tokens=32", "--epochs=2", "--device=cpu"]
+    called("train-reranker", *given, f"--output={output}")
+    return curve(output, "dev_loss")
+
+
+def tuning(place: Place) -> Any:
+    """What dev chooses: weights of priors, of rescoring, where chains end and which is taken."""
+    runs = place.folder / "runs"
+    data = [f"--data={place.data}", "--split=train", "--device=cpu"]
+    hybrid, rescored, dynamic = (runs / f"{name}.yaml" for name in ("hybrid", "assess", "dynamic"))
+    given = [*data, f"--retriever={place.spans}", "--tune_k=2"]
+    priors = [f'--prior=["bm25", "{place.dense}"]', "--weights=[0.5, 2]", "--temperatures=[1, 4]"]
+    called("tune-hybrid", *given, *priors, "--empty_weights=[0.3]", f"--output={hybrid}")
+    weights = ["--assess=3", "--weights=[0.5, 4]"]
+    called("tune-assess", f"--config={hybrid}", *given, *weights, f"--output={rescored}")
+    sequence = [*data, f"--retriever={place.sequence}", "--hops=4", "--done_biases=[0, 2.5, 3]"]
+    called("tune-dynamic", *sequence, f"--output={dynamic}")
+    found = {}
+    for name, keys in {
+        "hybrid": ("prior_weight", "prior_temperature", "empty_weight"),
+        "assess": ("assess", "assess_weight"),
+        "dynamic": ("done_bias", "choose", "chains"),
+    }.items():
+        reached, values = settings(runs / f"{name}.yaml")
+        found[name] = [reached, [values.get(key) for key in keys]]
+    return found
+
+
+RUNS: dict[str, Callable[[Place], Any]] = {
+    run.__name__: run
+    for run in (
+        data_preparation, quickstart, spans, rivals, chains, riches, ralm, fusion, answers, constraint,
+        evaluation, explain, training, tuning,
+    )
+}  # fmt: skip
+
+
+def write(names: Sequence[str]) -> None:
+    torch.set_num_threads(1)
+    with TemporaryDirectory() as folder:
+        place = Place(Path(folder))
+        for name in names or RUNS:
+            freeze(name, RUNS[name](place))
+            print(f"wrote {HERE / name}.json")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["--write"]:
+        sys.exit(__doc__)
+    write(sys.argv[2:])
