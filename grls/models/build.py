@@ -35,7 +35,7 @@ from grls.corpus import Corpus
 from grls.dataset import read_queries
 from grls.errors import ConfigError, DataError
 from grls.files import read_json
-from grls.models.opening import open_config, open_model, open_tokenizer, opening
+from grls.models.opening import IncompleteError, open_config, open_model, open_tokenizer, opening
 from grls.models.sources import language_source, packaged_encoder, refuse_missing_folder
 from grls.text import SPECIAL_TOKENS, add_special_tokens
 
@@ -117,8 +117,7 @@ class Pretrained(GeneratorSpec):
             "causal model, or a hub name.",
         ):
             config = open_config(self.name_or_path)
-            if _only_reads(config):
-                raise ValueError(f"a {config.model_type} is an encoder, which writes nothing.")
+            refuse_encoder(config)
             tokenizer = open_tokenizer(self.name_or_path)
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
             model = open_model(kind, self.name_or_path, dtype=torch.float32)
@@ -240,10 +239,18 @@ class WarmStart(GeneratorSpec):
         return decoder
 
 
-def _only_reads(config: Any) -> bool:
-    """Whether a config is that of an encoder, which transformers would load as a causal model, too."""
+def refuse_encoder(config: Any) -> None:
+    """Refuse an encoder, which transformers would load as a causal model, though it sees what is to come.
+
+    Args:
+        config: Of the model.
+
+    Raises:
+        IncompleteError: It is one.
+    """
     masked = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    return masked and not config.is_encoder_decoder and not getattr(config, "is_decoder", False)
+    if masked and not config.is_encoder_decoder and not getattr(config, "is_decoder", False):
+        raise IncompleteError(f"a {config.model_type} is an encoder, which writes nothing")
 
 
 def add_markers(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:

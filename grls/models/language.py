@@ -22,10 +22,12 @@ from grls.models.build import (
     Loaded,
     add_markers,
     read_stages,
+    refuse_encoder,
 )
 from grls.models.opening import open_config, open_model, open_tokenizer, opening
-from grls.models.precision import Precision, move
+from grls.models.precision import Precision, move, refuse_nan
 from grls.models.sources import language_source
+from grls.models.turns import turn
 
 _BLOCK = 2**24
 """Values of a weight that its fingerprint takes at a time."""
@@ -72,6 +74,7 @@ def _load(name: str, device: str, precision: Precision) -> LanguageModel:
     ):
         tokenizer = open_tokenizer(source, **options)
         config = open_config(source, **options)
+        refuse_encoder(config)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         model = open_model(kind, source, dtype=torch.float32, **options)
     if tokenizer.eos_token_id is None:
@@ -98,6 +101,28 @@ def check_vocabulary(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         raise ConfigError(
             f"the model has {rows:,} embeddings, the tokenizer {len(tokenizer):,} tokens: they do not belong "
             "together."
+        )
+
+
+@torch.inference_mode()
+def refuse_foresight(model: Any) -> None:
+    """Refuse a model whose predictions depend on what stands behind them: it knows what it shall predict.
+
+    Args:
+        model: A transformers model without an encoder, in eval mode.
+
+    Raises:
+        ConfigError: They do.
+    """
+    inputs = torch.tensor([[[3, 4, 5]], [[3, 4, 3]]], device=model.device)
+    with turn(model):
+        one, other = (model(input_ids=ids, use_cache=False).logits[0, :2].float() for ids in inputs)
+    refuse_nan(one)
+    close = max(1e-3, 32 * torch.finfo(model.dtype).eps)
+    if not torch.allclose(one, other, rtol=close, atol=close * float(one.std())):
+        raise ConfigError(
+            f"{type(model).__name__} sees what is to come, so its probabilities of a text mean nothing: take "
+            "a causal language model (an encoder or a model for embeddings is none)."
         )
 
 

@@ -242,6 +242,13 @@ def test_a_shard_that_is_missing_is_refused(models: Path, tmp_path: Path) -> Non
         Pretrained(str(tmp_path / "m")).load()
 
 
+@pytest.mark.parametrize("loader", ["generator", "language", "tuned"])
+def test_an_encoder_writes_nothing(models: Path, loader: str) -> None:
+    """transformers opens one as a causal model, which sees what is to come."""
+    with pytest.raises(ConfigError, match="a bert is an encoder, which writes nothing"):
+        LOADERS[loader](str(models / "mlm"))
+
+
 def test_a_tokenizer_is_opened_whole(models: Path, tmp_path: Path) -> None:
     folder = broken(models, "bert", tmp_path / "m", remove("tokenizer.json"))
     with pytest.raises(ConfigError, match="cannot load a tokenizer"):

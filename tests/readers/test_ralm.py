@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from ralm_helpers import PASSAGES, TEXT, Scripted, begun_tokenizer, byte_tokenizer, causal_model
+from transformers import BertConfig, BertLMHeadModel, Gemma3ForCausalLM, Gemma3TextConfig
 
 from grls.corpus import Corpus
 from grls.errors import ConfigError, DataError
@@ -24,6 +25,11 @@ MODEL = causal_model(TOKENIZER)
 BEGUN = begun_tokenizer()
 BEGUN_MODEL = causal_model(BEGUN)
 SMALL = {"query_tokens": 6, "document_tokens": 12, "window": 64, "cut": 8}
+
+SEEING: dict[str, Any] = {
+    "vocab_size": 20, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
+    "intermediate_size": 64, "initializer_range": 0.5, "max_position_embeddings": 64,
+}  # fmt: skip
 
 
 def reader(
@@ -345,6 +351,25 @@ def test_the_oracle_cannot_write() -> None:
 def test_a_stretch_with_nothing_before_it_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing before"):
         TextScorer(MODEL, lambda number: []).log_probabilities([1, 2, 3], [Wanted((), 0, 0, 2)])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BertLMHeadModel(BertConfig(**SEEING)),  # no decoder, and transformers opens it all the same
+        Gemma3ForCausalLM(
+            Gemma3TextConfig(**SEEING, head_dim=8, num_key_value_heads=2, use_bidirectional_attention=True)
+        ),
+    ],
+)
+def test_a_model_that_sees_what_is_to_come_has_no_perplexity(model: Any) -> None:
+    tokens = torch.tensor([[3, 4, 5], [3, 4, 6]])
+    first, second = model.eval()(input_ids=tokens).logits[:, 1]
+    assert not torch.allclose(first, second, atol=1e-2)
+    with pytest.raises(ConfigError, match="sees what is to come"):
+        TextScorer(model, lambda number: [])
+    causal = BertLMHeadModel(BertConfig(**SEEING, is_decoder=True))
+    TextScorer(causal, lambda number: [])
 
 
 def test_white_space_asks_for_nothing() -> None:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from grls.errors import ConfigError
 from grls.models.head import Head
+from grls.models.language import refuse_foresight
 from grls.readers.ralm.strides import Stride, WindowOptions
 
 Floats = npt.NDArray[np.float64]
@@ -85,6 +86,7 @@ class TextScorer:
                 f"{type(model).__name__} is an encoder-decoder; perplexity needs a causal language model."
             )
         self.model = model.eval()
+        refuse_foresight(self.model)
         self.document = document
         self.window = window or WindowOptions()
         self.begin = tuple(begin)
