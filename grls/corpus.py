@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -353,7 +354,16 @@ def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
             for batch in batches:
                 writer.write_batch(batch)
         write_json(new / _CACHE, {"state": state, "sha256": sha256(new / arrow.name)})
+    _remove_earlier(folder.parent, state)
     return arrow
+
+
+def _remove_earlier(caches: Path, state: list[Any]) -> None:
+    """Remove the cache that an earlier version made of this file, under a name by its size and date."""
+    name = hashlib.sha256(json.dumps(state[:3]).encode()).hexdigest()[:32]
+    folder = caches / name
+    if folder.is_dir() and [file.name for file in folder.iterdir()] == ["corpus.arrow"]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_cache_of(folder: Path, arrow: Path, state: list[Any]) -> bool:

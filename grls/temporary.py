@@ -17,6 +17,7 @@ import shutil
 import socket
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -36,6 +37,8 @@ NEW = "new"
 OLD = "old"
 """What it replaces, while it does."""
 _LOCK = "lock"
+_HELD = b"held"
+"""What a lock's file says once the lock is held."""
 _YOUNG = 60
 """Seconds in which a writer that lives may not have its lock yet."""
 _LONGEST = 200
@@ -62,6 +65,8 @@ def temporary(final: Path) -> Iterator[Path]:
             if _ALONE is not None:
                 with contextlib.suppress(OSError):  # a file system without locks
                     fcntl.flock(lock, _ALONE)
+            lock.write(_HELD)
+            lock.flush()
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -134,32 +139,53 @@ def _stem(final: Path) -> str:
 
 @cache
 def _machine() -> str:
-    """Four digits for the name of this machine, four for the time since it was started."""
+    """Four digits for the name of this machine, four for what tells it from others of that name.
+
+    That is when it was started, and its network card where the system does not say (no ``/proc``); a card
+    that is not known tells nothing, so the name stands for it.
+    """
+    name, told = socket.gethostname(), _boot() or _card() or socket.gethostname()
+    return "".join(hashlib.sha256(part.encode()).hexdigest()[:4] for part in (name, told))
+
+
+@cache
+def _boot() -> str:
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     except OSError:
-        boot = ""
-    return "".join(hashlib.sha256(part.encode()).hexdigest()[:4] for part in (socket.gethostname(), boot))
+        return ""
+
+
+def _card() -> str:
+    number = uuid.getnode()
+    return "" if number >> 40 & 1 else f"{number:012x}"  # that bit is set where Python has drawn a number
 
 
 def _is_here(host: str, boot: str) -> bool:
-    """Whether it is this machine, by its name (a container's changes) or since when it runs."""
-    return host == _machine()[:4] or boot == _machine()[4:]
+    """Whether it is this machine: by its name (a container's changes), or by what tells it from others.
+
+    What tells a machine by its card is the same after a restart, so there the name alone is not enough.
+    """
+    return boot == _machine()[4:] or (bool(_boot() or not _card()) and host == _machine()[:4])
 
 
 def _is_dead(folder: Path, process: int) -> bool:
-    """Whether no process holds a folder; a young one may not have its lock yet, if its process lives."""
+    """Whether no process holds a folder.
+
+    A young one may not have its lock yet: so it is where its process lives, and where the lock's file does
+    not say that the lock was ever held (its process may be one of another container, which cannot be seen).
+    """
     try:
         young = time.time() - folder.stat().st_mtime < _YOUNG
         if (young and _lives(process)) or _ALONE is None:
             return False
         with (folder / _LOCK).open("rb+") as lock:
             fcntl.flock(lock, _ALONE)
+            return not young or lock.read() == _HELD
     except FileNotFoundError:
-        return not (folder / _LOCK).exists() and folder.exists()
+        return not young and not (folder / _LOCK).exists() and folder.exists()
     except OSError:
         return False
-    return True
 
 
 def _lives(process: int) -> bool:

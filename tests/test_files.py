@@ -6,7 +6,9 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,6 +174,64 @@ def test_a_writer_that_is_young_stays_while_its_process_lives(tmp_path: Path) ->
     os.utime(folder, (0, 0))
     write_json(tmp_path / "a", 2)
     assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("lock", [None, b""])
+def test_a_young_folder_whose_lock_was_never_held_stays(lock: bytes | None, tmp_path: Path) -> None:
+    """Its process may be one of another container, between making the folder and holding the lock."""
+    folder = tmp_path / f".a.{_machine()}-{2**22 + 1}.x.tmp"  # no process has such a number
+    folder.mkdir()
+    if lock is not None:
+        (folder / "lock").write_bytes(lock)
+    write_json(tmp_path / "a", 1)
+    assert folder.is_dir()
+    (folder / "lock").write_bytes(b"held")
+    write_json(tmp_path / "a", 2)
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """What a machine would be called that has this name, time of start and network card."""
+
+    def named(host: str, boot: str, card: int) -> str:
+        monkeypatch.setattr("socket.gethostname", lambda: host)
+        monkeypatch.setattr("grls.temporary._boot", lambda: boot)
+        monkeypatch.setattr("uuid.getnode", lambda: card)
+        _machine.cache_clear()
+        return _machine()
+
+    yield named
+    monkeypatch.undo()
+    _machine.cache_clear()
+
+
+DRAWN = 1 << 40
+"""A number in the place of a network card's, as Python draws one where it knows none."""
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "same"),
+    [
+        (("a", "monday", 1), ("a", "tuesday", 1), True),  # started again
+        (("a", "monday", 1), ("b", "monday", 1), True),  # a container of another name
+        (("a", "monday", 1), ("b", "tuesday", 1), False),
+        (("mac", "", 1), ("mac", "", 1), True),
+        (("mac", "", 1), ("mac", "", 2), False),
+        (("mac", "", 1), ("book", "", 2), False),
+        (("mac", "", DRAWN), ("book", "", DRAWN), False),
+        (("mac", "", DRAWN), ("mac", "", DRAWN + 1), True),
+    ],
+)
+def test_machines_are_told_apart(
+    theirs: Any, ours: Any, same: bool, machine: Callable[..., str], tmp_path: Path
+) -> None:
+    folder = tmp_path / f".a.{machine(*theirs)}-1.x.tmp"
+    folder.mkdir()
+    os.utime(folder, (0, 0))
+    machine(*ours)
+    write_json(tmp_path / "a", 1)
+    assert folder.is_dir() != same
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
