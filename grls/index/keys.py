@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from grls.errors import ConfigError
 from grls.index.base import ConstraintIndex, Segment
+from grls.index.folder import load_index, save_index
 from grls.index.rows import Ints
-from grls.index.store import load_index, save_index
 
 States = Ints
 """``[S, w]``."""

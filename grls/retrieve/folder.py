@@ -18,8 +18,8 @@ from grls.corpus import Corpus, corpus_file
 from grls.errors import DataError, MismatchError
 from grls.files import read_json, sha256, write_json
 from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
-from grls.index.store import MANIFEST as INDEX
-from grls.index.store import write_index
+from grls.index.folder import MANIFEST as INDEX
+from grls.index.folder import write_index
 from grls.models.language import weights_fingerprint
 from grls.text import Codec, Limits, limits_of
 from grls.views import By, Views, read_views
