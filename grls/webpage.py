@@ -7,6 +7,7 @@ nothing. What stands in a page is not known here; its texts are escaped where th
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from html import escape
 
 STYLE = """\
@@ -46,12 +47,26 @@ def document(title: str, style: str, body: str) -> str:
         style: Rules of its own, after those that all pages share.
         body: What stands in it, as HTML.
     """
+    return "".join(framed(title, style, [body]))
+
+
+def framed(title: str, style: str, parts: Iterable[str]) -> Iterator[str]:
+    """A page part by part, for one that is too large to be held in memory.
+
+    Args:
+        title: As of :func:`document`.
+        style: Likewise.
+        parts: What stands in it, as HTML, a line or more each.
+    """
     policy = "default-src 'none'; style-src 'unsafe-inline'"
-    return (
+    yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f"<title>{escape(title)}</title>\n<style>\n{STYLE}{style}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
+        "<body>\n"
     )
+    for part in parts:
+        yield f"{part}\n"
+    yield "</body>\n</html>\n"

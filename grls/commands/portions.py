@@ -36,18 +36,32 @@ class Retrieved(NamedTuple):
 
 
 class KeptParts:
-    """The portions of a file, read anew whenever they are walked."""
+    """The portions of a file, read anew whenever they are walked.
 
-    def __init__(self, file: GrowingFile, queries: Sequence[Query], size: int):
+    Args:
+        file: A record a query, in their order; more may follow.
+        queries: The queries.
+        size: Queries a portion.
+        outcome: What was retrieved, by the records of a portion; None: as :func:`in_portions` keeps it.
+    """
+
+    def __init__(
+        self,
+        file: GrowingFile,
+        queries: Sequence[Query],
+        size: int,
+        outcome: Callable[[Sequence[Record]], Outcome] | None = None,
+    ):
         self._file = file
         self._queries = queries
         self._size = size
+        self._outcome = outcome or _outcome
 
     def __iter__(self) -> Iterator[tuple[Sequence[Query], Outcome]]:
         records = self._file.each()
         for first in range(0, len(self._queries), self._size):
             some = self._queries[first : first + self._size]
-            yield some, _outcome([next(records) for _ in some])
+            yield some, self._outcome([next(records) for _ in some])
 
 
 def in_portions(

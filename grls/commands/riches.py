@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from grls.commands.output import Outcome, write_outputs
+from grls.commands.portions import KeptParts
 from grls.corpus import Corpus
 from grls.dataset import read_split
 from grls.decode.continuations import Beam, InterleaveOptions
@@ -17,7 +19,7 @@ from grls.errors import ConfigError
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.evaluation.manifest import RunInfo, fingerprint_queries
 from grls.files import atomic_file, refuse_unwritable, sha256
-from grls.growing import GrowingFile
+from grls.growing import GrowingFile, Record
 from grls.logs import quiet
 from grls.models.language import load_language_model, weights_fingerprint
 from grls.programs.keys import KeyKind, build_keys, keys_in
@@ -122,16 +124,17 @@ def riches(
         "beam": beam, "mode": mode, "whole": whole, "repeat": repeat, "max_new_tokens": max_new_tokens,
         "max_key_tokens": max_key_tokens, "max_keys": max_keys,
     }  # fmt: skip
-    file = GrowingFile(f"{output}.written.jsonl", settings, lambda record: "seconds" in record)
-    file.refuse_other(("query_id",), [(query.id,) for query in every])
-    outputs = _answers(program, queries, file, _PORTION * batch_size)
-    seconds = sum(record.get("seconds", 0.0) for record in file.records)
-    for query, written in list(zip(queries, outputs, strict=True))[:show]:
+    file = GrowingFile(f"{output}.written.jsonl", settings, lambda record: "seconds" in record, keep=False)
+    file.refuse_other(("query_id",), ((query.id,) for query in every))
+    size = _PORTION * batch_size
+    _answer(program, queries, file, size)
+    seconds = sum(record.get("seconds", 0.0) for record in file.each())
+    for query, written in islice(zip(queries, _outputs(file, queries), strict=True), show):
         print(terminal(query, written, markers, sys.stdout.isatty()) + "\n")
     answers = f"{output}{ENDING}"
-    write_answers(answers, (_record(*pair) for pair in zip(queries, outputs, strict=True)))
+    write_answers(answers, (_record(*pair) for pair in zip(queries, _outputs(file, queries), strict=True)))
     with atomic_file(f"{output}.html") as stream:
-        stream.write(page(name or "RICHES", queries, outputs, corpus, markers))
+        stream.writelines(page(name or "RICHES", queries, _outputs(file, queries), corpus, markers))
     info = RunInfo(
         system="generator",
         name=name or f"RICHES, {keys}, {beam}",
@@ -148,18 +151,17 @@ def riches(
             "repeat": repeat, "max_new_tokens": max_new_tokens, "max_keys": max_keys,
         },
     )  # fmt: skip
-    rankings = [written.ranking() for written in outputs]
-    write_outputs(output, queries, corpus, Outcome(rankings), info)
-    print(summary(score_answers(read_answers(answers), queries, qrels, corpus), seconds))
+    write_outputs(output, queries, corpus, KeptParts(file, queries, size, _outcome), info)
+    print(summary(score_answers(read_answers(answers, texts=False), queries, qrels, corpus), seconds))
+    several = _cut_short(file, queries)
     if file.count <= len(queries):  # else a run of more queries goes on with it
         file.remove()
-    several = sum(quote.held > len(quote.keys) for written in outputs for quote in written.quotes)
     if several:
         print(f"{several} quotes are held by more keys than --max_keys lets be named")
 
 
-def _answers(program: Riches, queries: Sequence[Query], file: GrowingFile, size: int) -> list[Written]:
-    """What is written for each query; what the file lacks is added, so many queries at a time."""
+def _answer(program: Riches, queries: Sequence[Query], file: GrowingFile, size: int) -> None:
+    """Write for the queries that the file lacks, and add them to it, so many at a time."""
     with Progress(len(queries), "riches", "queries", file.count) as bar:
         for first in range(file.count, len(queries), size):
             some = queries[first : first + size]
@@ -167,7 +169,21 @@ def _answers(program: Riches, queries: Sequence[Query], file: GrowingFile, size:
             records = [_record(*pair) for pair in zip(some, program.answer(some, bar.update), strict=True)]
             records[-1]["seconds"] = perf_counter() - begun
             file.add(records)
-    return [_written(record) for record in file.records[: len(queries)]]
+
+
+def _outputs(file: GrowingFile, queries: Sequence[Query]) -> Iterator[Written]:
+    """What was written for each query, one at a time from the file: together they may not fit the memory."""
+    return map(_written, islice(file.each(), len(queries)))
+
+
+def _outcome(records: Sequence[Record]) -> Outcome:
+    return Outcome([_written(record).ranking() for record in records])
+
+
+def _cut_short(file: GrowingFile, queries: Sequence[Query]) -> int:
+    """How many quotes are held by more keys than are named."""
+    every = (quote for written in _outputs(file, queries) for quote in written.quotes)
+    return sum(quote.held > len(quote.keys) for quote in every)
 
 
 def _written(record: dict[str, Any]) -> Written:

@@ -78,8 +78,13 @@ def write_answers(path: str | Path, records: Iterable[dict[str, Any]]) -> None:
             write_line(stream, record)
 
 
-def read_answers(path: str | Path) -> dict[str, Answered]:
+def read_answers(path: str | Path, texts: bool = True) -> dict[str, Answered]:
     """Query id -> what was written for it.
+
+    Args:
+        path: The file.
+        texts: Whether the texts of evidence are kept, which a model of entailment reads; they are most of the
+            memory.
 
     Raises:
         DataError: The file is missing or empty, or a line is malformed or repeats a query.
@@ -91,7 +96,7 @@ def read_answers(path: str | Path) -> dict[str, Answered]:
         if name in found:
             raise DataError(f"the query id {name!r} is used twice.", file, line)
         try:
-            found[name] = _answered(record, string_of(record, "answer", file, line, empty=True))
+            found[name] = _answered(record, string_of(record, "answer", file, line, empty=True), texts)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"expected a line as `grls riches` and `grls read` write it ({error}).", file, line
@@ -183,9 +188,9 @@ def summary(scores: Scores, seconds: float | None = None) -> str:
     return "\n".join(lines)
 
 
-def _answered(record: dict[str, Any], answer: str) -> Answered:
+def _answered(record: dict[str, Any], answer: str, texts: bool) -> Answered:
     quotes = tuple(
-        Evidence(_text(quote["text"]), _texts(quote["passages"]), _truth(quote["closed"]))
+        Evidence(_text(quote["text"]) if texts else "", _texts(quote["passages"]), _truth(quote["closed"]))
         for quote in record["quotes"]
     )
     passages = (passage for quote in quotes if quote.closed for passage in quote.passages)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from grls.corpus import Corpus
 from grls.programs.riches import Piece, Quote, Written
 from grls.shown import visible
 from grls.types import Query
-from grls.webpage import document
+from grls.webpage import framed
 
 _COLOURS = {"thought": "2", "quote": "36", "answer": "1;32"}
 _STYLE = """\
@@ -40,16 +40,19 @@ def terminal(query: Query, written: Written, markers: tuple[str, str], colour: b
 def page(
     title: str,
     queries: Sequence[Query],
-    outputs: Sequence[Written],
+    outputs: Iterable[Written],
     corpus: Corpus,
     markers: tuple[str, str],
-) -> str:
-    """A page of HTML: thoughts, quotes that link to their source below, answers."""
-    parts = [f"<h1>{escape(title)}</h1>"]
-    for n, (query, written) in enumerate(zip(queries, outputs, strict=True)):
-        body = _body(n, written, corpus, markers)
-        parts.append(f"<article><h2>{escape(query.text)}</h2>{body}</article>")
-    return document(title, _STYLE, "\n".join(parts))
+) -> Iterator[str]:
+    """A page of HTML, part by part: thoughts, quotes that link to their source below, answers."""
+
+    def parts() -> Iterator[str]:
+        yield f"<h1>{escape(title)}</h1>"
+        for n, (query, written) in enumerate(zip(queries, outputs, strict=True)):
+            body = _body(n, written, corpus, markers)
+            yield f"<article><h2>{escape(query.text)}</h2>{body}</article>"
+
+    return framed(title, _STYLE, parts())
 
 
 def _body(number: int, written: Written, corpus: Corpus, markers: tuple[str, str]) -> str:

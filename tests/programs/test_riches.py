@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from grls.cli import main
+from grls.commands import riches as riches_command
 from grls.corpus import Corpus
 from grls.decode.continuations import InterleaveOptions, Span
 from grls.decode.interleave import Interlaced
@@ -26,10 +28,14 @@ from grls.evaluation.results import read_results
 from grls.models.language import load_language_model
 from grls.programs.keys import build_keys
 from grls.programs.prompts import _MULTI, Prompt, split_answer
-from grls.programs.riches import Riches
+from grls.programs.riches import Piece, Riches, Written
 from grls.programs.view import page, terminal
 from grls.readers.room import room_of
 from grls.types import Passage
+
+
+def _page(*given: Any) -> str:
+    return "".join(page(*given))
 
 
 @pytest.fixture(scope="module")
@@ -159,9 +165,9 @@ def test_keys_that_are_not_named_are_counted(folder: Path) -> None:
     assert len(first.quotes[0].keys) == len(first.quotes[0].passages) == 1
     said = "1 of the 3 keys that hold it are named"
     assert said in terminal(QUERIES[1], first, ("«", "»"))
-    assert said in page("x", QUERIES[1:], [first], corpus, ("«", "»"))
+    assert said in _page("x", QUERIES[1:], [first], corpus, ("«", "»"))
     assert "are named" not in terminal(QUERIES[1], every, ("«", "»"))
-    assert "are named" not in page("x", QUERIES[1:], [every], corpus, ("«", "»"))
+    assert "are named" not in _page("x", QUERIES[1:], [every], corpus, ("«", "»"))
 
 
 def test_the_command_keeps_keys(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,7 +202,7 @@ def test_an_invented_quote_is_a_fault(folder: Path) -> None:
 def test_the_page_links_quotes_to_their_source(folder: Path) -> None:
     some = program(folder)
     outputs = some.answer(QUERIES)
-    html = page("A <page>", QUERIES, outputs, some.corpus, ("«", "»"))
+    html = _page("A <page>", QUERIES, outputs, some.corpus, ("«", "»"))
     assert "A &lt;page&gt;" in html
     assert 'href="#s0-0"' in html
     assert 'id="s0-0"' in html
@@ -288,6 +294,41 @@ def test_an_encoder_decoder_has_positions_for_the_prompt_alone() -> None:
     assert [room_of(model, new) for new in (60, 101)] == [40, 0]
     del config.max_position_embeddings
     assert room_of(model, 60) is None
+
+
+def test_of_all_answers_a_portion_is_in_memory_at_a_time(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers are counted while they live."""
+    data = tmp_path / "data"
+    shutil.copytree(folder / "data", data)
+    names = [f"n{n}" for n in range(40)]
+    records = [{"_id": name, "text": QUERIES[0].text} for name in names]
+    (data / "queries.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    (data / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\n" + "".join(f"{name}\ta\t1\n" for name in names), encoding="utf-8"
+    )
+    read = riches_command._written
+    living: weakref.WeakSet[Any] = weakref.WeakSet()
+    most = 0
+
+    class Counted(str):
+        pass
+
+    def counted(record: dict[str, Any]) -> Any:
+        nonlocal most
+        answer = Counted(record["query_id"])  # equal ones would count as one
+        living.add(answer)
+        most = max(most, len(living))
+        return read(record | {"answer": answer})
+
+    answer = Written((Piece("answer", "x"),), (), "x", -1.0, True)
+    monkeypatch.setattr(riches_command, "_written", counted)
+    monkeypatch.setattr(Riches, "answer", lambda self, queries, decided=None: [answer] * len(queries))
+    base = ["riches", f"--data={data}", f"--model={folder / 'model'}", f"--output={tmp_path / 'r'}"]
+    assert main([*base, "--batch_size=1", "--show=2", "--device=cpu"]) == 0
+    assert 1 <= most <= 8
+    assert len((tmp_path / "r.answers.jsonl").read_text().splitlines()) == 40
 
 
 @pytest.mark.parametrize(
