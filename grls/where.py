@@ -44,8 +44,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _NUMBER = re.compile(r"[+-]?[0-9]+(?P<part>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?)")
-_LIKE_A_NUMBER = re.compile(r"[+-]?\.?\d[\d.,_]*(?:[eE][+-]?\d*)?")
-"""Words that look like numbers and are read as text: ``.5``, ``5.``, ``1_000``, ``٣``."""
+_LIKE_A_NUMBER = re.compile(r"[+\-\u2212]?\.?\d[\d.,_]*(?:[eE][+-]?\d*)?")
+"""Words that look like numbers and are read as text: ``.5``, ``5.``, ``1_000``, ``٣``, ``−5``."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _WORDS = ("and", "or", "not", "in")
 

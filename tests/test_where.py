@@ -63,6 +63,7 @@ def test_a_value_is_compared_with_its_like(text: str, value: Any, expected: bool
         *(("a in ()", 7, "a value"), ("a not 1", 7, "'in'"), ("a=1 and not", 12, "a field")),
         ("a in 1", 6, r"'\('"),
         *(("a>=.5", 4, "no number as 20"), ("a>=2020.", 4, "no number"), ("a=２０２０", 3, "Quote it")),
+        ("a>=\u22125", 4, "no number"),  # a minus, not a hyphen
         *(("a=1_000", 3, "no number"), ("a=True", 3, "truth values are true and false")),
     ],
 )  # fmt: skip

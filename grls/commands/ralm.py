@@ -232,8 +232,7 @@ def _generate(
     waiting: Iterator[_Text] = (some for some in texts if some.name not in done)
     with Progress(len(texts), "write", "texts", len(done)) as bar:
         while batch := list(islice(waiting, 8)):
-            prompts = [reader.tokenizer.decode(some.tokens) for some in batch]
-            written = continue_texts(reader, prompts, tokens)
+            written = continue_texts(reader, [some.tokens for some in batch], tokens)
             file.add([{"name": a.name, **b._asdict()} for a, b in zip(batch, written, strict=True)])
             bar.update(len(batch))
     for record in file.records[:3]:

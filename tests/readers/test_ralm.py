@@ -323,6 +323,15 @@ def test_writing_retrieves_anew_every_stride() -> None:
         assert continuation.ended == ended
 
 
+def test_a_text_that_is_cut_within_a_character_is_written_on_from_its_own_tokens() -> None:
+    made = reader(documents=0)
+    tokens = made.tokens("the mill é")[:-1]
+    assert made.tokens(TOKENIZER.decode(tokens)) != tokens
+    (found,) = continue_texts(made, [tokens], 6)
+    written = MODEL.generate(torch.tensor([tokens]), max_new_tokens=6, do_sample=False)[0, len(tokens) :]
+    assert found.text == TOKENIZER.decode(written, skip_special_tokens=True)
+
+
 def _query(tokens: list[int]) -> Any:
     from grls.types import Query
 

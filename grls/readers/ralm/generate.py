@@ -34,13 +34,13 @@ class Continuation(NamedTuple):
 
 
 def continue_texts(
-    ralm: InContextRalm, prompts: Sequence[str], max_new_tokens: int, **sampling: Any
+    ralm: InContextRalm, prompts: Sequence[str | Sequence[int]], max_new_tokens: int, **sampling: Any
 ) -> list[Continuation]:
     """Write on from some prompts, all together.
 
     Args:
         ralm: Model, retriever and options.
-        prompts: The texts.
+        prompts: The texts, or their token ids: a text that was cut at a token may end within a character.
         max_new_tokens: Tokens to write at most.
         **sampling: For transformers' ``generate`` (``do_sample``, ``temperature``, …); greedy by default.
 
@@ -52,7 +52,7 @@ def continue_texts(
         raise ConfigError(f"max_new_tokens must be at least 1, got {max_new_tokens}.")
     if isinstance(ralm.chooser, Oracle):
         raise ConfigError("the oracle looks at the text that is to be written; choose another reranking.")
-    written = [ralm.tokens(prompt) for prompt in prompts]
+    written = [ralm.tokens(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
     if not all(written):
         raise ConfigError("a prompt is empty; there is nothing to retrieve for, or to write on from.")
     begins = [len(tokens) for tokens in written]
