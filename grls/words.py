@@ -2,6 +2,7 @@
 
 A text is brought to one form of writing first (:func:`fold`): Unicode NFKC and case folding, without what a
 script leaves out at will (vowel points, Greek accents, variants of Arabic letters), with one set of digits.
+Accents of Latin letters stay, for they part words (Spanish ``ano`` and ``año``).
 Where white space parts words, a word is a run of letters, marks and digits. Where it does not (Han, kana,
 Thai, Lao, Khmer, Burmese, Tibetan) or parts longer units (Hangul), the words are pairs of neighbouring
 characters, as in Lucene's ``CJKAnalyzer``, and a character that stands alone is a word. The script decides,

@@ -83,6 +83,12 @@ def test_what_differs_in_writing_alone_has_the_same_words(one: str, other: str) 
     assert plain(one) == plain(other)
 
 
+def test_accents_of_latin_letters_part_words() -> None:
+    words = Analyzer("none").words
+    assert words("CAFÉ cafe\u0301 Año") == ["café", "café", "año"]
+    assert words("CAFE ano") == ["cafe", "ano"]
+
+
 def test_marks_belong_to_their_words() -> None:
     assert Analyzer().words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]
     assert plain("Hindi: हिन्दी_भाषा!") == "hindi हिन्दी भाषा"
