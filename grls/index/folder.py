@@ -158,7 +158,7 @@ def load_index(
     manifest = read_json(path / MANIFEST)
     if not isinstance(manifest, dict):
         raise IndexFormatError(f"{path / MANIFEST}: expected a JSON object; {REBUILD}")
-    if manifest.get("format") not in (1, FORMAT) or manifest.get("backend") not in BACKENDS:
+    if manifest.get("format") not in (1, FORMAT) or manifest.get("backend") not in list(BACKENDS):
         raise IndexFormatError(
             f"{path}: index format {manifest.get('format')}, backend {manifest.get('backend')!r}; this "
             f"version reads the formats 1 and {FORMAT} of {', '.join(BACKENDS)}: {REBUILD}"

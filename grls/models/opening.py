@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
@@ -28,7 +29,7 @@ _SHOWN = 3
 """Weights that an error names."""
 _DAMAGED = (
     OSError, ValueError, ImportError, KeyError, IndexError, TypeError, AttributeError, RuntimeError, EOFError,
-    AssertionError, SafetensorError, struct.error,
+    AssertionError, ArithmeticError, SafetensorError, StrictDataclassError, struct.error,
 )  # fmt: skip
 """What transformers raises over damaged files."""
 _PANIC = "PanicException"

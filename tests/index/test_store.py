@@ -50,6 +50,13 @@ def test_a_manifest_that_lacks_something_is_refused(folder: Path, keys: list[str
         load_index(folder, "t", "c")
 
 
+@pytest.mark.parametrize("value", [["array"], {"array": 1}, "trie"])
+def test_a_backend_that_is_none_is_refused(folder: Path, value: object) -> None:
+    change(folder, "backend", value=value)
+    with pytest.raises(IndexFormatError, match="reads the formats"):
+        load_index(folder)
+
+
 @pytest.mark.parametrize("backend", [b for b in BACKENDS if b != "array"])
 def test_the_files_of_another_backend_are_refused(folder: Path, backend: str) -> None:
     save_index(index_sequences([np.array([3, 1])], 1, backend), folder)

@@ -194,6 +194,8 @@ def test_weights_that_are_missing_or_have_no_place_are_named(
         (change("tokenizer_config.json", auto_map={"AutoTokenizer": ["own.T", None]}), "code of its own"),
         (write("config.json", "{"), r"config\.json"),
         (write("config.json", "[]"), ""),
+        (change("config.json", vocab_size=None), ""),
+        (change("config.json", layer_norm_eps=[], layer_norm_epsilon=[], rms_norm_eps=[]), ""),
     ],
 )
 def test_damaged_folders_are_one_error_for_every_loader(
