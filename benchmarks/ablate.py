@@ -23,14 +23,14 @@ from jsonargparse import auto_cli
 
 from grls.cli import main as grls
 from grls.commands.answers import score_file, table
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
 from grls.errors import ConfigError, GrlsError
 from grls.evaluation.answers import ENDING, Scores
-from grls.evaluation.manifest import fingerprint_queries
-from grls.files import atomic_file, read_json, sha256, write_json
+from grls.io.files import atomic_file, read_json, sha256, write_json
 from grls.models.entailment import load_entailment
-from grls.models.language import shared_models
+from grls.models.load.language import shared_models
+from grls.runs.manifest import fingerprint_queries
 
 Options = Mapping[str, str]
 

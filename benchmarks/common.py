@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from grls.index.rows import Ints
-from grls.train.checkpoints import last_checkpoint
+from grls.train.core.checkpoints import last_checkpoint
 
 Result = TypeVar("Result")
 

@@ -23,7 +23,7 @@ from benchmarks.common import going_on
 from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
-from grls.evaluation.manifest import Steps
+from grls.runs.manifest import Steps
 
 BIASES = {
     "generator": (0.0, -1.0, -2.0),
@@ -60,7 +60,7 @@ class Plan:
     ks: tuple[int, ...] = (1, 5, 10, 20)
     k: int = 5
     nomem: tuple[str, ...] = (
-        "--model.generator=grls.models.build.WarmStart",
+        "--model.generator=grls.models.load.build.WarmStart",
         "--model.generator.encoder=all-MiniLM-L6-v2",
         "--model.generator.decoder_layers=3",
     )
@@ -78,7 +78,7 @@ PLANS = {
         frozen=False,
         biases=(-4.0, 0.0, 4.0, 8.0, 16.0),
         nomem=(
-            "--model.generator=grls.models.build.ScratchT5",
+            "--model.generator=grls.models.load.build.ScratchT5",
             "--model.generator.data=data/ruletaker",
             *(f"--model.generator.{option}" for option in SMALL_T5),
         ),

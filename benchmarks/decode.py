@@ -27,12 +27,12 @@ from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 
 from benchmarks.common import END, RESERVED, machine, median_seconds, print_table, seconds, synthetic_passages
 from benchmarks.index import Trie, nested_dict_trie
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
 from grls.decode import Decoder, FastDecoder
 from grls.index import index_sequences
 from grls.index.rows import Ints
-from grls.models.generator import Seq2SeqGenerator
-from grls.models.seq2seq import plant
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import plant
 
 matplotlib.use("svg")
 

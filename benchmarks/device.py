@@ -4,11 +4,12 @@
 
 A random model of t5-small's shape on 80-token passages, in float32. ``generate`` is transformers' constrained
 beam search with its best settings, as in :mod:`benchmarks.decode`; ``device`` is what retrievers use on a GPU
-(:mod:`grls.decode.device`), ``fast`` the search for CPUs with the model on the GPU. The constraint is all of
-a search but encoder, decoder and head: from the time of a search that of loading queries is taken, and that
-of the model's part of its very steps, run alone afterwards (compiled and replayed as a CUDA graph where the
-step was, ``--compiled true``). Compiling takes minutes a row; ``--batches [64] --beams [10]`` makes it one.
-Targets at batch 64 and beam 10: at least 20 times ``generate``, constraint at most 2 % of a step.
+(:mod:`grls.decode.gpu.search`), ``fast`` the search for CPUs with the model on the GPU. The constraint is
+all of a search but encoder, decoder and head: from the time of a search that of loading queries is taken,
+and that of the model's part of its very steps, run alone afterwards (compiled and replayed as a CUDA graph
+where the step was, ``--compiled true``). Compiling takes minutes a row; ``--batches [64] --beams [10]``
+makes it one. Targets at batch 64 and beam 10: at least 20 times ``generate``, constraint at most 2 % of a
+step.
 
 Without a GPU, ``--device cpu`` shows that it runs; its figures mean nothing there.
 """
@@ -30,13 +31,13 @@ from benchmarks.common import END, machine, median_seconds, print_table, seconds
 from benchmarks.decode import generate, random_inputs, t5_small
 from benchmarks.index import nested_dict_trie
 from grls.decode import DeviceDecoder, FastDecoder
-from grls.decode.replay import CudaGraphs, Replays
-from grls.decode.step import Step
+from grls.decode.gpu.replay import CudaGraphs, Replays
+from grls.decode.gpu.step import DeviceStep
 from grls.index.array import ArrayIndex
-from grls.index.store import index_sequences
+from grls.index.build import index_sequences
 from grls.models.base import Room
-from grls.models.generator import Seq2SeqGenerator
-from grls.models.seq2seq import Seq2SeqGridSession, plant
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqGridSession, plant
 
 LONG = 80
 _TIMES = 3
@@ -64,7 +65,7 @@ def watched(device: str) -> Iterator[Watch]:
 
         return run
 
-    def stepped(self: Step, width: int) -> None:
+    def stepped(self: DeviceStep, width: int) -> None:
         step(self, width)
         seen.step = self
 
@@ -73,13 +74,13 @@ def watched(device: str) -> Iterator[Watch]:
         return seen.rooms[-1]
 
     load, shared, room, step = (
-        Seq2SeqGridSession.load, Seq2SeqGridSession.shared, Seq2SeqGridSession.room, Step.__call__,
+        Seq2SeqGridSession.load, Seq2SeqGridSession.shared, Seq2SeqGridSession.room, DeviceStep.__call__,
     )  # fmt: skip
     with (
         mock.patch.object(Seq2SeqGridSession, "load", timed(load)),
         mock.patch.object(Seq2SeqGridSession, "shared", timed(shared)),
         mock.patch.object(Seq2SeqGridSession, "room", counted),
-        mock.patch.object(Step, "__call__", stepped),
+        mock.patch.object(DeviceStep, "__call__", stepped),
     ):
         yield seen
 
@@ -89,12 +90,12 @@ class Watch:
 
     def __init__(self) -> None:
         self.loading = 0.0
-        self.step: Step | None = None
+        self.step: DeviceStep | None = None
         self.rooms: list[Room] = []
 
 
 @torch.inference_mode()
-def model_seconds(step: Step, rooms: list[Room], device: str) -> float:
+def model_seconds(step: DeviceStep, rooms: list[Room], device: str) -> float:
     """Seconds of the model's part alone of the same steps, compiled and replayed as they were.
 
     The search is over, so no slot has a query, and the same kernels run over tensors of the same shapes.

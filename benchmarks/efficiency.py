@@ -35,16 +35,16 @@ from jsonargparse import auto_cli
 
 from benchmarks.common import machine, print_table, seconds
 from benchmarks.index import nested_dict_trie, traced_bytes
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.codec import Codec, Limits
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.data.types import Passage, Query
 from grls.index import build_index
 from grls.models.biencoder import BiEncoder, passage_text
-from grls.models.build import GeneratorSpec, Pretrained, WarmStart
-from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.options import SearchOptions
-from grls.text import Codec, Limits
-from grls.types import Passage, Query
+from grls.models.load.build import GeneratorSpec, Pretrained, WarmStart
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
 
 BATCH = 8
 BEAMS = 5

@@ -26,18 +26,18 @@ from transformers import (
 )
 
 from benchmarks.watching import Meter, Watch
-from grls.corpus import Corpus
-from grls.dataset import read_split
-from grls.models.build import GeneratorSpec, Pretrained
-from grls.models.language import CausalLM
-from grls.text import Codec
-from grls.train.chain_data import ChainData
-from grls.train.chain_module import RetrieveChains
-from grls.train.chains import ChainExample
-from grls.train.collate import IGNORED
-from grls.train.data import RetrieveData
-from grls.train.examples import Example, Examples, RetrieveExamples
-from grls.train.module import Retrieve
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.models.load.build import GeneratorSpec, Pretrained
+from grls.models.load.language import CausalLM
+from grls.train.chains.data import ChainData
+from grls.train.chains.examples import ChainExample
+from grls.train.chains.module import RetrieveChains
+from grls.train.core.collate import IGNORED
+from grls.train.core.examples import Example, Examples, RetrieveExamples
+from grls.train.core.module import Retrieve
+from grls.train.stages.data import RetrieveData
 
 _FOREVER = 10**9
 """Steps: a watch ends the run."""

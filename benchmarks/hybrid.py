@@ -22,18 +22,18 @@ from jsonargparse import auto_cli
 
 from benchmarks.common import machine, print_table, seconds
 from grls.commands.tune_hybrid import EMPTY_WEIGHTS, WEIGHTS
-from grls.dataset import gold_passages, read_split
+from grls.data.dataset import gold_passages, read_split
+from grls.data.types import Hit, Query
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.fusion import Fusion, tune_weights
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.hybrid import HybridRetriever, Weighed
-from grls.retrieve.options import SearchOptions
-from grls.retrieve.priors import BM25Prior, DensePrior, EmptyPromptPrior, Remembering, Source
-from grls.retrieve.sparse import BM25Retriever
-from grls.retrieve.tuning import Pool, Quality, Setting, Tried, tune
-from grls.types import Hit, Query
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.fusion.fuse import Fusion, tune_weights
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hybrid.priors import BM25Prior, DensePrior, EmptyPromptPrior, PriorSource, Remembering
+from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune
 
 KS = (1, 5, 10, 20)
 
@@ -115,11 +115,11 @@ class Bench:
 
         return tune_weights(2, Fusion("sum"), recall)[0]
 
-    def hybrid(self, sources: Sequence[Source], empty: bool) -> list[Weighed]:
+    def hybrid(self, sources: Sequence[PriorSource], empty: bool) -> list[WeightedSource]:
         """Priors with the weights that are best on dev."""
-        asked = [Weighed(Remembering(source), 0.0, source.temperature) for source in sources]
+        asked = [WeightedSource(Remembering(source), 0.0, source.temperature) for source in sources]
         tried = self.tried if empty else Tried(self.tried.weights, self.tried.temperatures, ())
-        choices = tried.choices(asked, Weighed(self.empty, 0.0))
+        choices = tried.choices(asked, WeightedSource(self.empty, 0.0))
         pool = Pool(self.generator, *self.dev, self.k, choices)
 
         def recall(setting: Setting) -> Quality:
@@ -134,7 +134,7 @@ class Bench:
         priors = [found._replace(source=source) for found, source in zip(best, own, strict=True)]
         return priors if empty else priors[:-1]
 
-    def _hybrid(self, priors: list[Weighed]) -> System:
+    def _hybrid(self, priors: list[WeightedSource]) -> System:
         return lambda queries: HybridRetriever(self.generator, priors).retrieve(queries, self.depth)
 
     def _fusion(self, fusion: Fusion) -> System:

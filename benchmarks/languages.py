@@ -19,11 +19,11 @@ import bm25s
 from jsonargparse import auto_cli
 
 from benchmarks.common import print_table
-from grls.corpus import Corpus
-from grls.language import STEMMERS
-from grls.retrieve.sparse import BM25Retriever
-from grls.types import Passage, Query
-from grls.words import Analyzer
+from grls.data.corpus import Corpus
+from grls.data.language import STEMMERS
+from grls.data.types import Passage, Query
+from grls.data.words import Analyzer
+from grls.retrieve.bm25 import BM25Retriever
 
 FILE = Path(__file__).with_name("languages.tsv")
 Search = Callable[[Sequence[str]], list[int | None]]

@@ -21,13 +21,13 @@ import torch
 from jsonargparse import auto_cli
 
 from benchmarks.common import machine, print_table, seconds
-from grls.corpus import Corpus
-from grls.logs import quiet
-from grls.models.language import load_language_model
-from grls.readers.ralm.reader import InContextRalm
-from grls.readers.ralm.scoring import Wanted
-from grls.readers.ralm.strides import Stride, WindowOptions, strides
-from grls.retrieve.sparse import BM25Retriever
+from grls.answer.ralm.reader import InContextRalm
+from grls.answer.ralm.scoring import Wanted
+from grls.answer.ralm.strides import Stride, WindowOptions, strides
+from grls.data.corpus import Corpus
+from grls.io.logs import quiet
+from grls.models.load.language import load_language_model
+from grls.retrieve.bm25 import BM25Retriever
 
 
 def main(

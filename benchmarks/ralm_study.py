@@ -20,9 +20,9 @@ from jsonargparse import auto_cli
 from matplotlib.figure import Figure
 
 from benchmarks.common import machine, print_table
+from grls.answer.ralm.strides import WindowOptions
 from grls.commands.ralm import ralm
-from grls.files import write_json
-from grls.readers.ralm.strides import WindowOptions
+from grls.io.files import write_json
 
 
 class _Run(NamedTuple):

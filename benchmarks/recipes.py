@@ -49,9 +49,9 @@ class Recipe(NamedTuple):
     across: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
-def _views(causal: str, name: str, config: str = "views", after: str | None = None) -> Stage:
-    """A language model that writes views, by the ``causal.yaml`` of some folder."""
-    return Stage(config, after, ("base/causal", f"{causal}/causal", "base/views", f"{name}/{config}"))
+def _spans(causal: str, name: str, config: str = "spans", after: str | None = None) -> Stage:
+    """A language model that writes spans, by the ``causal.yaml`` of some folder."""
+    return Stage(config, after, ("base/causal", f"{causal}/causal", "base/spans", f"{name}/{config}"))
 
 
 _VIEWS = ("--steps", "single", "--k", "100", "--beams", "20", "--truncate_queries", "true")
@@ -61,7 +61,7 @@ _CHAINS = (
 )
 _FIVE_HOPS = (
     *("--steps", "fixed", "--hops", "5", "--beams", "10", "--chains", "1", "--branch", "1"),
-    *("--truncate_queries", "true", "--assess", "12"),
+    *("--truncate_queries", "true", "--rescore", "12"),
 )
 
 
@@ -77,33 +77,33 @@ def _priors(dense: str, *weights: str) -> tuple[str, ...]:
 
 
 def _ahead(dense: str, *weights: str) -> tuple[str, ...]:
-    """One pass of a generator that writes views, bi-encoder and BM25 ahead with these weights."""
+    """One pass of a generator that writes spans, bi-encoder and BM25 ahead with these weights."""
     return (*_VIEWS, *_priors(dense, *weights))
 
 
-def _assessed(weight: str, passages: str = "40") -> tuple[str, ...]:
-    """The best of what is found assessed."""
-    return ("--assess", passages, "--assess_weight", weight)
+def _rescored(weight: str, passages: str = "40") -> tuple[str, ...]:
+    """The best of what is found rescored."""
+    return ("--rescore", passages, "--rescore_weight", weight)
 
 
 _STRATEGYQA = "runs/strategyqa/biencoder-retriever"
 _WORLDTREE_PRIORS = _priors("runs/entailmentbank-wt/biencoder-retriever", "4", "1")
-_WORLDTREE = (*_VIEWS, *_WORLDTREE_PRIORS, *_assessed("5"))
+_WORLDTREE = (*_VIEWS, *_WORLDTREE_PRIORS, *_rescored("5"))
 _ENSEMBLES = {"bm25 + biencoder": ("bm25", "biencoder"), "all": ("bm25", "biencoder", "single")}
 _TWO_STAGES = (Stage("memorise"), Stage("retrieve", "memorise"))
 RECIPES = {
     "ruletaker-paper": Recipe(_TWO_STAGES, {"dynamic": ("--steps", "dynamic", "--hops", "10")}),
     "strategyqa": Recipe(
-        (_views("strategyqa", "strategyqa"),),
+        (_spans("strategyqa", "strategyqa"),),
         {"single": _VIEWS},
         _beside(_STRATEGYQA),
         _ENSEMBLES,
     ),
-    "strategyqa-assess": Recipe(
-        (_views("strategyqa", "strategyqa", "views-assess"),),
+    "strategyqa-rescore": Recipe(
+        (_spans("strategyqa", "strategyqa", "spans-rescore"),),
         {
-            "single": (*_VIEWS, *_assessed("5")),
-            "hybrid": (*_ahead(_STRATEGYQA, "4", "4"), *_assessed("5", "20")),
+            "single": (*_VIEWS, *_rescored("5")),
+            "hybrid": (*_ahead(_STRATEGYQA, "4", "4"), *_rescored("5", "20")),
         },
         {
             **_beside(_STRATEGYQA),
@@ -118,12 +118,12 @@ RECIPES = {
         cuts=("biencoder", "hops", "bm25 + biencoder + hops", "hybrid", "all"),
     ),
     "nq": Recipe(
-        (_views("default", "nq"),), {"single": _VIEWS}, _beside("runs/nq/default/dense"), _ENSEMBLES
+        (_spans("default", "nq"),), {"single": _VIEWS}, _beside("runs/nq/default/dense"), _ENSEMBLES
     ),
     "explagraphs": Recipe(
         (
-            _views("explagraphs", "explagraphs"),
-            _views("explagraphs", "explagraphs", "views-hops", "views"),
+            _spans("explagraphs", "explagraphs"),
+            _spans("explagraphs", "explagraphs", "spans-hops", "spans"),
         ),
         {
             "single": _VIEWS,
@@ -133,12 +133,12 @@ RECIPES = {
         _beside("runs/explagraphs/biencoder-retriever"),
         _ENSEMBLES,
     ),
-    "explagraphs-assess": Recipe(
-        (_views("explagraphs", "explagraphs", "views-assess"),),
+    "explagraphs-rescore": Recipe(
+        (_spans("explagraphs", "explagraphs", "spans-rescore"),),
         {
             "unassessed": _VIEWS,
-            "single": (*_VIEWS, *_assessed("1.5")),
-            "hybrid": (*_ahead("runs/explagraphs/biencoder-retriever", "0.25", "2"), *_assessed("3")),
+            "single": (*_VIEWS, *_rescored("1.5")),
+            "hybrid": (*_ahead("runs/explagraphs/biencoder-retriever", "0.25", "2"), *_rescored("3")),
         },
         _beside("runs/explagraphs/biencoder-retriever"),
         {"bm25 + biencoder": _ENSEMBLES["bm25 + biencoder"]},
@@ -147,8 +147,8 @@ RECIPES = {
     ),
     "entailmentbank": Recipe(
         (
-            _views("entailmentbank", "entailmentbank"),
-            _views("entailmentbank", "entailmentbank", "views-memories", "views"),
+            _spans("entailmentbank", "entailmentbank"),
+            _spans("entailmentbank", "entailmentbank", "spans-memories", "spans"),
         ),
         {
             "memories": _VIEWS,
@@ -157,20 +157,20 @@ RECIPES = {
         },
         _beside("runs/entailmentbank/biencoder-retriever"),
         {**_ENSEMBLES, "all": ("bm25", "biencoder", "single", "hybrid")},
-        {"single": "views", "hybrid": "views"},
+        {"single": "spans", "hybrid": "spans"},
     ),
     "entailmentbank-wt": Recipe(
         (
-            _views("entailmentbank", "entailmentbank", "views-assess"),
-            _views("entailmentbank", "entailmentbank", "hops-assess", "views-assess"),
+            _spans("entailmentbank", "entailmentbank", "spans-rescore"),
+            _spans("entailmentbank", "entailmentbank", "hops-rescore", "spans-rescore"),
         ),
         {
             "unassessed": _VIEWS,
-            "single": (*_VIEWS, *_assessed("0.7")),
+            "single": (*_VIEWS, *_rescored("0.7")),
             "hybrid": _WORLDTREE,
             "hops-hybrid": _WORLDTREE,
-            "fixed": (*_FIVE_HOPS, "--assess_weight", "0.7"),
-            "fixed-hybrid": (*_FIVE_HOPS, *_WORLDTREE_PRIORS, "--assess_weight", "5"),
+            "fixed": (*_FIVE_HOPS, "--rescore_weight", "0.7"),
+            "fixed-hybrid": (*_FIVE_HOPS, *_WORLDTREE_PRIORS, "--rescore_weight", "5"),
         },
         _beside("runs/entailmentbank-wt/biencoder-retriever"),
         {
@@ -178,7 +178,7 @@ RECIPES = {
             "all": ("bm25", "biencoder", "single", "hybrid"),
             "pass + hops": ("hops-hybrid", "fixed-hybrid"),
         },
-        {"unassessed": "views-assess", "single": "views-assess", "hybrid": "views-assess"},
+        {"unassessed": "spans-rescore", "single": "spans-rescore", "hybrid": "spans-rescore"},
         cuts=("single", "hybrid", "hops-hybrid", "pass + hops", "bm25", "biencoder"),
         across={"pass + hops": ("hops-hybrid", "fixed-hybrid")},
     ),

@@ -23,13 +23,13 @@ from jsonargparse import auto_cli
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.common import machine, print_table, seconds
-from grls.decode import continuations
-from grls.decode.continuations import InterleaveOptions
-from grls.decode.interleave import Interlaced, Interleaver
-from grls.decode.markers import Markers
+from grls.decode.interleave import continuations
+from grls.decode.interleave.continuations import InterleaveOptions
+from grls.decode.interleave.markers import Markers
+from grls.decode.interleave.search import Interlaced, Interleaver
 from grls.index.rows import Ints
 from grls.index.substring import SubstringIndex
-from grls.models.causal import CausalTrees, CausalTreeSession, plant_causal
+from grls.models.causal.slots import CausalTrees, CausalTreeSession, plant_causal
 
 VOCABULARY = 49_152
 END, OPEN, CLOSE, RESERVED = 0, 1, 2, 3

@@ -27,9 +27,9 @@ from jsonargparse import auto_cli
 
 from benchmarks.common import END, RESERVED, machine, print_table, seconds
 from benchmarks.decode import tokenized
-from grls.files import read_json
 from grls.index import index_sequences, index_tokens, load_index, save_index, save_stream
 from grls.index.rows import Array, Form
+from grls.io.files import read_json
 
 DESIGN_PASSAGES, DESIGN_TOKENS = 20_000_000, 100
 CHUNK = 20_000

@@ -28,9 +28,9 @@ from benchmarks.recipes import RECIPES, Stage
 from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
-from grls.evaluation.manifest import read_info
-from grls.files import atomic_file
+from grls.io.files import atomic_file
 from grls.models.precision import Precision
+from grls.runs.manifest import read_info
 
 _ALIKE = ("--method", "sum", "--normalization", "min-max")
 _FUSED = (*_ALIKE, "--tune_k", "5")
@@ -203,9 +203,9 @@ def main(
 
     Args:
         name: ruletaker-paper; entailmentbank, strategyqa, nq or explagraphs (a language model that writes
-            views, of explagraphs then hop by hop, of entailmentbank then with passages as queries);
-            entailmentbank-wt (with WorldTree's pairs: views and assessment learned together, then hop by
-            hop); explagraphs-assess, strategyqa-assess (views and assessment learned together). The data
+            spans, of explagraphs then hop by hop, of entailmentbank then with passages as queries);
+            entailmentbank-wt (with WorldTree's pairs: spans and rescore learned together, then hop by
+            hop); explagraphs-rescore, strategyqa-rescore (spans and rescore learned together). The data
             are in data/NAME, those of the last two in data/explagraphs and data/strategyqa. The bi-encoder's
             retriever, and the neighbours, that configs and runs name must be there.
         seeds: Which.

@@ -35,9 +35,9 @@ from benchmarks.common import machine, print_table
 from benchmarks.fitting import Fast, Recipe, fit_ours, fit_plain
 from benchmarks.watching import Climb, HopRecall, Meter, Speed
 from data_prep import ruletaker
-from grls.logs import quiet
-from grls.models.build import Loaded, ScratchT5, WarmStart, train_tokenizer
-from grls.text import Codec, add_special_tokens
+from grls.data.codec import Codec, add_special_tokens
+from grls.io.logs import quiet
+from grls.models.load.build import Loaded, ScratchT5, WarmStart, train_tokenizer
 
 TARGET = 3
 """Times the rival's speed, and times fewer seconds."""

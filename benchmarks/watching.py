@@ -12,15 +12,15 @@ from typing import Any, Protocol
 
 import torch
 
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
 from grls.decode.scores import ScoreMode
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.index import build_index
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.options import SearchOptions
-from grls.text import Codec
-from grls.train.chains import ChainExamples
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.train.chains.examples import ChainExamples
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""From raw files to the data layout of ``grls.dataset``: one module a data set.
+"""From raw files to the data layout of ``grls.data.dataset``: one module a data set.
 
 Each module is a command, ``python -m data_prep.NAME --raw DIR --out DIR [--seed 0]``, and holds one
 documented function ``prepare`` whose parameters are the options. It reads the raw files, says file

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from data_prep import common
-from grls.corpus import Corpus
-from grls.dataset import Qrels, query_of, read_queries, read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, query_of, read_queries, read_split
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
-from grls.jsonl import object_of, read_jsonl
-from grls.shown import visible
-from grls.types import Passage, Query
+from grls.io.jsonl import object_of, read_jsonl
+from grls.io.terminal import visible
 
 _QUERY = ("_id", "text", "evidence")
 

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from jsonargparse import auto_cli
 
 from data_prep import interrupted
-from grls import ending
-from grls.dataset import Qrels, relevant, write_dataset
+from grls.data.dataset import Qrels, relevant, write_dataset
+from grls.data.types import Passage, Query
+from grls.data.words import plain_words as plain_words
 from grls.errors import ConfigError, DataError
-from grls.types import Passage, Query
-from grls.words import plain as plain
+from grls.io import ending
 
 Item = TypeVar("Item")
 SPLITS = ("train", "dev", "test")
@@ -115,9 +115,9 @@ class PassagePool:
 
 
 def holds(text: str, phrase: str) -> bool:
-    """Whether the words of ``phrase`` (see :func:`plain`) stand in ``text`` in a row."""
-    wanted = plain(phrase)
-    return bool(wanted) and f" {wanted} " in f" {plain(text)} "
+    """Whether the words of ``phrase`` (see :func:`plain_words`) stand in ``text`` in a row."""
+    wanted = plain_words(phrase)
+    return bool(wanted) and f" {wanted} " in f" {plain_words(text)} "
 
 
 def query_key(text: str) -> str:
@@ -241,7 +241,7 @@ def _token_counter(folder: Path | None) -> tuple[Callable[[str], int], str]:
     if folder is None:
         return (lambda text: len(text.split())), "whitespace tokens"
     # Here, because it takes seconds that the rest need not wait.
-    from grls.models.opening import open_tokenizer, opening
+    from grls.models.load.opening import open_tokenizer, opening
 
     with opening("a tokenizer", folder, "There was expected a folder with a Hugging Face tokenizer."):
         tokenizer = open_tokenizer(folder, local_files_only=True)
@@ -319,7 +319,7 @@ def strings(record: Mapping[str, Any], key: str, file: Path, line: int | str) ->
 def run(prepare: Callable[..., None], args: Sequence[str] | None = None) -> None:
     """Run a preparation as a command: its parameters are the options.
 
-    Ends the process where the exit code is not 0; see :mod:`grls.ending` for what ends it, and how.
+    Ends the process where the exit code is not 0; see :mod:`grls.io.ending` for what ends it, and how.
     """
     if signal.getsignal(signal.SIGINT) is interrupted:  # that held for the imports, which are over
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 from data_prep import common, stream
 from data_prep.raw import find_raw, read_csv, read_json_list
+from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.types import Passage, Query
 
 PASSAGES = "psgs_w100.tsv"
 QUESTIONS = "biencoder-nq-{split}.json"
@@ -156,15 +156,15 @@ class TestGold:
         self.queries.append(query)
         title, paragraph = (record.get(key) for key in ("title", "context"))
         if isinstance(title, str) and isinstance(paragraph, str) and paragraph.strip():
-            self._paragraphs[name] = Counter(common.plain(paragraph).split())
-            self._by_title.setdefault(common.plain(title), []).append(query)
+            self._paragraphs[name] = Counter(common.plain_words(paragraph).split())
+            self._by_title.setdefault(common.plain_words(title), []).append(query)
 
     def offer(self, passage: Passage) -> None:
         """Keep the passage's id where it is the best so far for a question of its title."""
         if not self._by_title:
             return
-        for query in self._by_title.get(common.plain(passage.title), ()):
-            paragraph, words = self._paragraphs[query.id], Counter(common.plain(passage.text).split())
+        for query in self._by_title.get(common.plain_words(passage.title), ()):
+            paragraph, words = self._paragraphs[query.id], Counter(common.plain_words(passage.text).split())
             shared = (paragraph & words).total()
             if 2 * shared < min(paragraph.total(), words.total()):
                 continue

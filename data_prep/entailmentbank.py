@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 from data_prep import common
 from data_prep.raw import read_tsv
+from grls.data.types import Query
 from grls.errors import DataError
-from grls.files import read_json
-from grls.jsonl import read_jsonl
-from grls.types import Query
+from grls.io.files import read_json
+from grls.io.jsonl import read_jsonl
 
 FILES = {"train": "train.angles.jsonl", "dev": "dev.jsonl", "test": "test.jsonl"}
 FACT_BANK = "worldtree_corpus_sentences_extended.json"
@@ -71,7 +71,7 @@ def prepare(
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
     pairs = {name: list(_pairs(raw / "task_1" / file)) for name, file in FILES.items()}
-    pool = common.PassagePool(key=common.plain)
+    pool = common.PassagePool(key=common.plain_words)
     _fill(pool, pairs, raw)
     print(f"{'union':<20} {len(pool):,} passages: leaves, contexts and fact bank without duplicates")
     held_out = pairs["dev"] + pairs["test"]
@@ -150,8 +150,8 @@ def _extra(folder: Path, held_out: Sequence[Pair], pool: common.PassagePool) -> 
     """
     pairs = list(_worldtree_pairs(folder))
     ids = {pair.id for pair in held_out}
-    questions = {common.plain(pair.question) for pair in held_out}
-    kept = [p for p in pairs if p.id not in ids and common.plain(p.question) not in questions]
+    questions = {common.plain_words(pair.question) for pair in held_out}
+    kept = [p for p in pairs if p.id not in ids and common.plain_words(p.question) not in questions]
     before = len(pool)
     for pair in kept:
         for sentence in pair.sentences:

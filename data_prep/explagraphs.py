@@ -14,8 +14,8 @@ from pathlib import Path
 
 from data_prep import common
 from data_prep.raw import read_tsv
+from grls.data.types import Query
 from grls.errors import DataError
-from grls.types import Query
 
 _PATH = re.compile(r"\(([^()]*)\)")
 
@@ -53,7 +53,7 @@ def prepare(
 
 
 def _belief(query: Query) -> str:
-    return common.plain(json.loads(query.metadata)["belief"])
+    return common.plain_words(json.loads(query.metadata)["belief"])
 
 
 def _rows(file: Path, name: str, named: bool) -> Iterator[tuple[Query, list[str]]]:

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from data_prep.common import holds, plain
+from data_prep.common import holds, plain_words
 
 COMPARISON = "comparison"
 UNDECIDED = "undecided"
@@ -109,4 +109,4 @@ def describe(rules: Counter[str]) -> str:
 
 
 def _words(text: str) -> set[str]:
-    return set(plain(bare_title(text)).split())
+    return set(plain_words(bare_title(text)).split())

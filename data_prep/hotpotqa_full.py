@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from data_prep import common, hops, stream
 from data_prep.raw import find_raw, read_json_lines, read_json_list
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
-from grls.types import Passage, Query
 
 ABSTRACTS = "enwiki-20171001-pages-meta-current-withlinks-abstracts"
 TRAIN = "hotpot_train_v1.1.json"

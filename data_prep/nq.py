@@ -12,8 +12,8 @@ from pathlib import Path
 
 from data_prep import common
 from data_prep.raw import read_json_lines
+from grls.data.types import Query
 from grls.errors import ConfigError, DataError
-from grls.types import Query
 
 FILE = "nq-open-oracle.jsonl.gz"
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from grls.errors import ConfigError, DataError
-from grls.files import text_lines
+from grls.io.files import text_lines
 
 _OPENERS = {".gz": gzip.open, ".bz2": bz2.open}
 

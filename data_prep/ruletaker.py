@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data_prep import common
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError
 from grls.evaluation.ruletaker import Fact, Problem, Rule, Statement, render, render_query
-from grls.types import Passage, Query
 
 NAMES = (
     "anna ben carla david emma felix greta hugo iris jonas kate leo maria nils olga paul rosa simon tina "

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 from data_prep import common, stream
 from data_prep.raw import read_json_object
+from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.files import read_json
-from grls.types import Passage, Query
+from grls.io.files import read_json
 
 RATIOS = (0.75, 0.05, 0.20)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from data_prep import common
-from grls.dataset import Qrels, write_dataset
+from grls.data.dataset import Qrels, write_dataset
+from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.types import Passage, Query
 
 Item = TypeVar("Item")
 

@@ -14,12 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from data_prep import common
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.data.words import count as word_count
+from grls.data.words import pieces
 from grls.errors import ConfigError, DataError
-from grls.files import atomic_file, atomic_folder, read_text
-from grls.types import Passage
-from grls.words import count as word_count
-from grls.words import pieces
+from grls.io.files import atomic_file, atomic_folder, read_text
 
 PARTS = ("rerank", "dev", "test")
 

@@ -1,7 +1,7 @@
 """The command line: ``grls COMMAND [options]``.
 
 Every command is one function of ``grls.commands``, whose docstring is its ``--help``; ``train`` is
-LightningCLI. How a command ends, and with which exit code, says :mod:`grls.ending`; a wrong option ends it
+LightningCLI. How a command ends, and with which exit code, says :mod:`grls.io.ending`; a wrong option ends it
 with exit code 2.
 """
 
@@ -14,7 +14,7 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, get_type_hints
 
-from grls import ending
+from grls.io import ending
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -27,7 +27,7 @@ COMMANDS = {
     "update": "add passages to a retriever folder, remove some, merge both into its index",
     "retrieve": "retrieve for the queries of a data set: single-step, fixed or dynamic multi-step, or BM25",
     "tune-hybrid": "find the weights of bi-encoder, BM25 and empty prompt in hybrid decoding, on dev queries",
-    "tune-assess": "find what a generator's assessments of passages are to count, on dev queries",
+    "tune-rescore": "find what a generator's rescores of passages are to count, on dev queries",
     "tune-dynamic": "find where chains are to end, and how one is chosen, on dev queries",
     "ensemble": "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
     "cut": "end rankings where their set has the highest expected F1, by dev queries",
@@ -72,8 +72,8 @@ LISTS = {
 """Options that take several values, separated by spaces."""
 
 VERIFIES = (
-    "explain", "neighbours", "program", "pseudo-queries", "ralm", "read", "retrieve", "riches", "tune-assess",
-    "tune-dynamic", "tune-hybrid", "update",
+    "explain", "neighbours", "program", "pseudo-queries", "ralm", "read", "retrieve", "riches",
+    "tune-rescore", "tune-dynamic", "tune-hybrid", "update",
 )  # fmt: skip
 """Commands that open folders with an index: their ``--verify`` is declared here, once."""
 _VERIFY = (
@@ -144,8 +144,8 @@ def _run(command: str, arguments: list[str]) -> None:
 
         train(arguments)
         return
-    from grls.index.files import verifying
-    from grls.progress import showing
+    from grls.index.array_files import verifying
+    from grls.io.progress import showing
 
     name = command.replace("-", "_")
     function = getattr(import_module(f"grls.commands.{name}"), name)

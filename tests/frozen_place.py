@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import yaml
 
-sys.path += [str(Path(__file__).parent / name) for name in ("train", "readers")]  # where helpers are
+sys.path += [str(Path(__file__).parent / "helpers")]  # where helpers are
 
 from llama_small import write_llama
 from quoting_model import quoting
@@ -19,13 +19,13 @@ from ralm_helpers import PASSAGES, TEXT, write_model
 from small_data import small_retriever, tiny_bert, write_small
 from train_helpers import logged
 
-from grls.assess import Assessing
 from grls.cli import main
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
 from grls.models.biencoder import BiEncoder
-from grls.models.language import CausalLM
-from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative import GenerativeRetriever
+from grls.models.load.language import CausalLM
+from grls.models.rescore_spec import RescoreInput
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.retriever import GenerativeRetriever
 
 ROOT = Path(__file__).parents[1]
 
@@ -79,8 +79,8 @@ class Place:
             loaded.model.eval(),
             loaded.tokenizer,
             Corpus.read(self.data),
-            assessing=Assessing(4),
-            view_words=3,
+            rescore_input=RescoreInput(4),
+            span_words=3,
         ).save_pretrained(self.folder / "spans")
         return self.folder / "spans"
 

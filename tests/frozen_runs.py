@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-sys.path += [str(Path(__file__).parent / name) for name in ("train", "readers")]  # where helpers are
+sys.path += [str(Path(__file__).parent / "helpers")]  # where helpers are
 
 from biencoder_helpers import logged as biencoder_logged
 from biencoder_helpers import options as biencoder_options
@@ -32,14 +32,14 @@ from small_data import queries, small_tokenizer
 from train_helpers import chain_options
 
 from data_prep.ruletaker import prepare
-from grls.corpus import Corpus
+from grls.answer.iterative import IterativeReader
+from grls.answer.riches.keys import build_keys
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.spans import Spans
 from grls.index import BACKENDS, build_index, save_index
-from grls.models.language import load_language_model
-from grls.programs.keys import build_keys
-from grls.readers.iterative import IterativeReader
-from grls.retrieve.sparse import BM25Retriever
-from grls.text import Codec
-from grls.views import Views
+from grls.models.load.language import load_language_model
+from grls.retrieve.bm25 import BM25Retriever
 
 TINY = {"vocabulary": 200, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1}
 QUIET = ("--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false", "--trainer.log_every_n_steps=1")
@@ -101,11 +101,11 @@ def spans(place: Place) -> Any:
     base = [f"--retriever={place.spans}"]
     priors = [*base, f'--prior=["bm25", "{place.dense}"]', "--prior_weight=[0.5, 2]"]
     normalized = [*priors, "--prior_normalized=true", "--prior_temperature=[2, 0.5]"]
-    rescored = ["--assess=4", "--assess_weight=2"]
+    rescored = ["--rescore=4", "--rescore_weight=2"]
     hops = ["--steps=dynamic", "--hops=3"]
     runs = {
         "alone": base,
-        "temperature": [*base, "--view_temperature=1", "--beams=4"],
+        "temperature": [*base, "--span_temperature=1", "--beams=4"],
         "full": [*base, "--mode=full"],
         "rescored": [*base, *rescored],
         "priors": priors,
@@ -290,7 +290,7 @@ def constraint(place: Place) -> Any:
     corpus = Corpus.read(place.data)
     found: dict[str, Any] = {}
     codec = Codec(tokenizer)
-    for name, texts in {"passages": corpus, "spans": Views(corpus, 3)}.items():
+    for name, texts in {"passages": corpus, "spans": Spans(corpus, 3)}.items():
         for backend in BACKENDS:
             index = build_index(texts, codec, backend=backend)
             folder = place.folder / "index" / f"{name}-{backend}"
@@ -402,8 +402,8 @@ def _chain_training(place: Place, output: Path) -> Any:
 
 def _span_training(place: Place, output: Path) -> Any:
     """A causal model that learns spans and rescoring beside a prior."""
-    spans = ["--data.views.words=3", "--data.views.drawn=2", '--data.prior.retrievers=["bm25"]']
-    rescoring = ["--data.assess.retrievers=[bm25]", "--data.assess.passages=2", "--data.assess.tokens=8"]
+    spans = ["--data.spans.words=3", "--data.spans.drawn=2", '--data.prior.retrievers=["bm25"]']
+    rescoring = ["--data.rescore.retrievers=[bm25]", "--data.rescore.passages=2", "--data.rescore.tokens=8"]
     called(*chain_options(place.llama.parent, output, *spans, *rescoring, "--trainer.max_epochs=1"))
     return curve(output, "train_loss", "dev_loss", "dev_recall")
 
@@ -411,7 +411,7 @@ def _span_training(place: Place, output: Path) -> Any:
 def _scratch_training(place: Place, output: Path, config: str, form: str, *more: str) -> Any:
     """An encoder-decoder from scratch whose tokenizer knows a form of words."""
     generator = {
-        "class_path": "grls.models.build.ScratchT5",
+        "class_path": "grls.models.load.build.ScratchT5",
         "init_args": {**TINY, "data": str(place.data), "texts": [form], "dropout": 0.0},
     }
     layer = place.folder / f"{config}.yaml"
@@ -452,18 +452,18 @@ def tuning(place: Place) -> Any:
     """What dev chooses: weights of priors, of rescoring, where chains end and which is taken."""
     runs = place.folder / "runs"
     data = [f"--data={place.data}", "--split=train", "--device=cpu"]
-    hybrid, rescored, dynamic = (runs / f"{name}.yaml" for name in ("hybrid", "assess", "dynamic"))
+    hybrid, rescored, dynamic = (runs / f"{name}.yaml" for name in ("hybrid", "rescore", "dynamic"))
     given = [*data, f"--retriever={place.spans}", "--tune_k=2"]
     priors = [f'--prior=["bm25", "{place.dense}"]', "--weights=[0.5, 2]", "--temperatures=[1, 4]"]
     called("tune-hybrid", *given, *priors, "--empty_weights=[0.3]", f"--output={hybrid}")
-    weights = ["--assess=3", "--weights=[0.5, 4]"]
-    called("tune-assess", f"--config={hybrid}", *given, *weights, f"--output={rescored}")
+    weights = ["--rescore=3", "--weights=[0.5, 4]"]
+    called("tune-rescore", f"--config={hybrid}", *given, *weights, f"--output={rescored}")
     sequence = [*data, f"--retriever={place.sequence}", "--hops=4", "--done_biases=[0, 2.5, 3]"]
     called("tune-dynamic", *sequence, f"--output={dynamic}")
     found = {}
     for name, keys in {
         "hybrid": ("prior_weight", "prior_temperature", "empty_weight"),
-        "assess": ("assess", "assess_weight"),
+        "rescore": ("rescore", "rescore_weight"),
         "dynamic": ("done_bias", "choose", "chains"),
     }.items():
         reached, values = settings(runs / f"{name}.yaml")

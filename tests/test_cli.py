@@ -16,7 +16,7 @@ from failing import fails, refuses
 from small_data import passages, small_retriever, small_tokenizer, write_jsonl, write_small
 
 from grls.cli import COMMANDS, USAGE, main
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
 
 
 @pytest.fixture(scope="module")
@@ -182,9 +182,12 @@ def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[st
         ("max_epoch", "trainer:\n  max_epoch: 1\n"),
         (
             "learning_rat",
-            "model:\n  class_path: grls.train.module.Memorise\n  init_args:\n    learning_rat: 1\n",
+            "model:\n  class_path: grls.train.core.module.Memorise\n  init_args:\n    learning_rat: 1\n",
         ),
-        ("batchsize", "data:\n  class_path: grls.train.data.MemoriseData\n  init_args:\n    batchsize: 1\n"),
+        (
+            "batchsize",
+            "data:\n  class_path: grls.train.stages.data.MemoriseData\n  init_args:\n    batchsize: 1\n",
+        ),
         ("beam", "recall:\n  beam: 3\n"),
     ],
 )
@@ -252,10 +255,10 @@ def test_training_on_bad_data_is_an_error_of_ours(
     tokenizer = tmp_path / "t"
     small_tokenizer(data).save_pretrained(tokenizer)
     options = [
-        "train", f"--output={tmp_path / 'out'}", "--model=grls.train.module.Memorise",
-        "--model.generator=grls.models.build.ScratchT5", f"--model.generator.tokenizer={tokenizer}",
+        "train", f"--output={tmp_path / 'out'}", "--model=grls.train.core.module.Memorise",
+        "--model.generator=grls.models.load.build.ScratchT5", f"--model.generator.tokenizer={tokenizer}",
         "--model.generator.d_model=16", "--model.generator.num_layers=1",
-        "--data=grls.train.data.MemoriseData",
+        "--data=grls.train.stages.data.MemoriseData",
         "--trainer.accelerator=cpu",
     ]  # fmt: skip
     message = fails(capsys, *options, f"--data.data={tmp_path / 'none'}")

@@ -17,11 +17,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from data_prep.ruletaker import prepare
 from grls.cli import main
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
 from grls.models.biencoder import BiEncoder
-from grls.models.build import train_tokenizer
-from grls.retrieve.dense import DenseRetriever
+from grls.models.load.build import train_tokenizer
+from grls.retrieve.dense.retriever import DenseRetriever
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("memorise", "retrieve")
@@ -66,7 +66,7 @@ TINY = ("d_model=32", "d_ff=64", "d_kv=8", "num_layers=1", "num_decoder_layers=1
 
 def tiny_model(data: str) -> list[str]:
     """Options that put a small T5 from scratch in the place of any generator."""
-    options = ["--model.generator=grls.models.build.ScratchT5", f"--model.generator.data={data}"]
+    options = ["--model.generator=grls.models.load.build.ScratchT5", f"--model.generator.data={data}"]
     return options + [f"--model.generator.{option}" for option in TINY]
 
 
@@ -167,18 +167,18 @@ def test_shipped_configs_train_a_causal_generator(name: str, workplace: Path) ->
     assert (workplace / "runs" / name / "causal" / "model" / "config.json").is_file()
 
 
-@pytest.mark.parametrize("name", sets_with("views"))
+@pytest.mark.parametrize("name", sets_with("spans"))
 def test_shipped_configs_learn_to_write_views(name: str, workplace: Path) -> None:
     """A small model in the place of the pretrained one, and no teacher, who would have to be trained."""
     small(workplace / "data" / name)
     language_model(workplace, f"data/{name}")
     layers = [
         f"--config=configs/{config}.yaml"
-        for config in ("base/causal", causal_of(name), "base/views", f"{name}/views")
+        for config in ("base/causal", causal_of(name), "base/spans", f"{name}/spans")
     ]
     swap = ["--model.generator.name_or_path=lm", "--data.teacher=null"]
     assert main(["train", *layers, *swap, *QUICK]) == 0
-    model = workplace / "runs" / name / "views" / "model"
+    model = workplace / "runs" / name / "spans" / "model"
     assert json.loads((model / "views.json").read_text()) == {"words": 8, "by": "script"}
     trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
     assert "words: 8\n      drawn: 6\n" in trained  # what a set changes, and what it does not
@@ -187,7 +187,7 @@ def test_shipped_configs_learn_to_write_views(name: str, workplace: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "layers"),
     [(name, ["beside"]) for name in sets_with("beside")]
-    + [(name, ["base/views", "beside", "views-beside"]) for name in sets_with("views-beside")],
+    + [(name, ["base/spans", "beside", "spans-beside"]) for name in sets_with("spans-beside")],
 )
 def test_shipped_configs_learn_beside_a_prior(name: str, layers: list[str], workplace: Path) -> None:
     """BM25 in the place of the bi-encoder, who would have to be trained."""
@@ -200,14 +200,14 @@ def test_shipped_configs_learn_beside_a_prior(name: str, layers: list[str], work
     assert main(["train", *configs, *swap, *short, *QUICK]) == 0
     model = workplace / "runs" / name / layers[-1] / "model"
     assert (model / "config.json").is_file()
-    assert (model / "views.json").is_file() == ("views" in layers[-1])
+    assert (model / "views.json").is_file() == ("spans" in layers[-1])
 
 
 @pytest.mark.parametrize(
     ("name", "stage", "base"),
     [(name, "causal-mixed", []) for name in sets_with("causal-mixed")]
-    + [(name, "views-hops", ["base/views"]) for name in sets_with("views-hops")]
-    + [(name, "views-pseudo", ["base/views", f"{name}/views"]) for name in sets_with("views-pseudo")],
+    + [(name, "spans-hops", ["base/spans"]) for name in sets_with("spans-hops")]
+    + [(name, "spans-pseudo", ["base/spans", f"{name}/spans"]) for name in sets_with("spans-pseudo")],
 )
 def test_shipped_configs_go_on_with_a_causal_generator(
     name: str, stage: str, base: list[str], workplace: Path
@@ -230,7 +230,7 @@ def test_shipped_configs_go_on_with_a_causal_generator(
     assert (model / "views.json").is_file() == (stage != "causal-mixed")
 
 
-@pytest.mark.parametrize("name", sets_with("views-memories"))
+@pytest.mark.parametrize("name", sets_with("spans-memories"))
 def test_shipped_configs_ask_for_every_passage(name: str, workplace: Path) -> None:
     """An encoder that has learned nothing in the place of the teacher."""
     data, runs = workplace / "data" / name, workplace / "runs" / name
@@ -243,18 +243,18 @@ def test_shipped_configs_ask_for_every_passage(name: str, workplace: Path) -> No
     assert main(["neighbours", f"--data={data}", f"--retriever={teacher}", "--device=cpu", near]) == 0
     layers = [
         f"--config=configs/{config}.yaml"
-        for config in ("base/causal", causal_of(name), "base/views", f"{name}/views-memories")
+        for config in ("base/causal", causal_of(name), "base/spans", f"{name}/spans-memories")
     ]
     swap = ["--model.generator.name_or_path=lm", "--data.mix.size=32", "--data.batch_size=4"]
     assert main(["train", *layers, *swap, *QUICK]) == 0
-    assert (runs / "views-memories" / "model" / "views.json").is_file()
-    trained = (runs / "views-memories" / "logs" / "version_0" / "config.yaml").read_text()
+    assert (runs / "spans-memories" / "model" / "views.json").is_file()
+    trained = (runs / "spans-memories" / "logs" / "version_0" / "config.yaml").read_text()
     assert "teach_memories: true" in trained
 
 
 @pytest.mark.parametrize(
     ("name", "stage"),
-    [(name, stage) for stage in ("views-assess", "hops-assess") for name in sets_with(stage)],
+    [(name, stage) for stage in ("spans-rescore", "hops-rescore") for name in sets_with(stage)],
 )
 def test_shipped_configs_learn_to_assess(name: str, stage: str, workplace: Path) -> None:
     """BM25 in the place of the bi-encoder, who would have to be trained; a model of one layer."""
@@ -262,17 +262,17 @@ def test_shipped_configs_learn_to_assess(name: str, stage: str, workplace: Path)
     language_model(workplace, f"data/{name}")
     layers = [
         f"--config=configs/{config}.yaml"
-        for config in ("base/causal", causal_of(name), "base/views", f"{name}/{stage}")
+        for config in ("base/causal", causal_of(name), "base/spans", f"{name}/{stage}")
     ]
     swap = ["--model.generator.name_or_path=lm", "--data.teacher=null", "--data.teacher_share=0"]
-    swap += ["--data.assess.retrievers=[bm25]", "--model.freeze_layers=0", f"--data.data=data/{name}"]
-    short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0", f"--output=runs/{name}/assess"]
+    swap += ["--data.rescore.retrievers=[bm25]", "--model.freeze_layers=0", f"--data.data=data/{name}"]
+    short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0", f"--output=runs/{name}/rescore"]
     assert main(["train", *layers, *swap, *short, *QUICK]) == 0
-    model = workplace / "runs" / name / "assess" / "model"
+    model = workplace / "runs" / name / "rescore" / "model"
     assert json.loads((model / "assess.json").read_text()) == {"tokens": 128}
     trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
     own = yaml.safe_load((ROOT / "configs" / name / f"{stage}.yaml").read_text())
-    passages = own["data"]["init_args"]["assess"]["passages"]
+    passages = own["data"]["init_args"]["rescore"]["passages"]
     assert f"passages: {passages}\n      depth: 60\n" in trained  # what a set changes, and what it does not
 
 
@@ -359,7 +359,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     compared += ["tune-hybrid", "retrieve", "train", "index", "retrieve"]
     filtered = ["retrieve", "retrieve", "update", "update"]
     reached = ["neighbours", "train", "train", "pseudo-queries", "train", "train", "index", "retrieve"]
-    reached += ["train", "index", "tune-assess", "retrieve"]
+    reached += ["train", "index", "tune-rescore", "retrieve"]
     untuned = ["train-biencoder", "index", "train", "index", "tune-hybrid", "retrieve"]
     quoted = ["riches", "propositions", "read", "read", "read", "answers", "train", "riches", "program"]
     quoted += ["ralm", "ralm"]

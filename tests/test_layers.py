@@ -9,30 +9,17 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "grls").rglob("*.py"))
 
 ORDER = (
-    ("grls.errors", "grls.types", "grls.logs", "grls.shown"),
-    ("grls.spelling", "grls.temporary", "grls.where"),
-    ("grls.files",),
-    (
-        "grls.ending",
-        "grls.jsonl",
-        "grls.language",
-        "grls.locks",
-        "grls.progress",
-        "grls.text",
-        "grls.webpage",
-    ),
-    ("grls.words",),
-    ("grls.corpus", "grls.growing", "grls.sentences"),
-    ("grls.assess", "grls.dataset", "grls.filters", "grls.neighbours", "grls.views"),
-    ("grls.index",),
+    ("grls.errors",),
+    ("grls.io",),
+    ("grls.data",),
+    ("grls.index", "grls.runs"),
     ("grls.models",),
     ("grls.decode",),
     ("grls.retrieve", "grls.evaluation"),
-    ("grls.readers",),
-    ("grls.explain", "grls.programs"),
+    ("grls.answer",),
+    ("grls.explain",),
     ("grls.train",),
     ("grls.report",),
-    ("grls.check", "grls.check_data"),
     ("grls.commands",),
     ("grls.cli",),
 )
@@ -89,24 +76,56 @@ def test_the_package_itself_imports_nothing_of_ours() -> None:
 
 
 def test_models_take_only_array_types_from_the_index() -> None:
-    for file in (ROOT / "grls" / "models").glob("*.py"):
+    for file in (ROOT / "grls" / "models").rglob("*.py"):
         for module, names in own(file):
             if module.startswith("grls.index"):
                 assert (module, set(names) <= {"Ints", "Array"}) == ("grls.index.rows", True), file
 
 
 def test_the_lightning_module_knows_no_index_and_no_retrieval() -> None:
-    data = ("grls.corpus", "grls.dataset")
+    data = ("grls.data.corpus", "grls.data.dataset")
     forbidden = ("grls.index", "grls.decode", "grls.retrieve", "grls.evaluation", *data)
-    for module, _ in own(ROOT / "grls" / "train" / "module.py"):
+    for module, _ in own(ROOT / "grls" / "train" / "core" / "module.py"):
         assert not module.startswith(forbidden), module
 
 
 def test_training_retrieves_only_to_validate_to_mine_and_to_be_taught() -> None:
-    for file in (ROOT / "grls" / "train").glob("*.py"):
-        if not file.stem.endswith(("validation", "mining", "teacher", "prior", "proposals")):
+    retrieving = ("callbacks", "mining", "teacher", "prior", "proposals", "round_trip")
+    for file in (ROOT / "grls" / "train").rglob("*.py"):
+        if file.stem not in retrieving:
             reached = [m for m, _ in own(file) if m.startswith(("grls.decode", "grls.retrieve"))]
             assert reached == [], file
+
+
+def folders() -> list[Path]:
+    return sorted(file.parent for file in FILES if file.name == "__init__.py")
+
+
+@pytest.mark.parametrize("folder", folders(), ids=lambda folder: str(folder.relative_to(ROOT)))
+def test_a_folder_says_what_each_of_its_files_is_for(folder: Path) -> None:
+    """The docstring of a folder names its modules and folders; those of ``grls`` stand in the README."""
+    if folder.name == "grls":
+        return
+    told = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    names = [f.stem for f in folder.glob("*.py") if f.stem != "__init__"]
+    names += [f"{f.name}/" for f in folder.iterdir() if (f / "__init__.py").is_file()]
+    unnamed = [name for name in names if f"``{name}``" not in told]
+    assert unnamed == []
+
+
+def defined(file: Path) -> list[str]:
+    """The public classes and functions of a module."""
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    kinds = ast.ClassDef | ast.FunctionDef
+    return [node.name for node in body if isinstance(node, kinds) and not node.name.startswith("_")]
+
+
+def test_a_public_name_stands_for_one_thing() -> None:
+    where: dict[str, list[str]] = {}
+    for file in FILES:
+        for name in defined(file):
+            where.setdefault(name, []).append(module_name(file))
+    assert {name: modules for name, modules in where.items() if len(modules) > 1} == {}
 
 
 def test_nothing_in_the_package_imports_the_preparations_or_benchmarks() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from grls.corpus import Corpus
-from grls.dataset import Qrels, read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, read_split
+from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.evaluation.answers import ENDING, KS, PremiseKind, Scores, read_answers, score_answers
-from grls.evaluation.manifest import RunInfo, read_info
-from grls.files import refuse_unwritable, write_json
-from grls.logs import quiet
+from grls.io.files import refuse_unwritable, write_json
+from grls.io.logs import quiet
 from grls.models.entailment import Entailment, load_entailment
-from grls.types import Query
+from grls.runs.manifest import RunInfo, read_info
 
 
 def answers(

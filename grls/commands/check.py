@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from grls.check import check_corpus, format_check
-from grls.check_data import check_data, format_faults
-from grls.corpus import Corpus
+from grls.data.codec import Codec, Limits
+from grls.data.corpus import Corpus
+from grls.data.dataset_check import check_data, format_faults
 from grls.errors import DataError
-from grls.files import write_json
-from grls.logs import quiet
-from grls.models.build import load_tokenizer
-from grls.text import Codec, Limits
+from grls.index.corpus_check import check_corpus, format_check
+from grls.io.files import write_json
+from grls.io.logs import quiet
+from grls.models.load.build import load_tokenizer
 
 
 def check(

@@ -1,7 +1,7 @@
 """``grls cut``: end rankings where F1 is expected to be highest, by development queries.
 
 Any ranking can be cut: of a generator, of BM25, of an ensemble, of another tool. Where is
-:mod:`grls.retrieve.set_size`'s affair.
+:mod:`grls.retrieve.fusion.cut`'s affair.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from time import perf_counter
 
 from grls.commands.run_files import asked_ids, load_dev, refuse_shared_queries, refuse_to_replace, write_fused
 from grls.errors import ConfigError, DataError
-from grls.evaluation.comparable import complete_runs, find_asked, load_runs
-from grls.evaluation.manifest import RunInfo
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.evaluation.results import Results
-from grls.retrieve.set_size import SetSize
+from grls.retrieve.fusion.cut import SetSize
+from grls.runs.comparable import complete_runs, find_asked, load_runs
+from grls.runs.manifest import RunInfo
+from grls.runs.results import Results
 
 
 def cut(

@@ -1,8 +1,8 @@
 """``grls ensemble``: fuse runs that were retrieved already.
 
 The paper's ensembles (arXiv 2204.13596) interleave; the weights of the other methods can be tuned on runs for
-development queries. How to fuse is :mod:`grls.retrieve.fusion`'s affair, and whether runs belong together
-:mod:`grls.evaluation.comparable`'s.
+development queries. How to fuse is :mod:`grls.retrieve.fusion.fuse`'s affair, and whether runs belong
+together :mod:`grls.runs.comparable`'s.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from grls.commands.run_files import (
     refuse_to_replace,
     write_fused,
 )
+from grls.data.types import Hit
 from grls.errors import ConfigError
-from grls.evaluation.comparable import (
+from grls.evaluation.measures import ndcg
+from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.retrieve.fusion.ensemble import Length, chain_hits, chain_length, fuse_chains
+from grls.retrieve.fusion.fuse import Fusion, Method, Normalization, fuse_rankings, tune_weights
+from grls.runs.comparable import (
     LoadedRun,
     Missing,
     complete_runs,
     find_asked,
     load_runs,
 )
-from grls.evaluation.manifest import RunInfo, Steps
-from grls.evaluation.measures import ndcg
-from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.evaluation.results import Results
-from grls.evaluation.run import chain_ranking
-from grls.retrieve.ensemble import Length, chain_hits, chain_length, fuse_chains
-from grls.retrieve.fusion import Fusion, Method, Normalization, fuse_rankings, tune_weights
-from grls.types import Hit
+from grls.runs.manifest import RunInfo, Steps
+from grls.runs.results import Results
+from grls.runs.trec import chain_ranking
 
 
 def ensemble(

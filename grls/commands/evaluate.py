@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
 from grls.errors import ConfigError
 from grls.evaluation.evaluate import evaluate_run, format_report
 from grls.evaluation.examples import format_examples
 from grls.evaluation.measures import MEASURES, measure_names
 from grls.evaluation.metrics.averages import KS
 from grls.evaluation.versus import compare_runs, format_comparison
-from grls.files import write_json
-from grls.shown import visible
+from grls.io.files import write_json
+from grls.io.terminal import visible
 
 
 def evaluate(

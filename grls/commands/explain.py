@@ -10,24 +10,24 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from grls.corpus import Corpus
-from grls.dataset import Qrels, gold_passages, read_qrels, read_queries, read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries, read_split
+from grls.data.types import Query
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, DataError
-from grls.evaluation.manifest import Steps, fingerprint_queries
 from grls.explain.explain import Explainer
-from grls.explain.page import write_page
+from grls.explain.page import write_explanations
 from grls.explain.summary import TOLD_APART, Ask, format_summary, of_ask, summarise
 from grls.explain.text import format_explanation
-from grls.files import read_json, refuse_unwritable, write_json
-from grls.growing import GrowingFile
-from grls.logs import quiet
+from grls.io.files import read_json, refuse_unwritable, write_json
+from grls.io.logs import quiet
+from grls.io.resumable import GrowingFile
 from grls.models.precision import Precision
 from grls.retrieve.base import check_counts
-from grls.retrieve.folder import MANIFEST
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.options import SearchOptions
-from grls.types import Query
+from grls.retrieve.generative.folder import MANIFEST
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.runs.manifest import Steps, fingerprint_queries
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def explain(
     been, and so whether the beam or the model was at fault. For `all`, counts the verdicts of a split; with
     ``output`` a killed run goes on where it stopped when it is called again with the same options
     (OUTPUT.explained.jsonl).
-    The search is explained: what `--assess` of `grls retrieve` makes of its ranking is not looked into.
+    The search is explained: what `--rescore` of `grls retrieve` makes of its ranking is not looked into.
 
     Args:
         query: A query id of ``data``, the text of a query (without ``data``, or with a space), or `all`
@@ -121,7 +121,7 @@ def explain(
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print("\n\n".join(format_explanation(e, colour) for e in explanations))
     if output is not None:
-        print("\nwrote " + ", ".join(write_page(output, explanations)))
+        print("\nwrote " + ", ".join(write_explanations(output, explanations)))
 
 
 def _open(folder: str | None, device: str, precision: str, options: SearchOptions) -> GenerativeRetriever:
@@ -137,9 +137,9 @@ def _open(folder: str | None, device: str, precision: str, options: SearchOption
                 "step, so only its misses can be explained. Give a folder that `grls index` wrote."
             )
     opened = GenerativeRetriever.from_pretrained(folder, device, precision, options)
-    if opened.views is not None:
+    if opened.spans is not None:
         raise ConfigError(
-            f"--retriever {folder} writes views of passages, which cannot be explained; give one that writes "
+            f"--retriever {folder} writes spans of passages, which cannot be explained; give one that writes "
             "passages from their beginning."
         )
     if opened.removed:

@@ -7,21 +7,21 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
-from grls.assess import ASSESS, read_assessing
-from grls.corpus import Corpus
+from grls.data.codec import LIMITS, Limits, limits_of
+from grls.data.corpus import Corpus
+from grls.data.spans import VIEWS, By, read_spans
 from grls.errors import ConfigError
-from grls.files import read_json, refuse_foreign, refuse_unwritable, scratch_folder
 from grls.index.rows import Form, Rows
-from grls.logs import quiet
+from grls.io.files import read_json, refuse_foreign, refuse_unwritable, scratch_folder
+from grls.io.logs import quiet
 from grls.models.biencoder import BiEncoder
-from grls.models.build import Pretrained
-from grls.models.sentence_folder import MODULES
-from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.dense_encode import work_folder
-from grls.retrieve.folder import MANIFEST
-from grls.retrieve.generative import GenerativeRetriever
-from grls.text import LIMITS, Limits, limits_of
-from grls.views import VIEWS, By, read_views
+from grls.models.load.build import Pretrained
+from grls.models.load.sentence_folder import MODULES
+from grls.models.rescore_spec import RESCORE, read_rescore_input
+from grls.retrieve.dense.encode import work_folder
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.folder import MANIFEST
+from grls.retrieve.generative.retriever import GenerativeRetriever
 
 Kind = Literal["auto", "generative", "dense", "st5"]
 
@@ -37,7 +37,7 @@ def index(
     max_passage_tokens: int | None = None,
     max_query_tokens: int | None = None,
     max_input_tokens: int | None = None,
-    view_words: int | None = None,
+    span_words: int | None = None,
     batch_size: int = 32,
     device: str = "auto",
 ) -> None:
@@ -63,7 +63,7 @@ def index(
             Generative; a bi-encoder has the one limit ``max_input_tokens``.
         max_query_tokens: Longest query; null: as in training (256). Generative.
         max_input_tokens: Longest model input, evidence included; null: as in training (512).
-        view_words: Words of the views that the model writes instead of passages from their beginning; 0:
+        span_words: Words of the spans that the model writes instead of passages from their beginning; 0:
             whole passages; null: as in training (other models write passages). Generative.
         batch_size: Passages embedded together (dense).
         device: Where passages are embedded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -75,12 +75,12 @@ def index(
         for name, value in (("passage", max_passage_tokens), ("query", max_query_tokens)):
             if value is not None:
                 raise ConfigError(f"a bi-encoder has no max_{name}_tokens; set max_input_tokens instead.")
-        if view_words is not None:
-            raise ConfigError("a bi-encoder embeds whole passages: leave view_words out.")
+        if span_words is not None:
+            raise ConfigError("a bi-encoder embeds whole passages: leave span_words out.")
         _dense(model, corpus, output, kind, max_input_tokens, batch_size, device)
         return
     limits = {"passage": max_passage_tokens, "query": max_query_tokens, "input": max_input_tokens}
-    _generative(model, corpus, output, backend, limits, form, memory_bytes(memory), view_words)
+    _generative(model, corpus, output, backend, limits, form, memory_bytes(memory), span_words)
 
 
 def memory_bytes(text: str) -> int:
@@ -123,17 +123,17 @@ def _generative(
     given: dict[str, int | None],
     form: Form,
     memory: int,
-    view_words: int | None,
+    span_words: int | None,
 ) -> None:
     source = Pretrained(model)
     loaded = source.load()
     passages = Corpus.read(corpus)
     learned = Path(model) / VIEWS
-    view_by: By = "script"
-    if learned.is_file() and (cut := read_views(read_json(learned), learned)) is not None:
-        view_words, view_by = (cut[0] if view_words is None else view_words), cut[1]
-    assessing = Path(model) / ASSESS
-    assesses = read_assessing(read_json(assessing), assessing) if assessing.is_file() else None
+    span_by: By = "script"
+    if learned.is_file() and (cut := read_spans(read_json(learned), learned)) is not None:
+        span_words, span_by = (cut[0] if span_words is None else span_words), cut[1]
+    learned = Path(model) / RESCORE
+    rescore_input = read_rescore_input(read_json(learned), learned) if learned.is_file() else None
     trained = Path(model) / LIMITS
     limits = Limits()
     if trained.is_file():
@@ -151,17 +151,17 @@ def _generative(
             form=form,
             memory=memory,
             scratch=scratch,
-            view_words=view_words or None,
-            view_by=view_by,
-            assessing=assesses,
+            span_words=span_words or None,
+            span_by=span_by,
+            rescore_input=rescore_input,
         )
         retriever.save_pretrained(output)
     rows = retriever.index.rows
     assert isinstance(rows, Rows)
     tokens = len(rows.tokens)
     size = sum(file.stat().st_size for file in (Path(output) / "index").iterdir())
-    views = retriever.views
-    written = "" if views is None else f"{len(views):,} views of {views.words} words, "
+    spans = retriever.spans
+    written = "" if spans is None else f"{len(spans):,} spans of {spans.words} words, "
     print(
         f"{output}: {len(passages):,} passages, {written}{len(rows):,} distinct sequences with DONE, "
         f"{tokens:,} tokens{' of unique prefixes' if form == 'prefixes' else ''}, index "

@@ -5,18 +5,18 @@ from __future__ import annotations
 from time import perf_counter
 
 from grls.commands.retrieve import refuse_other_corpus
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
+from grls.data.neighbours import Neighbours
+from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.files import refuse_unwritable
-from grls.logs import quiet
-from grls.neighbours import Neighbours
-from grls.progress import Progress
+from grls.io.files import refuse_unwritable
+from grls.io.logs import quiet
+from grls.io.progress import Progress
 from grls.retrieve.base import Retriever
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.neighbours import by_retriever, by_shared_words
-from grls.retrieve.open import open_retriever
-from grls.retrieve.options import SearchOptions
-from grls.retrieve.sparse import BM25Retriever
-from grls.words import USUAL, Analyzer
+from grls.retrieve.registry import open_retriever
 
 
 def neighbours(

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grls.corpus import Corpus
-from grls.evaluation.manifest import ENDINGS, RunInfo, write_info
-from grls.evaluation.results import write_result_parts
-from grls.evaluation.run import chain_ranking, unfit_for_trec, write_run
-from grls.files import atomic_file
-from grls.types import Chain, Hit, Query
+from grls.data.corpus import Corpus
+from grls.data.types import Chain, Hit, Query
+from grls.io.files import atomic_file
+from grls.runs.manifest import ENDINGS, RunInfo, write_info
+from grls.runs.results import write_result_parts
+from grls.runs.trec import chain_ranking, unfit_for_trec, write_run
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Retrieval portion by portion: what is found is on disk as it comes, so that a killed run goes on.
 
-What all portions found stands in ``OUTPUT.retrieved.jsonl`` (:mod:`grls.growing`) until the results are
+What all portions found stands in ``OUTPUT.retrieved.jsonl`` (:mod:`grls.io.resumable`) until the results are
 written from it, portion by portion, too: memory does not grow with the queries. A run of one portion needs no
 such file. The module does not know how a query is answered.
 """
@@ -13,9 +13,9 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from grls.commands.output import Outcome
-from grls.growing import GrowingFile, Record
-from grls.progress import Progress
-from grls.types import Chain, Hit, Query
+from grls.data.types import Chain, Hit, Query
+from grls.io.progress import Progress
+from grls.io.resumable import GrowingFile, Record
 
 PORTION = 512
 """Queries between two points where a run can go on."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple, TypeVar
 
+from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.models.build import BESIDE
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.hybrid import HybridRetriever, Weighed
-from grls.retrieve.open import open_sources
-from grls.retrieve.options import SearchOptions
-from grls.retrieve.priors import EmptyPromptPrior
-from grls.words import USUAL, Analyzer
+from grls.models.load.build import BESIDE
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hybrid.priors import EmptyPromptPrior
+from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.registry import open_sources
 
 log = logging.getLogger(__name__)
 Value = TypeVar("Value", str, float)
@@ -117,10 +117,11 @@ def open_hybrid(
         raise ConfigError("priors look ahead for a generative retriever; give one by --retriever.")
     sources = open_sources(generator.corpus, priors.prior, device, options, analyzer)
     weighed = [
-        Weighed(*some) for some in zip(sources, priors.prior_weight, priors.prior_temperature, strict=True)
+        WeightedSource(*some)
+        for some in zip(sources, priors.prior_weight, priors.prior_temperature, strict=True)
     ]
     if priors.empty_weight:
-        weighed.append(Weighed(EmptyPromptPrior(generator), -priors.empty_weight))
+        weighed.append(WeightedSource(EmptyPromptPrior(generator), -priors.empty_weight))
     return HybridRetriever(generator, weighed, priors.done_share, priors.prior_normalized)
 
 

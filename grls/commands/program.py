@@ -8,26 +8,26 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from grls.answer.direct import WrittenAnswer
 from grls.commands.output import Outcome, write_outputs
 from grls.commands.read import answer_record, shown_reading
 from grls.commands.sources import Folders, Named, Source, open_source
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.data.types import Hit, Query
+from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
-from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
-from grls.files import refuse_unwritable
-from grls.growing import GrowingFile
-from grls.logs import quiet
-from grls.progress import Progress
-from grls.readers.direct import Reading
+from grls.io.files import refuse_unwritable
+from grls.io.logs import quiet
+from grls.io.progress import Progress
+from grls.io.resumable import GrowingFile
 from grls.retrieve.base import check_counts
-from grls.retrieve.fusion import Method as FusionMethod
-from grls.types import Hit, Query
-from grls.words import USUAL, Analyzer
+from grls.retrieve.fusion.fuse import Method as FusionMethod
+from grls.runs.manifest import RunInfo, Steps, System, fingerprint_queries
 
 if TYPE_CHECKING:
-    from grls.programs.dsp.retrieval import Retrieval
+    from grls.answer.dsp.retrieval import Retrieval
 
 log = logging.getLogger(__name__)
 
@@ -133,10 +133,10 @@ def program(
     _check(program, named, endpoint, lm, limit)
     check_counts(**{"--k": k, "--branches": branches, "--examples": examples, "--threads": threads})
     refuse_unwritable(output)
-    from grls.programs.dsp import build, run  # imported late: DSPy is an extra
-    from grls.programs.dsp.branch import Branch
-    from grls.programs.dsp.demonstrate import examples as shown_examples
-    from grls.programs.dsp.demonstrate import hushed, inputs_of
+    from grls.answer.dsp import build, run  # imported late: DSPy is an extra
+    from grls.answer.dsp.branch import Branch
+    from grls.answer.dsp.demonstrate import dspy_examples as shown_examples
+    from grls.answer.dsp.demonstrate import hushed, inputs_of
 
     logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures stand in the trace
     corpus = Corpus.read(data)
@@ -217,7 +217,7 @@ def _check(program: Program, named: Named, endpoint: str | None, lm: str, limit:
 
 
 def _retrieval(source: Source, corpus: Corpus, k: int) -> Retrieval:
-    from grls.programs.dsp.retrieval import Retrieval
+    from grls.answer.dsp.retrieval import Retrieval
 
     return Retrieval(source.retriever, corpus, k, "log" if source.probable else "softmax")
 
@@ -230,14 +230,16 @@ def _score_mode(program: Program, queries: int, mode: str) -> str:
     return "comb_sum" if fused else mode
 
 
-def _reading(record: dict[str, Any]) -> Reading:
+def _reading(record: dict[str, Any]) -> WrittenAnswer:
     ranking = tuple(Hit(passage, score) for passage, score in record["found"])
     read = tuple(passage for passage, _ in record["read"])
-    return Reading(record["answer"], record.get("ended", True), read, ranking)  # begun before it was kept
+    return WrittenAnswer(
+        record["answer"], record.get("ended", True), read, ranking
+    )  # begun before it was kept
 
 
 def _write_answers(
-    path: str, asked: Sequence[Query], readings: Sequence[Reading], records: Sequence[dict[str, Any]],
+    path: str, asked: Sequence[Query], readings: Sequence[WrittenAnswer], records: Sequence[dict[str, Any]],
     corpus: Corpus,
 ) -> None:  # fmt: skip
     """The answers as `grls read` writes them, with what each cost and why it failed."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from grls.corpus import Corpus
+from grls.answer.riches.proposition_file import PropositionFile, Tally
+from grls.answer.riches.proposition_prompt import PropositionPrompt
+from grls.answer.riches.propositions import Propositionizer, batches
+from grls.data.codec import tokenizer_fingerprint
+from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
-from grls.files import refuse_unwritable
-from grls.logs import quiet
-from grls.models.language import load_language_model, weights_fingerprint
-from grls.programs.proposition_file import PropositionFile, Tally
-from grls.programs.proposition_prompt import PropositionPrompt
-from grls.programs.propositions import Propositionizer, batches
-from grls.progress import Progress
-from grls.text import tokenizer_fingerprint
+from grls.io.files import refuse_unwritable
+from grls.io.logs import quiet
+from grls.io.progress import Progress
+from grls.models.load.language import load_language_model, weights_fingerprint
 
 
 def propositions(

@@ -8,27 +8,27 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
 
+from grls.answer.writer import TextWriter
 from grls.commands.retrieve import refuse_other_corpus
-from grls.corpus import Corpus
-from grls.dataset import query_record
+from grls.data.codec import tokenizer_fingerprint
+from grls.data.corpus import Corpus
+from grls.data.dataset import query_record
+from grls.data.neighbours import Neighbours
+from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.files import atomic_file, refuse_unwritable, sha256, write_json
-from grls.growing import GrowingFile
-from grls.jsonl import write_line
-from grls.logs import quiet
-from grls.models.language import load_language_model, weights_fingerprint
-from grls.neighbours import Neighbours
-from grls.programs.pseudo_queries import Drawing, From, QueryWriter, Task, tasks
-from grls.programs.query_form import QueryForm, QueryPrompt
-from grls.programs.round_trip import Sifted, sift
-from grls.progress import Progress
-from grls.readers.writer import TextWriter
+from grls.io.files import atomic_file, refuse_unwritable, sha256, write_json
+from grls.io.jsonl import write_line
+from grls.io.logs import quiet
+from grls.io.progress import Progress
+from grls.io.resumable import GrowingFile
+from grls.models.load.language import load_language_model, weights_fingerprint
 from grls.retrieve.base import Retriever, check_counts
-from grls.retrieve.open import open_retriever
-from grls.retrieve.options import SearchOptions
-from grls.retrieve.sparse import BM25Retriever
-from grls.text import tokenizer_fingerprint
-from grls.words import USUAL, Analyzer
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.registry import open_retriever
+from grls.train.doc2query.form import QueryForm, QueryPrompt
+from grls.train.doc2query.generate import Drawing, From, QueryWriter, Task, tasks
+from grls.train.doc2query.round_trip import Sifted, sift
 
 _PORTION = 16
 """Batches that are written before the file grows; within them, like lengths go together."""

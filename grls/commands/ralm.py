@@ -11,25 +11,25 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
+from grls.answer.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
+from grls.answer.ralm.collect import collect
+from grls.answer.ralm.exclude import without
+from grls.answer.ralm.generate import continue_texts
+from grls.answer.ralm.reader import InContextRalm, ScoredStride, perplexity, refuse_long_window, words_of
+from grls.answer.ralm.reranker import Reranker, Trained
+from grls.answer.ralm.scoring import TextScorer
+from grls.answer.ralm.strides import WindowOptions, strides
 from grls.commands.sources import Folders, Named, open_source
+from grls.data.codec import foreign_places, tokenizer_fingerprint
+from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.evaluation.manifest import Steps
-from grls.files import read_text, refuse_unwritable, write_json
-from grls.growing import GrowingFile
-from grls.logs import quiet
-from grls.models.language import LanguageModel, load_language_model, weights_fingerprint
-from grls.progress import Progress
-from grls.readers.ralm.choose import AsRetrieved, Chooser, Oracle, ZeroShot
-from grls.readers.ralm.collect import collect
-from grls.readers.ralm.exclude import without
-from grls.readers.ralm.generate import continue_texts
-from grls.readers.ralm.reader import InContextRalm, ScoredStride, perplexity, refuse_long_window, words_of
-from grls.readers.ralm.reranker import Reranker, Trained
-from grls.readers.ralm.scoring import TextScorer
-from grls.readers.ralm.strides import WindowOptions, strides
-from grls.retrieve.fusion import Method as FusionMethod
-from grls.text import foreign_places, tokenizer_fingerprint
-from grls.words import USUAL, Analyzer
+from grls.io.files import read_text, refuse_unwritable, write_json
+from grls.io.logs import quiet
+from grls.io.progress import Progress
+from grls.io.resumable import GrowingFile
+from grls.models.load.language import LanguageModel, load_language_model, weights_fingerprint
+from grls.retrieve.fusion.fuse import Method as FusionMethod
+from grls.runs.manifest import Steps
 
 Rerank = Literal["none", "zero-shot", "trained", "oracle"]
 

@@ -6,32 +6,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from grls.answer.direct import DirectReader, WrittenAnswer
+from grls.answer.finished import FinishedRun
+from grls.answer.iterative import IterativeReader
+from grls.answer.kept import read_on, spent_on
+from grls.answer.prompts import shown
+from grls.answer.writer import TextWriter
 from grls.commands.output import Outcome, write_outputs
 from grls.commands.run_files import refuse_own_output
 from grls.commands.sources import Folders, Named, Source, open_source
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.codec import tokenizer_fingerprint
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.data.types import Hit, Passage, Query
+from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
-from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
-from grls.evaluation.results import find_passages
-from grls.files import refuse_unwritable, sha256
-from grls.growing import GrowingFile
-from grls.logs import quiet
-from grls.models.language import load_language_model, weights_fingerprint
-from grls.progress import Progress
-from grls.readers.direct import DirectReader, Reading
-from grls.readers.finished import FinishedRun
-from grls.readers.iterative import IterativeReader
-from grls.readers.kept import read_on, spent_on
-from grls.readers.prompts import shown
-from grls.readers.writer import TextWriter
+from grls.io.files import refuse_unwritable, sha256
+from grls.io.logs import quiet
+from grls.io.progress import Progress
+from grls.io.resumable import GrowingFile
+from grls.io.terminal import visible
+from grls.models.load.language import load_language_model, weights_fingerprint
 from grls.retrieve.base import check_counts
-from grls.retrieve.fusion import Method as FusionMethod
-from grls.shown import visible
-from grls.text import tokenizer_fingerprint
-from grls.types import Hit, Passage, Query
-from grls.words import USUAL, Analyzer
+from grls.retrieve.fusion.fuse import Method as FusionMethod
+from grls.runs.manifest import RunInfo, Steps, System, fingerprint_queries
+from grls.runs.results import find_passages
 
 Method = Literal["closed-book", "retrieve", "iterative"]
 Origin = Source | FinishedRun
@@ -176,12 +176,12 @@ def _check(method: Method, named: Named, run: str | None) -> None:
 def _read(
     writer: TextWriter, source: Origin | None, corpus: Corpus, queries: Sequence[Query], method: Method,
     k: int, depth: int, hops: int, chat: bool, file: GrowingFile,
-) -> list[Reading]:  # fmt: skip
+) -> list[WrittenAnswer]:  # fmt: skip
     known = {record["query_id"] for record in file.records}
     done = sum(query.id in known for query in queries)
     with Progress(len(queries), "read", "queries", done) as bar:
 
-        def answer(some: Sequence[Query]) -> list[Reading]:
+        def answer(some: Sequence[Query]) -> list[WrittenAnswer]:
             if method == "iterative" and isinstance(source, Source):
                 reader = IterativeReader(writer, source.retriever, corpus, k, hops, chat)
                 return reader.answer(some, bar.update)
@@ -212,7 +212,7 @@ def _label(source: Origin) -> str:
     return source.label
 
 
-def answer_record(query: Query, reading: Reading, corpus: Corpus) -> dict[str, Any]:
+def answer_record(query: Query, reading: WrittenAnswer, corpus: Corpus) -> dict[str, Any]:
     """A line of the answers: a passage that was read stands where a quote of RICHES does."""
     texts = find_passages(corpus, reading.read)
     quotes = [
@@ -231,7 +231,7 @@ def answer_record(query: Query, reading: Reading, corpus: Corpus) -> dict[str, A
     }
 
 
-def _pieces(reading: Reading, texts: dict[str, Passage]) -> list[dict[str, Any]]:
+def _pieces(reading: WrittenAnswer, texts: dict[str, Passage]) -> list[dict[str, Any]]:
     """Follow-up questions, passages and answer, in order, as RICHES writes its pieces."""
     place = {passage: number for number, passage in enumerate(reading.read)}
     pieces: list[dict[str, Any]] = []
@@ -243,7 +243,7 @@ def _pieces(reading: Reading, texts: dict[str, Passage]) -> list[dict[str, Any]]
     return [*pieces, *([answer] if reading.answer else [])]
 
 
-def shown_reading(query: Query, reading: Reading, corpus: Corpus) -> str:
+def shown_reading(query: Query, reading: WrittenAnswer, corpus: Corpus) -> str:
     """One query and its answer, for the terminal."""
     lines = [f"{query.id}: {query.text}"]
     for piece in _pieces(reading, find_passages(corpus, reading.read)):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from grls.evaluation.measures import MEASURES, measure_names
-from grls.report.measure import measure
+from grls.report.measure import score_runs
 from grls.report.page import TESTED, build_page
-from grls.report.render import write_page
+from grls.report.render import write_report
 from grls.report.runs import load_groups
 
 
@@ -43,7 +43,7 @@ def report(
     """
     names = measure_names(MEASURES if measures is None else measures)
     tested = TESTED if measures is None else [name for name in names if not name.startswith("Judged")]
-    groups = [measure(group, list(ks), names) for group in load_groups(runs, data, split)]
+    groups = [score_runs(group, list(ks), names) for group in load_groups(runs, data, split)]
     page = build_page(groups, list(ks), k, baseline, proofs, seed, title, tested)
-    for path in write_page(page, output):
+    for path in write_report(page, output):
         print(path)

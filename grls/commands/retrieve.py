@@ -12,29 +12,29 @@ from typing import Any, Literal, TypeGuard, get_args
 from grls.commands.output import Outcome, write_outputs
 from grls.commands.portions import in_portions
 from grls.commands.priors import open_hybrid, prior_options, tell_unlike_training
-from grls.corpus import Corpus, corpus_file
-from grls.dataset import own_corpus, read_queries, read_split
+from grls.data.corpus import Corpus, corpus_file
+from grls.data.dataset import own_corpus, read_queries, read_split
+from grls.data.filters import Filter, both, own_filters, read_allowed
+from grls.data.filters import where as parse_where
+from grls.data.types import Query
+from grls.data.words import USUAL, Analyzer
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, MismatchError
-from grls.evaluation.manifest import RunInfo, Steps, System, fingerprint_queries
-from grls.files import refuse_unwritable, sha256
-from grls.filters import Filter, both, own_filters, read_allowed
-from grls.filters import where as parse_where
-from grls.logs import quiet
+from grls.io.files import refuse_unwritable, sha256
+from grls.io.logs import quiet
 from grls.models.precision import Precision
-from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.base import check_counts
-from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.expected_f1 import expected_f1
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.hybrid import DONE_SHARE, HybridRetriever
-from grls.retrieve.multistep import MultistepRetriever
-from grls.retrieve.open import open_retriever
-from grls.retrieve.options import SearchOptions
-from grls.retrieve.pool import pooled_ranking
-from grls.retrieve.sparse import BM25Retriever
-from grls.types import Query
-from grls.words import USUAL, Analyzer
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.appending import AppendingMultistep
+from grls.retrieve.hops.expected_f1 import expected_f1
+from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.pool import pooled_ranking
+from grls.retrieve.hybrid.retriever import DONE_SHARE, HybridRetriever
+from grls.retrieve.registry import open_retriever
+from grls.runs.manifest import RunInfo, Steps, System, fingerprint_queries
 
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -63,7 +63,7 @@ def retrieve(
     pool: bool = False,
     mode: ScoreMode = "renormalized",
     early_stop: bool | None = None,
-    view_temperature: float = 3.0,
+    span_temperature: float = 3.0,
     batch_size: int = 32,
     truncate_queries: bool = False,
     device: str = "auto",
@@ -79,8 +79,8 @@ def retrieve(
     prior_normalized: bool = False,
     empty_weight: float = 0.0,
     done_share: float = DONE_SHARE,
-    assess: int = 0,
-    assess_weight: float = 1.0,
+    rescore: int = 0,
+    rescore_weight: float = 1.0,
     analyzer: Analyzer = USUAL,
 ) -> None:
     """Retrieve for queries.
@@ -98,7 +98,7 @@ def retrieve(
         steps: ``single``: the top k; ``fixed``: exactly ``hops`` hops; ``dynamic``: hops until DONE.
         k: Passages a query (single-step, and with ``pool``).
         hops: Number of hops (fixed), most hops (dynamic).
-        beams: Beam width of each hop (generative). A generator that writes views ranks ``k`` passages
+        beams: Beam width of each hop (generative). A generator that writes spans ranks ``k`` passages
             whatever it is: what the beam has left counts, too.
         chains: Chains kept side by side (multi-step); null: 4 for a generative retriever, 1 for others.
         branch: Passages that continue a chain at each hop (multi-step); null: 4 for a generative retriever,
@@ -114,7 +114,7 @@ def retrieve(
         pool: Rank the passages of all chains, the best chain's first, up to ``k`` (fixed).
         mode: Score mode: over the allowed tokens, or over the vocabulary (generative).
         early_stop: Stop at the unique prefix; null means where it is exact (renormalized).
-        view_temperature: How the views of a passage make its score (a generator that writes views): 1 adds
+        span_temperature: How the spans of a passage make its score (a generator that writes spans): 1 adds
             their probabilities, above it counts the more how many of them are likely. Tune it on dev.
         batch_size: Model inputs decoded or embedded together.
         truncate_queries: Cut queries that are too long instead of refusing them.
@@ -138,10 +138,10 @@ def retrieve(
         empty_weight: How much of a passage's log-probability under an empty prompt is taken from its score,
             against what the generator favours whatever is asked (with or without --prior).
         done_share: Log of DONE's share of a prior that knows nothing of it (dynamic, with a prior).
-        assess: How many of the best passages (of each hop) the generator reads to their end and assesses,
+        rescore: How many of the best passages (of each hop) the generator reads to their end and rescores,
             which ranks them anew, before all others; 0: none. For a generator that has learned to
-            (`--data.assess`); one that writes whole passages has beams as many at least.
-        assess_weight: What an assessment counts beside the score. Tune it on dev: `grls tune-assess` writes
+            (`--data.rescore`); one that writes whole passages has beams as many at least.
+        rescore_weight: What a rescore counts beside the score. Tune it on dev: `grls tune-rescore` writes
             a file for --config.
         analyzer: How BM25 splits texts into words: language, stemming and function words.
     """
@@ -165,15 +165,15 @@ def retrieve(
     corpus = None if split is None else own_corpus(data)
     queries = read_queries(data) if split is None else read_split(data, split, corpus)[0]
     options = SearchOptions(
-        beams, mode, early_stop, batch_size, truncate_queries, view_temperature,
-        progress=True, compile=compile, assess=assess, assess_weight=assess_weight,
+        beams, mode, early_stop, batch_size, truncate_queries, span_temperature,
+        progress=True, compile=compile, rescore=rescore, rescore_weight=rescore_weight,
     )  # fmt: skip
     filters = _filters(queries, allow, where, query_filters)
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
     opened = opened_retriever(data, retriever, device, precision, options, analyzer, corpus)
     if priors.given:
         opened = open_hybrid(opened, priors, device, options, analyzer)
-    refuse_to_assess(opened, assess)
+    refuse_to_rescore(opened, rescore)
     refuse_other_corpus(opened, data, split, corpus)
     tell_unlike_training(opened)
     hop_by_hop = Hops(hops, *usual_beams(opened, chains, branch), done_bias, repeat, sets)
@@ -271,10 +271,10 @@ def writes_chains(opened: AnyRetriever) -> TypeGuard[GenerativeRetriever | Hybri
     )
 
 
-def writes_views(opened: AnyRetriever) -> bool:
-    """Whether it has a generator that writes views of passages."""
+def writes_spans(opened: AnyRetriever) -> bool:
+    """Whether it has a generator that writes spans of passages."""
     generator = opened.generator if isinstance(opened, HybridRetriever) else opened
-    return isinstance(generator, GenerativeRetriever) and generator.views is not None
+    return isinstance(generator, GenerativeRetriever) and generator.spans is not None
 
 
 def _filters(queries: list[Query], allow: str | None, where: str | None, own: bool) -> list[Filter | None]:
@@ -306,17 +306,17 @@ def opened_retriever(
     return BM25Retriever(corpus or Corpus.read(data), analyzer=analyzer)
 
 
-def refuse_to_assess(opened: AnyRetriever, assess: int) -> None:
-    """Refuse to assess with what has not learned to.
+def refuse_to_rescore(opened: AnyRetriever, rescore: int) -> None:
+    """Refuse to rescore with what has not learned to.
 
     Raises:
         ConfigError: It is no generator, or has not.
     """
     generator = opened.generator if isinstance(opened, HybridRetriever) else opened
-    if assess and not isinstance(generator, GenerativeRetriever):
-        raise ConfigError("--assess is for a generative retriever that has learned to (--data.assess).")
-    if assess and isinstance(generator, GenerativeRetriever):
-        generator.refuse_to_assess()
+    if rescore and not isinstance(generator, GenerativeRetriever):
+        raise ConfigError("--rescore is for a generative retriever that has learned to (--data.rescore).")
+    if rescore and isinstance(generator, GenerativeRetriever):
+        generator.refuse_to_rescore()
 
 
 def refuse_other_corpus(
@@ -389,9 +389,9 @@ def described(opened: AnyRetriever) -> tuple[System, str, dict[str, Any]]:
     hybrid = isinstance(opened, HybridRetriever)
     how = opened.generator.options if isinstance(opened, HybridRetriever) else opened.options
     names = ["beams", "early_stop", "truncate_queries"]
-    if writes_views(opened):
-        names.append("view_temperature")
-    names += ["assess", "assess_weight"] if how.assess else []
+    if writes_spans(opened):
+        names.append("span_temperature")
+    names += ["rescore", "rescore_weight"] if how.rescore else []
     own = {name: getattr(how, name) for name in names}
-    mode = f"{how.mode}{' with priors' if hybrid else ''}{', assessed' if how.assess else ''}"
+    mode = f"{how.mode}{' with priors' if hybrid else ''}{', rescored' if how.rescore else ''}"
     return "hybrid" if hybrid else "generator", mode, own

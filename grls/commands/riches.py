@@ -9,26 +9,26 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from grls.answer.riches.answerer import Piece, Quote, Riches, Written
+from grls.answer.riches.keys import KeyKind, build_keys, keys_in
+from grls.answer.riches.page import quotes_page, terminal
+from grls.answer.riches.prompts import Prompt, PromptKind
 from grls.commands.output import Outcome, write_outputs
 from grls.commands.portions import KeptParts
-from grls.corpus import Corpus
-from grls.dataset import read_split
-from grls.decode.continuations import Beam, InterleaveOptions
+from grls.data.codec import tokenizer_fingerprint
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.data.types import Query
+from grls.decode.interleave.continuations import Beam, InterleaveOptions
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
-from grls.evaluation.manifest import RunInfo, fingerprint_queries
-from grls.files import atomic_file, refuse_unwritable, sha256
-from grls.growing import GrowingFile, Record
-from grls.logs import quiet
-from grls.models.language import load_language_model, weights_fingerprint
-from grls.programs.keys import KeyKind, build_keys, keys_in
-from grls.programs.prompts import Prompt, PromptKind
-from grls.programs.riches import Piece, Quote, Riches, Written
-from grls.programs.view import page, terminal
-from grls.progress import Progress
-from grls.text import tokenizer_fingerprint
-from grls.types import Query
+from grls.io.files import atomic_file, refuse_unwritable, sha256
+from grls.io.logs import quiet
+from grls.io.progress import Progress
+from grls.io.resumable import GrowingFile, Record
+from grls.models.load.language import load_language_model, weights_fingerprint
+from grls.runs.manifest import RunInfo, fingerprint_queries
 
 _PORTION = 8
 """Batches between two points where a run can go on."""
@@ -134,7 +134,7 @@ def riches(
     answers = f"{output}{ENDING}"
     write_answers(answers, (_record(*pair) for pair in zip(queries, _outputs(file, queries), strict=True)))
     with atomic_file(f"{output}.html") as stream:
-        stream.writelines(page(name or "RICHES", queries, _outputs(file, queries), corpus, markers))
+        stream.writelines(quotes_page(name or "RICHES", queries, _outputs(file, queries), corpus, markers))
     info = RunInfo(
         system="generator",
         name=name or f"RICHES, {keys}, {beam}",

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grls.commands.output import Outcome, write_outputs
-from grls.dataset import gold_passages, read_queries, read_split
+from grls.data.dataset import gold_passages, read_queries, read_split
+from grls.data.types import Query
 from grls.errors import ConfigError, MismatchError
-from grls.evaluation.comparable import Asked, LoadedRun, complete_runs, examples, find_asked, load_runs
-from grls.evaluation.manifest import RunInfo, fingerprint_queries, info_file, write_info
-from grls.evaluation.results import Results
-from grls.evaluation.run import refuse_unknown, write_run
-from grls.files import refuse_unwritable
-from grls.types import Query
+from grls.io.files import refuse_unwritable
+from grls.runs.comparable import LoadedRun, QuerySet, complete_runs, find_asked, load_runs, some_ids
+from grls.runs.manifest import RunInfo, fingerprint_queries, info_file, write_info
+from grls.runs.results import Results
+from grls.runs.trec import refuse_unknown, write_run
 
 
 class Dev(NamedTuple):
@@ -32,7 +32,9 @@ class Dev(NamedTuple):
     split: str
 
 
-def load_dev(paths: list[str], members: Sequence[LoadedRun], asked: Asked | None, split: str | None) -> Dev:
+def load_dev(
+    paths: list[str], members: Sequence[LoadedRun], asked: QuerySet | None, split: str | None
+) -> Dev:
     """The runs of ``--tune`` with their gold.
 
     Args:
@@ -83,7 +85,7 @@ def refuse_shared_queries(dev: Dev, results: Results) -> None:
     shared = dev.gold.keys() & results.rankings.keys()
     if shared:
         raise ConfigError(
-            f"{examples(shared)} ({len(shared)} in all) are queries of --tune and of what is given, too; "
+            f"{some_ids(shared)} ({len(shared)} in all) are queries of --tune and of what is given, too; "
             "tune on other queries than those reported."
         )
 
@@ -96,7 +98,7 @@ def refuse_own_output(output: str, runs: Sequence[str]) -> None:
             raise ConfigError(f"--output {output} would replace {run}, which is read; choose another name.")
 
 
-def refuse_to_replace(output: str, runs: Sequence[str], asked: Asked | None) -> None:
+def refuse_to_replace(output: str, runs: Sequence[str], asked: QuerySet | None) -> None:
     """Refuse an output that would overwrite an input, or leave JSONL of an earlier run beside the new run."""
     refuse_own_output(output, runs)
     if asked is None and Path(f"{output}.jsonl").exists():
@@ -106,12 +108,12 @@ def refuse_to_replace(output: str, runs: Sequence[str], asked: Asked | None) -> 
         )
 
 
-def asked_ids(asked: Asked | None) -> list[str] | None:
+def asked_ids(asked: QuerySet | None) -> list[str] | None:
     """Ids of the queries that were asked, where that is known."""
     return None if asked is None or asked.queries is None else [query.id for query in asked.queries]
 
 
-def write_fused(output: str, fused: Results, asked: Asked | None, info: RunInfo) -> None:
+def write_fused(output: str, fused: Results, asked: QuerySet | None, info: RunInfo) -> None:
     """Write results and manifest; without a data set no texts, so a TREC run alone.
 
     Args:

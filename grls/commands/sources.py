@@ -19,19 +19,19 @@ from grls.commands.retrieve import (
     refuse_other_corpus,
     usual_beams,
 )
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
+from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.evaluation.manifest import Steps, System
 from grls.retrieve.base import Retriever, check_counts
-from grls.retrieve.chained import ChainedRetriever
-from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.ensemble import EnsembleRetriever
-from grls.retrieve.fusion import Fusion, Method
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.open import open_retriever
-from grls.retrieve.options import SearchOptions
-from grls.retrieve.sparse import BM25Retriever
-from grls.words import USUAL, Analyzer
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.fusion.ensemble import EnsembleRetriever
+from grls.retrieve.fusion.fuse import Fusion, Method
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.chained import ChainedRetriever
+from grls.retrieve.registry import open_retriever
+from grls.runs.manifest import Steps, System
 
 Folders = list[str] | str | None
 """Retriever folders as an option gives them: several, one, or none."""

@@ -9,21 +9,21 @@ from typing import Any
 
 import torch
 
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.data.types import Query
+from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, DataError
-from grls.files import refuse_foreign
-from grls.logs import quiet
+from grls.io.files import refuse_foreign
+from grls.io.logs import quiet
 from grls.models.biencoder import BiEncoder
-from grls.models.build import GeneratorSpec
-from grls.models.sentence_folder import MODULES
+from grls.models.load.build import GeneratorSpec
+from grls.models.load.sentence_folder import MODULES
 from grls.models.sentence_model import Kind
-from grls.retrieve.sparse import BM25Retriever
-from grls.train.biencoder import BiEncoderOptions, Split, check_negatives, fit
-from grls.train.biencoder_examples import BiEncoderExamples
-from grls.train.loading import digest
-from grls.types import Query
-from grls.words import USUAL, Analyzer
+from grls.retrieve.bm25 import BM25Retriever
+from grls.train.biencoder.examples import BiEncoderExamples
+from grls.train.biencoder.fit import BiEncoderOptions, Split, check_negatives, fit
+from grls.train.core.datamodule import digest
 
 
 def train_biencoder(

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from grls.corpus import Corpus
+from grls.answer.ralm.reranker import Reranker, example_settings, read_examples
+from grls.data.corpus import Corpus
 from grls.errors import MismatchError
-from grls.files import read_json, refuse_foreign, sha256, write_json
-from grls.logs import quiet
-from grls.readers.ralm.reranker import Reranker, example_settings, read_examples
-from grls.train.reranker import train_reranker as fit
+from grls.io.files import read_json, refuse_foreign, sha256, write_json
+from grls.io.logs import quiet
+from grls.train.reranker.fit import fit_reranker as fit
 
 log = logging.getLogger(__name__)
 

@@ -23,27 +23,27 @@ from grls.commands.retrieve import (
     multistep,
     opened_retriever,
     refuse_other_corpus,
-    refuse_to_assess,
+    refuse_to_rescore,
     usual_beams,
-    writes_views,
+    writes_spans,
 )
-from grls.dataset import gold_passages, own_corpus, read_split
+from grls.data.dataset import gold_passages, own_corpus, read_split
+from grls.data.types import Chain
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
 from grls.evaluation.metrics.done_missing import done_missing
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.files import refuse_unwritable
-from grls.logs import quiet
+from grls.io.files import refuse_unwritable
+from grls.io.logs import quiet
+from grls.io.progress import Progress
 from grls.models.precision import Precision
-from grls.progress import Progress
-from grls.retrieve.appending import AppendingMultistep
 from grls.retrieve.base import check_counts
-from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.expected_f1 import expected_f1
-from grls.retrieve.hybrid import DONE_SHARE
-from grls.retrieve.multistep import MultistepRetriever
-from grls.retrieve.options import SearchOptions
-from grls.types import Chain
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hops.appending import AppendingMultistep
+from grls.retrieve.hops.expected_f1 import expected_f1
+from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hybrid.retriever import DONE_SHARE
 
 GENERATIVE_BIASES = (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
 """In nats."""
@@ -51,7 +51,7 @@ DENSE_BIASES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 """Of inner products of unit vectors."""
 
 
-class Setting(NamedTuple):
+class ChainSetting(NamedTuple):
     """What is tried, and how good it is.
 
     Attributes:
@@ -81,7 +81,7 @@ def tune_dynamic(
     branch: int | None = None,
     sets: bool = False,
     mode: ScoreMode = "renormalized",
-    view_temperature: float = 3.0,
+    span_temperature: float = 3.0,
     batch_size: int = 32,
     truncate_queries: bool = False,
     device: str = "auto",
@@ -92,8 +92,8 @@ def tune_dynamic(
     prior_normalized: bool = False,
     empty_weight: float = 0.0,
     done_share: float = DONE_SHARE,
-    assess: int = 0,
-    assess_weight: float = 1.0,
+    rescore: int = 0,
+    rescore_weight: float = 1.0,
 ) -> None:
     """Find where chains are to end on development queries: the best set F1 of dynamic retrieval.
 
@@ -114,7 +114,7 @@ def tune_dynamic(
         branch: Passages that continue a chain at each hop; null: as of `grls retrieve`.
         sets: As of `grls retrieve`.
         mode: Score mode (generative).
-        view_temperature: As of `grls retrieve` (a generator that writes views).
+        span_temperature: As of `grls retrieve` (a generator that writes spans).
         batch_size: Model inputs decoded or embedded together.
         truncate_queries: Cut queries that are too long instead of refusing them.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -125,8 +125,8 @@ def tune_dynamic(
         prior_normalized: Likewise.
         empty_weight: Likewise.
         done_share: Likewise.
-        assess: As of `grls retrieve`; `grls tune-assess` finds the weight.
-        assess_weight: Likewise.
+        rescore: As of `grls retrieve`; `grls tune-rescore` finds the weight.
+        rescore_weight: Likewise.
     """
     quiet()
     check_counts(limit=1 if limit is None else limit)
@@ -135,14 +135,14 @@ def tune_dynamic(
     queries, qrels = read_split(data, split, corpus)
     queries = queries[:limit]
     options = SearchOptions(
-        beams, mode, None, batch_size, truncate_queries, view_temperature,
-        assess=assess, assess_weight=assess_weight,
+        beams, mode, None, batch_size, truncate_queries, span_temperature,
+        rescore=rescore, rescore_weight=rescore_weight,
     )  # fmt: skip
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
     opened = opened_retriever(data, retriever, device, precision, options, corpus=corpus)
     if priors.given:
         opened = open_hybrid(opened, priors, device, options)
-    refuse_to_assess(opened, assess)
+    refuse_to_rescore(opened, rescore)
     refuse_other_corpus(opened, data, split, corpus)
     tell_unlike_training(opened)
     search = _search(opened, Hops(hops, *usual_beams(opened, chains, branch), 0.0, False, sets))
@@ -156,7 +156,7 @@ def tune_dynamic(
             found = search.retrieve_chains(queries)
             for how in choices:
                 best = [expected_f1(some) if how == "expected-f1" else some[0] for some in found]
-                tried.append(Setting(bias, how, *_measured(best, gold)))
+                tried.append(ChainSetting(bias, how, *_measured(best, gold)))
                 print(_shown(tried[-1]), flush=True)
             bar.update()
     best_one = max(tried, key=lambda setting: (setting.f1, -abs(setting.done_bias)))
@@ -164,8 +164,8 @@ def tune_dynamic(
         "retriever": retriever, "steps": "dynamic", "hops": hops, "beams": beams, "chains": search.chains,
         "branch": search.branch, "sets": sets, "mode": mode, "done_bias": best_one.done_bias,
         "choose": best_one.choose, "truncate_queries": truncate_queries, "precision": precision,
-        **({"view_temperature": view_temperature} if writes_views(opened) else {}),
-        **({"assess": assess, "assess_weight": assess_weight} if assess else {}),
+        **({"span_temperature": span_temperature} if writes_spans(opened) else {}),
+        **({"rescore": rescore, "rescore_weight": rescore_weight} if rescore else {}),
         **priors.told,
     }  # fmt: skip
     write_config(output, settings, f"{_shown(best_one)}, on {split} of {data}")
@@ -214,7 +214,7 @@ def _measured(chains: Sequence[Chain], gold: Sequence[set[str]]) -> tuple[float,
     return f1, done_missing([chain.done for chain in chains])["done_missing"]
 
 
-def _shown(setting: Setting) -> str:
+def _shown(setting: ChainSetting) -> str:
     return (
         f"set F1 {100 * setting.f1:5.1f}, DONE missing {100 * setting.missing:4.1f} %, "
         f"done_bias {setting.done_bias:g}, {setting.choose}"

@@ -13,22 +13,22 @@ from time import perf_counter
 from grls.commands.output import write_config
 from grls.commands.priors import tell_unlike_training
 from grls.commands.retrieve import refuse_other_corpus
-from grls.dataset import gold_passages, own_corpus, read_split
+from grls.data.dataset import gold_passages, own_corpus, read_split
+from grls.data.words import USUAL, Analyzer
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError, DataError
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.files import refuse_unwritable
-from grls.logs import quiet
+from grls.io.files import refuse_unwritable
+from grls.io.logs import quiet
 from grls.models.precision import Precision
 from grls.retrieve.base import check_counts
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.hybrid import HybridRetriever, Weighed
-from grls.retrieve.open import open_retriever, open_sources
-from grls.retrieve.options import SearchOptions
-from grls.retrieve.priors import EmptyPromptPrior, Remembering
-from grls.retrieve.tuning import Pool, Quality, Setting, Tried, tune, tune_in_turn
-from grls.words import USUAL, Analyzer
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering
+from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune, tune_in_turn
+from grls.retrieve.registry import open_retriever, open_sources
 
 WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
@@ -48,7 +48,7 @@ def tune_hybrid(
     limit: int | None = None,
     beams: int = 10,
     mode: ScoreMode = "renormalized",
-    view_temperature: float = 3.0,
+    span_temperature: float = 3.0,
     batch_size: int = 32,
     truncate_queries: bool = False,
     device: str = "auto",
@@ -69,7 +69,7 @@ def tune_hybrid(
         weights: What is tried for each of them; null: 0.25, 0.5, 1, 2, 4, 8, 16. Weight 0 always is.
         temperatures: Factors of a prior's usual temperature that are tried with each weight; null: 1.
         empty_weights: What is tried for the score under an empty prompt; null: 0.1, 0.2, 0.4, 0.6
-            (of a generator that writes views: nothing, since a walk through all of them takes long); an empty
+            (of a generator that writes spans: nothing, since a walk through all of them takes long); an empty
             list leaves it out.
         prior_normalized: As of `grls retrieve`, for a generator that was trained beside the priors; then
             every setting that is tried is a search, one prior after another.
@@ -80,7 +80,7 @@ def tune_hybrid(
         beams: Beam width. With priors a wide one finds more: what they favour is kept until the generator has
             read on.
         mode: Score mode.
-        view_temperature: As of `grls retrieve` (a generator that writes views).
+        span_temperature: As of `grls retrieve` (a generator that writes spans).
         batch_size: Model inputs decoded or embedded together.
         truncate_queries: Cut queries that are too long instead of refusing them.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
@@ -103,15 +103,15 @@ def tune_hybrid(
     queries = queries[:limit]
     if not queries:
         raise DataError(f"the split {split!r} holds no query to tune on; give another --split.", data)
-    options = SearchOptions(beams, mode, None, batch_size, truncate_queries, view_temperature)
+    options = SearchOptions(beams, mode, None, batch_size, truncate_queries, span_temperature)
     opened = open_retriever(retriever, device, precision, options)
     if not isinstance(opened, GenerativeRetriever):
         raise ConfigError(f"{retriever} is no generative retriever; priors look ahead for one.")
-    if opened.views is not None and empty_weights is None:
-        tried = replace(tried, empty=())  # the walk through all views takes long, so it must be asked for
+    if opened.spans is not None and empty_weights is None:
+        tried = replace(tried, empty=())  # the walk through all spans takes long, so it must be asked for
         if not names:
             raise ConfigError(
-                "a generator that writes views has nothing to tune: give --prior, or --empty_weights."
+                "a generator that writes spans has nothing to tune: give --prior, or --empty_weights."
             )
     refuse_other_corpus(opened, data, split, corpus)
     tell_unlike_training(opened, prior_normalized)
@@ -120,8 +120,8 @@ def tune_hybrid(
     sources = [
         Remembering(source) for source in open_sources(opened.corpus, names, device, options, analyzer)
     ]
-    starts = [Weighed(source, 0.0, source.temperature) for source in sources]
-    choices = tried.choices(starts, Weighed(EmptyPromptPrior(opened), 0.0))
+    starts = [WeightedSource(source, 0.0, source.temperature) for source in sources]
+    choices = tried.choices(starts, WeightedSource(EmptyPromptPrior(opened), 0.0))
     # Scores that are normalized at every token are no sums, so nothing can be told of other weights.
     depth = max(tune_k, beams)  # what is too low in one ranking may be high under other weights
     pool = None if prior_normalized else Pool(opened, queries, gold, tune_k, choices)
@@ -150,7 +150,7 @@ def tune_hybrid(
         "empty_weight": abs(empty.weight),
         "beams": beams,
         "mode": mode,
-        **({} if opened.views is None else {"view_temperature": view_temperature}),
+        **({} if opened.spans is None else {"span_temperature": span_temperature}),
         "truncate_queries": truncate_queries,
         "precision": precision,
         **({"analyzer": vars(analyzer)} if analyzer != USUAL else {}),
@@ -166,7 +166,7 @@ def _above_zero(name: str, given: list[float] | None, usual: tuple[float, ...]) 
     return values
 
 
-def _shown(priors: Sequence[Weighed]) -> str:
+def _shown(priors: Sequence[WeightedSource]) -> str:
     """The priors that count."""
     some = [f"{p.source.name} {p.weight:g} (T {p.divisor:g})" for p in priors if p.weight]
     return ", ".join(some) or "generator alone"

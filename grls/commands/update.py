@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
 from grls.errors import ConfigError
-from grls.files import named_lines, refuse_foreign
-from grls.logs import quiet
-from grls.retrieve.folder import MANIFEST
-from grls.retrieve.generative import GenerativeRetriever
+from grls.io.files import named_lines, refuse_foreign
+from grls.io.logs import quiet
+from grls.retrieve.generative.folder import MANIFEST
+from grls.retrieve.generative.retriever import GenerativeRetriever
 
 
 def update(

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.leaves import Gathering, Leaves
+from grls.decode.frontier import Frontier, Gathering
 from grls.decode.prior import Masses, Prior
+from grls.decode.scope import Mask, Scope, finished
 from grls.decode.scores import ScoreMode, check_mode, log_probabilities
 from grls.decode.select import Selection, select
-from grls.decode.stop import Mask, Scope, finished
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.base import Allowed
@@ -30,7 +30,7 @@ from grls.index.subset import Subset
 from grls.models.base import Floats, Generator, Session
 
 
-class Found(NamedTuple):
+class ScoredPassage(NamedTuple):
     """One passage that the search found.
 
     Attributes:
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     score: float
 
 
-class Step(NamedTuple):
+class BeamStep(NamedTuple):
     """What one step of the search weighed and chose: what an observer is shown.
 
     Attributes:
@@ -69,7 +69,7 @@ class Step(NamedTuple):
     worst: Floats
 
 
-Observer = Callable[[Step], None]
+Observer = Callable[[BeamStep], None]
 
 
 def refuse_empty(inputs: Sequence[Sequence[int]]) -> None:
@@ -161,7 +161,7 @@ class Decoder(BeamSearch):
         allow: Sequence[Subset | None] = (),
         observer: Observer | None = None,
         prior: Prior | None = None,
-    ) -> list[list[Found]]:
+    ) -> list[list[ScoredPassage]]:
         """Decode a batch.
 
         Args:
@@ -189,14 +189,14 @@ class Decoder(BeamSearch):
         refuse_empty(inputs)
         return self._run(inputs, k, Scope(self.index, len(inputs), exclude, allow), observer, prior)
 
-    def leaves(
+    def frontier(
         self,
         inputs: Sequence[Sequence[int]],
         exclude: Sequence[Sequence[int]] = (),
         allow: Sequence[Subset | None] = (),
         observer: Observer | None = None,
         prior: Prior | None = None,
-    ) -> list[Leaves]:
+    ) -> list[Frontier]:
         """Where the search for each query leaves off; arguments as of :meth:`search`."""
         if not inputs:
             return []
@@ -204,7 +204,7 @@ class Decoder(BeamSearch):
         scope = Scope(self.index, len(inputs), exclude, allow)
         gathering = Gathering(self.index, scope, len(inputs))
         self._run(inputs, self.beams, scope, observer, prior, gathering)
-        return gathering.leaves()
+        return gathering.frontier()
 
     def _run(
         self,
@@ -214,7 +214,7 @@ class Decoder(BeamSearch):
         observer: Observer | None,
         prior: Prior | None,
         gathering: Gathering | None = None,
-    ) -> list[list[Found]]:
+    ) -> list[list[ScoredPassage]]:
         masses = None if prior is None else prior.open(self.index, scope, len(inputs))
         return _Search(self, inputs, k, scope, observer, masses, gathering).run()
 
@@ -267,7 +267,7 @@ class _Search:
         self.masses = masses  # a query's place is its number
         self.results: list[list[tuple[float, int]]] = [[] for _ in inputs]  # (score, state), best first
 
-    def run(self) -> list[list[Found]]:
+    def run(self) -> list[list[ScoredPassage]]:
         beams = self._begin()
         if self.masses is not None:
             self.masses.load(beams.queries, beams.queries)
@@ -318,7 +318,7 @@ class _Search:
         self._leave(queries[left], allowed.states[left], scores[left])
         if self.observer is not None:
             self.observer(
-                Step(queries, rows, allowed.tokens, allowed.states, scores, complete, chosen, live, worst)
+                BeamStep(queries, rows, allowed.tokens, allowed.states, scores, complete, chosen, live, worst)
             )
         return _Beams(queries[live], allowed.states[live], scores[live]), rows[live], allowed.tokens[live]
 
@@ -340,9 +340,9 @@ class _Search:
         full = [results[-1][0] if len(results) == self.k else -np.inf for results in self.results]
         return np.array(full)
 
-    def _hits(self, query: int) -> list[Found]:
+    def _hits(self, query: int) -> list[ScoredPassage]:
         scores = [score for score, _ in self.results[query]]
         states = np.array([state for _, state in self.results[query]], dtype=np.int64)
         found = self.scope.passages(np.full(len(states), query), states, self.k)
-        hits = [Found(p, score) for score, some in zip(scores, found, strict=True) for p in some]
+        hits = [ScoredPassage(p, score) for score, some in zip(scores, found, strict=True) for p in some]
         return hits[: self.k]

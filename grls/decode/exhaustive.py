@@ -15,7 +15,7 @@ import torch
 from grls.decode.scores import ScoreMode
 from grls.index import ConstraintIndex
 from grls.models.base import Floats
-from grls.models.generator import Seq2SeqGenerator
+from grls.models.seq2seq.plain import Seq2SeqGenerator
 
 
 @torch.inference_mode()

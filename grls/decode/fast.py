@@ -6,9 +6,9 @@ The same passages with the same scores, by less work:
 
 * A beam with one allowed token has nothing to decide under ``renormalized`` scores: it stays in the
   competition, its token unfed, until it stands at a branch; then the whole stretch is fed at once.
-* Beams are nodes of a tree of tokens (:mod:`grls.models.forest`): choosing them moves no memory.
+* Beams are nodes of a tree of tokens (:mod:`grls.models.sessions.forest`): choosing them moves no memory.
 * All queries begin alike, so the first step is one dense product with a part of the head that is cut out
-  once, and only the best of it become candidates (:mod:`grls.decode.beginnings`).
+  once, and only the best of it become candidates (:mod:`grls.decode.first_step`).
 * The slots of decided queries are given to those that wait, eight at once or a quarter of them, for an
   encoder reads eight in little more time than two; so with up to eight slots a batch is decided before the
   next one is read, and with more no query holds up its batch (:mod:`grls.decode.slots`).
@@ -22,16 +22,16 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.decode.beam import continuations
-from grls.decode.beginnings import Best
+from grls.decode.first_step import Best
+from grls.decode.scope import Mask, finished
 from grls.decode.scores import ScoreMode, log_probabilities
 from grls.decode.select import select
-from grls.decode.slots import Ask, SlotDecoder, SlotSearch
-from grls.decode.stop import Mask, finished
+from grls.decode.slots import SearchRequest, SlotDecoder, SlotSearch
 from grls.index import ConstraintIndex
 from grls.index.base import Allowed
 from grls.index.rows import Ints
 from grls.models.base import Floats, TreeGenerator, TreeSession
-from grls.models.forest import Branches
+from grls.models.sessions.forest import Branches
 
 
 class _Beams(NamedTuple):
@@ -92,7 +92,7 @@ class FastDecoder(SlotDecoder):
     def __post_init__(self) -> None:
         self.check()
 
-    def prepare(self, ask: Ask) -> SlotSearch:  # noqa: D102
+    def prepare(self, ask: SearchRequest) -> SlotSearch:  # noqa: D102
         return _Search(self, ask)
 
 
@@ -101,7 +101,7 @@ class _Search(SlotSearch):
 
     session: TreeSession
 
-    def __init__(self, decoder: FastDecoder, ask: Ask):
+    def __init__(self, decoder: FastDecoder, ask: SearchRequest):
         super().__init__(decoder, ask)
         slots = len(self.queries)
         self.lazy = decoder.mode == "renormalized"

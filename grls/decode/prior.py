@@ -34,8 +34,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grls.decode.scope import Mask, Scope
 from grls.decode.scores import ragged_logsumexp
-from grls.decode.stop import Mask, Scope
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
@@ -61,7 +61,7 @@ class Fixed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
+class WeightedPrior:
     """One prior.
 
     Args:
@@ -97,7 +97,7 @@ class Prior:
         normalized: What they make of each token's score is normalized over its siblings.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[WeightedPrior, ...]
     normalized: bool = False
 
     def among(self, queries: Sequence[int]) -> Prior:
@@ -262,7 +262,7 @@ class Masses:
                 rise -= part.weight * np.log(mass / bottom)
         return rise
 
-    def _masses(self, part: Part, queries: Ints, allowed: Mask) -> Floats:
+    def _masses(self, part: WeightedPrior, queries: Ints, allowed: Mask) -> Floats:
         """``[n, R]`` the weight of every row, 0 where it may not be found; the best is near 1."""
         rows = self._index.rows
         given = np.asarray(part.log_weights(queries), dtype=np.float64)

@@ -15,7 +15,7 @@ import numpy as np
 
 from grls.errors import NOT_NUMBERS, ConfigError
 from grls.index.rows import Ints
-from grls.models.base import Floats, Rows
+from grls.models.base import Floats, StepRows
 
 ScoreMode = Literal["renormalized", "full"]
 
@@ -31,7 +31,7 @@ def check_mode(mode: str) -> None:
 
 
 def log_probabilities(
-    session: Rows, tokens: Ints, offsets: Ints, mode: ScoreMode
+    session: StepRows, tokens: Ints, offsets: Ints, mode: ScoreMode
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Log-probability (nats) of every allowed token, ``[A]``.
 

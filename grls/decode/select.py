@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.stop import Mask
+from grls.decode.scope import Mask
 from grls.index.rows import Ints
 from grls.models.base import Floats
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode.beam import BeamSearch, Found, refuse_empty
-from grls.decode.beginnings import Beginnings, Best
-from grls.decode.leaves import Gathering, Leaves
+from grls.decode.beam import BeamSearch, ScoredPassage, refuse_empty
+from grls.decode.first_step import Best, FirstSteps
+from grls.decode.frontier import Frontier, Gathering
 from grls.decode.prior import Prior
-from grls.decode.stop import Scope
+from grls.decode.scope import Scope
 from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.index.subset import Subset
@@ -26,7 +26,7 @@ _SHARE, _GROUP = 4, 8
 reads queries two by two takes up to twice as long as one that reads eight."""
 
 
-class Ask(NamedTuple):
+class SearchRequest(NamedTuple):
     """What is asked of a search.
 
     Attributes:
@@ -50,21 +50,21 @@ class SlotDecoder(BeamSearch, ABC):
     """Finds the passages that a model gives the highest probability, by slots."""
 
     slots: int
-    beginnings: Beginnings
+    first_steps: FirstSteps
 
     def check(self) -> None:
         """Refuse options that cannot work; see :meth:`BeamSearch.check`."""
         super().check()
         if self.slots < 1:
             raise ConfigError(f"slots must be at least 1, got {self.slots}.")
-        self.beginnings = Beginnings(self.index, self.stops_early)
+        self.first_steps = FirstSteps(self.index, self.stops_early)
 
     def places(self, queries: int) -> int:
         """Slots that a search for so many queries takes."""
         return min(self.slots, queries)
 
     @abstractmethod
-    def prepare(self, ask: Ask) -> SlotSearch:
+    def prepare(self, ask: SearchRequest) -> SlotSearch:
         """One run of the search."""
 
     def search(
@@ -75,7 +75,7 @@ class SlotDecoder(BeamSearch, ABC):
         allow: Sequence[Subset | None] = (),
         decided: Callable[[int], object] | None = None,
         prior: Prior | None = None,
-    ) -> list[list[Found]]:
+    ) -> list[list[ScoredPassage]]:
         """Decode any number of queries.
 
         What is not explained here is as of :meth:`grls.decode.beam.Decoder.search`, errors too.
@@ -96,24 +96,24 @@ class SlotDecoder(BeamSearch, ABC):
             return []
         refuse_empty(inputs)
         scope = Scope(self.index, len(inputs), exclude, allow)
-        return self.prepare(Ask(inputs, k, scope, decided, prior)).run()
+        return self.prepare(SearchRequest(inputs, k, scope, decided, prior)).run()
 
-    def leaves(
+    def frontier(
         self,
         inputs: Sequence[Sequence[int]],
         exclude: Sequence[Sequence[int]] = (),
         allow: Sequence[Subset | None] = (),
         decided: Callable[[int], object] | None = None,
         prior: Prior | None = None,
-    ) -> list[Leaves]:
+    ) -> list[Frontier]:
         """Where the search for each query leaves off; arguments as of :meth:`search`."""
         if not inputs:
             return []
         refuse_empty(inputs)
         scope = Scope(self.index, len(inputs), exclude, allow)
         gathering = Gathering(self.index, scope, len(inputs))
-        self.prepare(Ask(inputs, self.beams, scope, decided, prior, gathering)).run()
-        return gathering.leaves()
+        self.prepare(SearchRequest(inputs, self.beams, scope, decided, prior, gathering)).run()
+        return gathering.frontier()
 
 
 class SlotSearch(ABC):
@@ -126,19 +126,19 @@ class SlotSearch(ABC):
 
     session: SlotSession
 
-    def __init__(self, options: SlotDecoder, ask: Ask):
+    def __init__(self, options: SlotDecoder, ask: SearchRequest):
         self.options = options
         self.ask = ask
         self.index = options.index
         self.scope = ask.scope
-        self.found: list[list[Found]] = [[] for _ in ask.inputs]
+        self.found: list[list[ScoredPassage]] = [[] for _ in ask.inputs]
         lengths = [len(tokens) for tokens in ask.inputs]
         self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
         self.longest = max(lengths)
         self.queries = np.full(options.places(len(lengths)), -1)  # of each slot; -1: free
         self.masses = None if ask.prior is None else ask.prior.open(self.index, self.scope, len(self.queries))
 
-    def run(self) -> list[list[Found]]:
+    def run(self) -> list[list[ScoredPassage]]:
         """Decode all queries."""
         while True:
             self._refill()
@@ -198,11 +198,11 @@ class SlotSearch(ABC):
         if self.masses is not None:
             self.masses.load(slots, queries)
             normalized = self.masses.normalized
-            gains = self.options.beginnings.gains(self.masses, slots)
-        beginnings = self.options.beginnings
+            gains = self.options.first_steps.gains(self.masses, slots)
+        first_steps = self.options.first_steps
         # Where leaves are gathered, all beginnings are: those that no beam goes on from, too.
-        most = self.options.beams if self.ask.gathering is None else len(beginnings.tokens)
-        best = beginnings.best(self.session, queries, self.scope, self.options.mode, most, gains, normalized)
+        most = self.options.beams if self.ask.gathering is None else len(first_steps.tokens)
+        best = first_steps.best(self.session, queries, self.scope, self.options.mode, most, gains, normalized)
         self.enter(slots, nodes, best)
 
     def _tell(self, count: int) -> None:
@@ -216,6 +216,6 @@ class SlotSearch(ABC):
         states = np.array([state for some in results for _, state in some], dtype=np.int64)
         passages = self.scope.passages(owners, states, self.ask.k)
         for query, score, some in zip(owners.tolist(), scores, passages, strict=True):
-            self.found[query] += [Found(passage, score) for passage in some]
+            self.found[query] += [ScoredPassage(passage, score) for passage in some]
         for query in queries.tolist():
             del self.found[query][self.ask.k :]

@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from grls.decode.beam import Decoder, Found, Step, continuations
+from grls.decode.beam import BeamStep, Decoder, ScoredPassage, continuations
+from grls.decode.scope import Mask, Scope
 from grls.decode.scores import log_probabilities
-from grls.decode.stop import Mask, Scope
 from grls.index.rows import Ints
 from grls.models.base import Floats
 
@@ -29,7 +29,7 @@ _AT_ONCE = 64
 """Passages scored side by side."""
 
 
-class Trace(NamedTuple):
+class SearchTrace(NamedTuple):
     """One search of one query.
 
     Attributes:
@@ -38,8 +38,8 @@ class Trace(NamedTuple):
         beams: Its beam width K.
     """
 
-    steps: tuple[Step, ...]
-    found: tuple[Found, ...]
+    steps: tuple[BeamStep, ...]
+    found: tuple[ScoredPassage, ...]
     beams: int
 
 
@@ -121,7 +121,7 @@ class PathStep(NamedTuple):
         return None if self.bar is None else self.score - self.bar
 
 
-def trace(decoder: Decoder, model_input: Sequence[int], k: int, exclude: Sequence[int] = ()) -> Trace:
+def trace(decoder: Decoder, model_input: Sequence[int], k: int, exclude: Sequence[int] = ()) -> SearchTrace:
     """Search as :meth:`Decoder.search` does, and keep every step.
 
     Args:
@@ -133,17 +133,17 @@ def trace(decoder: Decoder, model_input: Sequence[int], k: int, exclude: Sequenc
     Raises:
         ConfigError: k is not between 1 and the beam width.
     """
-    steps: list[Step] = []
+    steps: list[BeamStep] = []
     found = decoder.search([model_input], k, [exclude], observer=steps.append)[0]
-    return Trace(tuple(steps), tuple(found), decoder.beams)
+    return SearchTrace(tuple(steps), tuple(found), decoder.beams)
 
 
-def beaten(step: Step) -> Ints:
+def beaten(step: BeamStep) -> Ints:
     """Candidates of one query's step that beam width let through and the k-th result did not."""
     return np.setdiff1d(step.chosen.live, step.live)
 
 
-def follow(search: Trace, passage: PassageScore) -> tuple[PathStep, ...]:
+def follow(search: SearchTrace, passage: PassageScore) -> tuple[PathStep, ...]:
     """The steps of a search, seen from a passage: one for each token that the decoder would write of it."""
     path: list[PathStep] = []
     score, row = 0.0, 0
@@ -170,7 +170,7 @@ def follow(search: Trace, passage: PassageScore) -> tuple[PathStep, ...]:
     return tuple(path)
 
 
-def _fate(step: Step, place: int) -> Fate:
+def _fate(step: BeamStep, place: int) -> Fate:
     if place in step.chosen.finished:
         return "finished"
     if place in step.live:
@@ -178,7 +178,7 @@ def _fate(step: Step, place: int) -> Fate:
     return "beaten" if place in step.chosen.live else "pruned"
 
 
-def _rank(step: Step, rivals: Mask, place: int) -> int:
+def _rank(step: BeamStep, rivals: Mask, place: int) -> int:
     """Place among the rivals, from 1; among equals the earlier candidate stands first, as in ``select``."""
     own = step.scores[place]
     before = step.scores > own
@@ -186,11 +186,11 @@ def _rank(step: Step, rivals: Mask, place: int) -> int:
     return 1 + int((before & rivals).sum())
 
 
-def _best(step: Step) -> float:
+def _best(step: BeamStep) -> float:
     return float(step.scores.max())
 
 
-def _bar(step: Step, rivals: Mask, beams: int) -> float | None:
+def _bar(step: BeamStep, rivals: Mask, beams: int) -> float | None:
     """Score of the last rival that beam width lets through; None where there is no rival."""
     ranked = np.sort(step.scores[rivals])[::-1]
     return float(ranked[min(beams, len(ranked)) - 1]) if len(ranked) else None

@@ -18,18 +18,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from grls.corpus import Corpus
-from grls.dataset import Qrels, gold_passages
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, gold_passages
+from grls.data.types import Query
 from grls.errors import DataError
 from grls.evaluation.metrics.answer_f1 import answer_f1
 from grls.evaluation.metrics.autoais import attributed
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.hits import hits
-from grls.evaluation.results import find_passages
-from grls.files import atomic_file
-from grls.jsonl import read_jsonl, string_of, write_line
+from grls.io.files import atomic_file
+from grls.io.jsonl import read_jsonl, string_of, write_line
 from grls.models.entailment import Entailment
-from grls.types import Query
+from grls.runs.results import find_passages
 
 log = logging.getLogger(__name__)
 

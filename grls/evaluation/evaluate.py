@@ -6,7 +6,7 @@ gold passages or more; path match where some query has evidence of two passages 
 rankings where there are none); answer recall where queries have accepted answers; seen and unseen recall
 where there are training qrels; set F1 and DONE-missing where the results hold chains; the graph checks
 where, besides, the queries state a RuleTaker-Open problem. The conventions stand in
-``grls.evaluation.metrics``, one file each. What is gold is said by :func:`grls.dataset.gold_passages`.
+``grls.evaluation.metrics``, one file each. What is gold is said by :func:`grls.data.dataset.gold_passages`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grls.corpus import Corpus
-from grls.dataset import (
+from grls.data.corpus import Corpus
+from grls.data.dataset import (
     Qrels,
     any_order,
     gold_passages,
@@ -27,11 +27,10 @@ from grls.dataset import (
     read_split,
     relevant,
 )
+from grls.data.types import Hit, Query
 from grls.errors import MismatchError
-from grls.evaluation.comparable import refuse_other_data, refuse_unrelated
 from grls.evaluation.graph import Reading
-from grls.evaluation.manifest import RunInfo, read_info
-from grls.evaluation.measures import MEASURES, measure
+from grls.evaluation.measures import MEASURES, mean_values
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
 from grls.evaluation.metrics.complete_recall import complete_recall
@@ -41,10 +40,11 @@ from grls.evaluation.metrics.path_match import Accepted, path_match
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.evaluation.results import Results, find_passages, load_results
 from grls.evaluation.ruletaker import problem_of, states_problem
-from grls.evaluation.run import align, without_done
-from grls.types import Hit, Query
+from grls.runs.comparable import refuse_other_data, refuse_unrelated
+from grls.runs.manifest import RunInfo, read_info
+from grls.runs.results import Results, find_passages, load_results
+from grls.runs.trec import align, without_done
 
 Report = dict[str, Any]
 """Section -> metric -> value; ready for JSON."""
@@ -148,7 +148,7 @@ def evaluate_results(
     ids = [[hit.id for hit in hits] for hits in rankings.values()]
     report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
     ranked = {query: [hit.id for hit in hits] for query, hits in rankings.items()}
-    report["measures"] = measure(measures, ranked, qrels) or None
+    report["measures"] = mean_values(measures, ranked, qrels) or None
     report["complete_recall"] = complete_recall(ids, gold, ks) if max(map(len, gold)) > 1 else None
     report["answer_recall"] = _answer_recall(by_id, rankings, texts, ks)
     report["seen_unseen"] = None if seen is None else seen_unseen(ids, gold, seen, ks)

@@ -11,14 +11,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from grls.corpus import Corpus
-from grls.dataset import Qrels, gold_passages, read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, gold_passages, read_split
+from grls.data.types import Hit, Query
 from grls.evaluation.graph import graph_errors
-from grls.evaluation.results import Results, find_passages, load_results
 from grls.evaluation.ruletaker import problem_of, states_problem
-from grls.evaluation.run import without_done
-from grls.shown import visible
-from grls.types import Hit, Query
+from grls.io.terminal import visible
+from grls.runs.results import Results, find_passages, load_results
+from grls.runs.trec import without_done
 
 _SHOWN = 5
 

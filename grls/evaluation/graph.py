@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from grls.evaluation.ruletaker import Fact, Problem, Rule, Statement, last_word, parse
+from grls.evaluation.ruletaker import Fact, Problem, Rule, Statement, last_word, parse_statement
 
 Reading = Literal["algorithm3", "reuse"]
 
@@ -37,7 +37,7 @@ class GraphErrors(NamedTuple):
             predicate, and the query says which are given.
         end_node: The last node does not conclude the goal: its last word (the attribute, or a relation's
             object) is not the goal's; with ``reuse`` the whole statement counts, subject and verb too.
-        missing_edge: A node lacks an edge it needs (see :func:`walk` and :func:`lacks_edge`).
+        missing_edge: A node lacks an edge it needs (see :func:`passing_choice` and :func:`lacks_edge`).
     """
 
     node_number: bool
@@ -105,7 +105,7 @@ def graph_errors(
         The checks that failed, each by itself. An empty chain fails the first three; it has no node that
         could lack an edge.
     """
-    nodes = [parse(node) if isinstance(node, str) else node for node in chain]
+    nodes = [parse_statement(node) if isinstance(node, str) else node for node in chain]
     paper = reading == "algorithm3"
     return GraphErrors(
         node_number=len(nodes) < 2,
@@ -123,10 +123,10 @@ def ends_in_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
 
 def not_an_algorithm3_proof(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
     """The missing edge by algorithm 3; a node of another language always lacks one."""
-    return any(node is None for node in nodes) or not walk(problem, nodes).passes
+    return any(node is None for node in nodes) or not passing_choice(problem, nodes).passes
 
 
-def walk(problem: Problem, nodes: Sequence[Statement | None]) -> Walk:
+def passing_choice(problem: Problem, nodes: Sequence[Statement | None]) -> Walk:
     """Algorithm 3 with the choice of subjects under which it passes, if there is one.
 
     Where there is none, each rule takes the subject of which fewest premises lack, the goal's first; what it

@@ -14,7 +14,7 @@ from statistics import fmean
 
 import ir_measures
 
-from grls.dataset import HIGHEST_GRADE, Qrels
+from grls.data.dataset import HIGHEST_GRADE, Qrels
 from grls.errors import ConfigError, DataError
 
 MEASURES = ("nDCG@10", "RR", "AP", "P@5", "Judged@10")
@@ -64,7 +64,9 @@ def query_values(
     }
 
 
-def measure(measures: Sequence[str], rankings: Mapping[str, Sequence[str]], qrels: Qrels) -> dict[str, float]:
+def mean_values(
+    measures: Sequence[str], rankings: Mapping[str, Sequence[str]], qrels: Qrels
+) -> dict[str, float]:
     """The mean of each measure over the judged queries; arguments as of :func:`query_values`."""
     return {name: fmean(values) for name, values in query_values(measures, rankings, qrels).items()}
 
@@ -117,25 +119,25 @@ def _numbered(
 
 def _parsed(name: str) -> ir_measures.measures.Measure:
     try:
-        measure = ir_measures.parse_measure(name)
-        supported = _PROVIDERS.supports(measure)
+        mean_values = ir_measures.parse_measure(name)
+        supported = _PROVIDERS.supports(mean_values)
     except (NameError, ValueError, AssertionError, TypeError, SyntaxError) as error:
         raise ConfigError(f"--measures: {name!r} is no measure ({error}); expected names {_HINT}.") from None
-    if not supported or not _in_range(measure):
+    if not supported or not _in_range(mean_values):
         raise ConfigError(f"--measures: {name!r} cannot be computed here; expected names {_HINT}.")
-    if isinstance(measure.aggregator(), ir_measures.measures.SumAgg):
+    if isinstance(mean_values.aggregator(), ir_measures.measures.SumAgg):
         raise ConfigError(
             f"--measures: {name!r} is a count, and measures here are shares of 1; expected names {_HINT}."
         )
-    return measure
+    return mean_values
 
 
-def _in_range(measure: ir_measures.measures.Measure) -> bool:
+def _in_range(mean_values: ir_measures.measures.Measure) -> bool:
     """Whether trec_eval can hold a measure's numbers."""
-    gains = (measure.params.get("gains") or {}).items()
+    gains = (mean_values.params.get("gains") or {}).items()
     return (
-        _between(measure.params.get("cutoff"), 1, _DEEPEST)
-        and _between(measure.params.get("rel"), 1, HIGHEST_GRADE)
+        _between(mean_values.params.get("cutoff"), 1, _DEEPEST)
+        and _between(mean_values.params.get("rel"), 1, HIGHEST_GRADE)
         and all(_between(number, 0, HIGHEST_GRADE) for gain in gains for number in gain)
     )
 

@@ -101,7 +101,7 @@ def render(statement: Statement) -> str:
     return f"if {' and '.join(said)} then {_clause(conclusion)} ."
 
 
-def parse(text: str) -> Statement | None:
+def parse_statement(text: str) -> Statement | None:
     """The statement of a text, or None where the text is not of this language.
 
     Case, runs of white space and a missing final full stop do not matter.
@@ -133,7 +133,7 @@ def parse_query(text: str) -> Problem | None:
     facts, why, question = _plain(text).rpartition("why ")
     goal = _goal(why + question)
     sentences = facts.strip().removesuffix(".").split(".")
-    start = [parse(sentence) for sentence in sentences]
+    start = [parse_statement(sentence) for sentence in sentences]
     given = tuple(fact for fact in start if isinstance(fact, Fact))
     if goal is None or len(given) != len(start) or not facts.strip().endswith("."):
         return None
@@ -147,7 +147,7 @@ def states_problem(metadata: Mapping[str, object]) -> bool:
     """
     start, goal = metadata.get("start"), metadata.get("goal")
     ids = isinstance(start, list) and bool(start) and all(isinstance(i, str) for i in start)
-    return ids and isinstance(goal, str) and isinstance(parse(goal), Fact)
+    return ids and isinstance(goal, str) and isinstance(parse_statement(goal), Fact)
 
 
 def problem_of(metadata: Mapping[str, object], texts: Mapping[str, str]) -> Problem | None:
@@ -160,10 +160,10 @@ def problem_of(metadata: Mapping[str, object], texts: Mapping[str, str]) -> Prob
     Returns:
         The problem, or None where a part is missing or is not of this language.
     """
-    ids, goal = metadata.get("start"), parse(str(metadata.get("goal")))
+    ids, goal = metadata.get("start"), parse_statement(str(metadata.get("goal")))
     if not isinstance(ids, Sequence) or not ids or not isinstance(goal, Fact):
         return None
-    start = [parse(texts.get(str(i), "")) for i in ids]
+    start = [parse_statement(texts.get(str(i), "")) for i in ids]
     facts = tuple(fact for fact in start if isinstance(fact, Fact))
     return Problem(facts, goal) if len(facts) == len(start) else None
 

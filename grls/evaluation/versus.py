@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from grls.corpus import Corpus
-from grls.dataset import gold_passages, read_queries, read_split
-from grls.evaluation.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
+from grls.data.corpus import Corpus
+from grls.data.dataset import gold_passages, read_queries, read_split
 from grls.evaluation.measures import query_values
 from grls.evaluation.metrics.averages import cutoffs
 from grls.evaluation.metrics.sequence_recall import recall_at
-from grls.evaluation.run import without_done
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare
+from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
+from grls.runs.trec import without_done
 
 
 def compare_runs(

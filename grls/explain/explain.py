@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from grls.data.codec import DONE, DONE_ID
+from grls.data.types import Query
 from grls.decode.trace import PathStep, TokenScore, follow
 from grls.errors import ConfigError, DataError
 from grls.explain.facts import Ending, Explanation, PathRow, Preferred, Result
@@ -18,9 +20,7 @@ from grls.explain.searches import Score, Searches
 from grls.explain.tree import Tree, beam_tree
 from grls.explain.verdict import Judgement, judge
 from grls.models.turns import turn
-from grls.retrieve.generative import GenerativeRetriever
-from grls.text import DONE, DONE_ID
-from grls.types import Query
+from grls.retrieve.generative.retriever import GenerativeRetriever
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Explainer:
         widest: Beam width up to which wider beams are tried when the beam lost a passage.
         exhaustive: Score every passage of the corpus, for the true rank; slow on a large corpus.
         done_bias: Added to the log-odds (nats) of DONE where an explanation is ``dynamic``, as in
-            :class:`grls.retrieve.multistep.MultistepRetriever`.
+            :class:`grls.retrieve.hops.multistep.MultistepRetriever`.
 
     Raises:
         ConfigError: k is not positive, or the bias no finite number.

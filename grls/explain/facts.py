@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from grls.data.types import Query
 from grls.decode.scores import ScoreMode
 from grls.decode.trace import Fate
 from grls.explain.tree import Tree
 from grls.explain.verdict import Judgement, Verdict
-from grls.types import Query
 
 
 class Preferred(NamedTuple):

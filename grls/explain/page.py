@@ -8,11 +8,11 @@ from html import escape
 from typing import Any
 
 from grls.explain.facts import Explanation
-from grls.explain.picture import draw
+from grls.explain.picture import draw_tree
 from grls.explain.text import HEADER, cells, number, search, why
 from grls.explain.verdict import MEANING
-from grls.files import atomic_file, write_json
-from grls.webpage import document
+from grls.io.files import atomic_file, write_json
+from grls.io.html import document
 
 STYLE = """\
 :root { --good: #2f7d46; --beam: #c77700; --model: #b3261e; --other: #4c56b0; }
@@ -54,7 +54,7 @@ margin: prefix minus bar. preferred: tokens that the model gave more after the s
 nats."""
 
 
-def write_page(output: str, explanations: Sequence[Explanation]) -> list[str]:
+def write_explanations(output: str, explanations: Sequence[Explanation]) -> list[str]:
     """Write OUTPUT.html, OUTPUT.json and OUTPUT.svg (OUTPUT-2.svg, … for the explanations after the first).
 
     Returns:
@@ -63,12 +63,14 @@ def write_page(output: str, explanations: Sequence[Explanation]) -> list[str]:
     Raises:
         WriteError: A file cannot be written.
     """
-    pictures = [draw(e.tree, f"beam tree of {e.query.id}, hop {e.hop}, gold {e.gold}") for e in explanations]
+    pictures = [
+        draw_tree(e.tree, f"beam tree of {e.query.id}, hop {e.hop}, gold {e.gold}") for e in explanations
+    ]
     paths = [f"{output}.svg" if n == 1 else f"{output}-{n}.svg" for n in range(1, len(pictures) + 1)]
     for path, picture in zip(paths, pictures, strict=True):
         _write(path, picture)
     write_json(f"{output}.json", [facts(e) for e in explanations])
-    _write(f"{output}.html", page(explanations, pictures))
+    _write(f"{output}.html", html_page(explanations, pictures))
     return [f"{output}.html", f"{output}.json", *paths]
 
 
@@ -79,7 +81,7 @@ def facts(e: Explanation) -> dict[str, Any]:
     return whole | {"verdict": e.verdict, "why": why(e), "hop": e.hop, "left": _plain(e.left)}
 
 
-def page(explanations: Sequence[Explanation], pictures: Sequence[str]) -> str:
+def html_page(explanations: Sequence[Explanation], pictures: Sequence[str]) -> str:
     """The HTML page, pictures included."""
     query = explanations[0].query
     sections = "\n".join(_section(e, p) for e, p in zip(explanations, pictures, strict=True))

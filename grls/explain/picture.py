@@ -46,7 +46,7 @@ class _Placed(NamedTuple):
     y: float
 
 
-def draw(tree: Tree, title: str, most: int = 14) -> str:
+def draw_tree(tree: Tree, title: str, most: int = 14) -> str:
     """The SVG of a beam tree.
 
     Args:
@@ -104,7 +104,7 @@ def _place(tree: Tree, shown: Sequence[Sequence[int]]) -> dict[int, _Placed]:
         ready = [n for n in some if tree.nodes[n].parent in order]
         ready.sort(key=lambda n: (order[tree.nodes[n].parent], -tree.nodes[n].score))
         wanted = [placed[p].y if (p := tree.nodes[n].parent) >= 0 else 0.0 for n in ready]
-        for n, y in zip(ready, spread(wanted, _ROW), strict=True):
+        for n, y in zip(ready, spread_places(wanted, _ROW), strict=True):
             node = tree.nodes[n]
             before = placed[node.parent].prefix + " " if node.parent >= 0 else ""
             placed[n] = _Placed(node, before + node.token, _LEFT + column * _COLUMN, y)
@@ -112,7 +112,7 @@ def _place(tree: Tree, shown: Sequence[Sequence[int]]) -> dict[int, _Placed]:
     return placed
 
 
-def spread(wanted: Sequence[float], gap: float) -> list[float]:
+def spread_places(wanted: Sequence[float], gap: float) -> list[float]:
     """Places at least ``gap`` apart, in the order given, nearest to the wanted ones (least squares).
 
     Isotonic regression by pooling neighbours that are out of order.

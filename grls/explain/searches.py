@@ -2,9 +2,9 @@
 
 Several gold passages of a query, and several beam widths, share them. It knows passages by their numbers.
 
-A bias b of DONE shifts its log-odds, as in :class:`grls.retrieve.multistep.MultistepRetriever`: DONE's score
-then is s + b - log Z, every other passage's s - log Z. Z is the same for all, so it is left out here: DONE's
-score is s + b, and what others score stays. Orders and differences are those of the biased search.
+A bias b of DONE shifts its log-odds, as in :class:`grls.retrieve.hops.multistep.MultistepRetriever`: DONE's
+score then is s + b - log Z, every other passage's s - log Z. Z is the same for all, so it is left out here:
+DONE's score is s + b, and what others score stays. Orders and differences are those of the biased search.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.decode import Decoder, Found
-from grls.decode.trace import PassageScore, Trace, score_passages, trace
+from grls.decode import Decoder, ScoredPassage
+from grls.decode.trace import PassageScore, SearchTrace, score_passages, trace
 
 
 class Score(NamedTuple):
@@ -56,11 +56,11 @@ class Searches:
         self.k = k
         self.exclude = tuple(exclude)
         self.bias = dict(bias or {})
-        self._traces: dict[int, Trace] = {}
+        self._traces: dict[int, SearchTrace] = {}
         self._scores: dict[int, PassageScore] = {}
         self._every: dict[int, float] | None = None
 
-    def at(self, beams: int) -> Trace:
+    def at(self, beams: int) -> SearchTrace:
         """The search with this beam width; what it found, weighed."""
         if beams not in self._traces:
             decoder = replace(self.decoder, beams=beams)
@@ -69,12 +69,12 @@ class Searches:
             self._traces[beams] = search._replace(found=self._weighed(search.found))
         return self._traces[beams]
 
-    def _weighed(self, found: Sequence[Found]) -> tuple[Found, ...]:
+    def _weighed(self, found: Sequence[ScoredPassage]) -> tuple[ScoredPassage, ...]:
         weighed = [hit._replace(score=hit.score + self.bias.get(hit.passage, 0.0)) for hit in found]
         return tuple(sorted(weighed, key=lambda hit: -hit.score)[: self.k])
 
     @property
-    def trace(self) -> Trace:
+    def trace(self) -> SearchTrace:
         """The search as the user runs it."""
         return self.at(self.decoder.beams)
 
@@ -121,6 +121,6 @@ class Searches:
         rows = self.decoder.index.rows.row_of
         return [int(p) for p in np.flatnonzero(rows == rows[passage]) if p != passage]
 
-    def last(self, found: Sequence[Found]) -> float:
+    def last(self, found: Sequence[ScoredPassage]) -> float:
         """Score that a passage must exceed to enter a result: the k-th one's, ``-inf`` where it has fewer."""
         return found[-1].score if len(found) == self.k else -np.inf

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from grls.data.types import Query
 from grls.explain.explain import Explainer
 from grls.explain.verdict import MEANING, VERDICTS
-from grls.growing import GrowingFile, Record
-from grls.progress import Progress
-from grls.types import Query
+from grls.io.progress import Progress
+from grls.io.resumable import GrowingFile, Record
 
 Ask = tuple[Query, Sequence[str], Sequence[str]]
 """A query, gold passages of one hop, and the evidence before it."""

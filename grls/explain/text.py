@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grls.explain.facts import Explanation, PathRow
 from grls.explain.verdict import MEANING, Verdict
-from grls.shown import visible
+from grls.io.terminal import visible
 
 COLOURS: dict[Verdict, str] = {
     "found": "32", "duplicate": "32", "excluded": "36", "done first": "35", "pruned": "33",

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from grls.decode.trace import PathStep, Trace, beaten
+from grls.decode.trace import PathStep, SearchTrace, beaten
 from grls.index.rows import Ints
 
 Kind = Literal["kept", "finished", "beaten", "lost"]
@@ -55,7 +55,7 @@ class Tree(NamedTuple):
 
 
 def beam_tree(
-    search: Trace,
+    search: SearchTrace,
     path: tuple[PathStep, ...],
     text: Callable[[int], str],
     passages: Callable[[int], list[int]],
@@ -105,7 +105,7 @@ def beam_tree(
     return Tree(tuple(nodes), (*sizes, *[0] * (len(path) - len(sizes))))
 
 
-def _by_kind(search: Trace, position: int) -> Mapping[Kind, Ints]:
+def _by_kind(search: SearchTrace, position: int) -> Mapping[Kind, Ints]:
     step = search.steps[position]
     return {"finished": step.chosen.finished, "kept": step.live, "beaten": beaten(step)}
 

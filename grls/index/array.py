@@ -175,7 +175,7 @@ class ArrayIndex(Segment):
         return cls(rows, **arrays)
 
 
-class Branches(NamedTuple):
+class BranchingNodes(NamedTuple):
     """Some branching nodes, in breadth-first order, and their children.
 
     Attributes:
@@ -201,7 +201,7 @@ class Branches(NamedTuple):
         return several
 
 
-def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[Branches]:
+def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[BranchingNodes]:
     """All branching nodes of R sorted rows in breadth-first order, some at a time.
 
     Memory: what ``block`` rows need (about 100 bytes a row of it), a byte a row while one node covers more
@@ -225,14 +225,14 @@ def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[Branche
             some = low[first:last].astype(np.int64), high[first:last].astype(np.int64)
             wide = int(ends[last - 1]) - before > block
             depths, child_lows, child_highs, fanouts = (_branch_wide if wide else _branch)(*some, shared)
-            part = Branches(depths, *some, fanouts, child_lows, child_highs)
+            part = BranchingNodes(depths, *some, fanouts, child_lows, child_highs)
             yield part
             below.append((child_lows[part.inner].astype(kind), child_highs[part.inner].astype(kind)))
             first = last
         low, high = (np.concatenate(some) for some in zip(*below, strict=True))
 
 
-def number_children(part: Branches, nodes: int) -> Ints:
+def number_children(part: BranchingNodes, nodes: int) -> Ints:
     """The node that each edge of a part leads to, when ``nodes`` have a number already."""
     numbers: Ints = np.where(part.inner, nodes + np.cumsum(part.inner) - 1, ~part.child_lows)
     return numbers

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from grls.errors import ConfigError
 from grls.index.base import ConstraintIndex, Segment
-from grls.index.folder import load_index, save_index
 from grls.index.rows import Ints
+from grls.index.storage import load_index, save_index
 
 States = Ints
 """``[S, w]``."""
@@ -122,7 +122,7 @@ class KeyIndex(ABC):
             folder: Where :meth:`save` wrote it.
             tokenizer: Fingerprint it must have been built with; None accepts any.
             corpus: Fingerprint it must have been built from; None accepts any.
-            verify: Compare checksums; see :func:`grls.index.files.load_arrays`.
+            verify: Compare checksums; see :func:`grls.index.array_files.load_arrays`.
 
         Raises:
             IndexFormatError: A file is missing or damaged, or the format is another one.

@@ -119,7 +119,7 @@ class Offsets:
         kind = unsigned(int(offsets[-1]), np.uint32)
         if not packable(int(lengths.max(initial=0))):
             return cls(offsets.astype(kind), np.empty(0, dtype=np.uint16))
-        blocks, within = packed(offsets)
+        blocks, within = pack_offsets(offsets)
         return cls(blocks.astype(kind), within)
 
     def __len__(self) -> int:
@@ -141,7 +141,7 @@ def packable(longest: int) -> bool:
     return longest * (_BLOCK - 1) <= np.iinfo(np.uint16).max
 
 
-def packed(offsets: Ints) -> tuple[Ints, Array]:
+def pack_offsets(offsets: Ints) -> tuple[Ints, Array]:
     """Blocks and distances of consecutive offsets, the first of which begins a block."""
     blocks = offsets[::_BLOCK]
     within = offsets - np.repeat(blocks, _BLOCK)[: len(offsets)]

@@ -22,7 +22,7 @@ _BYTES_A_MEMBER = 8
 Words = npt.NDArray[np.uint64]
 
 
-class Numbers:
+class NumberSet:
     """A set of numbers below ``limit`` that knows how many of them lie in a range.
 
     Args:
@@ -71,7 +71,7 @@ class Several:
         sets: G sets of one ``limit``.
     """
 
-    def __init__(self, sets: Sequence[Numbers]):
+    def __init__(self, sets: Sequence[NumberSet]):
         self._stride = 1 + max((some.limit for some in sets), default=0)
         self._sparse = np.array([some.sparse for some in sets], dtype=bool)
         lists = [g * self._stride + some.list for g, some in enumerate(sets) if some.sparse]
@@ -126,8 +126,8 @@ class Subset:
         if len(members) and not 0 <= members[0] <= members[-1] < len(rows.row_of):
             raise ValueError(f"the index has {len(rows.row_of):,} passages; a number is that of none")
         self._index = rows
-        self._members = Numbers(members, len(rows.row_of)) if rows.shared else None
-        self.rows = Numbers(np.unique(rows.row_of[members].astype(np.int64)), len(rows))
+        self._members = NumberSet(members, len(rows.row_of)) if rows.shared else None
+        self.rows = NumberSet(np.unique(rows.row_of[members].astype(np.int64)), len(rows))
         self.size = len(members)
 
     def belongs(self, rows: SortedRows) -> bool:

@@ -26,10 +26,10 @@ import numpy.typing as npt
 from pydivsufsort import divsufsort
 
 from grls.errors import DataError, IndexFormatError, MismatchError
-from grls.files import atomic_folder, read_json, write_json
-from grls.index.files import describe, is_entry, load_arrays
+from grls.index.array_files import describe_arrays, is_entry, load_arrays
 from grls.index.keys import Following, KeyIndex, States
 from grls.index.rows import Array, Ints, unsigned
+from grls.io.files import atomic_folder, read_json, write_json
 
 _LARGE = 4096
 """Suffixes in an interval from which on it is sampled, and its answer kept."""
@@ -150,7 +150,7 @@ class SubstringIndex(KeyIndex):
             for name, array in self.arrays().items():
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
             manifest = {"format": FORMAT, "keys": len(self), "tokenizer": tokenizer, "corpus": corpus}
-            write_json(new / MANIFEST, manifest | {"files": describe(new)})
+            write_json(new / MANIFEST, manifest | {"files": describe_arrays(new)})
 
     @classmethod
     def load(  # noqa: D102

@@ -1,10 +1,11 @@
-"""The model side of decoding.
+"""Models as decoders drive them.
 
-``base`` is the protocol the decoder drives (encode a batch, then step its beams); ``generator`` fulfils
-it for any transformers sequence-to-sequence model; ``head`` computes logits for the allowed tokens only.
-``build`` makes models and tokenizers: from a hub or folder, from scratch, or warm-started from a sentence
-encoder; ``sources`` says where the files of a model are. A bi-encoder (``biencoder``) reads texts with a
-network that ``sentence_model`` opens, and whose folder ``sentence_folder`` checks. ``encoder_input`` makes
-the input of encoders: a text holds no special token, however it is spelled. Nothing here knows what an index
+``base`` is the protocol: encode a batch, then step its beams. ``seq2seq/`` and ``causal/`` fulfil it for
+the two kinds of transformers models, each plainly and by slots; ``sessions/`` is the memory behind the slots.
+``head`` computes logits of the allowed tokens only. ``load/`` opens models and tokenizers, ``precision``
+moves them to a device, ``lora`` adds adapters, ``turns`` gives a model to one thread at a time.
+``biencoder`` embeds texts (``sentence_model`` makes its model, ``encoder_input`` what it reads), ``st5`` by
+an encoder-decoder; ``entailment`` judges whether a hypothesis follows.
+``rescore_spec`` says how much of a passage a generator reads to rescore it. Nothing here knows what an index
 is.
 """

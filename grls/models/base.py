@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 from grls.index.rows import Ints
-from grls.models.forest import Branches
+from grls.models.sessions.forest import Branches
 
 Floats = npt.NDArray[np.floating[Any]]
 
 
-class Rows(Protocol):
+class StepRows(Protocol):
     """R rows, each about to write a token."""
 
     def logits(self, rows: Ints, tokens: Ints) -> Floats:
@@ -35,7 +35,7 @@ class Rows(Protocol):
         """Log of the sum of exponentials of all V logits of each row, ``[R]``."""
 
 
-class Session(Rows, Protocol):
+class Session(StepRows, Protocol):
     """The decoding of one batch: the model's memory of R rows, one a live beam."""
 
     def first(self) -> None:
@@ -72,7 +72,7 @@ class SlotSession(Protocol):
         """Log of the sum of exponentials of all V logits of each row, ``[R]``."""
 
 
-class TreeSession(SlotSession, Rows, Protocol):
+class TreeSession(SlotSession, StepRows, Protocol):
     """The memory of S queries in flight, each a tree of tokens."""
 
     def feed(self, branches: Branches) -> Ints:

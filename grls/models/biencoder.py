@@ -27,11 +27,15 @@ from sentence_transformers import SentenceTransformer, SimilarityFunction
 from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor
 
+from grls.data.codec import DONE_ID, foreign_ids, tokenizer_fingerprint
+from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
-from grls.files import atomic_folder, write_json
-from grls.models.build import TRAINING, Loaded, Pretrained, read_stages
+from grls.io.files import atomic_folder, write_json
+from grls.io.progress import Progress
+from grls.models.load.build import TRAINING, Loaded, Pretrained, read_stages
+from grls.models.load.sentence_folder import MODULES
+from grls.models.load.sources import packaged_encoder, refuse_missing_folder
 from grls.models.precision import warn_of_emulation
-from grls.models.sentence_folder import MODULES
 from grls.models.sentence_model import (
     COSINE,
     DOT,
@@ -44,11 +48,7 @@ from grls.models.sentence_model import (
     positions_of,
     similarity_of,
 )
-from grls.models.sources import packaged_encoder, refuse_missing_folder
 from grls.models.st5 import FirstDecoderOutput
-from grls.progress import Progress
-from grls.text import DONE_ID, foreign_ids, tokenizer_fingerprint
-from grls.types import Passage
 
 STAGE = "biencoder"
 """What a training of a bi-encoder is called among the stages that a model has gone through."""
@@ -175,7 +175,8 @@ class BiEncoder:
         """The bi-encoder of a generator: same backbone, same number of parameters, no new weight.
 
         Args:
-            loaded: What a :class:`~grls.models.build.GeneratorSpec` loads; the model is used, not copied.
+            loaded: What a :class:`~grls.models.load.build.GeneratorSpec` loads; the model is used, not
+                copied.
             max_tokens: Longest text in tokens; None: 512.
             stages: The training stages that the weights have gone through.
         """

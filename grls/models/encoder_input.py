@@ -3,7 +3,7 @@
 A tokenizer that splits the special tokens which a text spells may still write some: in a Unigram vocabulary
 ``</s>`` and ``<pad>`` are pieces like others. Such texts are rare, so a batch is encoded as it is, and its
 texts are looked at only where it holds more special tokens than the tokenizer puts around them. The module
-does not know what is encoded; :func:`grls.text.foreign_ids` is the same for rows without padding.
+does not know what is encoded; :func:`grls.data.codec.foreign_ids` is the same for rows without padding.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grls.text import special_ids
+from grls.data.codec import special_ids
 
 
 def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:

@@ -18,13 +18,13 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
+from grls.data.codec import foreign_ids
 from grls.errors import ConfigError
-from grls.models.build import encoder_positions
 from grls.models.encoder_input import padded
-from grls.models.opening import open_config, open_model, open_tokenizer, opening
-from grls.models.precision import move, refuse_nan
-from grls.models.sources import refuse_missing_folder
-from grls.text import foreign_ids
+from grls.models.load.build import encoder_positions
+from grls.models.load.opening import open_config, open_model, open_tokenizer, opening
+from grls.models.load.sources import refuse_missing_folder
+from grls.models.precision import move, refuse_nan_logits
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ class ClassifyingJudge:
                 truncation="only_first", max_length=self.max_tokens,
             ).to(self.model.device)  # fmt: skip
             logits = self.model(**encoded).logits
-            refuse_nan(logits)
+            refuse_nan_logits(logits)
             best = logits.argmax(-1).tolist()
             for place, label in zip(some, best, strict=True):
                 found[place] = label == self.label
@@ -160,7 +160,7 @@ class WritingJudge:
                 **encoded.to(self.model.device), max_new_tokens=_WRITTEN, do_sample=False, num_beams=1,
                 output_logits=True, return_dict_in_generate=True,
             )  # fmt: skip
-            refuse_nan(written.logits[0])
+            refuse_nan_logits(written.logits[0])
             texts = self.tokenizer.batch_decode(written.sequences, skip_special_tokens=True)
             for place, text in zip(some, texts, strict=True):
                 found[place] = text.strip() == "1"

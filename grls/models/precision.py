@@ -75,8 +75,8 @@ def fastest(device: torch.device) -> str:
         short, rounded = rows.bfloat16(), weight.bfloat16()
         times["bfloat16"] = _seconds(lambda: functional.linear(short, rounded), device)
         if device.type == "cpu" and packs("float16-weights"):
-            packed = _packed(nn.Linear(_WIDTH, _WIDTH), "float16-weights")
-            times["float16-weights"] = _seconds(lambda: packed(rows), device)
+            is_packed = _packed(nn.Linear(_WIDTH, _WIDTH), "float16-weights")
+            times["float16-weights"] = _seconds(lambda: is_packed(rows), device)
     return min(times, key=lambda name: times[name])
 
 
@@ -162,7 +162,7 @@ def pack(model: Any, precision: str) -> None:
                 setattr(module, name, _packed(child, precision))
 
 
-def packed(model: Any) -> bool:
+def is_packed(model: Any) -> bool:
     """Whether :func:`pack` has changed a model, so that its weights cannot be saved any more."""
     return any(type(module).__module__.startswith("torch.ao.") for module in model.modules())
 
@@ -181,7 +181,7 @@ def _packed(linear: nn.Linear, precision: str) -> nn.Module:
         return made
 
 
-def refuse_nan(logits: Tensor) -> None:
+def refuse_nan_logits(logits: Tensor) -> None:
     """Refuse logits that are not numbers.
 
     Raises:

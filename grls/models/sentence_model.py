@@ -18,13 +18,13 @@ from sentence_transformers.util import is_sentence_transformer_model
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from grls.files import read_json
-from grls.models.build import TRAINING, encoder_positions
+from grls.data.codec import LIMITS, limits_of
+from grls.io.files import read_json
 from grls.models.encoder_input import special_tokens, without_controls
-from grls.models.opening import open_config, opening
-from grls.models.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
+from grls.models.load.build import TRAINING, encoder_positions
+from grls.models.load.opening import open_config, opening
+from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
 from grls.models.st5 import FirstDecoderOutput
-from grls.text import LIMITS, limits_of
 
 DOT, COSINE = "dot", "cosine"
 """What embeddings are compared by."""

@@ -24,8 +24,8 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 
 from grls.models.encoder_input import padded
-from grls.models.generator import start_token
-from grls.models.opening import open_model, open_tokenizer
+from grls.models.load.opening import open_model, open_tokenizer
+from grls.models.seq2seq.plain import start_token
 
 
 class FirstDecoderOutput(InputModule):

@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     shade: float | None = None
 
 
-class Head(NamedTuple):
+class ColumnHead(NamedTuple):
     """A heading over ``span`` columns."""
 
     text: str
@@ -53,7 +53,7 @@ class Table(NamedTuple):
 
     name: str
     caption: str
-    groups: tuple[Head, ...]
+    groups: tuple[ColumnHead, ...]
     heads: tuple[str, ...]
     stubs: int
     rows: tuple[tuple[Cell, ...], ...]
@@ -98,7 +98,7 @@ class Text(NamedTuple):
 Block = Table | Gallery | Text
 
 
-class Part(NamedTuple):
+class Subsection(NamedTuple):
     """A part of a section, with a heading of its own."""
 
     title: str
@@ -109,7 +109,7 @@ class Section(NamedTuple):
     """A section of the page."""
 
     title: str
-    parts: tuple[Part, ...]
+    parts: tuple[Subsection, ...]
 
 
 class Page(NamedTuple):
@@ -200,8 +200,8 @@ def _mark(
             cells[i][n] = Cell(best, True)
 
 
-def _groups(stubs: int, columns: Sequence[Column]) -> tuple[Head, ...]:
+def _groups(stubs: int, columns: Sequence[Column]) -> tuple[ColumnHead, ...]:
     if not any(column.group for column in columns):
         return ()
-    named = [Head(name, len(list(same))) for name, same in groupby(column.group for column in columns)]
-    return (Head("", stubs), *named)
+    named = [ColumnHead(name, len(list(same))) for name, same in groupby(column.group for column in columns)]
+    return (ColumnHead("", stubs), *named)

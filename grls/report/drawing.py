@@ -15,7 +15,7 @@ from html import escape
 from typing import NamedTuple
 
 from grls.report.blocks import INK
-from grls.report.proofs import Fault, Proof, Step
+from grls.report.proofs import Proof, ProofFault, ProofStep
 
 FAULT = "#d8504a"  # missing or wrong
 LEFT = "#2f7fd0"  # left over
@@ -47,7 +47,7 @@ class _Item(NamedTuple):
         return self.top + self.height
 
 
-def draw(proof: Proof, name: str) -> str:
+def draw_proof(proof: Proof, name: str) -> str:
     """The drawing.
 
     Args:
@@ -75,7 +75,7 @@ def draw(proof: Proof, name: str) -> str:
     )
 
 
-def describe(proof: Proof) -> str:
+def describe_proof(proof: Proof) -> str:
     """The drawing in words."""
     said = [f"Start: {' '.join(proof.start)}"]
     for n, step in enumerate(proof.steps, 1):
@@ -86,14 +86,14 @@ def describe(proof: Proof) -> str:
     return " ".join(said)
 
 
-def _wrong(step: Step) -> str:
+def _wrong(step: ProofStep) -> str:
     return "".join(f" Wrong: {fault.reason}." for fault in step.faults)
 
 
 def _items(proof: Proof) -> list[_Item]:
     items: list[_Item] = []
 
-    def add(texts: Sequence[str], faults: Sequence[Fault], end: bool = False) -> None:
+    def add(texts: Sequence[str], faults: Sequence[ProofFault], end: bool = False) -> None:
         top = items[-1].bottom + _GAP if items else 8
         lines = tuple(line for text in texts for line in _wrapped(text))
         wrong = tuple((line, _colour(f)) for f in faults for line in _wrapped(f"✗ {f.reason}"))
@@ -107,7 +107,7 @@ def _items(proof: Proof) -> list[_Item]:
     return items
 
 
-def _colour(fault: Fault) -> str:
+def _colour(fault: ProofFault) -> str:
     return LEFT if fault.left else FAULT
 
 

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from grls.dataset import gold_passages
+from grls.data.dataset import gold_passages
+from grls.data.types import Chain
 from grls.evaluation.evaluate import evaluate_results
 from grls.evaluation.measures import MEASURES, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
-from grls.evaluation.results import Results
-from grls.evaluation.run import without_done
 from grls.report.runs import DataGroup, Entry, members_of
-from grls.types import Chain
+from grls.runs.results import Results
+from grls.runs.trec import without_done
 
 Form = Literal["chain", "ranking", "unknown"]
 """What a list of hits is: the hops of one chain, a ranking cut off at some depth, or not told."""
@@ -91,7 +91,7 @@ class MeasuredGroup:
         return [set_scores(ids, gold).f1 for ids, gold in zip(run.chains, self.gold, strict=True)]
 
 
-def measure(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = MEASURES) -> MeasuredGroup:
+def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = MEASURES) -> MeasuredGroup:
     """Score every run of a group.
 
     Args:

@@ -8,12 +8,12 @@ from statistics import fmean
 
 from grls.errors import ConfigError
 from grls.evaluation.metrics.averages import cutoffs
-from grls.report.blocks import Block, Gallery, Page, Part, Picture, Section, Text
+from grls.report.blocks import Block, Gallery, Page, Picture, Section, Subsection, Text
 from grls.report.charts import length_histograms, recall_curves
 from grls.report.compare import significance_table, similarity_tables
-from grls.report.drawing import describe, draw
+from grls.report.drawing import describe_proof, draw_proof
 from grls.report.measure import Measured, MeasuredGroup
-from grls.report.proofs import Example, examples
+from grls.report.proofs import ProofExample, proof_examples
 from grls.report.sections import run_table, section_tables
 from grls.report.tables import (
     chains_table,
@@ -63,14 +63,14 @@ def build_page(
     sections = [_data_section(group, ks, k, baseline, proofs, seed, tested) for group in groups]
     if len(groups) > 1:
         sections.insert(0, Section("All data sets", _common_parts(groups, ks, k)))
-    sections.append(Section("What was run", (Part("Runs", (*_warnings(groups), run_table(groups))),)))
+    sections.append(Section("What was run", (Subsection("Runs", (*_warnings(groups), run_table(groups))),)))
     names = ", ".join(f"{group.group.name} ({group.group.split})" for group in groups)
     counted = f"{len(labels)} run{'s' if len(labels) > 1 else ''} on {names}."
     rules = "A query without an answer scores 0; a dash is where nothing applies; the best is in bold."
     return Page(title, f"{counted} {rules}", tuple(sections))
 
 
-def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) -> tuple[Part, ...]:
+def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) -> tuple[Subsection, ...]:
     """The tables that hold for one data set as for several side by side."""
     tables = (
         ("Recall", recall_table(groups, ks, k)),
@@ -79,7 +79,7 @@ def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) ->
         ("Fixed and dynamic steps", chains_table(groups)),
         ("Ensembles", ensemble_table(groups, ks)),
     )
-    return tuple(Part(title, (table,)) for title, table in tables if table is not None)
+    return tuple(Subsection(title, (table,)) for title, table in tables if table is not None)
 
 
 def _data_section(
@@ -94,7 +94,7 @@ def _data_section(
     recall, *rest = _common_parts([group], ks, k)
     curves = recall_curves(group)
     told = (*_headline(group, k), *_warnings([group]))
-    parts = [Part(recall.title, (*told, *recall.blocks, *_gallery(curves)))]
+    parts = [Subsection(recall.title, (*told, *recall.blocks, *_gallery(curves)))]
     parts += [
         part._replace(blocks=(*part.blocks, *_gallery(length_histograms(group))))
         if "steps" in part.title
@@ -103,16 +103,16 @@ def _data_section(
     ]
     others = [table for _, table in section_tables([group], _ELSEWHERE)]
     if others:
-        parts.append(Part("Other metrics", tuple(others)))
+        parts.append(Subsection("Other metrics", tuple(others)))
     graphs = _graph_blocks(group, proofs)
     if graphs:
-        parts.append(Part("Proof graphs", graphs))
+        parts.append(Subsection("Proof graphs", graphs))
     tests = _significance(group, k, baseline, seed, tested)
     if tests:
-        parts.append(Part("Significance", tests))
+        parts.append(Subsection("Significance", tests))
     alike = similarity_tables(group, k)
     if alike:
-        parts.append(Part("Similarity of predictions", tuple(alike)))
+        parts.append(Subsection("Similarity of predictions", tuple(alike)))
     return Section(f"{group.group.name}, {group.group.split}", tuple(parts))
 
 
@@ -161,7 +161,7 @@ def _graph_blocks(group: MeasuredGroup, count: int) -> tuple[Block, ...]:
     blocks: list[Block] = [table for _, table in section_tables([group], others)]
     ranked = sorted(checked, key=lambda run: -run.report["graph"]["success"])
     for n, run in enumerate(ranked):
-        shown = examples(group, run, count)
+        shown = proof_examples(group, run, count)
         if shown:
             number = group.runs.index(run) + 1
             pictures = tuple(_proof(group, run, e, f"{number}-{m}") for m, e in enumerate(shown, 1))
@@ -169,13 +169,13 @@ def _graph_blocks(group: MeasuredGroup, count: int) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _proof(group: MeasuredGroup, run: Measured, example: Example, number: str) -> Picture:
+def _proof(group: MeasuredGroup, run: Measured, example: ProofExample, number: str) -> Picture:
     name = f"{group.group.name}-proof-{number}"
     errors = example.proof.errors
     failed = ", ".join(check.replace("_", " ") for check, wrong in errors._asdict().items() if wrong)
     verdict = "success" if errors.success else f"failure ({failed})"
     caption = f"{run.label}, query {example.query_id}, {verdict}: {example.query}"
-    return Picture(name, caption, draw(example.proof, name), describe(example.proof))
+    return Picture(name, caption, draw_proof(example.proof, name), describe_proof(example.proof))
 
 
 def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:

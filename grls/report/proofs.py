@@ -13,13 +13,21 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from grls.evaluation.graph import GraphErrors, Walk, ends_in_goal, graph_errors, walk
-from grls.evaluation.results import find_passages
-from grls.evaluation.ruletaker import Fact, Problem, Statement, parse, problem_of, render, states_problem
+from grls.evaluation.graph import GraphErrors, Walk, ends_in_goal, graph_errors, passing_choice
+from grls.evaluation.ruletaker import (
+    Fact,
+    Problem,
+    Statement,
+    parse_statement,
+    problem_of,
+    render,
+    states_problem,
+)
 from grls.report.measure import Measured, MeasuredGroup
+from grls.runs.results import find_passages
 
 
-class Fault(NamedTuple):
+class ProofFault(NamedTuple):
     """What is wrong, and which of the four checks it fails.
 
     Attributes:
@@ -33,7 +41,7 @@ class Fault(NamedTuple):
     left: bool = False
 
 
-class Step(NamedTuple):
+class ProofStep(NamedTuple):
     """One retrieved passage.
 
     Attributes:
@@ -42,7 +50,7 @@ class Step(NamedTuple):
     """
 
     text: str
-    faults: tuple[Fault, ...]
+    faults: tuple[ProofFault, ...]
 
 
 class Proof(NamedTuple):
@@ -60,14 +68,14 @@ class Proof(NamedTuple):
 
     start: tuple[str, ...]
     goal: str
-    steps: tuple[Step, ...]
+    steps: tuple[ProofStep, ...]
     edges: tuple[tuple[int, int], ...]
     given: tuple[int, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[ProofFault, ...]
     errors: GraphErrors
 
 
-class Example(NamedTuple):
+class ProofExample(NamedTuple):
     """A query with its proof."""
 
     query_id: str
@@ -75,17 +83,17 @@ class Example(NamedTuple):
     proof: Proof
 
 
-def explain(problem: Problem, texts: Sequence[str]) -> Proof:
+def explain_chain(problem: Problem, texts: Sequence[str]) -> Proof:
     """The graph of a chain.
 
     Args:
         problem: What the query asks.
         texts: Passage texts in retrieval order, without DONE.
     """
-    nodes = [parse(text) for text in texts]
-    walked = walk(problem, nodes)
+    nodes = [parse_statement(text) for text in texts]
+    walked = passing_choice(problem, nodes)
     steps = [
-        Step(text, (*_start_faults(problem, n, node), *_edge_faults(problem, nodes, n, walked)))
+        ProofStep(text, (*_start_faults(problem, n, node), *_edge_faults(problem, nodes, n, walked)))
         for n, (text, node) in enumerate(zip(texts, nodes, strict=True))
     ]
     given = tuple(n for n, node in enumerate(nodes) if isinstance(node, Fact) and node in problem.start)
@@ -96,7 +104,7 @@ def explain(problem: Problem, texts: Sequence[str]) -> Proof:
     )  # fmt: skip
 
 
-def examples(group: MeasuredGroup, run: Measured, count: int) -> list[Example]:
+def proof_examples(group: MeasuredGroup, run: Measured, count: int) -> list[ProofExample]:
     """Successes, then failures, ``count`` of each where there are so many, in the order of the queries.
 
     Failures of different kinds come first: one with a set of failed checks that is shown already waits.
@@ -107,13 +115,13 @@ def examples(group: MeasuredGroup, run: Measured, count: int) -> list[Example]:
     texts = _texts(group, [i for ids in run.chains for i in ids])
     queries = {query.id: query.text for query in group.group.queries}
     found = [
-        Example(q, queries[q], explain(problems[q], [texts[i] for i in ids]))
+        ProofExample(q, queries[q], explain_chain(problems[q], [texts[i] for i in ids]))
         for q, ids in zip(group.group.qrels, run.chains, strict=True)
         if q in problems
     ]
     good = [example for example in found if example.proof.errors.success]
     bad = [example for example in found if not example.proof.errors.success]
-    first: dict[GraphErrors, Example] = {}
+    first: dict[GraphErrors, ProofExample] = {}
     for example in bad:
         first.setdefault(example.proof.errors, example)
     ordered = [*first.values(), *(e for e in bad if first[e.proof.errors] is not e)]
@@ -132,39 +140,41 @@ def _texts(group: MeasuredGroup, ids: Sequence[str]) -> Mapping[str, str]:
     return {i: passage.text for i, passage in find_passages(group.group.corpus, ids).items()}
 
 
-def _start_faults(problem: Problem, n: int, node: Statement | None) -> list[Fault]:
+def _start_faults(problem: Problem, n: int, node: Statement | None) -> list[ProofFault]:
     if n == 0 and node not in problem.start:
-        return [Fault("start_node", "a proof begins with a start fact, and this is none")]
+        return [ProofFault("start_node", "a proof begins with a start fact, and this is none")]
     if isinstance(node, Fact) and node not in problem.start:
-        return [Fault("start_node", "this fact is none of the start facts")]
+        return [ProofFault("start_node", "this fact is none of the start facts")]
     return []
 
 
-def _edge_faults(problem: Problem, nodes: Sequence[Statement | None], n: int, walked: Walk) -> list[Fault]:
+def _edge_faults(
+    problem: Problem, nodes: Sequence[Statement | None], n: int, walked: Walk
+) -> list[ProofFault]:
     if nodes[n] is None:
-        return [Fault("missing_edge", "neither a fact nor a rule: nothing leads to it or from it")]
+        return [ProofFault("missing_edge", "neither a fact nor a rule: nothing leads to it or from it")]
     faults = []
     if walked.lacking[n]:
         said = " and ".join(render(fact).removesuffix(" .") for fact in walked.lacking[n])
-        faults.append(Fault("missing_edge", f"missing before it: {said}"))
+        faults.append(ProofFault("missing_edge", f"missing before it: {said}"))
     if n in walked.left and n == len(nodes) - 1:
         reason = f"left over: it ends in the goal's last word, but not in {render(problem.goal)}"
-        faults.append(Fault("missing_edge", reason, left=True))
+        faults.append(ProofFault("missing_edge", reason, left=True))
     elif n in walked.left:
-        faults.append(Fault("missing_edge", "left over: no later rule uses it", left=True))
+        faults.append(ProofFault("missing_edge", "left over: no later rule uses it", left=True))
     return faults
 
 
-def _whole(problem: Problem, nodes: Sequence[Statement | None]) -> tuple[Fault, ...]:
+def _whole(problem: Problem, nodes: Sequence[Statement | None]) -> tuple[ProofFault, ...]:
     faults = []
     if not nodes:
         faults += [
-            Fault("node_number", "nothing was retrieved"),
-            Fault("start_node", "there is no first step"),
+            ProofFault("node_number", "nothing was retrieved"),
+            ProofFault("start_node", "there is no first step"),
         ]
-        return (*faults, Fault("end_node", "there is no last step"))
+        return (*faults, ProofFault("end_node", "there is no last step"))
     if len(nodes) < 2:
-        faults.append(Fault("node_number", "a proof has at least two steps"))
+        faults.append(ProofFault("node_number", "a proof has at least two steps"))
     if not ends_in_goal(problem, nodes):
-        faults.append(Fault("end_node", "the last step does not conclude the goal"))
+        faults.append(ProofFault("end_node", "the last step does not conclude the goal"))
     return tuple(faults)

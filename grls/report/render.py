@@ -1,6 +1,6 @@
 """Writing a page as one HTML file and as Markdown with its pictures beside it.
 
-The HTML has the frame of :mod:`grls.webpage`. Every text is escaped by the template engine; what goes in
+The HTML has the frame of :mod:`grls.io.html`. Every text is escaped by the template engine; what goes in
 unescaped are the pictures, whose text was escaped where they were made.
 """
 
@@ -13,15 +13,15 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from grls.files import atomic_file, atomic_folder, refuse_foreign, refuse_unwritable, write_json
+from grls.io.files import atomic_file, atomic_folder, refuse_foreign, refuse_unwritable, write_json
+from grls.io.html import document
 from grls.report.blocks import INK, Gallery, Page, Picture, Table, Text
-from grls.webpage import document
 
 _INDEX = "figures.json"
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~$])")
 
 
-def write_page(page: Page, output: str) -> list[Path]:
+def write_report(page: Page, output: str) -> list[Path]:
     """Write ``OUTPUT.html``, ``OUTPUT.md`` and the folder ``OUTPUT-figures`` (SVG), each atomically.
 
     Args:

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from grls.corpus import Corpus
-from grls.dataset import Qrels, read_qrels, read_queries, read_split
+from grls.data.codec import DONE_ID
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, read_qrels, read_queries, read_split
+from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.evaluation.comparable import differ, refuse_other_data
 from grls.evaluation.evaluate import all_gold
-from grls.evaluation.manifest import RunInfo, Steps, info_file, read_info
-from grls.evaluation.results import Results, find_passages, load_results
-from grls.evaluation.run import refuse_unknown
-from grls.jsonl import read_jsonl
-from grls.text import DONE_ID
-from grls.types import Query
+from grls.io.jsonl import read_jsonl
+from grls.runs.comparable import differ, refuse_other_data
+from grls.runs.manifest import RunInfo, Steps, info_file, read_info
+from grls.runs.results import Results, find_passages, load_results
+from grls.runs.trec import refuse_unknown
 
 SYSTEMS = {
     "biencoder": "bi-encoder",

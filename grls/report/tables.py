@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from grls.evaluation.manifest import RunInfo
 from grls.report.blocks import NONE, Column, Table, Value
 from grls.report.measure import Measured, MeasuredGroup
 from grls.report.rows import IDENTITY, REACH, Key, Rows, across, identity, steps, system
 from grls.report.runs import members_of
+from grls.runs.manifest import RunInfo
 
 
 def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int | None = None) -> Table | None:

@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow, Numbers, evaluate_filters, one_each
+from grls.data.types import Hit, Query
 from grls.errors import ConfigError, DataError
-from grls.filters import Allow, Numbers, evaluate, one_each
-from grls.types import Hit, Query
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def reachable(
         DataError: A filter names a passage that the corpus does not hold.
     """
     filters = one_each(allow, len(queries))
-    found = evaluate([some for some in filters if some is not None], corpus)
+    found = evaluate_filters([some for some in filters if some is not None], corpus)
     if gone:
         removed = np.array(sorted(gone), dtype=np.int64)
         found = {some: np.setdiff1d(numbers, removed, True) for some, numbers in found.items()}

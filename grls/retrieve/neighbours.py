@@ -13,12 +13,12 @@ from itertools import pairwise
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
+from grls.data.neighbours import Neighbours, copies
+from grls.data.types import Query
+from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError
-from grls.neighbours import Neighbours, copies
 from grls.retrieve.base import Retriever, check_counts
-from grls.types import Query
-from grls.words import Analyzer
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer |
     """The passages that share rare words, those with the greatest sum of the words' IDF first.
 
     The IDF of a word that stands in n of N passages is log(N / n). Words are those that say something; see
-    :meth:`grls.words.Analyzer.content`.
+    :meth:`grls.data.words.Analyzer.content`.
 
     Args:
         corpus: The N passages.

@@ -26,27 +26,27 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loops.fit_loop import _FitLoop
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-import grls.models.language  # noqa: F401  registers the generator classes by name, with those of build
+import grls.models.load.language  # noqa: F401  registers the generator classes by name, with those of build
 from grls.errors import ConfigError
-from grls.files import refuse_foreign, refuse_unwritable
-from grls.logs import quiet
+from grls.io.files import refuse_foreign, refuse_unwritable
+from grls.io.logs import quiet
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
-from grls.train.checkpoints import (
+from grls.train.chains.mining import MineNegatives
+from grls.train.cli_errors import Parser, plain_error
+from grls.train.core.checkpoints import (
     AtomicCheckpointIO,
     BestCheckpoint,
     check_checkpoint,
     refuse_unfinished,
     tell_changed,
 )
-from grls.train.finite import RefuseNaN
-from grls.train.heap import GiveBackFreed
-from grls.train.lines import TrainingLines
-from grls.train.loading import FitData
-from grls.train.mining import MineNegatives
-from grls.train.module import GeneratorModule
-from grls.train.refusal import Parser, plain
-from grls.train.riches_validation import QuoteRecall
-from grls.train.validation import ConstrainedRecall, SaveModel
+from grls.train.core.datamodule import FitData
+from grls.train.core.finite import RefuseNaN
+from grls.train.core.lines import TrainingLines
+from grls.train.core.malloc_trim import GiveBackFreed
+from grls.train.core.module import GeneratorModule
+from grls.train.riches.callbacks import QuoteRecall
+from grls.train.stages.callbacks import ConstrainedRecall, SaveModel
 
 Precision = Literal[
     "auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true",
@@ -143,7 +143,7 @@ class TrainCLI(LightningCLI):
         try:
             super().instantiate_classes()
         except ValueError as error:
-            told = plain(str(error))
+            told = plain_error(str(error))
             if told == str(error):
                 raise
             raise ConfigError(f"cannot make what the options say: {told}") from error

@@ -12,7 +12,7 @@ from quoting_model import quoting
 from benchmarks import ablate
 from benchmarks.ablate import REFERENCE, questions
 from grls.cli import main as grls
-from grls.models import language
+from grls.models.load import language
 
 
 @pytest.fixture(scope="module")

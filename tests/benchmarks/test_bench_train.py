@@ -12,15 +12,15 @@ from benchmarks import train, watching
 from benchmarks.fitting import Counted, Fast, Pairs, Recipe, fit_ours, fit_plain
 from benchmarks.train import Shape, scratch_llama, scratch_t5, seconds_cells, write_start
 from benchmarks.watching import Climb, HopRecall, Meter, Speed
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
 from grls.evaluation.metrics.sequence_recall import recall_at
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.options import SearchOptions
-from grls.text import Codec
-from grls.train.chains import ChainExamples
-from grls.train.collate import IGNORED
-from grls.train.examples import RetrieveExamples
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.train.chains.examples import ChainExamples
+from grls.train.core.collate import IGNORED
+from grls.train.core.examples import RetrieveExamples
 
 SHAPE = Shape(width=32, layers=1, vocabulary=150)
 

@@ -11,7 +11,7 @@ from small_data import tiny_bert
 
 from benchmarks import ralm, ralm_study
 from grls.cli import main
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
 from grls.errors import MismatchError
 from grls.models.biencoder import BiEncoder
 

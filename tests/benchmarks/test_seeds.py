@@ -73,7 +73,7 @@ def test_ensembles_are_tuned_on_dev_and_hold_the_seeds_own_run(capsys: pytest.Ca
 def test_only_what_is_fused_or_cut_is_retrieved_on_dev(capsys: pytest.CaptureFixture[str]) -> None:
     main("explagraphs", (1,), dry_run=True)
     lines = capsys.readouterr().out.splitlines()
-    assert "--model.generator.name_or_path runs/explagraphs/seed-1/views/model" in lines[1]
+    assert "--model.generator.name_or_path runs/explagraphs/seed-1/spans/model" in lines[1]
     runs = [line.split("--output ")[1] for line in lines if line.startswith("grls retrieve ")]
     names = [Path(run).name for run in runs]
     assert names == ["single-dev", "single-test", "hybrid-test", "dynamic-test", "bm25-dev", "bm25-test",
@@ -81,9 +81,9 @@ def test_only_what_is_fused_or_cut_is_retrieved_on_dev(capsys: pytest.CaptureFix
 
 
 def test_what_no_seed_changes_may_go_hop_by_hop_and_is_fused(capsys: pytest.CaptureFixture[str]) -> None:
-    main("strategyqa-assess", (1, 2), dry_run=True)
+    main("strategyqa-rescore", (1, 2), dry_run=True)
     lines = capsys.readouterr().out.splitlines()
-    root = "runs/strategyqa-assess"
+    root = "runs/strategyqa-rescore"
     hops = [
         line for line in lines if line.endswith((f"--output {root}/hops-dev", f"--output {root}/hops-test"))
     ]
@@ -96,7 +96,7 @@ def test_what_no_seed_changes_may_go_hop_by_hop_and_is_fused(capsys: pytest.Capt
         tuned = [f"{member}-dev.jsonl" for member in members]
         assert " ".join([*(f"{member}-test.jsonl" for member in members), "--tune", *tuned]) in fused
         (single,) = (line for line in lines if line.endswith(f"--output {root}/seed-{seed}/single-test"))
-        assert "--assess 40 --assess_weight 5 " in single
+        assert "--rescore 40 --rescore_weight 5 " in single
     cut = [line.split()[2] for line in lines if line.startswith("grls cut ")]
     own = [f"{root}/{name}-test.jsonl" for name in ("biencoder", "hops")]
     fused = [f"{root}/seed-1/{name}-test.jsonl" for name in ("bm25+biencoder+hops", "hybrid", "all")]
@@ -104,11 +104,11 @@ def test_what_no_seed_changes_may_go_hop_by_hop_and_is_fused(capsys: pytest.Capt
 
 
 def test_what_is_cut_is_fitted_to_dev(capsys: pytest.CaptureFixture[str]) -> None:
-    main("explagraphs-assess", (1,), dry_run=True)
+    main("explagraphs-rescore", (1,), dry_run=True)
     lines = capsys.readouterr().out.splitlines()
     retrieved = [line.split("--output ")[1] for line in lines if line.startswith("grls retrieve ")]
     cuts = [line.split() for line in lines if line.startswith("grls cut ")]
-    where = "runs/explagraphs-assess"
+    where = "runs/explagraphs-rescore"
     runs = [f"{where}/seed-1/single", f"{where}/seed-1/hybrid", f"{where}/bm25", f"{where}/biencoder"]
     assert [words[2] for words in cuts] == [f"{run}-test.jsonl" for run in runs]
     for run, words in zip(runs, cuts, strict=True):
@@ -144,12 +144,12 @@ def test_a_run_may_be_that_of_an_earlier_stage(capsys: pytest.CaptureFixture[str
     folder = "runs/entailmentbank/seed-1"
     made = [line.split()[3::4] for line in lines if line.startswith("grls index ")]
     assert made == [
-        [f"{folder}/views/model", f"{folder}/views-retriever"],
-        [f"{folder}/views-memories/model", f"{folder}/retriever"],
+        [f"{folder}/spans/model", f"{folder}/spans-retriever"],
+        [f"{folder}/spans-memories/model", f"{folder}/retriever"],
     ]
     for run, retriever in (
-        ("single", "views-retriever"),
-        ("hybrid", "views-retriever"),
+        ("single", "spans-retriever"),
+        ("hybrid", "spans-retriever"),
         ("memories", "retriever"),
     ):
         (line,) = (line for line in lines if line.endswith(f"--output {folder}/{run}-test"))
@@ -157,12 +157,12 @@ def test_a_run_may_be_that_of_an_earlier_stage(capsys: pytest.CaptureFixture[str
 
 
 def test_a_recipe_may_be_of_another_data_set(capsys: pytest.CaptureFixture[str]) -> None:
-    main("explagraphs-assess", (1,), dry_run=True)
+    main("explagraphs-rescore", (1,), dry_run=True)
     lines = capsys.readouterr().out.splitlines()
     for line in lines:
         if not line.startswith("grls train "):
             assert " data/explagraphs " in line, line
-        assert " runs/explagraphs-assess/" in line, line
+        assert " runs/explagraphs-rescore/" in line, line
 
 
 @pytest.mark.parametrize("name", sorted(seeds.RECIPES))

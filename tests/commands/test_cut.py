@@ -7,10 +7,10 @@ from failing import fails
 from small_data import passages, write_small
 
 from grls.cli import main
-from grls.dataset import gold_passages, read_split
+from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
-from grls.evaluation.manifest import read_info
-from grls.evaluation.results import load_results
+from grls.runs.manifest import read_info
+from grls.runs.results import load_results
 
 IDS = [passage.id for passage in passages()]
 

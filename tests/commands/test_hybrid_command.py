@@ -10,18 +10,18 @@ from failing import fails
 from small_data import small_retriever, tiny_bert, write_small
 
 from grls.cli import main
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
 from grls.evaluation.evaluate import evaluate_run
-from grls.evaluation.manifest import read_info
-from grls.evaluation.run import read_run
 from grls.models.biencoder import BiEncoder
-from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.hybrid import HybridRetriever, Weighed
-from grls.retrieve.options import SearchOptions
-from grls.retrieve.priors import BM25Prior, DensePrior, EmptyPromptPrior
-from grls.retrieve.sparse import BM25Retriever
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hybrid.priors import BM25Prior, DensePrior, EmptyPromptPrior
+from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.runs.manifest import read_info
+from grls.runs.trec import read_run
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,9 @@ def test_priors_come_from_options(data: Path, dense: Path, generative: Path, tmp
     expected = HybridRetriever(
         generator,
         [
-            Weighed(DensePrior(opened), 0.5, 10.0),
-            Weighed(BM25Prior(BM25Retriever(generator.corpus)), 2.0, 1.0),
-            Weighed(EmptyPromptPrior(generator), -0.25),
+            WeightedSource(DensePrior(opened), 0.5, 10.0),
+            WeightedSource(BM25Prior(BM25Retriever(generator.corpus)), 2.0, 1.0),
+            WeightedSource(EmptyPromptPrior(generator), -0.25),
         ],
     )
     queries = read_split(data, "test")[0]

@@ -14,22 +14,22 @@ from small_data import passages, small_retriever, tiny_bert, write_jsonl, write_
 from grls.cli import main
 from grls.commands import portions
 from grls.commands import retrieve as retrieve_command
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
 from grls.errors import IndexFormatError
-from grls.evaluation.manifest import read_info
-from grls.evaluation.results import read_results
-from grls.evaluation.run import read_run
-from grls.index.files import verifying
+from grls.index.array_files import verifying
 from grls.models.biencoder import BiEncoder
-from grls.retrieve.appending import AppendingMultistep
-from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.dense_encode import work_folder
-from grls.retrieve.expected_f1 import expected_f1
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.multistep import MultistepRetriever
-from grls.retrieve.pool import pooled_ranking
-from grls.retrieve.sparse import BM25Retriever
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.encode import work_folder
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.appending import AppendingMultistep
+from grls.retrieve.hops.expected_f1 import expected_f1
+from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.pool import pooled_ranking
+from grls.runs.manifest import read_info
+from grls.runs.results import read_results
+from grls.runs.trec import read_run
 
 
 @pytest.fixture(scope="module")
@@ -384,7 +384,7 @@ VERIFYING = {
     "neighbours": ["--output={out}"],
     "read": ["--output={out}", "--model=none", "--split=dev"],
     "retrieve": ["--output={out}", "--split=dev"],
-    "tune-assess": ["--output={out}"],
+    "tune-rescore": ["--output={out}"],
     "tune-dynamic": ["--output={out}"],
     "tune-hybrid": ["--output={out}", "--prior=bm25"],
     "update": ["--merge=true", "--output={out}"],
@@ -401,8 +401,8 @@ def test_checksums_are_compared_where_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of a large index a sample is compared otherwise."""
-    monkeypatch.setattr("grls.index.files.CHECKED_BYTES", 0)
-    monkeypatch.setattr("grls.index.files._sample", lambda file: _sampled(file, damaged))
+    monkeypatch.setattr("grls.index.array_files.CHECKED_BYTES", 0)
+    monkeypatch.setattr("grls.index.array_files._sample", lambda file: _sampled(file, damaged))
     GenerativeRetriever.from_pretrained(damaged, "cpu")
     given = [option.format(out=tmp_path / "out") for option in VERIFYING[command]]
     given += [] if command == "update" else ["--device=cpu", f"--data={data}"]
@@ -452,7 +452,7 @@ GOLD_CHECKED = {
     "retrieve": ["retrieve", "--bm25", "true"],
     "tune-dynamic": ["tune-dynamic", "--retriever", "nowhere"],
     "tune-hybrid": ["tune-hybrid", "--retriever", "nowhere", "--prior", "bm25"],
-    "tune-assess": ["tune-assess", "--retriever", "nowhere", "--assess", "2"],
+    "tune-rescore": ["tune-rescore", "--retriever", "nowhere", "--rescore", "2"],
     "read": ["read", "--model", "nowhere", "--method", "closed-book"],
     "riches": ["riches", "--model", "nowhere"],
 }

@@ -10,8 +10,8 @@ import pytest
 from quoting_model import quoting
 
 from grls.cli import main
-from grls.evaluation.manifest import read_info
-from grls.evaluation.results import read_results
+from grls.runs.manifest import read_info
+from grls.runs.results import read_results
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,10 +8,10 @@ import pytest
 from quoting_model import QUERIES, quoting
 
 from grls.cli import main
-from grls.corpus import Corpus
-from grls.evaluation.manifest import RunInfo, fingerprint_queries, read_info, write_info
-from grls.evaluation.results import read_results, write_results
-from grls.types import Hit
+from grls.data.corpus import Corpus
+from grls.data.types import Hit
+from grls.runs.manifest import RunInfo, fingerprint_queries, read_info, write_info
+from grls.runs.results import read_results, write_results
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_closed_book_reads_nothing(folder: Path, tmp_path: Path, capsys: pytest.
 
 
 def test_iterative(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from grls.readers.writer import Continuation, TextWriter
+    from grls.answer.writer import Continuation, TextWriter
 
     def write(self: TextWriter, prompts: Any, decided: Any = None) -> list[Continuation]:
         shown = ["burned" in self.tokenizer.decode(row)[-200:] for row in prompts]
@@ -100,8 +100,8 @@ def test_iterative(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_killed_run_goes_on_where_it_stopped(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from grls.readers import kept
-    from grls.readers.writer import TextWriter
+    from grls.answer import kept
+    from grls.answer.writer import TextWriter
 
     asked: list[int] = []
     whole = TextWriter.write
@@ -161,7 +161,7 @@ def test_a_batch_that_a_kill_has_parted_costs_what_it_costs(folder: Path, tmp_pa
 def test_follow_ups_are_kept_with_their_passages(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from grls.readers.writer import Continuation, TextWriter
+    from grls.answer.writer import Continuation, TextWriter
 
     said = ["follow-up: which barn burned", "answer: red"]
     options = ("--method", "iterative", "--bm25", "true", "--hops", "1", "--limit", "1")

@@ -12,20 +12,20 @@ from small_data import small_retriever, tiny_bert, write_small
 
 from grls.cli import main
 from grls.commands.sources import Named, open_source
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.data.types import Passage
 from grls.errors import ConfigError, MismatchError
-from grls.evaluation.manifest import read_info
-from grls.evaluation.results import read_results
 from grls.models.biencoder import BiEncoder
-from grls.retrieve.ensemble import EnsembleRetriever
-from grls.retrieve.fusion import Fusion
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.multistep import MultistepRetriever
-from grls.retrieve.open import open_retriever
-from grls.retrieve.pool import pooled_ranking
-from grls.retrieve.sparse import BM25Retriever
-from grls.types import Passage
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.fusion.ensemble import EnsembleRetriever
+from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.pool import pooled_ranking
+from grls.retrieve.registry import open_retriever
+from grls.runs.manifest import read_info
+from grls.runs.results import read_results
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from grls.cli import main
 from grls.commands.tune_dynamic import GENERATIVE_BIASES
 from grls.evaluation.evaluate import evaluate_run
 from grls.models.biencoder import BiEncoder
-from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.generative.retriever import GenerativeRetriever
 
 SHOWN = re.compile(r"set F1 +([\d.]+), DONE missing +([\d.]+) %, done_bias (\S+), ([\w-]+)")
 

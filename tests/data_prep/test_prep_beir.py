@@ -7,10 +7,10 @@ import pytest
 from prep_helpers import contents, fails, load, real, write_lines
 
 from data_prep.beir import prepare
-from grls.corpus import Corpus
-from grls.dataset import read_queries
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_queries
 from grls.errors import DataError
-from grls.jsonl import read_jsonl
+from grls.io.jsonl import read_jsonl
 
 ROOT = Path(__file__).parents[2]
 

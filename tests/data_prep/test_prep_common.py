@@ -14,8 +14,8 @@ from prep_helpers import contents, real
 
 import data_prep
 from data_prep import common
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
-from grls.types import Passage, Query
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,7 +89,7 @@ def test_ratios_must_be_shares(ratios):
 
 
 def test_pool_keeps_the_first_text_and_finds_every_variant():
-    pool = common.PassagePool(key=common.plain)
+    pool = common.PassagePool(key=common.plain_words)
     for text in ("Ice, cold  ice", "ice cold ice", "water"):
         pool.add(text)
     assert pool.passages() == [Passage("p000000", "Ice, cold ice"), Passage("p000001", "water")]

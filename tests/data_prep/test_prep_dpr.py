@@ -9,8 +9,8 @@ import pytest
 from prep_helpers import fails, load
 
 from data_prep.dpr import prepare
-from grls.corpus import Corpus
-from grls.dataset import read_split
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
 
 PASSAGES = [
     (1, 'the "Otter" is a   calm animal of the river', "Otter"),

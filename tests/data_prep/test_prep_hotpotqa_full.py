@@ -9,7 +9,7 @@ import pytest
 from prep_helpers import contents, fails, load
 
 from data_prep.hotpotqa_full import ABSTRACTS, prepare
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
 
 RIVER = (1, "Ebble (river)", ["The Ebble is a stream.", "It flows past Alvediston."])
 TOWN = ("2", "Alvediston", ["A village of 100 people.", ""])

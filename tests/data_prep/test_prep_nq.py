@@ -5,7 +5,7 @@ import pytest
 from prep_helpers import contents, fails, load, real
 
 from data_prep.nq import FILE, prepare
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
 
 
 def _record(n, **changes):

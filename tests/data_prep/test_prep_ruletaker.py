@@ -6,7 +6,7 @@ from prep_helpers import contents, fails, load
 
 from data_prep.ruletaker import identifier, prepare, proofs_by_goal
 from grls.evaluation.graph import graph_errors
-from grls.evaluation.ruletaker import Fact, Rule, parse, parse_query, problem_of, render
+from grls.evaluation.ruletaker import Fact, Rule, parse_query, parse_statement, problem_of, render
 
 SMALL = {"subjects": 6, "predicates": 8, "rules": 14, "train": 60, "dev": 10, "test": 20}
 
@@ -27,7 +27,7 @@ def made(request, tmp_path_factory):
 
 def test_one_corpus_of_every_fact_and_the_rules(made):
     texts, splits = load(made[0])
-    statements = [parse(text) for text in texts.values()]
+    statements = [parse_statement(text) for text in texts.values()]
     assert [identifier(s) for s in statements] == list(texts)
     assert [render(s) for s in statements] == list(texts.values())
     rules = [s for s in statements if isinstance(s, Rule)]
@@ -55,7 +55,7 @@ def test_every_proof_passes_the_checks_and_the_evidence_is_a_shortest(made):
 def test_relations_and_rules_about_one_subject(tmp_path):
     prepare(tmp_path / "out", **{**SMALL, **RELATIONS})
     texts, splits = load(tmp_path / "out")
-    statements = [parse(text) for text in texts.values()]
+    statements = [parse_statement(text) for text in texts.values()]
     facts = [s for s in statements if isinstance(s, Fact)]
     rules = [s for s in statements if isinstance(s, Rule)]
     assert sum(" " in fact.predicate for fact in facts) == 6 * 4
@@ -117,7 +117,7 @@ def test_deterministic_for_a_seed(tmp_path):
 
 def test_words_are_invented_where_the_lists_end(tmp_path):
     prepare(tmp_path / "out", subjects=80, predicates=70, rules=90, train=10, dev=2, test=5)
-    facts = [s for s in map(parse, load(tmp_path / "out")[0].values()) if isinstance(s, Fact)]
+    facts = [s for s in map(parse_statement, load(tmp_path / "out")[0].values()) if isinstance(s, Fact)]
     subjects, predicates = {f.subject for f in facts}, {f.predicate for f in facts}
     assert (len(subjects), len(predicates), len(facts)) == (80, 70, 5600)
     assert not subjects & predicates

@@ -6,8 +6,8 @@ import pytest
 from prep_helpers import contents
 
 from data_prep import common, stream
+from grls.data.types import Passage, Query
 from grls.errors import DataError
-from grls.types import Passage, Query
 
 PASSAGES = [Passage("a", "one two", "T"), Passage("b", "three")]
 SPLITS = {"train": [Query("q", "who", ("a",))], "test": [Query("r", "what", ("a", "b"))]}
@@ -36,7 +36,9 @@ def test_each_passage_is_written_before_the_next_is_read(tmp_path, monkeypatch):
         events.append("splits")
         return SPLITS
 
-    monkeypatch.setattr("grls.dataset.write_line", lambda _, record: events.append(f"write {record['_id']}"))
+    monkeypatch.setattr(
+        "grls.data.dataset.write_line", lambda _, record: events.append(f"write {record['_id']}")
+    )
     stream.finish_stream(tmp_path / "out", passages(), splits)
     assert events == ["read a", "write a", "read b", "write b", "end", "splits", "write q", "write r"]
 

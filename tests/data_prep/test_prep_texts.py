@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data_prep.texts import prepare
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
 
 

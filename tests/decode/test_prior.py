@@ -11,13 +11,13 @@ from models_small import END, VOCABULARY, small_t5
 
 from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
 from grls.decode.exhaustive import score_all
-from grls.decode.prior import LEAST, Fixed, Part, Prior, Ranges
-from grls.decode.stop import Scope
-from grls.decode.walk import score_rows
+from grls.decode.prior import LEAST, Fixed, Prior, Ranges, WeightedPrior
+from grls.decode.scope import Scope
+from grls.decode.score_all import score_rows
 from grls.errors import ConfigError
 from grls.index import Subset, UnionIndex, index_sequences
-from grls.models.generator import Seq2SeqGenerator
-from grls.models.seq2seq import Seq2SeqTrees, plant
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqTrees, plant
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
 
@@ -45,7 +45,7 @@ def among(table: np.ndarray) -> Callable[[Any], Any]:
 
 
 def prior_of(*parts: tuple[np.ndarray, float]) -> Prior:
-    return Prior(tuple(Part(among(table), weight) for table, weight in parts))
+    return Prior(tuple(WeightedPrior(among(table), weight) for table, weight in parts))
 
 
 def softmax(logs: np.ndarray) -> np.ndarray:
@@ -91,7 +91,7 @@ def test_a_product_with_a_prior_is_normalized_at_every_token(kind: Any) -> None:
     index = index_sequences([np.array(row) for row in ROWS], END)
     inputs, table, weight = queries(4), weights(5, 4, len(ROWS)), 0.7
     decoder = kind(GENERATOR if kind is Decoder else TREES, index, beams=len(ROWS))
-    prior = Prior((Part(among(table), weight),), normalized=True)
+    prior = Prior((WeightedPrior(among(table), weight),), normalized=True)
     for n, hits in enumerate(decoder.search(inputs, prior=prior)):
         model, other = np.exp(score_all(GENERATOR, index, inputs[n])), softmax(table[n])
         expected = product_scores(model, other, weight)
@@ -176,7 +176,7 @@ def test_the_fast_search_finds_what_the_plain_one_finds(search: dict[str, Any]) 
     fixed = Fixed(passages - 1, -0.7) if search["fixed"] else None
     prior = Prior(
         tuple(
-            Part(among(weights(search["seed"] + n, count, passages)), weight, fixed)
+            WeightedPrior(among(weights(search["seed"] + n, count, passages)), weight, fixed)
             for n, weight in enumerate(search["weights"])
         ),
         search["normalized"],
@@ -232,14 +232,16 @@ def test_a_weight_of_zero_is_as_no_prior_and_asks_nobody() -> None:
         raise AssertionError
 
     for decoder in (Decoder(GENERATOR, index), FastDecoder(TREES, index)):
-        assert decoder.search(queries(5), prior=Prior((Part(never, 0.0),))) == decoder.search(queries(5))
+        assert decoder.search(queries(5), prior=Prior((WeightedPrior(never, 0.0),))) == decoder.search(
+            queries(5)
+        )
 
 
 def test_a_fixed_passage_has_its_probability_among_what_is_left() -> None:
     index = index_sequences([np.array(row) for row in ROWS], END)
     table = weights(4, 1, len(ROWS))
     table[0, 6] = np.nan_to_num(-np.inf)
-    prior = Prior((Part(among(table), 1.0, Fixed(6, float(np.log(0.25)))),))
+    prior = Prior((WeightedPrior(among(table), 1.0, Fixed(6, float(np.log(0.25)))),))
     scope = Scope(index, 1, [[1, 2]])
     masses = prior.open(index, scope, 1)
     masses.load(np.array([0]), np.array([0]))
@@ -324,6 +326,6 @@ def test_what_cannot_be_a_prior_is_refused() -> None:
         prior_of((table, float("nan")))
     for log_probability in (0.0, -np.inf, np.nan):
         with pytest.raises(ConfigError, match="below 0"):
-            Part(among(table), 1.0, Fixed(0, log_probability))
+            WeightedPrior(among(table), 1.0, Fixed(0, log_probability))
     with pytest.raises(ConfigError, match="takes no priors"):
         DeviceDecoder(TREES, index).search(queries(2), prior=prior_of((table, 1.0)))

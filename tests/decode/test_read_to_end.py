@@ -7,9 +7,9 @@ import pytest
 import torch
 from models_small import END, small_bart, small_gpt2, small_llama, small_t5
 
-from grls.decode import assess as module
-from grls.decode.assess import assess, assess_plain
-from grls.models.kinds import is_causal, plain_generator, planted
+from grls.decode import rescore as module
+from grls.decode.rescore import rescore, rescore_plain
+from grls.models.load.kinds import is_causal, plain_generator, planted
 
 INPUTS = [[5, 6, 7], [8, 9], [10, 11, 12, 13, 14]]
 PASSAGES = [
@@ -46,10 +46,10 @@ def test_log_odds_are_those_of_each_passage_read_alone(
         [by_itself(model, source, passage) for passage in some]
         for source, some in zip(INPUTS, PASSAGES, strict=True)
     ]
-    ways = [assess_plain(generator, INPUTS, PASSAGES, TOKENS)]
+    ways = [rescore_plain(generator, INPUTS, PASSAGES, TOKENS)]
     trees = planted(generator)
     if trees is not None:
-        ways.append(assess(trees, INPUTS, PASSAGES, TOKENS))
+        ways.append(rescore(trees, INPUTS, PASSAGES, TOKENS))
     assert (trees is None) == (make is small_bart)
     for found in ways:
         assert [len(some) for some in found] == [4, 0, 3]
@@ -61,5 +61,5 @@ def test_log_odds_are_those_of_each_passage_read_alone(
 def test_nothing_is_read_of_nothing() -> None:
     trees = planted(plain_generator(small_llama()))
     assert trees is not None
-    assert assess(trees, [], [], TOKENS) == []
-    assert [len(some) for some in assess(trees, INPUTS, [[], [], []], TOKENS)] == [0, 0, 0]
+    assert rescore(trees, [], [], TOKENS) == []
+    assert [len(some) for some in rescore(trees, INPUTS, [[], [], []], TOKENS)] == [0, 0, 0]

@@ -10,11 +10,11 @@ from models_small import END, VOCABULARY, small_t5
 
 from grls.decode import Decoder, FastDecoder
 from grls.decode.exhaustive import score_all
-from grls.decode.stop import Scope
+from grls.decode.scope import Scope
 from grls.index import BACKENDS, index_sequences
-from grls.index.subset import Numbers, Several, Subset
-from grls.models.generator import Seq2SeqGenerator
-from grls.models.seq2seq import plant
+from grls.index.subset import NumberSet, Several, Subset
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import plant
 
 GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
 TREES = plant(GENERATOR)
@@ -114,7 +114,7 @@ def test_numbers_are_counted_in_lists_and_in_words(limit: int, data: Any) -> Non
     """Some sets are sparse, some are not; both answer alike, side by side."""
     some = st.sets(st.integers(0, limit - 1))
     every = [set(range(limit)), {limit - 1}, set(), *data.draw(st.lists(some, max_size=3))]
-    sets = [Numbers(np.array(sorted(one), np.int64), limit) for one in every]
+    sets = [NumberSet(np.array(sorted(one), np.int64), limit) for one in every]
     for which in (every, [every[0]], [every[1]]):
         kept = [every.index(one) for one in which]
         low = np.arange(limit + 1)
@@ -131,8 +131,8 @@ def test_numbers_are_counted_in_lists_and_in_words(limit: int, data: Any) -> Non
 
 
 def test_both_forms_of_a_set_occur() -> None:
-    assert Numbers(np.arange(3), 1000).sparse
-    assert not Numbers(np.arange(300), 1000).sparse
+    assert NumberSet(np.arange(3), 1000).sparse
+    assert not NumberSet(np.arange(300), 1000).sparse
 
 
 @pytest.mark.parametrize("filtered", [False, True])

@@ -10,8 +10,9 @@ import pytest
 from small_data import write_jsonl
 
 from grls.cli import main
-from grls.corpus import Corpus
-from grls.dataset import write_dataset
+from grls.data.corpus import Corpus
+from grls.data.dataset import write_dataset
+from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.evaluation.answers import (
     ENDING,
@@ -22,10 +23,9 @@ from grls.evaluation.answers import (
     summary,
     write_answers,
 )
-from grls.evaluation.manifest import RunInfo, write_info
-from grls.evaluation.metrics.answer_f1 import answer_scores, normalise
-from grls.evaluation.results import write_results
-from grls.types import Passage, Query
+from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer
+from grls.runs.manifest import RunInfo, write_info
+from grls.runs.results import write_results
 
 PASSAGES = [
     Passage("a", "it is blue .", "the barn"),
@@ -260,5 +260,5 @@ def test_characters_are_the_words_of_answers_without_white_space(
 
 
 def test_answers_with_white_space_are_normalised_as_by_squad() -> None:
-    assert normalise("The  «Café»; an A.B. — Straße") == "«café» ab — straße"
-    assert normalise("维生素 A") == "维 生 素 a", "there are no articles"
+    assert normalise_answer("The  «Café»; an A.B. — Straße") == "«café» ab — straße"
+    assert normalise_answer("维生素 A") == "维 生 素 a", "there are no articles"

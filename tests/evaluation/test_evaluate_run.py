@@ -6,15 +6,15 @@ from math import log2
 import pytest
 
 from grls.cli import main
-from grls.corpus import Corpus
-from grls.dataset import read_split, write_dataset
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split, write_dataset
+from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.evaluate import evaluate_run, format_report
-from grls.evaluation.manifest import RunInfo, fingerprint_queries, write_info
-from grls.evaluation.results import write_results
-from grls.evaluation.run import write_run
 from grls.evaluation.versus import compare_runs
-from grls.types import Chain, Hit, Passage, Query
+from grls.runs.manifest import RunInfo, fingerprint_queries, write_info
+from grls.runs.results import write_results
+from grls.runs.trec import write_run
 
 PASSAGES = [
     Passage("f1", "anna is kind ."),

@@ -2,13 +2,13 @@
 
 import json
 
-from grls.corpus import Corpus
-from grls.dataset import write_dataset
+from grls.data.corpus import Corpus
+from grls.data.dataset import write_dataset
+from grls.data.types import Chain, Hit, Passage, Query
 from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.examples import format_examples
-from grls.evaluation.results import write_results
-from grls.evaluation.run import write_run
-from grls.types import Chain, Hit, Passage, Query
+from grls.runs.results import write_results
+from grls.runs.trec import write_run
 
 PASSAGES = [
     Passage("f1", "anna is kind ."),

@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from grls.evaluation.graph import GraphErrors, graph_errors, walk
+from grls.evaluation.graph import GraphErrors, graph_errors, passing_choice
 from grls.evaluation.ruletaker import (
     Fact,
     Problem,
     Rule,
-    parse,
     parse_query,
+    parse_statement,
     problem_of,
     render,
     render_query,
@@ -192,7 +192,7 @@ def test_many_subjects_to_choose_from_take_no_time():
     names = [f"s{n}" for n in range(30)]
     chain = [Fact(name, "kind") for name in names] + [Rule(("kind",), "calm")] * 30
     assert graph_errors(Problem(tuple(chain[:30]), Fact("s0", "calm")), chain).missing_edge
-    assert len(walk(Problem((), Fact("s0", "calm")), chain).left) > 0
+    assert len(passing_choice(Problem((), Fact("s0", "calm")), chain).left) > 0
 
 
 def test_premises_must_hold_of_one_subject():
@@ -207,7 +207,7 @@ def test_a_circle_is_no_missing_edge():
 
 def test_parsed_statements_and_texts_give_the_same():
     chain = [KIND, KIND_CALM, CALM_BIG]
-    assert graph_errors(ONE, [parse(text) for text in chain]) == graph_errors(ONE, chain)
+    assert graph_errors(ONE, [parse_statement(text) for text in chain]) == graph_errors(ONE, chain)
 
 
 @pytest.mark.parametrize(
@@ -234,9 +234,9 @@ def test_parsed_statements_and_texts_give_the_same():
 )
 def test_parse_reads_what_render_writes(statement):
     text = render(statement)
-    assert parse(text) == statement
-    assert parse(f"  {text.upper()}".replace(" .", ".")) == statement
-    assert parse(text.removesuffix(" .")) == statement
+    assert parse_statement(text) == statement
+    assert parse_statement(f"  {text.upper()}".replace(" .", ".")) == statement
+    assert parse_statement(text.removesuffix(" .")) == statement
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_parse_reads_what_render_writes(statement):
     ],
 )
 def test_sentences_of_the_papers_language(text, expected):
-    assert parse(text) == expected
+    assert parse_statement(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_sentences_of_the_papers_language(text, expected):
     ],
 )
 def test_other_texts_are_no_statements(text):
-    assert parse(text) is None
+    assert parse_statement(text) is None
 
 
 def test_a_query_about_a_noun_of_two_words_is_read():

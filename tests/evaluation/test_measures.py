@@ -6,7 +6,7 @@ import ir_measures
 import pytest
 
 from grls.errors import ConfigError, DataError
-from grls.evaluation.measures import MEASURES, measure, measure_names, ndcg, query_values
+from grls.evaluation.measures import MEASURES, mean_values, measure_names, ndcg, query_values
 
 
 def test_grades_count_and_a_query_without_an_answer_scores_nothing():
@@ -16,7 +16,7 @@ def test_grades_count_and_a_query_without_an_answer_scores_nothing():
     assert found["nDCG@10"] == pytest.approx([2 / log2(3) / ideal, 0.0, 0.0])
     assert found["RR"] == pytest.approx([0.5, 0.0, 0.0])
     assert found["Judged@2"] == pytest.approx([1.0, 0.0, 1.0])
-    assert measure(["RR"], {"a": ["x"]}, qrels) == {"RR": pytest.approx(1 / 3)}
+    assert mean_values(["RR"], {"a": ["x"]}, qrels) == {"RR": pytest.approx(1 / 3)}
 
 
 def test_the_order_of_the_list_decides_and_not_the_ids():
@@ -88,5 +88,5 @@ def test_measures_are_those_of_ir_measures():
     judged = [ir_measures.Qrel(q, p, g) for q, grades in qrels.items() for p, g in grades.items()]
     hits = [ir_measures.ScoredDoc(q, p, -n) for q, ids in rankings.items() for n, p in enumerate(ids)]
     theirs = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names], judged, hits)
-    ours = measure(measure_names(names), rankings, qrels)
+    ours = mean_values(measure_names(names), rankings, qrels)
     assert ours == pytest.approx({str(name): value for name, value in theirs.items()})

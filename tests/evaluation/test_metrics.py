@@ -11,7 +11,7 @@ import pytest
 
 import grls.evaluation.metrics as metrics_package
 from grls.errors import ConfigError, DataError
-from grls.evaluation.metrics.answer_recall import answer_recall, contains_answer, normalise
+from grls.evaluation.metrics.answer_recall import answer_recall, contains_answer, padded_tokens
 from grls.evaluation.metrics.autoais import attributed, autoais, hypothesis, premise
 from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.evaluation.metrics.done_missing import done_missing
@@ -151,8 +151,8 @@ def test_an_answer_is_contained_as_a_run_of_tokens(text, answer, contained):
 
 
 def test_normalise_splits_symbols_and_drops_control_characters():
-    assert normalise("É\u200b-2_x") == " e\u0301 - 2 _ x "
-    assert normalise(" \n") == " "
+    assert padded_tokens("É\u200b-2_x") == " e\u0301 - 2 _ x "
+    assert padded_tokens(" \n") == " "
 
 
 def test_answer_recall_counts_the_first_passage_with_any_answer():

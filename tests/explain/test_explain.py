@@ -9,18 +9,18 @@ import pytest
 import torch
 from small_data import passages, scratch, write_small
 
-from grls.corpus import Corpus
+from grls.data.codec import Limits
+from grls.data.corpus import Corpus
+from grls.data.types import Passage, Query
 from grls.decode.exhaustive import score_all
 from grls.errors import ConfigError, DataError
 from grls.explain.explain import Explainer
 from grls.explain.facts import Explanation
 from grls.explain.summary import format_summary, summarise
 from grls.explain.text import format_explanation, why
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.multistep import MultistepRetriever
-from grls.retrieve.options import SearchOptions
-from grls.text import Limits
-from grls.types import Passage, Query
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.multistep import MultistepRetriever
 
 QUERIES = [Query(f"q{n}", text) for n, text in enumerate(("is the otter kind ?", "the lynx", "quick"))]
 EXTRA = [Passage("twin", passages()[0].text), Passage("long", "the heron is calm . the badger is quick .")]

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from small_data import small_retriever, write_small
 
 from grls.cli import main
+from grls.data.types import Query
 from grls.explain.explain import Explainer
-from grls.explain.page import facts, page
-from grls.explain.picture import draw, spread
+from grls.explain.page import facts, html_page
+from grls.explain.picture import draw_tree, spread_places
 from grls.explain.text import format_explanation
 from grls.explain.tree import Node, Tree
-from grls.types import Query
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def retriever(data: Path) -> Path:
 
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=8))
 def test_boxes_keep_their_distance_and_move_as_little_as_they_can(wanted: list[int]) -> None:
-    places = spread(wanted, 2.0)
+    places = spread_places(wanted, 2.0)
     assert all(b - a >= 2.0 - 1e-9 for a, b in pairwise(places))
     cost = sum((p - w) ** 2 for p, w in zip(places, wanted, strict=True))
     rng = np.random.default_rng(0)
@@ -48,9 +48,9 @@ def test_boxes_keep_their_distance_and_move_as_little_as_they_can(wanted: list[i
 
 
 def test_boxes_that_fit_stay_where_they_are_wanted() -> None:
-    assert spread([0.0, 5.0, 10.0], 2.0) == [0.0, 5.0, 10.0]
-    assert spread([1.0, 1.0], 2.0) == [0.0, 2.0]
-    assert spread([], 2.0) == []
+    assert spread_places([0.0, 5.0, 10.0], 2.0) == [0.0, 5.0, 10.0]
+    assert spread_places([1.0, 1.0], 2.0) == [0.0, 2.0]
+    assert spread_places([], 2.0) == []
 
 
 def tree() -> Tree:
@@ -65,7 +65,7 @@ def tree() -> Tree:
 
 
 def test_the_picture_is_xml_with_every_text_escaped() -> None:
-    svg = draw(tree(), 'title "<&"', most=6)
+    svg = draw_tree(tree(), 'title "<&"', most=6)
     root = ElementTree.fromstring(svg)
     assert root.get("aria-label") == 'title "<&"'
     texts = ["".join(e.itertext()) for e in root.iter() if e.tag.endswith("}text")]
@@ -77,7 +77,7 @@ def test_the_picture_is_xml_with_every_text_escaped() -> None:
 
 
 def test_lines_do_not_cross() -> None:
-    svg = draw(tree(), "t", most=40)
+    svg = draw_tree(tree(), "t", most=40)
     lines = re.findall(r'<path [^>]*d="M([\d.]+) ([\d.]+) C.*? ([\d.]+) ([\d.]+)"', svg)
     second = sorted((float(y), float(start)) for x, start, end, y in lines if float(x) > 60)
     assert len(second) == 22
@@ -87,7 +87,7 @@ def test_lines_do_not_cross() -> None:
 def test_the_page_escapes_and_is_self_contained(data: Path) -> None:
     query = Query("q<1>", "is <b>the</b> otter calm & kind ?")
     e = Explainer(small_retriever(data), 3).explain(query, ["otter-calm"])[0]
-    html = page([e], [draw(e.tree, "t")])
+    html = html_page([e], [draw_tree(e.tree, "t")])
     assert "is &lt;b&gt;the&lt;/b&gt; otter calm &amp; kind ?" in html
     assert "<b>the</b>" not in html
     assert not re.search(r"<script|<link|src=|url\(|@import", html)

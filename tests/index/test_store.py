@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from small_data import small_tokenizer, write_small
 
-from grls.corpus import Corpus
+from grls.data.codec import Codec, Limits
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
 from grls.errors import ConfigError, IndexFormatError
-from grls.files import sha256
 from grls.index import BACKENDS, build_index, index_sequences, load_index, save_index
 from grls.index.rows import MAX_LENGTH
-from grls.text import Codec, Limits
-from grls.types import Passage
+from grls.io.files import sha256
 
 
 @pytest.fixture
@@ -105,13 +105,13 @@ def test_a_changed_byte_is_found(folder: Path, verify: bool | None) -> None:
 
 
 def test_a_large_index_is_opened_by_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grls.index.files.CHECKED_BYTES", 10_000)
-    monkeypatch.setattr("grls.index.files._SAMPLE_BYTES", 100)
+    monkeypatch.setattr("grls.index.array_files.CHECKED_BYTES", 10_000)
+    monkeypatch.setattr("grls.index.array_files._SAMPLE_BYTES", 100)
     sequences = np.random.default_rng(0).integers(2, 9, (2_000, 20))
     save_index(index_sequences([np.append(s, 1) for s in sequences], 1), tmp_path / "index")
     file = tmp_path / "index" / "tokens.npy"
     size = file.stat().st_size
-    monkeypatch.setattr("grls.index.files.sha256", None)  # reading everything would fail
+    monkeypatch.setattr("grls.index.array_files.sha256", None)  # reading everything would fail
     load_index(tmp_path / "index")
     damage(file, size // 2)  # between two samples
     load_index(tmp_path / "index")

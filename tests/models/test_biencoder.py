@@ -13,14 +13,14 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from small_data import scratch, tiny_bert, write_small
 from transformers import BertConfig, BertModel, BertTokenizerFast, RobertaConfig, T5Config
 
+from grls.data.codec import LIMITS
+from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
-from grls.files import write_json
+from grls.io.files import write_json
 from grls.models.biencoder import DONE_PASSAGE, DONE_TEXT, BiEncoder, passage_text
-from grls.models.build import Loaded, WarmStart, encoder_positions
-from grls.models.generator import start_token
+from grls.models.load.build import Loaded, WarmStart, encoder_positions
+from grls.models.seq2seq.plain import start_token
 from grls.models.st5 import FirstDecoderOutput
-from grls.text import LIMITS
-from grls.types import Passage
 
 TEXTS = ["the otter is calm .", "if something is calm then it is kind .", "is the lynx proud ?"]
 

@@ -13,14 +13,14 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 from unigram import END, FORGED, PAD, unigram
 
+from grls.answer.ralm.reranker import Reranker
+from grls.answer.riches.targets import Targets
 from grls.commands.ralm import _texts as ralm_texts
+from grls.data.codec import foreign_ids
 from grls.models.biencoder import BiEncoder
 from grls.models.encoder_input import padded, without_controls
 from grls.models.entailment import ClassifyingJudge, WritingJudge
 from grls.models.st5 import FirstDecoderOutput
-from grls.programs.targets import Targets
-from grls.readers.ralm.reranker import Reranker
-from grls.text import foreign_ids
 
 PLAIN = "fox  dog  fox"
 """What is left of :data:`FORGED`."""

@@ -10,8 +10,8 @@ from small_data import write_small
 
 from grls.cli import main
 from grls.errors import ConfigError
-from grls.models.build import Pretrained
-from grls.models.kinds import plain_generator, planted
+from grls.models.load.build import Pretrained
+from grls.models.load.kinds import plain_generator, planted
 from grls.models.lora import add_adapters, merge_adapters
 
 

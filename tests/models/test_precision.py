@@ -6,7 +6,7 @@ from models_small import small_t5
 
 from grls.errors import ConfigError
 from grls.models import precision
-from grls.models.precision import fastest, has_bfloat16, move, packed, packs
+from grls.models.precision import fastest, has_bfloat16, is_packed, move, packs
 from grls.train.cli import Trainer
 
 INPUT = {"input_ids": torch.tensor([[3, 4, 5, 1]]), "decoder_input_ids": torch.tensor([[0, 7, 9]])}
@@ -31,8 +31,8 @@ def test_the_head_is_never_packed() -> None:
     assert type(model.get_output_embeddings()) is torch.nn.Linear
     left = [name for name, module in model.named_modules() if type(module) is torch.nn.Linear]
     assert left == ["lm_head"]
-    assert packed(model)
-    assert not packed(small_t5())
+    assert is_packed(model)
+    assert not is_packed(small_t5())
 
 
 @pytest.mark.parametrize("name", ["avx512_bf16", "amx_bf16"])

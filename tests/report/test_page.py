@@ -10,9 +10,9 @@ from report_helpers import GOOD, POOR, dataset, write
 
 from grls.cli import main
 from grls.errors import ConfigError
-from grls.report.measure import measure
+from grls.report.measure import score_runs
 from grls.report.page import build_page
-from grls.report.render import render_html, render_markdown, write_page
+from grls.report.render import render_html, render_markdown, write_report
 from grls.report.runs import load_groups
 
 EVIL = "<script>alert('x')</script> $\\frac{1}$ | [a](b) *c*"
@@ -62,7 +62,7 @@ def files(tmp_path_factory):
 
 
 def page_of(files, **options):
-    groups = [measure(group, (1, 3)) for group in load_groups(files)]
+    groups = [score_runs(group, (1, 3)) for group in load_groups(files)]
     return build_page(groups, (1, 3), 3, **options)
 
 
@@ -132,7 +132,7 @@ def test_names_and_passages_are_escaped_in_html_markdown_and_pictures(page, tmp_
     assert "<script" not in html
     assert "\\<script\\>" in markdown
     assert not re.search(r"(?<!\\)<script", markdown)
-    write_page(page, str(tmp_path / "out"))
+    write_report(page, str(tmp_path / "out"))
     for file in (tmp_path / "out-figures").glob("*.svg"):
         root = ElementTree.parse(file).getroot()
         assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
@@ -171,14 +171,14 @@ def test_markdown_tables_have_as_many_columns_as_headings(page):
 
 def test_writing_is_the_same_every_time_and_drops_old_pictures(files, tmp_path):
     output = str(tmp_path / "out")
-    write_page(page_of(files[:2]), output)
+    write_report(page_of(files[:2]), output)
     first = {file.name: file.read_bytes() for file in (tmp_path / "out-figures").iterdir()}
     html = (tmp_path / "out.html").read_bytes()
-    written = write_page(page_of(files[:2]), output)
+    written = write_report(page_of(files[:2]), output)
     assert [path.name for path in written] == ["out.html", "out.md", "out-figures"]
     assert {file.name: file.read_bytes() for file in (tmp_path / "out-figures").iterdir()} == first
     assert (tmp_path / "out.html").read_bytes() == html
-    write_page(page_of(files[3:]), output)
+    write_report(page_of(files[3:]), output)
     left = {file.name for file in (tmp_path / "out-figures").iterdir()}
     assert "other-recall.svg" in left
     assert not [name for name in left if name.startswith("small")]
@@ -190,7 +190,7 @@ def test_a_folder_of_something_else_is_not_replaced(page, tmp_path):
     (tmp_path / "out-figures").mkdir()
     (tmp_path / "out-figures" / "mine.txt").write_text("mine")
     with pytest.raises(ConfigError, match=r"out-figures exists and holds no figures.json"):
-        write_page(page, str(tmp_path / "out"))
+        write_report(page, str(tmp_path / "out"))
     assert not (tmp_path / "out.html").exists()
 
 

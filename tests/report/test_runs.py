@@ -133,8 +133,8 @@ def test_equal_names_are_told_apart_by_file(data, tmp_path):
 
 
 def test_a_run_over_all_queries_stands_beside_one_of_a_split(data, tmp_path):
-    from grls.dataset import read_queries
-    from grls.evaluation.manifest import fingerprint_queries
+    from grls.data.dataset import read_queries
+    from grls.runs.manifest import fingerprint_queries
 
     everything = fingerprint_queries(read_queries(data))
     wide = write(tmp_path / "wide", data, GOOD, split=None, queries=everything)

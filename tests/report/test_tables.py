@@ -5,7 +5,7 @@ from report_helpers import GOOD, POOR, dataset, write
 
 from grls.report.blocks import Cell, Column, value_table
 from grls.report.compare import overlap, significance_table, similarity_tables
-from grls.report.measure import measure
+from grls.report.measure import score_runs
 from grls.report.runs import load_groups
 from grls.report.sections import run_table, section_tables
 from grls.report.tables import chains_table, ensemble_table, memorisation_table, recall_table
@@ -17,7 +17,7 @@ def data(tmp_path):
 
 
 def measured(*files, data=None, ks=(1, 3)):
-    return [measure(group, ks) for group in load_groups(list(files), data)]
+    return [score_runs(group, ks) for group in load_groups(list(files), data)]
 
 
 def lines(table):

@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_data import passages, small_retriever, tiny_bert, write_small
 
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
+from grls.data.filters import Only
+from grls.data.types import Passage, Query
+from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError
-from grls.filters import Only
 from grls.index import UnionIndex
 from grls.models.biencoder import BiEncoder
-from grls.retrieve.appending import AppendingMultistep
-from grls.retrieve.dense import DenseRetriever
-from grls.retrieve.ensemble import EnsembleRetriever
-from grls.retrieve.generative import GenerativeRetriever
-from grls.retrieve.multistep import MultistepRetriever
-from grls.retrieve.sparse import BM25Retriever
-from grls.types import Passage, Query
-from grls.words import Analyzer
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.fusion.ensemble import EnsembleRetriever
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.appending import AppendingMultistep
+from grls.retrieve.hops.multistep import MultistepRetriever
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "is it proud ?")]
 IDS = [passage.id for passage in passages()]

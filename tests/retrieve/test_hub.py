@@ -7,7 +7,7 @@ import pytest
 from small_data import small_retriever, write_small
 
 from grls.retrieve import hub
-from grls.retrieve.generative import GenerativeRetriever
+from grls.retrieve.generative.retriever import GenerativeRetriever
 
 
 class Recorder:

@@ -8,12 +8,12 @@ from safetensors.numpy import save_file
 from small_data import passages, small_retriever, write_jsonl, write_small
 
 from grls.cli import main
-from grls.corpus import Corpus
+from grls.data.corpus import Corpus
+from grls.data.neighbours import Neighbours
+from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.neighbours import Neighbours
+from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.neighbours import by_retriever, by_shared_words
-from grls.retrieve.sparse import BM25Retriever
-from grls.types import Passage
 
 TEXTS = {
     "mill": "The mill grinds barley.",

@@ -7,7 +7,7 @@ from failing import fails, refuses
 from small_data import write_small
 from train_helpers import arguments
 
-from grls.train.refusal import plain
+from grls.train.cli_errors import plain_error
 
 
 @pytest.fixture(scope="module")
@@ -18,15 +18,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ("--data.bach_size=3", "--data.bach_size is no option of grls.train.data.RetrieveData; did you mean "
-         "--data.batch_size? `grls train --data.help grls.train.data.RetrieveData` lists them."),
+        ("--data.bach_size=3", "--data.bach_size is no option of grls.train.stages.data.RetrieveData; "
+         "did you mean "
+         "--data.batch_size? `grls train --data.help grls.train.stages.data.RetrieveData` lists them."),
         ("--model.generator.vocabluary=3", "--model.generator.vocabluary is no option of "
-         "grls.models.build.ScratchT5; did you mean --model.generator.vocabulary?"),
+         "grls.models.load.build.ScratchT5; did you mean --model.generator.vocabulary?"),
         ("--data.batch_size=few", "--data.batch_size: expected int, got few."),
         ("--model.loss=ful", "--model.loss: expected Literal['full', 'allowed'], got ful."),
         ("--data.mix.share=1", "unrecognized arguments: --data.mix.share=1"),
         ("--config=/nowhere.yaml", "--config: File does not exist: '/nowhere.yaml'"),
-        ("--data=grls.train.data.RetrieveDate", "--data: module 'grls.train.data' has no attribute "
+        ("--data=grls.train.stages.data.RetrieveDate", "--data: module 'grls.train.stages.data' has no "
+         "attribute "
          "'RetrieveDate'"),
         ("--model.generator=ScratchT6", "--model.generator: cannot take ScratchT6."),
         ("--model.optimizer.lr=3", "--model.optimizer.lr: cannot take 3."),
@@ -59,7 +61,7 @@ def test_a_model_that_is_not_there_is_no_traceback(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = [
-        "--model.generator=grls.models.build.Pretrained",
+        "--model.generator=grls.models.load.build.Pretrained",
         f"--model.generator.name_or_path={tmp_path}/m",
     ]
     kept = [a for a in arguments("retrieve", data, tmp_path / "run") if not a.startswith("--model.generator")]
@@ -70,4 +72,4 @@ def test_a_model_that_is_not_there_is_no_traceback(
 
 def test_other_errors_stay_as_they_are() -> None:
     for text in ("", "expected a number\nof rows", "bad\nGiven value: 3\nmore"):
-        assert plain(text) == text
+        assert plain_error(text) == text

@@ -17,14 +17,14 @@ from small_data import scratch, small_retriever, write_small
 from train_helpers import arguments, train
 
 from grls.cli import main
-from grls.corpus import Corpus
+from grls.data.codec import Codec, Limits
+from grls.data.corpus import Corpus
+from grls.data.types import Passage, Query
 from grls.errors import ConfigError, WriteError
-from grls.files import read_json
-from grls.text import Codec, Limits
-from grls.train.checkpoints import AtomicCheckpointIO
-from grls.train.examples import MemoriseExamples
-from grls.train.module import Memorise
-from grls.types import Passage, Query
+from grls.io.files import read_json
+from grls.train.core.checkpoints import AtomicCheckpointIO
+from grls.train.core.examples import MemoriseExamples
+from grls.train.core.module import Memorise
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ import datasets
 import evaluate
 import regex
 
+from grls.data.words import UNSPACED, pieces
 from grls.evaluation.metrics.averages import mean
-from grls.words import UNSPACED, pieces
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -32,7 +32,7 @@ _UNSPACED = regex.compile(f"[{UNSPACED}]")
 _SIGNS = regex.compile(r"\p{P}")
 
 
-def normalise(answer: str) -> str:
+def normalise_answer(answer: str) -> str:
     """An answer as it is compared."""
     text = answer.lower().translate(_PUNCTUATION)
     if not text.isascii() and _UNSPACED.search(text):
@@ -50,8 +50,8 @@ def answer_scores(answer: str, accepted: Sequence[str]) -> tuple[float, float]:
         raise ValueError("a query without accepted answers cannot be scored")
     if not answer.strip():  # also where an accepted answer is but an article
         return 0.0, 0.0
-    given = normalise(answer)
-    pairs = [(float(given == other), _f1(given, other)) for other in map(normalise, accepted)]
+    given = normalise_answer(answer)
+    pairs = [(float(given == other), _f1(given, other)) for other in map(normalise_answer, accepted)]
     return max(exact for exact, _ in pairs), max(f1 for _, f1 in pairs)
 
 

@@ -25,14 +25,14 @@ import evaluate
 from grls.evaluation.metrics.averages import KS, cutoffs, mean
 
 
-def normalise(text: str) -> str:
+def padded_tokens(text: str) -> str:
     """The tokens of a text, one space before and after each; one space alone where there is none."""
     return " ".join(["", *_token_pattern().findall(unicodedata.normalize("NFD", text).lower()), ""])
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
     """Whether a text contains one of the answers."""
-    return _any_within(normalise(text), [normalise(answer) for answer in answers])
+    return _any_within(padded_tokens(text), [padded_tokens(answer) for answer in answers])
 
 
 def answer_recall(
@@ -49,10 +49,10 @@ def answer_recall(
         ``{"answer_recall@1": …}``, values in [0, 1].
     """
     limits = cutoffs(ks)
-    once = cache(normalise)
+    once = cache(padded_tokens)
     ranks = []
     for ranked, accepted in zip(texts, answers, strict=True):
-        wanted = [normalise(answer) for answer in accepted]
+        wanted = [padded_tokens(answer) for answer in accepted]
         found = (rank for rank, text in enumerate(ranked[: limits[-1]], 1) if _any_within(once(text), wanted))
         ranks.append(next(found, limits[-1] + 1))
     return {f"answer_recall@{k}": mean(rank <= k for rank in ranks) for k in limits}

@@ -19,7 +19,7 @@ import evaluate
 from grls.errors import DataError
 from grls.evaluation.graph import GraphErrors, Reading, graph_errors
 from grls.evaluation.metrics.averages import mean
-from grls.evaluation.ruletaker import Fact, Problem, parse
+from grls.evaluation.ruletaker import Fact, Problem, parse_statement
 
 
 def graph_success(
@@ -51,7 +51,7 @@ def problem_from_texts(start: Sequence[str], goal: str) -> Problem:
     Raises:
         DataError: There is no start fact, or a text is not a fact of the language.
     """
-    facts = [parse(text) for text in [*start, goal]]
+    facts = [parse_statement(text) for text in [*start, goal]]
     for text, fact in zip([*start, goal], facts, strict=True):
         if not isinstance(fact, Fact):
             raise DataError(f"expected a fact such as 'anna is kind .', got {text!r}.")

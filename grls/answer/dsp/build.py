@@ -1,0 +1,140 @@
+"""Programs, models and demonstrations by the names that the command line gives them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grls.answer.dsp.baselines import RetrieveThenRead, SelfAsk, Vanilla
+from grls.answer.dsp.demonstrate import How, demonstrate
+from grls.answer.dsp.lines import LinesAdapter
+from grls.answer.dsp.lm import LocalEngine, endpoint_lm, local_lm
+from grls.answer.dsp.needed import dspy
+from grls.answer.dsp.patience import Patience
+from grls.answer.dsp.programs import Conversational, MultiHop, OpenQA
+from grls.answer.dsp.retrieval import Retrieval
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.files import read_json, write_json
+from grls.models.load.language import load_language_model, weights_fingerprint
+
+log = logging.getLogger(__name__)
+
+API = "api:"
+
+NEW_TOKENS = {"lines": 64, "chat": 512}
+"""Length limit of an output by template, where none is given: DSPy's own format writes several fields with
+their headers at once, a plain line is a field."""
+
+
+def program_named(name: str, retrieval: Retrieval | None, hops: int, queries: int, temperature: float) -> Any:
+    """A program or a baseline.
+
+    Raises:
+        ConfigError: It needs a retriever, or none is of that name.
+    """
+    if name == "vanilla":
+        return Vanilla()
+    if retrieval is None:
+        raise ConfigError(f"the program {name} retrieves: give a retriever.")
+    if name == "retrieve-then-read":
+        return RetrieveThenRead(retrieval)
+    if name == "self-ask":
+        return SelfAsk(retrieval, hops)
+    if name == "openqa":
+        return OpenQA(retrieval, queries, temperature)
+    if name == "multihop":
+        return MultiHop(retrieval, hops, queries, temperature)
+    if name == "conversational":
+        return Conversational(retrieval, queries, temperature)
+    raise ConfigError(f"unknown program {name!r}.")
+
+
+class NamedLM(NamedTuple):
+    """A model as it was named.
+
+    Attributes:
+        lm: A ``dspy.LM``.
+        weights: Fingerprint of a model in this process; None where it is served.
+    """
+
+    lm: Any
+    weights: str | None
+
+
+def lm_named(
+    name: str,
+    endpoint: str | None = None,
+    max_new_tokens: int = 64,
+    batch_size: int = 8,
+    chat: bool = False,
+    timeout: float = 60.0,
+    device: str = "auto",
+) -> NamedLM:
+    """A ``dspy.LM`` of an endpoint, a provider (``api:openai/gpt-4o-mini``), or a model in this process.
+
+    Raises:
+        ConfigError: It cannot be had.
+    """
+    if endpoint is not None or name.startswith(API):
+        return NamedLM(endpoint_lm(name.removeprefix(API), endpoint, max_new_tokens, timeout), None)
+    model, tokenizer = load_language_model(name, device)
+    lm = local_lm(LocalEngine(model, tokenizer, max_new_tokens, batch_size, chat), Path(name).name)
+    return NamedLM(lm, weights_fingerprint(model))
+
+
+def adapter_named(template: str, attempts: int, wait: float) -> Patience:
+    """How a model is asked: ``lines``, the paper's plain template, or ``chat``, DSPy's own format."""
+    inner = LinesAdapter() if template == "lines" else dspy.ChatAdapter(use_json_adapter_fallback=False)
+    return Patience(inner, attempts, wait)
+
+
+def demonstrated(
+    program: Any,
+    how: How,
+    train: Sequence[Any],
+    demos: int,
+    threads: int,
+    file: str | Path,
+    made: Mapping[str, Any],
+) -> Any:
+    """A program with demonstrations: those of a file, which is written where there is none.
+
+    Demonstrations that depend on the query (``nearest``) have no file.
+
+    Args:
+        program: What they are for.
+        how: How they are made.
+        train: Examples to make them of.
+        demos: How many.
+        threads: Examples tried at the same time.
+        file: Where they are kept.
+        made: All that they depend on, as JSON values; demonstrations of other settings are refused.
+
+    Raises:
+        DataError: The file is of another program.
+        MismatchError: Its demonstrations were made with other settings.
+    """
+    path = Path(file)
+    if how in ("none", "nearest"):
+        return demonstrate(program, how, train, demos)
+    if path.is_file():
+        try:
+            kept = read_json(path)
+            if kept["settings"] != made:
+                raise MismatchError(
+                    f"{path} holds demonstrations that were made with other settings; give another output, "
+                    "or remove it."
+                )
+            program.load_state(kept["program"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"these are no demonstrations of this program ({error!r}); remove it.", path
+            ) from None
+        return program
+    taught = demonstrate(program, how, train, demos, threads=threads)
+    if not any(predictor.demos for predictor in taught.predictors()):
+        log.warning("no demonstration could be made of %d examples: none is answered rightly.", len(train))
+    write_json(path, {"settings": dict(made), "program": taught.dump_state()})
+    return taught

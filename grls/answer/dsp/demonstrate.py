@@ -1,0 +1,153 @@
+"""Demonstrations for a program: DSPy's optimizers, given our queries and our measure.
+
+An example is answered rightly where its answer is an accepted one (exact match, as ``grls answers`` counts
+it); one that has only gold passages, where all of them are found. DSPy prints what it does, which is kept
+away. The module does not know the programs.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from grls.answer.dsp.needed import dspy
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError, GrlsError
+from grls.evaluation.metrics.answer_f1 import answer_scores
+
+How = Literal["none", "labeled", "bootstrap", "nearest", "search"]
+"""``labeled``: questions and answers as they are; ``bootstrap``: the steps of examples that the program
+answers rightly; ``nearest``: the same for each query from the examples most like it; ``search``: several
+bootstrapped sets, and that which answers most of the held-out examples."""
+
+
+def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
+    """DSPy examples of queries with accepted answers, of which the first is shown, or with ``evidence``.
+
+    Raises:
+        DataError: No query has either.
+    """
+    found = []
+    for query in queries:
+        inputs = inputs_of(query, history)
+        shown = {"answer": query.answers[0]} if query.answers else {}
+        known = {"answers": list(query.answers), "evidence": list(query.evidence)}
+        if query.answers or query.evidence:
+            found.append(dspy.Example(**inputs, **shown, **known).with_inputs(*inputs))
+    if not found:
+        raise DataError("no query of the split for demonstrations has an answer or evidence; expected some.")
+    return found
+
+
+def inputs_of(query: Query, history: bool = False) -> dict[str, str]:
+    """What a program is given: the question and, where asked for, the conversation before.
+
+    ``metadata.history`` of a query is a list of turns, each a string or a list of strings (a question and its
+    reply); absent: there was none.
+
+    Raises:
+        DataError: It is something else.
+    """
+    if not history:
+        return {"question": query.text}
+    turns = json.loads(query.metadata).get("history", [])
+    said = (
+        [[turn] if isinstance(turn, str) else turn for turn in turns] if isinstance(turns, list) else [None]
+    )
+    if not all(isinstance(turn, list) and all(isinstance(text, str) for text in turn) for turn in said):
+        raise DataError(
+            f"metadata.history of the query {query.id!r} is no list of turns; expected strings, or lists of "
+            "them."
+        )
+    lines = [" ".join(text.split()) for turn in said if turn for text in turn]
+    return {"question": query.text, "history": "\n".join(lines)}
+
+
+def right(example: Any, prediction: Any, trace: Any = None) -> bool:
+    """Whether an example is answered rightly; see the module."""
+    if example.answers:
+        return answer_scores(str(prediction.answer), example.answers)[0] == 1
+    return set(example.evidence) <= {one.id for one in prediction.found}
+
+
+def demonstrate(
+    program: Any, how: How, train: Sequence[Any], demos: int = 3, candidates: int = 4, threads: int = 1
+) -> Any:
+    """A copy of a program with demonstrations.
+
+    Args:
+        program: The program.
+        how: How they are made.
+        train: DSPy examples (:func:`dspy_examples`). ``search`` keeps every other one back to choose by.
+        demos: Demonstrations of each predictor.
+        candidates: Bootstrapped sets to choose from (``search``), beside one in the given order, the labeled
+            ones and none.
+        threads: Held-out examples answered at the same time (``search``).
+
+    Raises:
+        ConfigError: ``demos`` is below 1, there are too few examples to hold some out, none has an answer to
+            show, or the model failed for all of them.
+    """
+    if how == "none":
+        return program
+    if demos < 1 or (how == "search" and (len(train) < 2 or candidates < 1)):
+        raise ConfigError(
+            "expected at least 1 demonstration and, to search, 1 candidate and 2 examples; got "
+            f"{demos}, {candidates} and {len(train)}."
+        )
+    if how == "labeled":
+        labeled = [example for example in train if example.answers]
+        if not labeled:
+            raise ConfigError("no example has an answer to show; choose bootstrapped demonstrations.")
+        return dspy.LabeledFewShot(k=demos).compile(program, trainset=labeled, sample=False)
+    settings = {"metric": right, "max_bootstrapped_demos": demos, "max_labeled_demos": 0}
+    if how == "nearest":
+        near = min(4 * demos, len(train))
+        return dspy.KNNFewShot(near, list(train), vectors(train), **settings, max_errors=near + 1).compile(
+            program
+        )
+    try:
+        with hushed():
+            return _compiled(program, how, list(train), settings, candidates, threads)
+    except GrlsError:
+        raise
+    except Exception as error:  # DSPy goes on where an example fails, and raises where all do
+        raise ConfigError(f"no example could be answered: {' '.join(str(error).split())}") from error
+
+
+def _compiled(
+    program: Any, how: How, train: list[Any], settings: dict[str, Any], candidates: int, threads: int
+) -> Any:
+    if how == "bootstrap":
+        return dspy.BootstrapFewShot(**settings, max_errors=len(train)).compile(program, trainset=train)
+    settings |= {"max_labeled_demos": settings["max_bootstrapped_demos"]}  # of labeled ones alone
+    search = dspy.BootstrapFewShotWithRandomSearch(
+        **settings,
+        num_candidate_programs=candidates,
+        num_threads=threads,
+        max_errors=len(train) // 2,
+    )
+    return search.compile(program, trainset=train[::2], valset=train[1::2])
+
+
+def vectors(train: Sequence[Any]) -> Any:
+    """What compares questions: cosines of TF-IDF vectors, fitted on the examples; nothing is cached."""
+    fitted = TfidfVectorizer(sublinear_tf=True).fit([example.question for example in train])
+
+    def embed(texts: Sequence[str]) -> Any:
+        return np.asarray(fitted.transform(list(texts)).toarray(), dtype=np.float32)
+
+    return dspy.Embedder(embed, caching=False)
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Within this block, nothing is printed by this process: DSPy's optimizers tell of every step."""
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        yield

@@ -1,0 +1,174 @@
+"""Language models for DSPy: a transformers model in this process, or an endpoint.
+
+Both are ``dspy.LM``. The local one is an engine of ours that takes DSPy's requests from any thread and writes
+for those that wait together (see ``gather``); an endpoint is asked by DSPy's own client. Neither repeats a
+failed call (``patience`` does) nor keeps a cache, in memory or on disk. The module does not know what is
+asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from grls.answer.dialogue import in_turns
+from grls.answer.dsp.gather import Gathered
+from grls.answer.dsp.needed import dspy
+from grls.answer.writer import Continuation, Sampling, TextWriter
+from grls.data.codec import foreign_ids
+from grls.errors import ConfigError
+
+API = "api:"
+
+
+class _Job(NamedTuple):
+    prompt: list[int]
+    stops: tuple[str, ...]
+    limit: int
+    draw: Sampling | None
+
+
+class LocalEngine:
+    """A transformers model as an engine of ``dspy.LM``; it may be called from several threads.
+
+    Temperature 0, or none, is greedy. At another one, the prompt and the request's seed decide what is drawn,
+    whatever is written beside it.
+
+    Args:
+        model: A causal model or an encoder-decoder.
+        tokenizer: Its tokenizer.
+        max_new_tokens: Length limit where a request names none.
+        batch_size: Most requests written together.
+        chat: Tell the model in turns, by its chat template; else the messages are one text.
+
+    Raises:
+        ConfigError: There is no chat template, a count is below 1, or the tokenizer is not the model's.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, max_new_tokens: int = 64, batch_size: int = 8, chat: bool = False
+    ):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_new_tokens = max_new_tokens
+        self.batch_size = batch_size
+        self.chat = chat
+        self._writer((), max_new_tokens)  # refuses what cannot work
+        if chat:
+            in_turns(tokenizer, [{"role": "user", "content": "?"}])
+        self._write = Gathered(self._batch, batch_size)
+
+    def complete(self, request: Any) -> Any:
+        """Write the answer to a request.
+
+        Raises:
+            ContextLengthError: The model has no room for it.
+        """
+        config = request.config
+        limit = config.max_tokens or self.max_new_tokens
+        prompt = self._prompt(request)
+        room = self._writer((), limit).room
+        if not prompt or (room is not None and len(prompt) > room):
+            raise dspy.lm15.ContextLengthError(
+                f"the prompt takes {len(prompt)} tokens; expected from 1 to {room}, the room of the model "
+                f"beside {limit} new ones."
+            )
+        draw = None
+        if config.temperature:
+            draw = Sampling(config.temperature, _seed(prompt, config.seed or 0))
+        written = self._write(_Job(prompt, tuple(config.stop), limit, draw))
+        return dspy.lm15.Response(
+            id=None,
+            model=request.model,
+            message=dspy.lm15.Message.assistant(written.text),
+            finish_reason="stop" if written.ended else "length",
+            usage=dspy.lm15.Usage(
+                input_tokens=len(prompt),
+                output_tokens=written.tokens,
+                total_tokens=len(prompt) + written.tokens,
+            ),
+        )
+
+    def stream(self, request: Any) -> Iterator[Any]:
+        """The answer as events, all at once."""
+        yield from dspy.lm15.response_to_events(self.complete(request))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
+        return self
+
+    def _prompt(self, request: Any) -> list[int]:
+        turns = [{"role": message.role, "content": message.text or ""} for message in request.messages]
+        if request.system is not None:
+            said = request.system
+            system = said if isinstance(said, str) else "".join(part.text for part in said)
+            turns.insert(0, {"role": "system", "content": system})
+        if self.chat:
+            return in_turns(self.tokenizer, turns)
+        text = "\n\n".join(turn["content"] for turn in turns)
+        return foreign_ids(self.tokenizer, [text], wrapped=True)[0]
+
+    def _writer(self, stops: tuple[str, ...], limit: int) -> TextWriter:
+        return TextWriter(self.model, self.tokenizer, limit, self.batch_size, stops)
+
+    def _batch(self, jobs: Sequence[_Job]) -> list[Continuation]:
+        """Write for several requests; those with the same stops and limit in one go."""
+        found: dict[int, Continuation] = {}
+        for kind in dict.fromkeys((job.stops, job.limit) for job in jobs):
+            places = [place for place, job in enumerate(jobs) if (job.stops, job.limit) == kind]
+            some = [jobs[place] for place in places]
+            written = self._writer(*kind).write(
+                [job.prompt for job in some], draws=[job.draw for job in some]
+            )
+            found |= zip(places, written, strict=True)
+        return [found[place] for place in range(len(jobs))]
+
+
+def local_lm(engine: LocalEngine, name: str) -> Any:
+    """A ``dspy.LM`` of a model in this process; ``name`` is what DSPy calls it."""
+    return dspy.LM(f"local/{name}", engine=engine, cache=False, num_retries=0)
+
+
+def endpoint_lm(name: str, url: str | None = None, max_new_tokens: int = 64, timeout: float = 60.0) -> Any:
+    """A ``dspy.LM`` of an endpoint, asked greedily.
+
+    Args:
+        name: With ``url`` the name that the endpoint gives its model; else a provider and a model as DSPy
+            names them, such as ``openai/gpt-4o-mini``, whose key is in the environment.
+        url: Address of an OpenAI-compatible endpoint, such as vLLM's ``http://localhost:8000/v1``. The key
+            is in ``VLLM_API_KEY``, where it wants one.
+        max_new_tokens: Length limit of an answer.
+        timeout: Seconds to wait for one.
+
+    Raises:
+        ConfigError: DSPy knows no such provider, or a number cannot work.
+    """
+    if max_new_tokens < 1 or not timeout > 0:
+        raise ConfigError(
+            "expected max_new_tokens of at least 1 and a timeout above 0, got "
+            f"{max_new_tokens} and {timeout}."
+        )
+    where = {} if url is None else {"api_base": url, "api_key": os.environ.get("VLLM_API_KEY", "none")}
+    try:
+        return dspy.LM(
+            name if url is None else f"hosted_vllm/{name}",
+            engine="lm15",
+            cache=False,
+            num_retries=0,
+            temperature=0.0,
+            max_tokens=max_new_tokens,
+            timeout=timeout,
+            **where,
+        )
+    except (ValueError, TypeError, dspy.DSPyError) as error:
+        raise ConfigError(f"DSPy cannot use the language model {name!r}: {error}") from None
+
+
+def _seed(prompt: Sequence[int], seed: int) -> int:
+    """A seed for one prompt: two prompts of one seed do not draw alike."""
+    text = f"{seed}:{','.join(map(str, prompt))}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")

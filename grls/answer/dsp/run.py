@@ -1,0 +1,164 @@
+"""Queries answered by a program, many at once; each is on disk as soon as it is answered.
+
+A query whose model failed for good is recorded as failed, with what was done until then, and the others go
+on; when the run is called again it is tried anew. A failure that every query would meet (a refused key, an
+unpaid account, a provider that is not known) ends the run instead: nothing that was answered is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from time import perf_counter
+from typing import Any
+
+from grls.answer.dsp.heard import error_line
+from grls.answer.dsp.needed import dspy
+from grls.answer.dsp.retrieval import RetrievedPassage
+from grls.answer.dsp.trace import recorded
+from grls.data.types import Hit
+from grls.errors import ConfigError, DataError
+from grls.io.resumable import GrowingFile
+from grls.retrieve.base import check_counts
+from grls.retrieve.fusion.fuse import interleave
+
+
+def settings(lm: Any, adapter: Any) -> Any:
+    """DSPy's settings within a run: this model, this adapter, and nothing kept beside our own trace."""
+    return dspy.context(lm=lm, adapter=adapter, trace=None, disable_history=True, callbacks=[])
+
+
+def answer_all(
+    program: Any,
+    asked: Mapping[str, Mapping[str, str]],
+    lm: Any,
+    adapter: Any,
+    file: GrowingFile,
+    threads: int = 8,
+    decided: Callable[[int], object] | None = None,
+) -> list[dict[str, Any]]:
+    """Answer what the file does not hold yet.
+
+    Args:
+        program: The program, called from several threads.
+        asked: Query id -> what the program is given.
+        lm: The model.
+        adapter: How it is asked; see :class:`~grls.answer.dsp.patience.Patience`.
+        file: Where records are kept; a query that failed before is answered anew.
+        threads: Queries at the same time.
+        decided: Called with the number of queries done since the last call.
+
+    Returns:
+        The record of each query, in the order asked: ``query_id``, ``answer``, ``found`` and ``read`` (pairs
+        of passage id and score), ``trace``, ``cost``, ``seconds`` (since the record before it); ``failed``
+        says why a query has no answer, ``ended`` is false where the length limit cut the answer.
+
+    Raises:
+        ConfigError: ``threads`` is below 1, or the endpoint refuses every query.
+    """
+    check_counts(threads=threads)
+    waiting = {name: given for name, given in asked.items() if name not in answered_ids(file)}
+    if decided is not None:
+        decided(len(asked) - len(waiting))
+    kept: set[str] = set()
+    clock = perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(_answer, program, name, given, lm, adapter) for name, given in waiting.items()]
+        try:
+            for future in as_completed(futures):
+                now = perf_counter()
+                record = future.result() | {"seconds": now - clock}  # since the one before, whoever waited
+                clock = now
+                file.add([record])
+                kept.add(record["query_id"])
+                if decided is not None:
+                    decided(1)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            _keep(file, futures, kept)
+            raise
+    last = {record["query_id"]: record for record in file.records}
+    return [last[name] for name in asked]
+
+
+def seconds_of(file: GrowingFile, asked: Collection[str]) -> float:
+    """Wall-clock seconds that queries took in all calls, failed tries counted, too."""
+    records = (record for record in file.records if record["query_id"] in asked)
+    return float(sum(record.get("seconds", 0.0) for record in records))
+
+
+def answered_ids(file: GrowingFile) -> set[str]:
+    """The queries that a file holds an answer of."""
+    return {record["query_id"] for record in file.records if "failed" not in record}
+
+
+def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
+    """Refuse a file in which a query is answered twice, or one that is not asked.
+
+    Raises:
+        DataError: It is so.
+    """
+    waiting = set(asked)
+    for line, record in enumerate(file.each(), 2):
+        name = record.get("query_id")
+        if name not in waiting:
+            raise DataError(
+                f"the query {name!r} is answered already, or is none of this split: another run wrote into "
+                "this file. Take this line away, and run the command again.",
+                file.path,
+                line,
+            )
+        if "failed" not in record:
+            waiting.remove(name)
+
+
+def _answer(program: Any, name: str, given: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
+    """The record of one query; in a thread of the pool."""
+    with settings(lm, adapter), recorded() as trace:
+        record: dict[str, Any] = {"query_id": name, "answer": "", "found": [], "read": []}
+        try:
+            prediction = program(**given)
+        except (dspy.LMAuthError, dspy.LMBillingError, dspy.LMConfigurationError, dspy.LMNotConfiguredError,
+                dspy.LMUnsupportedModelError) as error:  # fmt: skip
+            raise ConfigError(
+                f"the language model cannot be asked at all ({error_line(error)}); mend that and call again."
+            ) from None
+        except dspy.DSPyError as error:
+            why = trace.steps[-1].get("failed") if trace.steps else None  # says, too, if it was cut
+            record |= {"failed": why or error_line(error), "found": _so_far(trace.steps)}
+        else:
+            record |= {"answer": _writable(str(prediction.answer).strip())}
+            record |= {"found": _pairs(prediction.found), "read": _pairs(prediction.read)}
+            record |= {"ended": not _was_cut(str(prediction.answer), trace.steps)}
+        return record | {"trace": trace.steps, "cost": trace.cost()}
+
+
+def _was_cut(answer: str, steps: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the length limit ended the call that wrote the answer; of several, all of those."""
+    wrote = [step["calls"] for step in steps if step.get("outputs", {}).get("answer") == answer]
+    return bool(wrote) and all("cut" in calls[-1] for calls in wrote if calls)
+
+
+def _pairs(found: Sequence[RetrievedPassage]) -> list[list[Any]]:
+    return [[one.id, one.score] for one in found]
+
+
+def _so_far(steps: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """What the last run of a program found before it failed: of several hops the best of each in turn."""
+    begins = [n for n, step in enumerate(steps) if step["kind"] == "branch"]
+    hops = [step["found"] for step in steps[max(begins, default=0) :] if step["kind"] == "retrieval"]
+    if len(hops) < 2:
+        return list(hops[0]) if hops else []
+    return [[hit.id, hit.score] for hit in interleave([[Hit(*pair) for pair in hop] for hop in hops])]
+
+
+def _writable(text: str) -> str:
+    """A text that can be written as UTF-8: half of a surrogate pair, as models write them, becomes ``?``."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _keep(file: GrowingFile, futures: Sequence[Any], kept: set[str]) -> None:
+    """Keep what was answered while the run ended."""
+    done = [future for future in futures if future.done() and not future.cancelled()]
+    found = [future.result() for future in done if future.exception() is None]
+    file.add([record for record in found if record["query_id"] not in kept])

@@ -1,0 +1,56 @@
+"""A finished run as a Retriever: it knows the passages of its own queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow
+from grls.data.types import Hit, Query
+from grls.errors import ConfigError, MismatchError
+from grls.runs.manifest import RunInfo, read_info
+from grls.runs.results import load_results
+
+
+class FinishedRun:
+    """Looks up what a run retrieved.
+
+    Args:
+        run: JSONL that ``grls retrieve`` wrote, or any TREC run.
+        corpus: What it was retrieved from.
+        queries: Those that are asked, all of their split.
+        split: Their split.
+
+    Attributes:
+        info: The run's manifest; None where it has none.
+        score_mode: What its scores mean.
+
+    Raises:
+        DataError: The file is missing or malformed.
+        MismatchError: Its manifest names another corpus or split, or it answers none of the queries.
+    """
+
+    def __init__(self, run: str | Path, corpus: Corpus, queries: Sequence[Query], split: str):
+        self.info: RunInfo | None = read_info(run)
+        if self.info is not None and self.info.corpus not in ("", corpus.fingerprint):
+            raise MismatchError(f"{run} is of another corpus than {corpus.source}; retrieve again.")
+        results = load_results(run)
+        of = None if self.info is None else self.info.split
+        if of not in (None, split) or not any(query.id in results.rankings for query in queries):
+            raise MismatchError(f"{run} answers other queries than those asked; give that of this --split.")
+        self.corpus = corpus
+        self.score_mode = results.score_mode or "unknown"
+        self._rankings = results.rankings
+
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """The first k passages of each query; none for a query that the run does not hold.
+
+        Raises:
+            ConfigError: ``k`` is below 1, or there is a filter: what is finished cannot be filtered.
+        """
+        if k < 1:
+            raise ConfigError(f"expected k of at least 1, got {k}.")
+        if allow is not None:
+            raise ConfigError("a finished run cannot be filtered: retrieve again with the filter.")
+        return [self._rankings.get(query.id, [])[:k] for query in queries]

@@ -1,0 +1,195 @@
+"""Answers by decomposition: the model asks follow-up questions, and each is retrieved for.
+
+The iterative baseline of RICHES (arXiv 2407.00361): in every round the model writes a follow-up question or
+the answer; what is retrieved for the follow-up is appended to its prompt. What was shown, in this order, is
+the ranking. The module does not know who retrieves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from grls.answer.dialogue import Dialogue, few_shot
+from grls.answer.direct import FollowUpStep, WrittenAnswer, fits, unfit
+from grls.answer.prompts import ANSWER, FOLLOW_UP, ITERATIVE_TASK, evidence, iterative_examples
+from grls.answer.writer import Continuation, TextWriter
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Passage, Query
+from grls.retrieve.base import Retriever, check_counts
+from grls.runs.results import find_passages
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _State:
+    """A question on its way to the answer."""
+
+    query: Query
+    said: str
+    past: tuple[tuple[str, str], ...] = ()
+    steps: list[FollowUpStep] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
+    pending: str = ""
+    forced: bool = False
+    cut: int = 0
+    answer: str | None = None
+    ended: bool = True
+    failed: str = ""
+
+    def take(self, written: Continuation) -> None:
+        """Read what the model wrote: a follow-up question or the answer.
+
+        A follow-up that is empty, or was asked before, leads nowhere, and a line that is neither may be
+        invented evidence: the answer is asked for instead.
+        """
+        follow = None if self.forced else _follow_up(written.text)
+        if self.forced or (follow is None and ANSWER in written.text.casefold()):
+            self.answer, self.ended = _answer(written.text), written.ended
+        elif not follow or follow.casefold() in (step.question.casefold() for step in self.steps):
+            self.forced = True
+        else:
+            self.pending = follow
+
+    def reading(self) -> WrittenAnswer:
+        """The result; a score is minus the rank."""
+        ranking = tuple(Hit(passage, float(-rank)) for rank, passage in enumerate(self.seen, 1))
+        seen, steps = tuple(self.seen), tuple(self.steps)
+        return WrittenAnswer(self.answer or "", self.ended, seen, ranking, steps, self.cut, self.failed)
+
+    def fail(self, why: str) -> None:
+        """Nothing is written for it."""
+        self.answer, self.ended, self.failed = "", False, why
+
+
+class IterativeReader:
+    """Answers with follow-up questions.
+
+    Args:
+        writer: The language model.
+        retriever: What retrieves for a follow-up.
+        corpus: Where the texts of the passages come from.
+        k: Passages shown for a follow-up. One that was shown before is not shown again; the next best is.
+        hops: Most follow-ups of a question; then the answer is asked for.
+        chat: Tell the model in turns, by its chat template.
+
+    Raises:
+        ConfigError: A count is below 1.
+    """
+
+    def __init__(
+        self,
+        writer: TextWriter,
+        retriever: Retriever,
+        corpus: Corpus,
+        k: int = 1,
+        hops: int = 4,
+        chat: bool = False,
+    ):
+        check_counts(k=k, hops=hops)
+        self.writer = writer
+        self.retriever = retriever
+        self.corpus = corpus
+        self.k = k
+        self.hops = hops
+        self.chat = chat
+
+    def answer(
+        self, queries: Sequence[Query], decided: Callable[[int], object] | None = None
+    ) -> list[WrittenAnswer]:
+        """Answer queries, all in step with each other.
+
+        A question that is too long for the model has no answer, and is told of.
+
+        Args:
+            queries: The queries.
+            decided: Called with the number of queries answered since the last call.
+
+        Raises:
+            ConfigError: The model has no room for any question, or the chat template refuses the prompt.
+            DataError: A passage is not in the corpus.
+        """
+        states = [_asked(query) for query in queries]
+        prompts = [self._prompt(state, forced=True) for state in states]
+        nothing = _asked(Query("", ""))
+        failed = unfit(queries, prompts, self.writer, lambda: self._prompt(nothing, forced=True))
+        for place, why in failed.items():
+            states[place].fail(why)
+        if decided is not None and failed:
+            decided(len(failed))
+        while active := [state for state in states if state.answer is None]:
+            written = self.writer.write([self._prompt(state, state.forced) for state in active])
+            for state, one in zip(active, written, strict=True):
+                state.take(one)
+            self._retrieve([state for state in active if state.pending])
+            if decided is not None:
+                decided(sum(state.answer is not None for state in active))
+        self._tell(states)
+        return [state.reading() for state in states]
+
+    def _prompt(self, state: _State, forced: bool) -> list[int]:
+        asked = Dialogue(state.said, state.past, ANSWER if forced else "")
+        return few_shot(self.writer.tokenizer, ITERATIVE_TASK, iterative_examples(), [asked], self.chat)[0]
+
+    def _retrieve(self, pending: list[_State]) -> None:
+        """Retrieve for the follow-ups and show what was found."""
+        if not pending:
+            return
+        asked = [Query(state.query.id, state.pending) for state in pending]
+        most = self.k + max(len(state.seen) for state in pending)
+        found = self.retriever.retrieve(asked, most)
+        fresh = [
+            [hit.id for hit in hits if hit.id not in state.seen][: self.k]
+            for state, hits in zip(pending, found, strict=True)
+        ]
+        texts = find_passages(self.corpus, (i for some in fresh for i in some))
+        for state, some in zip(pending, fresh, strict=True):
+            self._show(state, some, [texts[i] for i in some])
+
+    def _show(self, state: _State, ids: list[str], passages: list[Passage]) -> None:
+        """Append what was found; passages are left out from the end until the model has room.
+
+        Where there is room for none of them the follow-up is taken back, and the answer asked for.
+        """
+        said, past, follow = state.said, state.past, state.pending
+        state.pending = ""
+        state.past = (*past, (said, f"{FOLLOW_UP} {follow}"))
+        for kept in range(len(ids), 0 if ids else -1, -1):
+            state.said = evidence(passages[:kept])
+            if fits(self._prompt(state, forced=True), self.writer):
+                state.steps.append(FollowUpStep(follow, tuple(ids[:kept])))
+                state.seen += ids[:kept]
+                state.cut += len(ids) - kept
+                state.forced = len(state.steps) >= self.hops
+                return
+        state.said, state.past, state.forced = said, past, True
+        state.cut += len(ids)
+
+    def _tell(self, states: Sequence[_State]) -> None:
+        cut = sum(state.cut for state in states)
+        if cut:
+            log.warning("%d passages were left out, for the model has no room for them.", cut)
+        empty = sum(not step.passages for state in states for step in state.steps)
+        if empty:
+            log.warning("nothing was found for %d follow-up questions.", empty)
+        without = sum(not state.seen and not state.failed for state in states)
+        if without:
+            log.warning("%d of %d queries are answered without evidence.", without, len(states))
+
+
+def _asked(query: Query) -> _State:
+    return _State(query, f"question: {query.text}")
+
+
+def _follow_up(text: str) -> str | None:
+    """The follow-up question of a line; None where it is none."""
+    label, found = text[: len(FOLLOW_UP)].casefold(), text[len(FOLLOW_UP) :]
+    return found.strip() if label == FOLLOW_UP else None
+
+
+def _answer(text: str) -> str:
+    """What stands behind ``answer:``, or all of it where the prompt ended so."""
+    place = text.casefold().rfind(ANSWER)
+    return (text if place < 0 else text[place + len(ANSWER) :]).strip()

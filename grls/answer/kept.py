@@ -1,0 +1,77 @@
+"""Readings that are kept as they come, so that a killed run goes on where it stopped.
+
+The file is a :class:`~grls.io.resumable.GrowingFile`; the module does not know how a query is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from time import perf_counter
+from typing import Any
+
+from grls.answer.direct import FollowUpStep, WrittenAnswer
+from grls.answer.writer import Spent
+from grls.data.types import Hit, Query
+from grls.io.resumable import GrowingFile
+
+
+def read_on(
+    file: GrowingFile,
+    queries: Sequence[Query],
+    answer: Callable[[Sequence[Query]], Sequence[WrittenAnswer]],
+    spent: Spent,
+    size: int,
+) -> list[WrittenAnswer]:
+    """Answer what the file does not hold yet.
+
+    Args:
+        file: Where readings are kept, a line a query. What some cost together stands in the last one of
+            them, so they are answered anew together where a kill has parted them.
+        queries: All queries.
+        answer: Answers some of them.
+        spent: What the writer behind ``answer`` has done so far.
+        size: Queries answered before they are kept.
+
+    Returns:
+        The reading of each query, in their order.
+    """
+    done = {record["query_id"] for record in file.records}
+    todo = [query for query in queries if query.id not in done]
+    for first in range(0, len(todo), size):
+        some = todo[first : first + size]
+        before, start = asdict(spent), perf_counter()
+        records = [_record(*pair) for pair in zip(some, answer(some), strict=True)]
+        cost = {name: value - before[name] for name, value in asdict(spent).items()}
+        records[-1]["spent"] = cost | {"seconds": perf_counter() - start}
+        file.add(records)
+    found = {record["query_id"]: record for record in file.records}
+    return [_reading(found[query.id]) for query in queries]
+
+
+def spent_on(file: GrowingFile) -> dict[str, Any]:
+    """What all readings of a file cost together: the fields of ``Spent``, and ``seconds``."""
+    total: dict[str, Any] = asdict(Spent()) | {"seconds": 0.0}
+    for record in file.records:
+        for name, value in record.get("spent", {}).items():
+            total[name] += value
+    return total
+
+
+def _record(query: Query, reading: WrittenAnswer) -> dict[str, Any]:
+    record = {"query_id": query.id, **reading._asdict()}
+    if not reading.failed:
+        del record["failed"]
+    return record
+
+
+def _reading(record: dict[str, Any]) -> WrittenAnswer:
+    return WrittenAnswer(
+        record["answer"],
+        record["ended"],
+        tuple(record["read"]),
+        tuple(Hit(*pair) for pair in record["ranking"]),
+        tuple(FollowUpStep(question, tuple(passages)) for question, passages in record["steps"]),
+        record["cut"],
+        record.get("failed", ""),
+    )

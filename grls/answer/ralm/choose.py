@@ -1,0 +1,156 @@
+"""Which of the retrieved documents a language model is given: reranking (arXiv 2302.00083, section
+"Reranking").
+
+A rule gets the strides of a text with their candidates, numbers of passages in the order of the retriever,
+and returns them in its own order, best first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from grls.answer.ralm.scoring import TextScorer, Wanted
+from grls.answer.ralm.strides import Stride
+from grls.errors import ConfigError
+
+Candidates = Sequence[Sequence[int]]
+
+
+class Chooser(Protocol):
+    """A rule that orders the candidates of strides."""
+
+    @property
+    def candidates(self) -> int:
+        """How many it wants to choose from; 0: as many as are given to the model."""
+        ...
+
+    def order(
+        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
+    ) -> list[list[int]]:
+        """The candidates of each stride, best first.
+
+        Args:
+            text: Token ids of the whole text.
+            strides: Some of its strides.
+            candidates: For each the numbers of its passages, in the retriever's order.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class AsRetrieved:
+    """The retriever's own order."""
+
+    candidates: int = 0
+
+    def order(
+        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
+    ) -> list[list[int]]:
+        """The candidates as they are."""
+        return [list(some) for some in candidates]
+
+
+@dataclass(frozen=True)
+class ZeroShot:
+    """A language model as judge: the document under which the end of the prefix is most likely (equation 6).
+
+    The stride itself is unknown when its document is chosen; its place is taken by the last tokens of the
+    prefix: ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``.
+
+    Args:
+        scorer: Of the judge: the language model itself, or a smaller one with the same tokenizer.
+        tokens: How many last tokens of the prefix are predicted, s'.
+        candidates: Documents to choose from.
+    """
+
+    scorer: TextScorer
+    tokens: int = 16
+    candidates: int = 16
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise ConfigError(f"reranking needs at least 1 token to predict, got {self.tokens}.")
+
+    def order(
+        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
+    ) -> list[list[int]]:
+        """The candidates by the likelihood of the prefix' end."""
+        # Every candidate of a stride is judged by the same tokens: those that the longest leaves to be seen.
+        starts = [
+            max(self.scorer.start((number,), stride.last) for number in some)
+            for stride, some in zip(strides, candidates, strict=True)
+        ]
+        spans = [
+            (max(start, stride.first - self.tokens, 0), stride.first)
+            for start, stride in zip(starts, strides, strict=True)
+        ]
+        return _by_likelihood(self.scorer, text, strides, candidates, spans)
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The document under which the stride itself is most likely: what reranking could gain at most.
+
+    It looks at what is to be predicted, so it is a bound and no method.
+
+    Args:
+        scorer: Of the language model.
+        candidates: Documents to choose from.
+    """
+
+    scorer: TextScorer
+    candidates: int = 16
+
+    def order(
+        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
+    ) -> list[list[int]]:
+        """The candidates by the likelihood of the stride."""
+        spans = [(some.first, some.last) for some in strides]
+        return _by_likelihood(self.scorer, text, strides, candidates, spans)
+
+
+def likelihoods(
+    scorer: TextScorer,
+    text: Sequence[int],
+    strides: Sequence[Stride],
+    candidates: Candidates,
+    spans: Sequence[tuple[int, int]],
+) -> list[np.ndarray]:
+    """Log-probability (nats) of a span of each stride's window behind each of its candidates.
+
+    Args:
+        scorer: Of the language model.
+        text: Token ids of the whole text.
+        strides: Some of its strides, S.
+        candidates: For each the numbers of its passages.
+        spans: ``[S]`` first token and the token after the last one.
+
+    Returns:
+        ``[S][candidates of the stride]``.
+    """
+    wanted = [
+        Wanted((number,), scorer.start((number,), stride.last), *span)
+        for stride, some, span in zip(strides, candidates, spans, strict=True)
+        for number in some
+    ]
+    sums = np.array([values.sum() for values in scorer.log_probabilities(text, wanted)])
+    return np.split(sums, np.cumsum([len(some) for some in candidates])[:-1])
+
+
+def _by_likelihood(
+    scorer: TextScorer,
+    text: Sequence[int],
+    strides: Sequence[Stride],
+    candidates: Candidates,
+    spans: Sequence[tuple[int, int]],
+) -> list[list[int]]:
+    """Candidates by likelihood; of equals the retriever's first stands first."""
+    scores = likelihoods(scorer, text, strides, candidates, spans)
+    return [
+        [some[n] for n in np.argsort(-values, kind="stable")]
+        for some, values in zip(candidates, scores, strict=True)
+    ]

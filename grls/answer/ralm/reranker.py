@@ -1,0 +1,227 @@
+"""The trained judge of documents: a bidirectional encoder that reads prefix and document (arXiv 2302.00083).
+
+``f(x, d)`` is one number, and ``p_rank(d_i | x) = exp f(x, d_i) / sum_j exp f(x, d_j)`` over the candidates
+that a retriever found ("Training LM-dedicated rerankers" there). How it is trained is
+:mod:`grls.train.reranker.fit`'s affair; what it learns from are :class:`RerankExample`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification
+
+from grls.answer.ralm.choose import Candidates
+from grls.answer.ralm.strides import Stride
+from grls.data.codec import foreign_places
+from grls.data.corpus import Corpus
+from grls.errors import ConfigError, DataError
+from grls.io.jsonl import read_jsonl
+from grls.models.encoder_input import padded
+from grls.models.load.opening import open_config, open_model, open_tokenizer, opening
+from grls.models.load.sources import packaged_encoder, refuse_missing_folder
+from grls.models.precision import move, refuse_nan_logits
+
+_BATCH = 64
+
+
+class RerankExample(NamedTuple):
+    """What a reranker learns from.
+
+    Attributes:
+        prefix: The end of the text before a stride.
+        passages: Ids of its candidates, in the retriever's order.
+        scores: Log-probability (nats) of the stride behind each of them.
+    """
+
+    prefix: str
+    passages: tuple[str, ...]
+    scores: tuple[float, ...]
+
+
+class Reranker:
+    """An encoder with one output.
+
+    Args:
+        model: A transformers sequence classification model with one label.
+        tokenizer: Its tokenizer.
+        prefix_tokens: Tokens of the language model that its prefix has.
+        max_tokens: Longest prefix and document together, in the encoder's tokens; the document is cut.
+
+    Raises:
+        ConfigError: The model has another number of labels, or fewer positions.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, prefix_tokens: int = 64, max_tokens: int = 256):
+        if model.config.num_labels != 1:
+            raise ConfigError(f"a reranker has one label, got {model.config.num_labels}; train it anew.")
+        most = getattr(model.config, "max_position_embeddings", None) or max_tokens
+        if max_tokens > most:
+            raise ConfigError(f"max_tokens of {max_tokens}, but the encoder has {most} positions; lower it.")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.prefix_tokens = prefix_tokens
+        self.max_tokens = max_tokens
+
+    @classmethod
+    def load(
+        cls,
+        name: str,
+        prefix_tokens: int = 64,
+        max_tokens: int = 256,
+        device: str = "auto",
+        trained: bool = False,
+    ) -> Reranker:
+        """Load a trained one, or an encoder to train one.
+
+        Args:
+            name: Folder or hub name; ``all-MiniLM-L6-v2`` is the one of the extra ``local-models``.
+            prefix_tokens: For an encoder to train; a trained one knows its own.
+            max_tokens: Likewise.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+            trained: It must have a head; else an encoder without one gets a new one, of random weights.
+
+        Raises:
+            ConfigError: There is no such model, or it lacks weights.
+        """
+        source = packaged_encoder(name)
+        refuse_missing_folder(source)
+        with opening(
+            "a reranker" if trained else "an encoder",
+            name,
+            "Give a folder that `grls train-reranker` wrote."
+            if trained
+            else "Give a folder or hub name of a bidirectional encoder.",
+        ):
+            config = open_config(source, num_labels=1)
+            tokenizer = open_tokenizer(source)
+            model = open_model(
+                AutoModelForSequenceClassification, source, new_head=not trained, pooler=True, config=config
+            )
+        own = getattr(model.config, "grls_reranker", None) or {}
+        where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        move(model, where, "float32")
+        return cls(
+            model, tokenizer, own.get("prefix_tokens", prefix_tokens), own.get("max_tokens", max_tokens)
+        )
+
+    def save(self, folder: str | Path) -> None:
+        """Write model and tokenizer."""
+        self.model.config.grls_reranker = {
+            "prefix_tokens": self.prefix_tokens, "max_tokens": self.max_tokens,
+        }  # fmt: skip
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def logits(self, prefixes: Sequence[str], documents: Sequence[str]) -> Tensor:
+        """``f(x, d)`` of pairs, ``[R]``, with gradient where the model trains."""
+        encoded = padded(
+            self.tokenizer, self._ends(prefixes), documents,
+            truncation="only_second", max_length=self.max_tokens,
+        ).to(self.model.device)  # fmt: skip
+        found: Tensor = self.model(**encoded).logits[:, 0].float()
+        return found
+
+    def _ends(self, prefixes: Sequence[str]) -> list[str]:
+        """Prefixes cut at their start to half the room, so that a document always has the other half."""
+        most = self.max_tokens // 2
+        return [
+            prefix if len(places) <= most else prefix[places[-most][0] :]
+            for prefix, (_, places) in zip(prefixes, foreign_places(self.tokenizer, prefixes), strict=True)
+        ]
+
+    @torch.inference_mode()
+    def scores(self, prefixes: Sequence[str], documents: Sequence[str]) -> np.ndarray:
+        """``f(x, d)`` of any number of pairs, similar lengths together."""
+        self.model.eval()
+        found = np.empty(len(prefixes))
+        order = np.argsort([len(document) for document in documents], kind="stable")
+        for n in range(0, len(order), _BATCH):
+            some = order[n : n + _BATCH]
+            values = self.logits([prefixes[i] for i in some], [documents[i] for i in some])
+            refuse_nan_logits(values)
+            found[some] = values.cpu().numpy()
+        return found
+
+
+class Trained:
+    """The order of a trained reranker; a :class:`grls.answer.ralm.choose.Chooser`.
+
+    Args:
+        reranker: The judge.
+        tokenizer: Of the language model, whose tokens the text is.
+        corpus: The passages.
+        candidates: Documents to choose from.
+    """
+
+    def __init__(self, reranker: Reranker, tokenizer: Any, corpus: Corpus, candidates: int = 16):
+        self.candidates = candidates
+        self.reranker = reranker
+        self._tokenizer = tokenizer
+        self._corpus = corpus
+
+    def order(
+        self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
+    ) -> list[list[int]]:
+        """The candidates by ``f(x, d)``; of equals the retriever's first stands first."""
+        prefixes = prefixes_of(self._tokenizer, text, strides, self.reranker.prefix_tokens)
+        texts = document_texts(self._corpus, sorted({number for some in candidates for number in some}))
+        values = self.reranker.scores(
+            [prefix for prefix, some in zip(prefixes, candidates, strict=True) for _ in some],
+            [texts[number] for some in candidates for number in some],
+        )
+        bounds = np.cumsum([0, *(len(some) for some in candidates)])
+        return [
+            [some[n] for n in np.argsort(-values[a:b], kind="stable")]
+            for some, a, b in zip(candidates, bounds[:-1], bounds[1:], strict=True)
+        ]
+
+
+def prefixes_of(tokenizer: Any, text: Sequence[int], strides: Sequence[Stride], tokens: int) -> list[str]:
+    """The end of the text before each stride."""
+    found: list[str] = tokenizer.batch_decode([list(text[stride.asks(tokens)]) for stride in strides])
+    return found
+
+
+def document_texts(corpus: Corpus, numbers: Sequence[int]) -> dict[int, str]:
+    """Passages as an encoder reads them, by number."""
+    passages = corpus.passages(numbers)
+    return {
+        number: f"{passage.title} {passage.text}".strip()
+        for number, passage in zip(numbers, passages, strict=True)
+    }
+
+
+def read_examples(file: str | Path) -> list[RerankExample]:
+    """Examples that ``grls ralm --job examples`` wrote.
+
+    Raises:
+        DataError: The file is missing or empty, or a line is none.
+    """
+    found = []
+    for line, record in read_jsonl(file):
+        if "settings" in record or record.get("passages") == []:  # the head, or a stride without candidates
+            continue
+        passages, scores = record.get("passages"), record.get("scores")
+        fits = isinstance(passages, list) and isinstance(scores, list) and len(passages) == len(scores) > 0
+        if not fits or not isinstance(record.get("prefix"), str):
+            raise DataError(
+                "expected 'prefix' (a text), 'passages' (ids) and as many 'scores' (numbers).", file, line
+            )
+        found.append(RerankExample(record["prefix"], tuple(passages or ()), tuple(scores or ())))
+    if not found:
+        raise DataError("there are no examples; write some with `grls ralm --job examples`.", file)
+    return found
+
+
+def example_settings(file: str | Path) -> dict[str, Any]:
+    """What examples were collected with; nothing where the file does not say."""
+    for _, record in read_jsonl(file):
+        settings = record.get("settings")
+        return settings if isinstance(settings, dict) else {}
+    return {}

@@ -1,0 +1,313 @@
+"""RICHES: an answer with its evidence retrieved while it is written (arXiv 2407.00361).
+
+A causal or encoder-decoder model writes thoughts, quotes keys of the corpus between markers, and answers, in
+one pass (:mod:`grls.decode.interleave.search`). What it quoted is what it retrieved: the passages of the
+quotes, in their order, are its ranking.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from grls.answer.riches.keys import SHARED, Keys, letters
+from grls.answer.riches.prompts import ANSWER, Prompt, common, open_ended, split_answer
+from grls.answer.riches.within import by_similarity
+from grls.answer.room import room_of, too_long
+from grls.data.codec import tokenizer_fingerprint
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Query
+from grls.data.words import Analyzer
+from grls.decode.interleave.continuations import InterleaveOptions, Span
+from grls.decode.interleave.markers import TextMarkers
+from grls.decode.interleave.search import Interlaced, Interleaver
+from grls.errors import ConfigError, MismatchError
+from grls.models.base import TreeGenerator
+from grls.models.causal.slots import plant_causal
+from grls.models.load.language import check_vocabulary, end_tokens
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import plant
+from grls.models.turns import turn
+
+log = logging.getLogger(__name__)
+
+_CHECKED = 10
+"""Passages of a quoted key that are looked at: a title may stand for thousands."""
+
+
+class InventedError(RuntimeError):
+    """A quote does not stand where it says: a fault of the decoder or of a stored index."""
+
+
+class Quote(NamedTuple):
+    """A quoted key.
+
+    Attributes:
+        text: As it was written.
+        keys: The texts of the keys that hold it, or of some of them (see ``held``).
+        passages: Ids of the passages they stand for, in the corpus' order; those under a title or a header
+            first that are most like the query and what was written before, and in the corpus' order where
+            they are equally like it (:mod:`grls.answer.riches.within`).
+        score: Log-probability (nats) of quoting it.
+        closed: False where the length limit cut it off: then it retrieved nothing.
+        held: How many keys hold it in all; where the options let fewer be named, ``keys`` and ``passages``
+            are those of some.
+    """
+
+    text: str
+    keys: tuple[str, ...]
+    passages: tuple[str, ...]
+    score: float
+    closed: bool
+    held: int = 0
+
+
+class Piece(NamedTuple):
+    """A part of what was written.
+
+    Attributes:
+        kind: ``thought``, ``quote`` or ``answer``.
+        text: The text, markers left out.
+        quote: Which quote it is, for that kind; else -1.
+    """
+
+    kind: Literal["thought", "quote", "answer"]
+    text: str
+    quote: int = -1
+
+
+class Written(NamedTuple):
+    """What a model wrote for a query.
+
+    Attributes:
+        pieces: All of it, in order.
+        quotes: The quoted keys, in order.
+        answer: The answer; empty where none was written.
+        score: Log-probability (nats) of all of it.
+        ended: False where the length limit ended it.
+        failed: Why nothing was written for the query; empty where something was.
+    """
+
+    pieces: tuple[Piece, ...]
+    quotes: tuple[Quote, ...]
+    answer: str
+    score: float
+    ended: bool
+    failed: str = ""
+
+    def ranking(self) -> list[Hit]:
+        """The passages of its quotes, in their order, each once; a score is minus the rank.
+
+        (A first quote's log-probability is no measure against a second one's.)
+        """
+        found = dict.fromkeys(passage for quote in self.quotes for passage in quote.passages)
+        return [Hit(passage, float(-rank)) for rank, passage in enumerate(found, 1)]
+
+
+class Riches:
+    """Answers questions with interlaced retrieval.
+
+    Args:
+        model: A transformers model, causal or encoder-decoder.
+        tokenizer: Its tokenizer.
+        corpus: The passages.
+        keys: Their keys, made with this tokenizer.
+        prompt: What the model is told.
+        options: How to write.
+
+    Raises:
+        MismatchError: The keys were made with another tokenizer, of another corpus, or for other markers.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        corpus: Corpus,
+        keys: Keys,
+        prompt: Prompt | None = None,
+        options: InterleaveOptions | None = None,
+    ):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.corpus = corpus
+        self.keys = keys
+        self._analyzer = Analyzer.guessed(corpus.texts) if keys.origin.kind in SHARED else Analyzer("en")
+        self.prompt = prompt or Prompt()
+        self.options = options or InterleaveOptions()
+        belongs = (
+            ("tokenizer", keys.tokenizer, tokenizer_fingerprint(tokenizer)),
+            ("corpus", keys.corpus, corpus.fingerprint),
+            ("markers", keys.markers, tuple(self.prompt.markers)),
+        )
+        for what, made, given in belongs:
+            if made != given:
+                raise MismatchError(f"the keys were made with another {what}; make them again (build_keys).")
+        self.markers = TextMarkers(tokenizer, *self.prompt.markers)
+
+    def answer(
+        self, queries: Sequence[Query], decided: Callable[[int], object] | None = None
+    ) -> list[Written]:
+        """Answer queries.
+
+        A query that is too long for the model, or has a quote that does not stand where it says (a stored
+        index of other texts), is told of, and has no answer; the others have theirs.
+
+        Args:
+            queries: The queries.
+            decided: Called with the number of queries answered since the last call, while no thread waits for
+                the model: it may use the model, in this thread or in another.
+
+        Raises:
+            ConfigError: The model cannot be driven so, or has too few positions whatever is asked.
+        """
+        inputs = self._inputs([query.text for query in queries])
+        names = [f"the query {query.id!r}" for query in queries]
+        new = self.options.max_new_tokens
+        failed = too_long(names, inputs, room_of(self.model, new), new, lambda: self._inputs([""])[0])
+        if decided is not None and failed:
+            decided(len(failed))
+        asked = [place for place in range(len(inputs)) if place not in failed]
+        outputs = self._outputs([inputs[place] for place in asked], decided)
+        written = {
+            place: self._checked(out, queries[place]) for place, out in zip(asked, outputs, strict=True)
+        }
+        unwritten = {place: Written((), (), "", 0.0, False, why) for place, why in failed.items()}
+        return [(written | unwritten)[place] for place in range(len(inputs))]
+
+    def _inputs(self, questions: Sequence[str]) -> list[list[int]]:
+        """What the model reads for each question."""
+        inputs = self.prompt.inputs(self.tokenizer, questions)
+        return inputs if self.model.config.is_encoder_decoder else open_ended(self.tokenizer, inputs)
+
+    def _outputs(self, inputs: list[list[int]], decided: Callable[[int], object] | None) -> list[Interlaced]:
+        """What the model writes for each input."""
+        if not inputs:
+            return []
+        with turn(self.model):
+            generator, inputs = self._planted(inputs)
+        writer = Interleaver(
+            generator, self.keys.index, self.markers, end_tokens(self.model, self.tokenizer), self.options,
+            self._stops,
+        )  # fmt: skip
+        return [found[0] for found in writer.write(inputs, 1, decided)]
+
+    def _checked(self, output: Interlaced, query: Query) -> Written:
+        """What was written for a query; nothing, and a line of it, where a quote is invented."""
+        try:
+            return self._read(output, query.text)
+        except InventedError as error:
+            log.error("query %r has no answer: %s. Make the keys again (build_keys).", query.id, error)
+            return Written((), (), "", output.score, False, str(error))
+
+    def _planted(self, inputs: list[list[int]]) -> tuple[TreeGenerator, list[list[int]]]:
+        """The model as trees, and what of the inputs it has not read as the prompt of all."""
+        check_vocabulary(self.model, self.tokenizer)
+        if self.model.config.is_encoder_decoder:
+            trees = plant(Seq2SeqGenerator(self.model))
+            if trees is None:
+                raise ConfigError(
+                    f"{type(self.model).__name__} cannot be driven by trees of tokens, which RICHES needs."
+                )
+            return trees, inputs
+        shared = common(inputs)
+        return plant_causal(self.model, inputs[0][:shared]), [tokens[shared:] for tokens in inputs]
+
+    def _stops(self, tokens: Sequence[int], spans: Sequence[Span]) -> bool:
+        """Whether the line of the answer is full; what is quoted is no answer."""
+        if "\n" not in self.tokenizer.decode(tokens[-1:]):
+            return False
+        for text in reversed(self._free(tokens, spans)):
+            found = split_answer(text)
+            if found is not None:
+                return bool(found[1]) and "\n" in text[text.lower().rfind(ANSWER) :]
+        return False
+
+    def _free(self, tokens: Sequence[int], spans: Sequence[Span]) -> list[str]:
+        """The free texts before, between and after the quotes, markers left out."""
+        texts, place = [], 0
+        opening = self.prompt.markers[0]
+        for span in spans:
+            before = self.tokenizer.decode(tokens[place : span.first], skip_special_tokens=True)
+            texts.append(before.rstrip().removesuffix(opening).rstrip(" "))
+            place = span.last + (len(self.markers.closing) if span.closed else 0)
+        unfinished = bool(spans) and not spans[-1].closed
+        texts.append("" if unfinished else self.tokenizer.decode(tokens[place:], skip_special_tokens=True))
+        return texts
+
+    def _read(self, output: Interlaced, query: str = "") -> Written:
+        """Tokens to texts."""
+        self._refuse_invented(output)
+        free = self._free(output.tokens, output.spans)
+        quotes = self._quotes(output, free, query)
+        answers = [n for n, text in enumerate(free) if split_answer(text) is not None]
+        pieces: list[Piece] = []
+        answer = ""
+        for n, text in enumerate(free):
+            parts = split_answer(text) if n in answers[-1:] else None
+            if parts is None:
+                pieces += _thought(text)
+            else:
+                before, answer, rest = parts
+                if not answer and not rest and n < len(quotes) and quotes[n].closed:  # "answer: « … »"
+                    answer = quotes[n].text
+                pieces += [*_thought(before), *([Piece("answer", answer)] if answer else []), *_thought(rest)]
+            if n < len(quotes):
+                pieces.append(Piece("quote", quotes[n].text, n))
+        return Written(tuple(pieces), quotes, answer, output.score, output.ended)
+
+    def _quotes(self, output: Interlaced, free: Sequence[str], query: str) -> tuple[Quote, ...]:
+        quotes: list[Quote] = []
+        before = query
+        for text, span in zip(free, output.spans, strict=False):
+            before = f"{before} {text}"
+            quotes.append(self._quote(output, span, before))
+            before = f"{before} {quotes[-1].text}"
+        return tuple(quotes)
+
+    def _quote(self, output: Interlaced, span: Span, before: str) -> Quote:
+        """A quote, behind the query and what was written before it."""
+        text = self.tokenizer.decode(output.tokens[span.first : span.last]).strip()
+        if not span.closed:  # the length limit may have come within a character
+            text = text.rstrip("\ufffd")
+        numbers = sorted({p for key in span.keys for p in self.keys.passages[key]})
+        if self.keys.origin.kind in SHARED:
+            texts = [passage.text for passage in self.corpus.passages(numbers)]
+            numbers = [numbers[place] for place in by_similarity(texts, before, self._analyzer)]
+        return Quote(
+            text,
+            tuple(self.keys.texts[key] for key in span.keys),
+            tuple(self.corpus.ids(numbers)),
+            span.score,
+            span.closed,
+            span.held,
+        )
+
+    def _refuse_invented(self, output: Interlaced) -> None:
+        """Check of every output that its quotes stand in the keys they name, as tokens and as text.
+
+        Raises:
+            InventedError: One does not, which would be a fault of the decoder or of a stored index.
+        """
+        for span in output.spans:
+            quoted = list(output.tokens[span.first : span.last])
+            written = letters(self.tokenizer.decode(quoted))
+            for key in span.keys:
+                tokens, text = self.keys.index.tokens(key).tolist(), self.keys.texts[key]
+                stands = any(tokens[a : a + len(quoted)] == quoted for a in range(len(tokens)))
+                if not stands or written not in letters(text):  # tokenizers may lose case, accents, signs
+                    raise InventedError(f"a quote is not in the key it names: {text!r}")
+                self._refuse_strange(key, text)
+
+    def _refuse_strange(self, key: int, text: str) -> None:
+        """Check that a key made of passages stands in each of them, white space aside."""
+        if self.keys.origin.kind not in ("sentence", "paragraph", "titled", "title"):
+            return
+        for passage in self.corpus.passages(self.keys.passages[key][:_CHECKED]):
+            if text not in " ".join(f"{passage.title}: {passage.text}".split()):
+                raise InventedError(f"the key {text!r} is not in its passage {passage.id!r}")
+
+
+def _thought(text: str) -> list[Piece]:
+    return [Piece("thought", text.strip())] if text.strip() else []

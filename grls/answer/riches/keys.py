@@ -1,0 +1,289 @@
+"""What a model may quote: the keys of a corpus, and the passages they stand for.
+
+Kinds of key (arXiv 2407.00361, "retrieval keys"): the whole paragraph with or without its title, its
+sentences, its title, its title with the header of the section it stands in (``metadata.section``), or
+propositions: short statements of one fact each, read from a file that
+:mod:`grls.answer.riches.propositions` or somebody else has written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import unicodedata
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from grls.answer.riches.keyset import MANIFEST, KeyOrigin, Keys
+from grls.data.codec import controls, tokenizer_fingerprint
+from grls.data.corpus import Corpus
+from grls.data.sentences import sentences
+from grls.data.spelling import splitting
+from grls.data.types import Passage
+from grls.decode.interleave.markers import check_markers
+from grls.errors import ConfigError, DataError
+from grls.index.build import index_sequences
+from grls.index.keys import KeyIndex, PrefixKeys
+from grls.index.rows import MAX_LENGTH
+from grls.index.substring import SubstringIndex
+from grls.io.files import refuse_foreign, refuse_unwritable, sha256
+from grls.io.jsonl import read_jsonl
+
+__all__ = ["SHARED", "KeyKind", "Keys", "build_keys", "keys_in", "sentences"]
+
+KeyKind = Literal["sentence", "paragraph", "titled", "title", "header", "proposition"]
+SHARED = ("title", "header")
+"""Kinds whose keys stand for many passages each; which are meant, :mod:`grls.answer.riches.within`
+decides."""
+
+log = logging.getLogger(__name__)
+
+_BATCH = 1000
+_LINES = 10_000
+
+
+def build_keys(
+    corpus: Corpus,
+    tokenizer: Any,
+    kind: KeyKind = "sentence",
+    anywhere: bool = False,
+    propositions: str | Path | None = None,
+    markers: tuple[str, str] = ("«", "»"),
+) -> Keys:
+    """Make the keys of a corpus and index them.
+
+    A key is written with a space before it, so that a word has the same tokens within a key and at its begin.
+
+    Args:
+        corpus: The passages.
+        tokenizer: The model's.
+        kind: What a key is.
+        anywhere: A quote may begin anywhere in a key, not only where the key does.
+        propositions: JSONL with ``passage`` (its id) and ``text``, for that kind: null where there is none.
+        markers: What opens and closes a key: no key may hold them.
+
+    Raises:
+        ConfigError: The kind is unknown, or goes with ``propositions`` and has none (or the other way round);
+            or a marker cannot be used.
+        DataError: The corpus is empty, or a key holds a marker, is too long, or cannot be written by the
+            tokenizer.
+    """
+    origin = _origin(corpus, tokenizer, kind, anywhere, propositions, markers)
+    source = corpus.source if propositions is None else str(propositions)
+    pairs = _pieces(corpus, kind) if propositions is None else _propositions(corpus, Path(propositions))
+    places: dict[str, list[int]] = {}
+    for text, number in pairs:
+        held = places.setdefault(text, [])
+        if number not in held[-1:]:  # the rest below: a file of propositions may come back to a passage
+            held.append(number)
+    if not places:
+        raise DataError(f"there is no {kind} to quote: every one is empty.", source)
+    texts = tuple(places)
+    _refuse_markers(corpus, places, markers, source)
+    rows = list(_tokenized(tokenizer, texts))
+    _refuse_unwritable(corpus, tokenizer, places, rows, source)
+    if not anywhere:
+        _refuse_long(corpus, places, rows, source)
+    end = tokenizer.eos_token_id
+    index: KeyIndex = (
+        SubstringIndex.build(rows) if anywhere
+        else PrefixKeys(index_sequences([np.append(row, end) for row in rows], end))
+    )  # fmt: skip
+    passages = tuple(tuple(sorted(set(numbers))) for numbers in places.values())
+    return Keys(texts, passages, index, origin)
+
+
+def keys_in(
+    folder: str | Path,
+    corpus: Corpus,
+    tokenizer: Any,
+    kind: KeyKind = "sentence",
+    anywhere: bool = False,
+    propositions: str | Path | None = None,
+    markers: tuple[str, str] = ("«", "»"),
+) -> Keys:
+    """The keys that a folder holds, or, where it holds none yet, new ones, which it holds from then on.
+
+    Args:
+        folder: The folder.
+        corpus: As for :func:`build_keys`, like all that follow.
+        tokenizer: The model's.
+        kind: What a key is.
+        anywhere: A quote may begin anywhere in a key.
+        propositions: The file of propositions.
+        markers: What opens and closes a key.
+
+    Raises:
+        ConfigError: As :func:`build_keys`, or the folder holds something else.
+        DataError: As :func:`build_keys`.
+        IndexFormatError: What the folder holds is damaged, or of another format.
+        MismatchError: The folder's keys were made from something else, or otherwise.
+        WriteError: The folder cannot be written.
+    """
+    if (Path(folder) / MANIFEST).exists():
+        return Keys.load(folder, _origin(corpus, tokenizer, kind, anywhere, propositions, markers))
+    refuse_foreign(folder, MANIFEST)
+    refuse_unwritable(folder, folder=True)
+    made = build_keys(corpus, tokenizer, kind, anywhere, propositions, markers)
+    made.save(folder)
+    return made
+
+
+def _origin(
+    corpus: Corpus,
+    tokenizer: Any,
+    kind: KeyKind,
+    anywhere: bool,
+    propositions: str | Path | None,
+    markers: tuple[str, str],
+) -> KeyOrigin:
+    """What keys are made from.
+
+    Raises:
+        ConfigError: The kind is unknown, or goes with ``propositions`` and has none (or the other way round).
+        DataError: There is no such file of propositions, or a section is no text.
+    """
+    if kind not in get_args(KeyKind):
+        raise ConfigError(f"unknown kind of key {kind!r}; expected one of {', '.join(get_args(KeyKind))}.")
+    if (kind == "proposition") != (propositions is not None):
+        raise ConfigError("--keys proposition and --propositions FILE go together.")
+    check_markers(*markers)  # before the work begins
+    source = ""
+    if propositions is not None:
+        if not Path(propositions).is_file():
+            raise DataError("no such file; `grls propositions` writes one.", propositions)
+        source = sha256(propositions)
+    elif kind == "header":
+        digest = hashlib.sha256()
+        for section in _sections(corpus):
+            digest.update(json.dumps(section).encode())
+        source = digest.hexdigest()
+    fingerprint = tokenizer_fingerprint(tokenizer)
+    return KeyOrigin(kind, anywhere, (markers[0], markers[1]), fingerprint, corpus.fingerprint, source)
+
+
+def _sections(corpus: Corpus) -> Iterator[str]:
+    """The header of the section that each passage stands in; empty where it is not told.
+
+    Raises:
+        DataError: It is no text.
+    """
+    for number, metadata in enumerate(corpus.metadata()):
+        section = metadata.get("section") or ""
+        if not isinstance(section, str):
+            raise DataError(
+                f"metadata.section of the passage {corpus.ids([number])[0]!r} is {section!r}, no text.",
+                corpus.source,
+            )
+        yield section
+
+
+def _pieces(corpus: Corpus, kind: KeyKind) -> Iterator[tuple[str, int]]:
+    if kind == "header":
+        for number, (passage, section) in enumerate(zip(corpus, _sections(corpus), strict=True)):
+            text = ": ".join(part for part in (passage.title.strip(), section.strip()) if part)
+            if text:
+                yield " ".join(text.split()), number
+        return
+    for number, passage in enumerate(corpus):
+        for text in _of(passage, kind):
+            if text.strip():
+                yield " ".join(text.split()), number
+
+
+def _of(passage: Passage, kind: KeyKind) -> Iterable[str]:
+    if kind == "sentence":
+        return sentences(passage.text)
+    if kind == "title":
+        return (passage.title,)
+    return (f"{passage.title}: {passage.text}" if kind == "titled" and passage.title else passage.text,)
+
+
+def _propositions(corpus: Corpus, file: Path) -> Iterator[tuple[str, int]]:
+    lines = iter(_lines(file))
+    seen: set[int] = set()
+    while batch := list(islice(lines, _LINES)):
+        # Looked up together: one look-up hashes all ids of the corpus.
+        numbers = corpus.numbers([name for _, name, _ in batch])
+        for (line, name, text), number in zip(batch, numbers, strict=True):
+            if number is None:
+                raise DataError(f"the passage {name!r} is not in {corpus.source}.", file, line)
+            seen.add(number)
+            if text is not None:
+                yield " ".join(text.split()), number
+    if len(seen) < len(corpus):
+        log.warning(
+            "%s: %d of %d passages have no line, so nothing can quote them; `grls propositions` goes on "
+            "where it stopped.", file, len(corpus) - len(seen), len(corpus),
+        )  # fmt: skip
+
+
+def _lines(file: Path) -> Iterator[tuple[int, str, str | None]]:
+    """Line, passage and text; a text is None where a line says that its passage has no proposition."""
+    for line, record in read_jsonl(file):
+        name, text = record.get("passage"), record.get("text", "")
+        if not isinstance(name, str) or not (text is None or (isinstance(text, str) and text.strip())):
+            raise DataError(
+                "expected the keys 'passage' (an id) and 'text' (null, or not empty).", file, line
+            )
+        yield line, name, text
+
+
+def _tokenized(tokenizer: Any, texts: tuple[str, ...]) -> Iterator[np.ndarray]:
+    for first in range(0, len(texts), _BATCH):
+        batch = [f" {text}" for text in texts[first : first + _BATCH]]
+        encoded = splitting(tokenizer)(
+            batch, add_special_tokens=False, split_special_tokens=True, verbose=False
+        )
+        for row in encoded["input_ids"]:
+            yield np.array(row, dtype=np.int64)
+
+
+def _refuse_markers(
+    corpus: Corpus, places: dict[str, list[int]], markers: tuple[str, str], source: str
+) -> None:
+    for text, numbers in places.items():
+        held = [marker for marker in markers if marker in text]
+        if held:
+            raise DataError(
+                f"a key of the passage {corpus.ids(numbers[:1])[0]!r} holds the marker {held[0]!r}: choose "
+                """others with --markers, as '["⟦", "⟧"]'.""",
+                source,
+            )
+
+
+def _refuse_unwritable(
+    corpus: Corpus, tokenizer: Any, places: dict[str, list[int]], rows: list[np.ndarray], source: str
+) -> None:
+    decoded = tokenizer.batch_decode(rows)
+    barred = {*controls(tokenizer), tokenizer.unk_token_id}
+    for (text, numbers), row, written in zip(places.items(), rows, decoded, strict=True):
+        unknown = not barred.isdisjoint(row.tolist())
+        if not len(row) or unknown or set(letters(text)) - set(letters(written)):
+            raise DataError(
+                f"the tokenizer cannot write a key of the passage {corpus.ids(numbers[:1])[0]!r}: "
+                f"{text[:60]!r}. Take its unknown characters out of the corpus, or another model.",
+                source,
+            )
+
+
+def _refuse_long(corpus: Corpus, places: dict[str, list[int]], rows: list[np.ndarray], source: str) -> None:
+    for (text, numbers), row in zip(places.items(), rows, strict=True):
+        if len(row) >= MAX_LENGTH:  # its end token is one more
+            raise DataError(
+                f"a key of the passage {corpus.ids(numbers[:1])[0]!r} has {len(row):,} tokens "
+                f"({text[:60]!r}…); at most {MAX_LENGTH - 1:,} fit. Part the passage into shorter ones, or "
+                "take keys of another kind with --keys.",
+                source,
+            )
+
+
+def letters(text: str) -> str:
+    """The characters of a text, whatever their case and form, white space and punctuation left out."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(character for character in plain if unicodedata.category(character)[0] in "LNS")

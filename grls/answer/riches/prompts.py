@@ -1,0 +1,149 @@
+"""What a model is told before a question, and how its answer is read.
+
+The examples are our own; their quotes stand in no corpus, and a model that copied them could not close them.
+A model that has been fine-tuned needs neither task nor examples: it is told the question alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from grls.answer.dialogue import Dialogue, few_shot
+from grls.errors import ConfigError
+
+PromptKind = Literal["single", "multi", "none"]
+
+ANSWER = "answer:"
+_TASK = (
+    "Answer the question. First write what to look for, then quote evidence between {opening} and {closing}, "
+    "as often as you need, then write the answer in a few words."
+)
+
+
+class SolvedQuestion(NamedTuple):
+    """A solved question.
+
+    Attributes:
+        question: The question.
+        steps: What to look for, and the evidence for it.
+        answer: The answer.
+    """
+
+    question: str
+    steps: tuple[tuple[str, str], ...]
+    answer: str
+
+
+_SINGLE = (
+    SolvedQuestion(
+        "which river does the old stone bridge of Talmere cross",
+        (("the bridge of Talmere", "The old stone bridge of Talmere spans the river Orrin."),),
+        "the Orrin",
+    ),
+    SolvedQuestion(
+        "who painted the ceiling of the Verrin opera house",
+        (
+            (
+                "the ceiling of the Verrin opera house",
+                "The ceiling of the Verrin opera house was painted in 1871 by Ada Lomax.",
+            ),
+        ),
+        "Ada Lomax",
+    ),
+    SolvedQuestion(
+        "how many islands belong to the Sorley group",
+        (
+            (
+                "the islands of the Sorley group",
+                "The Sorley group has fourteen islands, two of them inhabited.",
+            ),
+        ),
+        "fourteen",
+    ),
+)
+_MULTI = (
+    SolvedQuestion(
+        "could a fully grown brindle crane rest on the roof of a Pellworm hut",
+        (
+            ("the weight of a brindle crane", "A fully grown brindle crane weighs about six kilograms."),
+            ("what the roof of a Pellworm hut bears", "The roof of a Pellworm hut bears fifty kilograms."),
+        ),
+        "yes",
+    ),
+    SolvedQuestion(
+        "was the founder of Harrow Mills alive when the telegraph reached Lund Bay",
+        (
+            ("the founder of Harrow Mills", "Harrow Mills was founded by Josias Crane, who died in 1849."),
+            ("the telegraph in Lund Bay", "The telegraph reached Lund Bay in 1866."),
+        ),
+        "no",
+    ),
+)
+_EXAMPLES: dict[str, tuple[SolvedQuestion, ...]] = {"single": _SINGLE, "multi": _MULTI, "none": ()}
+
+
+class Prompt(NamedTuple):
+    """What stands before an answer.
+
+    Attributes:
+        kind: Examples of one hop (``single``) or several (``multi``), or the question alone (``none``), on
+            which models are fine-tuned.
+        markers: What opens and closes a quote.
+        keywords: Whether what to look for is written before each quote.
+        chat: Whether the model is a chat model, told in turns.
+    """
+
+    kind: PromptKind = "single"
+    markers: tuple[str, str] = ("«", "»")
+    keywords: bool = True
+    chat: bool = False
+
+    def solution(self, example: SolvedQuestion) -> str:
+        """How an example is answered."""
+        opening, closing = self.markers
+        lines = [
+            (f"{sought}: " if self.keywords else "") + f"{opening} {quote} {closing}"
+            for sought, quote in example.steps
+        ]
+        return "\n".join([*lines, f"{ANSWER} {example.answer}"])
+
+    def inputs(self, tokenizer: Any, questions: Sequence[str]) -> list[list[int]]:
+        """Token ids of the whole prompt with each question.
+
+        Raises:
+            ConfigError: ``chat`` is set and the tokenizer has no chat template, or one that refuses the
+                prompt; or the kind is unknown.
+        """
+        if self.kind not in _EXAMPLES:
+            raise ConfigError(f"unknown prompt {self.kind!r}; expected one of {', '.join(_EXAMPLES)}.")
+        task = _TASK.format(opening=self.markers[0], closing=self.markers[1])
+        examples = _EXAMPLES[self.kind]
+        solved = [((f"question: {e.question}", self.solution(e)),) for e in examples]
+        asked = [Dialogue(f"question: {question}") for question in questions]
+        return few_shot(tokenizer, task if examples else "", solved, asked, self.chat)
+
+
+def common(rows: Sequence[Sequence[int]]) -> int:
+    """How many tokens all rows begin with alike, one of the shortest left over."""
+    shortest = min(len(row) for row in rows)
+    same: Iterator[int] = (n for n in range(shortest - 1) if any(row[n] != rows[0][n] for row in rows))
+    return next(same, shortest - 1)
+
+
+def open_ended(tokenizer: Any, inputs: Sequence[list[int]]) -> list[list[int]]:
+    """Inputs without the end token that some tokenizers add: a causal model that reads it writes no more."""
+    end = tokenizer.eos_token_id
+    return [tokens[:-1] if tokens[-1] == end else tokens for tokens in inputs]
+
+
+def split_answer(text: str) -> tuple[str, str, str] | None:
+    """Free text before the last ``answer:``, the rest of its line, and what stands behind that line.
+
+    None where there is no ``answer:``.
+    """
+    place = text.lower().rfind(ANSWER)
+    if place < 0:
+        return None
+    answer, _, rest = text[place + len(ANSWER) :].lstrip(" ").partition("\n")
+    return text[:place].strip(), answer.strip(), rest.strip()

@@ -1,0 +1,287 @@
+"""A language model goes on from prompts: many at once, to a stop string or an end token.
+
+Greedily, or by draws: each prompt has a seed of its own, so what is drawn for it does not depend on the batch
+(but for the rounding of padded batches).
+
+transformers' ``generate`` does the work. The module does not know what a prompt says. B prompts of a batch, L
+tokens of the longest, T tokens written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from transformers import (
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    TopPLogitsWarper,
+)
+
+from grls.answer.room import room_of
+from grls.errors import ConfigError
+from grls.models.load.language import check_vocabulary, end_tokens
+from grls.models.turns import turn
+
+
+class Continuation(NamedTuple):
+    """How a model went on.
+
+    Attributes:
+        text: What it wrote, up to the stop string or the end, without white space around it.
+        tokens: Number of tokens written, stop string and end token included.
+        ended: False where the length limit ended it.
+    """
+
+    text: str
+    tokens: int
+    ended: bool
+
+
+class Sampling(NamedTuple):
+    """How a continuation is drawn instead of written greedily.
+
+    Attributes:
+        temperature: Above 0.
+        seed: Of the draws; the same prompt and seed give the same text.
+        top_p: Only the likeliest tokens are drawn, as many as have this probability together (nucleus
+            sampling); 1: all.
+    """
+
+    temperature: float
+    seed: int
+    top_p: float = 1.0
+
+
+@dataclass
+class Spent:
+    """What a writer has done so far.
+
+    Attributes:
+        prompts: Prompts gone on from.
+        calls: Calls of ``generate``, one a batch.
+        tokens_read: Tokens of the prompts, padding left out.
+        tokens_written: Tokens written.
+    """
+
+    prompts: int = 0
+    calls: int = 0
+    tokens_read: int = 0
+    tokens_written: int = 0
+
+
+class TextWriter:
+    """Writes continuations; a causal model or an encoder-decoder, which reads the prompt with its encoder.
+
+    Args:
+        model: A transformers model.
+        tokenizer: Its tokenizer.
+        max_new_tokens: Length limit of a continuation.
+        batch_size: Prompts a batch.
+        stops: A continuation ends before the first of these, once it has more than white space.
+
+    Attributes:
+        spent: What it has done so far.
+
+    Raises:
+        ConfigError: A number is below 1, a stop string is empty, or the tokenizer is not the model's.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        max_new_tokens: int = 32,
+        batch_size: int = 8,
+        stops: Sequence[str] = ("\n",),
+    ):
+        if max_new_tokens < 1 or batch_size < 1:
+            raise ConfigError(
+                "expected max_new_tokens and batch_size of at least 1, got "
+                f"{max_new_tokens} and {batch_size}."
+            )
+        if not all(stops):
+            raise ConfigError("an empty stop string would end every continuation at once: leave it out.")
+        check_vocabulary(model, tokenizer)
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_new_tokens = max_new_tokens
+        self.batch_size = batch_size
+        self.stops = tuple(stops)
+        self.spent = Spent()
+        self._ends = end_tokens(model, tokenizer)
+        pad = tokenizer.pad_token_id
+        self._pad = tokenizer.eos_token_id if pad is None else pad
+
+    @property
+    def room(self) -> int | None:
+        """Most tokens of a prompt; None where the model has no limit."""
+        return room_of(self.model, self.max_new_tokens)
+
+    def write(
+        self,
+        prompts: Sequence[Sequence[int]],
+        decided: Callable[[int], object] | None = None,
+        draws: Sequence[Sampling | None] | None = None,
+    ) -> list[Continuation]:
+        """Go on from prompts; the result is in their order.
+
+        Args:
+            prompts: Token ids of each. An end token that a tokenizer put behind a prompt is left out for a
+                causal model, which would write no more.
+            decided: Called with the number of prompts that a batch has finished.
+            draws: How each is drawn; None: greedily.
+
+        Raises:
+            ConfigError: A prompt has no token, or more than the model has positions for; or a temperature is
+                not above 0, or a top_p not between 0 and 1; or the model's logits are not numbers.
+        """
+        how = [None] * len(prompts) if draws is None else list(draws)
+        if any(draw is not None and not draw.temperature > 0 for draw in how):
+            raise ConfigError("expected temperatures above 0; leave the draw out to write greedily.")
+        if any(draw is not None and not 0 < draw.top_p <= 1 for draw in how):
+            raise ConfigError("expected top_p above 0 and at most 1.")
+        rows = [self._prompt(tokens) for tokens in prompts]
+        found: dict[int, Continuation] = {}
+        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # like lengths together: less padding
+        for first in range(0, len(order), self.batch_size):
+            places = order[first : first + self.batch_size]
+            with turn(self.model):
+                written = self._batch([rows[n] for n in places], [how[n] for n in places])
+            found |= zip(places, written, strict=True)
+            if decided is not None:
+                decided(len(places))
+        return [found[n] for n in range(len(rows))]
+
+    def _prompt(self, tokens: Sequence[int]) -> list[int]:
+        row = list(tokens)
+        if row and row[-1] == self.tokenizer.eos_token_id and not self.model.config.is_encoder_decoder:
+            row.pop()
+        if not row:
+            raise ConfigError("a prompt has no token; expected some text to go on from.")
+        if self.room is not None and len(row) > self.room:
+            raise ConfigError(
+                f"a prompt takes {len(row)} tokens, but the model has room for {self.room} beside "
+                f"{self.max_new_tokens} new ones: shorten it, or lower max_new_tokens."
+            )
+        return row
+
+    @torch.inference_mode()
+    def _batch(self, rows: list[list[int]], draws: list[Sampling | None]) -> list[Continuation]:
+        """Go on from the prompts of one batch, padded on the left (on the right for an encoder)."""
+        encoder = self.model.config.is_encoder_decoder
+        longest = max(map(len, rows))
+        inputs = torch.full((len(rows), longest), self._pad)  # [B, L]
+        mask = torch.zeros_like(inputs)
+        for n, row in enumerate(rows):
+            where = slice(0, len(row)) if encoder else slice(longest - len(row), longest)
+            inputs[n, where] = torch.tensor(row)
+            mask[n, where] = 1
+        start = 1 if encoder else longest  # an encoder-decoder's output begins with its start token
+        device = self.model.device
+        output = self.model.generate(
+            input_ids=inputs.to(device), attention_mask=mask.to(device), max_new_tokens=self.max_new_tokens,
+            do_sample=False, num_beams=1, temperature=None, top_p=None, top_k=None,
+            eos_token_id=sorted(self._ends), pad_token_id=self._pad,
+            stopping_criteria=StoppingCriteriaList([_Stopped(self._text, start)]),
+            logits_processor=LogitsProcessorList([RefuseNaNLogits(), *([Drawn(draws)] if any(draws) else
+            [])]),
+        )  # fmt: skip
+        found = [self._read(row) for row in output[:, start:].tolist()]  # [B, T]
+        self.spent.prompts += len(rows)
+        self.spent.calls += 1
+        self.spent.tokens_read += sum(map(len, rows))
+        self.spent.tokens_written += sum(one.tokens for one in found)
+        return found
+
+    def _read(self, row: list[int]) -> Continuation:
+        text, stopped = self._text(row)
+        written = len(row)
+        while written and row[written - 1] == self._pad:
+            written -= 1
+        end = next((place for place, token in enumerate(row) if token in self._ends), None)
+        if end is not None and not stopped:
+            written = end + 1
+        return Continuation(text, written, stopped or end is not None)
+
+    def _text(self, row: list[int]) -> tuple[str, bool]:
+        """The text of new tokens up to the first stop string, and whether there was one."""
+        text = self.tokenizer.decode(row, skip_special_tokens=True).lstrip()
+        places = [place for stop in self.stops if (place := text.find(stop)) >= 0]
+        return (text[: min(places)].rstrip(), True) if places else (text.rstrip(), False)
+
+
+class _Stopped(StoppingCriteria):
+    """Which rows hold a stop string."""
+
+    def __init__(self, text: Callable[[list[int]], tuple[str, bool]], start: int):
+        self.text = text
+        self.start = start
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **_: Any) -> torch.Tensor:
+        found = [self.text(row)[1] for row in input_ids[:, self.start :].tolist()]
+        return torch.tensor(found, device=input_ids.device)
+
+
+class RefuseNaNLogits(LogitsProcessor):
+    """Refuses logits that are not numbers: what is written from them is no answer."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """The logits ``[B, V]`` as they are.
+
+        Raises:
+            ConfigError: One is NaN or plus infinity.
+        """
+        if not bool((scores < torch.inf).all()):
+            raise ConfigError(
+                "the model's logits are not numbers (NaN or infinite): its weights are damaged or overflow. "
+                "T5 overflows in float16: use bfloat16 or float32."
+            )
+        return scores
+
+
+class Drawn(LogitsProcessor):
+    """Noise that makes the best token of a row a draw from its distribution (the Gumbel-max trick).
+
+    The greatest of l_v / T + g_v, where l are the logits and the g_v are independent draws from the standard
+    Gumbel distribution, is token v with probability softmax(l / T)_v.
+    """
+
+    def __init__(self, draws: Sequence[Sampling | None]):
+        self.draws = draws
+        self.generators = [torch.Generator().manual_seed(draw.seed) if draw else None for draw in draws]
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Logits with noise, ``[B, V]``; rows that are not drawn stay as they are."""
+        drawn = scores.clone()
+        for row, (draw, generator) in enumerate(zip(self.draws, self.generators, strict=True)):
+            if draw is not None:
+                noise = torch.empty(scores.shape[1]).exponential_(generator=generator).log_().neg_()  # [V]
+                likely = scores[row : row + 1] / draw.temperature  # [1, V]
+                if draw.top_p < 1:
+                    likely = nucleus(likely, draw.top_p)
+                drawn[row] = likely[0] + noise.to(scores.device)
+        return drawn
+
+
+_LIKELY = 1024
+"""Tokens that nearly always hold a nucleus."""
+
+
+def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Logits ``[1, V]`` with minus infinity outside of the likeliest tokens whose probability is ``top_p``.
+
+    As transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary: most of the time of a draw. The
+    likeliest tokens alone are sorted where they are enough.
+    """
+    probabilities, places = logits.float().softmax(-1).topk(min(_LIKELY, logits.shape[1]))
+    before = probabilities.cumsum(-1) - probabilities
+    if before[0, -1] < top_p and len(places[0]) < logits.shape[1]:  # the nucleus may be larger
+        some: torch.Tensor = TopPLogitsWarper(top_p)(None, logits)
+        return some
+    kept = places[before < top_p]
+    return torch.full_like(logits, -torch.inf).index_copy(1, kept, logits[:, kept])

@@ -1,0 +1,333 @@
+"""How text becomes model input and model output.
+
+A model reads ``<QUESTION> query <EVIDENCE> passage <EVIDENCE> passage …`` and writes one passage
+(``title <TITLE> text`` where the passage has a title), or DONE when the chain is complete (special
+tokens after "Generative Retrieval for Long Sequences", arXiv 2204.13596, appendix A.3, which closes each
+part, too: ``<QUESTION> … </QUESTION> <EVIDENCE> … </EVIDENCE>``, and ``<TITLE> … </TITLE>`` before a text;
+here a part ends where the next marker stands or the sequence ends). A causal language model writes
+behind what it reads, so its input ends with the marker ``<EVIDENCE>``, which opens the next passage: the
+input of a hop is the beginning of the next one's.
+
+Everything is composed from token ids, never from strings: a marker that happens to stand in a text
+stays text, and an evidence passage costs one look-up of ids the index already holds. The module
+knows nothing of models, indexes or files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from transformers import PreTrainedTokenizerBase
+
+from grls.errors import ConfigError, DataError
+from grls.data.spelling import splitting, turn_markers
+from grls.data.types import Passage
+
+log = logging.getLogger(__name__)
+
+QUESTION = "<QUESTION>"
+EVIDENCE = "<EVIDENCE>"
+TITLE = "<TITLE>"
+DONE = "<DONE>"
+SPECIAL_TOKENS = (QUESTION, EVIDENCE, TITLE, DONE)
+
+DONE_ID = "DONE"
+"""The passage id under which DONE appears in hits and runs; no passage of a corpus may have it."""
+
+MAX_SEQUENCE = (1 << 16) - 1
+"""Longest target sequence that an index holds, in tokens, its end token included."""
+
+TokenIds = npt.NDArray[np.int64]
+
+
+def add_special_tokens(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Add the markers a tokenizer lacks; returns how many were added."""
+    known = tokenizer.get_vocab()
+    missing = [token for token in SPECIAL_TOKENS if token not in known]
+    return int(tokenizer.add_tokens(missing, special_tokens=True)) if missing else 0
+
+
+class Limits(NamedTuple):
+    """How many tokens a passage and a model input may have.
+
+    Attributes:
+        passage: Tokens of a passage without its end token; longer passages are cut.
+        query: Tokens of a query without markers and evidence; longer ones are refused.
+        input: Tokens of a whole model input; the oldest evidence goes first where it is exceeded.
+    """
+
+    passage: int = 512
+    query: int = 256
+    input: int = 512
+
+
+LIMITS = "limits.json"
+"""The file beside a trained model that holds the limits it was trained with."""
+
+
+def limits_of(found: Any, file: Path, remedy: str) -> Limits:
+    """Length limits as a JSON file holds them.
+
+    Args:
+        found: What stands there.
+        file: For the error text.
+        remedy: Likewise.
+
+    Raises:
+        DataError: It is something else than whole numbers by those names.
+    """
+    names = Limits._fields
+    if (
+        not isinstance(found, dict)
+        or not set(found) <= set(names)
+        or not all(type(value) is int for value in found.values())
+    ):
+        raise DataError(f"expected the limits {', '.join(names)}, got {found!r}; {remedy}.", file)
+    return Limits(**found)
+
+
+class Codec:
+    """Turns passages, queries and evidence into token ids for one tokenizer.
+
+    Args:
+        tokenizer: Any transformers tokenizer that holds the special tokens of this module.
+        limits: Length limits, in tokens.
+        causal: The inputs are for a causal language model.
+
+    Attributes:
+        cut_passages: How many passages were longer than the limit, so far.
+
+    Raises:
+        ConfigError: The tokenizer lacks an end token or the special tokens.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, limits: Limits | None = None, causal: bool = False
+    ):
+        self.tokenizer = tokenizer
+        self.causal = causal
+        self.cut_passages = 0
+        self.limits = limits or Limits()
+        if not 1 <= self.limits.passage < MAX_SEQUENCE or min(self.limits) < 1:
+            raise ConfigError(
+                f"length limits must be at least 1 token, and that of passages below {MAX_SEQUENCE:,}; got "
+                f"passage {self.limits.passage}, query {self.limits.query}, input {self.limits.input}."
+            )
+        vocabulary = tokenizer.get_vocab()
+        missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
+        if missing:
+            raise ConfigError(
+                f"the tokenizer lacks the special tokens {', '.join(missing)}; load the model "
+                "through grls (train, index), which adds them."
+            )
+        self.question, self.evidence, self.title, self.done = (
+            int(vocabulary[token]) for token in SPECIAL_TOKENS
+        )
+        self.end = _end_token(tokenizer)
+        self._barred = controls(tokenizer) | {self.end, self.question, self.evidence, self.title, self.done}
+        self._before, self._after = wrapping(tokenizer)
+        if causal:
+            self._after = [self.evidence]
+        around = 1 + len(self._before) + len(self._after)
+        self._longest_query = min(self.limits.query, self.limits.input - around)
+        if self._longest_query < 1:
+            raise ConfigError(
+                f"a model input of {self.limits.input} tokens has no room for a query beside {around} "
+                "markers: raise max_input_tokens."
+            )
+
+    def texts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of plain texts; markers in a text stay text, and the end token never occurs.
+
+        (A Unigram vocabulary may hold ``</s>`` and ``<pad>`` as ordinary pieces, so they are taken out here.)
+        """
+        if not texts:
+            return []
+        encoded = splitting(self.tokenizer)(
+            list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
+        )
+        return [[token for token in row if token not in self._barred] for row in encoded["input_ids"]]
+
+    def passages(self, passages: Sequence[Passage]) -> list[TokenIds]:
+        """Target sequences, one a passage: at most ``limits.passage`` tokens, then the end token."""
+        bodies = self.texts([passage.text for passage in passages])
+        titled = [i for i, passage in enumerate(passages) if passage.title]
+        titles = dict(zip(titled, self.texts([passages[i].title for i in titled]), strict=True))
+        rows = []
+        for i, body in enumerate(bodies):
+            ids = [*titles[i], self.title, *body] if i in titles else body
+            self.cut_passages += len(ids) > self.limits.passage
+            rows.append(np.array([*ids[: self.limits.passage], self.end], dtype=np.int64))
+        return rows
+
+    @property
+    def done_sequence(self) -> TokenIds:
+        """The target sequence of DONE."""
+        return np.array([self.done, self.end], dtype=np.int64)
+
+    def queries(self, ids: Sequence[str], texts: Sequence[str], truncate: bool = False) -> list[list[int]]:
+        """Token ids of query texts, without markers.
+
+        Args:
+            ids: Query ids, for the error text.
+            texts: Query texts.
+            truncate: Cut a query that is too long (and log what was cut) rather than refuse it.
+
+        Raises:
+            DataError: A query is empty or, unless ``truncate``, longer than ``limits.query`` or than a model
+                input has room for.
+        """
+        limit = self._longest_query
+        result = self.texts(texts)
+        for n, tokens in enumerate(result):
+            if not texts[n].strip() or not tokens:
+                raise DataError(f"query {ids[n]!r} is empty; give it a text or remove it.")
+            if len(tokens) <= limit:
+                continue
+            cut = str(self.tokenizer.decode(tokens[limit:]))
+            what = f"query {ids[n]!r} has {len(tokens)} tokens, the limit is {limit}: "
+            if not truncate:
+                raise DataError(
+                    f"{what}its end {_shorten(cut)!r} would be cut. Shorten the query, raise "
+                    "--max_query_tokens (of grls index; --data.max_query_tokens in training), or accept the "
+                    "cut with --truncate_queries true."
+                )
+            log.warning("%sits end %r is cut.", what, _shorten(cut))
+            result[n] = tokens[:limit]
+        return result
+
+    def model_input(self, query: Sequence[int], evidence: Sequence[npt.ArrayLike] = ()) -> list[int]:
+        """One encoder input: ``<QUESTION> query <EVIDENCE> passage …``.
+
+        Args:
+            query: Token ids of the query.
+            evidence: Target sequences of the passages found so far (end tokens are dropped).
+        """
+        head = [*self._before, self.question, *query]
+        room = self.limits.input - len(head) - len(self._after)
+        parts: list[list[int]] = []
+        for row in reversed(evidence):
+            tokens = [self.evidence, *(int(t) for t in np.asarray(row) if t != self.end)]
+            if len(tokens) > room:
+                break
+            room -= len(tokens)
+            parts.append(tokens)
+        body = [token for part in reversed(parts) for token in part]
+        return [*head, *body, *self._after]
+
+    def plain_input(self, tokens: Sequence[int]) -> list[int]:
+        """An encoder input without a marker, as memorisation uses it."""
+        room = self.limits.input - len(self._before) - len(self._after)
+        return [*self._before, *tokens[:room], *self._after]
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """What a model input says, without its markers; what they part is parted by a space."""
+        markers = {self.question, self.evidence, self.title, self.done}
+        parts: list[list[int]] = [[]]
+        for token in tokens:
+            if token in markers:
+                parts.append([])
+            else:
+                parts[-1].append(token)
+        texts = [str(self.tokenizer.decode(part, skip_special_tokens=True)).strip() for part in parts]
+        return " ".join(text for text in texts if text)
+
+    def fingerprint(self) -> str:
+        """Changes when the tokenizer, or how passages become tokens, changes."""
+        parts: list[Any] = ["text-1", self.limits.passage, tokenizer_fingerprint(self.tokenizer)]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 of what a tokenizer does to a text; padding and truncation settings do not count."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        state = {"vocab": tokenizer.get_vocab(), "added": sorted(tokenizer.get_added_vocab())}
+    else:
+        state = json.loads(backend.to_str())
+        for volatile in ("padding", "truncation"):
+            state.pop(volatile, None)
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+
+
+def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The end token of a target: EOS, or SEP for BERT's tokenizers."""
+    for token in (tokenizer.eos_token_id, tokenizer.sep_token_id):
+        if token is not None:
+            return int(token)
+    raise ConfigError("the tokenizer has neither an EOS nor a SEP token; set eos_token in it.")
+
+
+def special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """The special tokens of a tokenizer, but for that of what it does not know: they stand for no text."""
+    added = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return (added | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id}
+
+
+def controls(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """What no text is for a model that writes: special tokens, and those that part the turns of a chat."""
+    return special_ids(tokenizer) | set(turn_markers(tokenizer))
+
+
+def foreign_ids(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], wrapped: bool = False
+) -> list[list[int]]:
+    """Token ids of texts that come from users or a corpus: whatever they spell, none is a special token, nor
+    one that parts the turns of a chat (:mod:`grls.data.spelling`).
+
+    A special token that stands in the text is split, and what is still one is left out: in a Unigram
+    vocabulary ``</s>`` and ``<pad>`` are pieces like others.
+
+    Args:
+        tokenizer: The model's.
+        texts: The texts.
+        wrapped: Whether the special tokens that the tokenizer puts around a text are put around each.
+    """
+    if not texts:
+        return []
+    encoded = splitting(tokenizer)(
+        list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
+    )
+    barred = controls(tokenizer)
+    before, behind = wrapping(tokenizer) if wrapped else ([], [])
+    return [
+        [*before, *(int(token) for token in row if token not in barred), *behind]
+        for row in encoded["input_ids"]
+    ]
+
+
+def foreign_places(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    """As :func:`foreign_ids`, each text's token ids with where they begin and end in it, in characters."""
+    encoded = splitting(tokenizer)(
+        list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False,
+        return_offsets_mapping=True,
+    )  # fmt: skip
+    barred = controls(tokenizer)
+    found = []
+    for row, places in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        kept = [n for n, token in enumerate(row) if token not in barred]
+        found.append(([int(row[n]) for n in kept], [tuple(places[n]) for n in kept]))
+    return found
+
+
+def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """The special tokens the tokenizer puts before and after an encoder input."""
+    bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+    full = tokenizer("a")["input_ids"]
+    for start in range(len(full) - len(bare) + 1):
+        if full[start : start + len(bare)] == bare:
+            return list(full[:start]), list(full[start + len(bare) :])
+    return [], []
+
+
+def _shorten(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

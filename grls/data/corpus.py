@@ -1,0 +1,379 @@
+"""The passages of a data set: read, validated, found by number or id, written.
+
+``corpus.jsonl`` holds one object a line: ``{"_id", "title", "text", "metadata"}``; the files beside it are
+:mod:`grls.data.dataset`'s affair. The corpus lives in an Arrow table of ``datasets``: in memory while it is small,
+memory-mapped from a cache file when it is not, so it may be larger than memory. Nothing here knows of tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+import datasets
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pandas.util import hash_array
+
+from grls.errors import DataError
+from grls.io.files import atomic_file, atomic_folder, read_json, sha256, write_json
+from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
+from grls.data.codec import DONE_ID
+from grls.data.types import Passage
+
+_SCHEMA = pa.schema([(name, pa.large_string()) for name in ("_id", "title", "text", "metadata")])
+_IN_MEMORY_BYTES = 256 * 2**20
+_BATCH = 10_000
+_RESERVED = f"the passage id {DONE_ID!r} is reserved: it ends a chain of passages; rename that passage."
+
+
+class Corpus:
+    """An ordered collection of passages; passage *number* n is its place in the file.
+
+    Build one with :meth:`read` or :meth:`from_passages`.
+
+    Args:
+        table: Columns ``_id, title, text, metadata``, all strings.
+        source: Where it came from, for error texts.
+    """
+
+    def __init__(self, table: datasets.Dataset, source: str = "corpus"):
+        self.table = table
+        self.source = source
+
+    @classmethod
+    def read(cls, path: str | Path) -> Corpus:
+        """Read ``corpus.jsonl`` (or the data set folder that holds it).
+
+        Raises:
+            DataError: The file is missing, empty, malformed (with the line), repeats an id, or has one that
+                is reserved.
+        """
+        file = corpus_file(path)
+        if not file.is_file():
+            raise DataError("no such file; a corpus is a JSONL file or a folder with corpus.jsonl.", file)
+        batches = _passage_batches(file)
+        if file.stat().st_size <= _IN_MEMORY_BYTES:
+            table = datasets.Dataset(datasets.table.InMemoryTable(pa.Table.from_batches(batches, _SCHEMA)))
+        else:
+            table = datasets.Dataset.from_file(str(_cached_arrow(file, batches)))
+        corpus = cls(table, str(file))
+        if not len(corpus):
+            raise DataError("the corpus is empty; expected one JSON object a line.", file)
+        corpus._refuse_repeated_ids(file)
+        if corpus.numbers([DONE_ID])[0] is not None:
+            raise DataError(_RESERVED, file)
+        return corpus
+
+    @classmethod
+    def from_passages(
+        cls,
+        passages: Iterable[Passage],
+        source: str = "corpus",
+        metadata: Iterable[Mapping[str, Any]] | None = None,
+    ) -> Corpus:
+        """A corpus in memory.
+
+        Args:
+            passages: The passages.
+            source: Where they came from, for error texts.
+            metadata: One object a passage; None: they have none.
+
+        Raises:
+            DataError: An id, title or text is no string, an id is empty or reserved, two passages have the
+                same, or metadata are nothing that JSON can hold (NaN).
+        """
+        given = list(passages)
+        objects = [{} for _ in given] if metadata is None else metadata
+        try:
+            texts = [json.dumps(some, ensure_ascii=False, allow_nan=False) for some in objects]
+        except (TypeError, ValueError) as error:
+            raise DataError(f"expected metadata that JSON can hold ({error}).", source) from None
+        rows = [(p.id, p.title, p.text, text) for p, text in zip(given, texts, strict=True)]
+        _refuse_unfit(rows, source)
+        columns = [pa.array(column, pa.large_string()) for column in zip(*rows, strict=True)]
+        columns = columns or [pa.array([], pa.large_string())] * len(_SCHEMA)
+        table = datasets.table.InMemoryTable(pa.Table.from_arrays(columns, schema=_SCHEMA))
+        return cls(datasets.Dataset(table), source)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, number: int) -> Passage:
+        return self.passages([number])[0]
+
+    def __iter__(self) -> Iterator[Passage]:
+        for batch in self.batches():
+            yield from batch
+
+    def passages(self, numbers: Sequence[int]) -> list[Passage]:
+        """The passages with these numbers, in the order asked for."""
+        return _as_passages(self.table[[int(n) for n in numbers]])
+
+    def batches(self, size: int = _BATCH) -> Iterator[list[Passage]]:
+        """All passages in order, ``size`` at a time."""
+        for start in range(0, len(self), size):
+            yield _as_passages(self.table[start : start + size])
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """Title and text of each passage; what is asked for is read, and no more."""
+        return _Texts(self)
+
+    @cached_property
+    def _ids(self) -> pa.ChunkedArray:
+        return self.table.data.column("_id")
+
+    def ids(self, numbers: Sequence[int]) -> list[str]:
+        """The ids of the passages with these numbers."""
+        return [str(i) for i in self._ids.take(pa.array(numbers, pa.int64())).to_pylist()]
+
+    def numbers(self, ids: Sequence[str]) -> list[int | None]:
+        """The numbers of these ids, None where the corpus does not hold the id.
+
+        The first call hashes the whole id column; what it hashed is kept, 16 bytes a passage.
+        """
+        asked = np.array([name if _is_text(name) else "" for name in ids], dtype=object)
+        if not len(asked) or not len(self):
+            return [None] * len(asked)
+        hashes, order = self._hashed
+        hashed = hash_array(asked, categorize=False)
+        first = np.searchsorted(hashes, hashed)
+        held = self.ids(order[np.minimum(first, len(order) - 1)].tolist())
+        found: list[int | None] = []
+        for name, place, some, own in zip(asked, first.tolist(), held, hashed, strict=True):
+            found.append(int(order[place]) if some == name else self._collided(name, place, own))
+        return found
+
+    @cached_property
+    def _hashed(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """Hashes of all ids, ascending, and the number of the passage of each."""
+        chunks = [chunk.to_numpy(zero_copy_only=False) for chunk in self._ids.chunks]
+        hashes = np.concatenate([hash_array(chunk, categorize=False) for chunk in chunks if len(chunk)])
+        order = np.argsort(hashes, kind="stable")
+        return hashes[order], order
+
+    def _collided(self, name: str, place: int, hashed: np.uint64) -> int | None:
+        """The number of an id among those with its hash, from a place on; None where none of them is it."""
+        hashes, order = self._hashed
+        while place < len(hashes) and hashes[place] == hashed:
+            if self.ids([int(order[place])])[0] == name:
+                return int(order[place])
+            place += 1
+        return None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over ids, titles and texts in order."""
+        digest = hashlib.sha256()
+        for batch in self.batches():
+            digest.update(json.dumps(batch, ensure_ascii=False).encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def metadata_fingerprint(self) -> str:
+        """SHA-256 over the metadata in order: what filters look at."""
+        digest = hashlib.sha256()
+        for start in range(0, len(self), _BATCH):
+            digest.update(json.dumps(self.table[start : start + _BATCH]["metadata"]).encode())
+        return digest.hexdigest()
+
+    def metadata(self) -> Iterator[dict[str, Any]]:
+        """The metadata of all passages, in order."""
+        for start in range(0, len(self), _BATCH):
+            yield from map(json.loads, self.table[start : start + _BATCH]["metadata"])
+
+    def extended(self, passages: Corpus) -> Corpus:
+        """This corpus with others' passages after its own.
+
+        Raises:
+            DataError: An id is used twice.
+        """
+        ids = [str(name) for name in passages._ids.to_pylist()]
+        taken = [name for name, number in zip(ids, self.numbers(ids), strict=True) if number is not None]
+        taken += [name for name, times in Counter(ids).items() if times > 1]
+        if taken:
+            raise DataError(
+                f"the passage id {taken[0]!r} is used already; every passage needs an id of its own (that of "
+                "a removed passage is free once the retriever is merged).",
+                passages.source,
+            )
+        return Corpus(datasets.concatenate_datasets([self.table, passages.table]), self.source)
+
+    def select(self, numbers: Sequence[int]) -> Corpus:
+        """The passages with these numbers, in memory."""
+        table = self.table.data.table.take(pa.array(numbers, pa.int64()))
+        return Corpus(datasets.Dataset(datasets.table.InMemoryTable(table)), self.source)
+
+    def write(self, path: str | Path) -> None:
+        """Write ``corpus.jsonl``, atomically."""
+        with atomic_file(path) as stream:
+            for record in self.records():
+                write_line(stream, record)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The objects of ``corpus.jsonl`` in order, with metadata."""
+        for start in range(0, len(self), _BATCH):
+            rows = self.table[start : start + _BATCH]
+            for name, title, text, metadata in zip(*(rows[key] for key in _SCHEMA.names), strict=True):
+                yield {"_id": name, "title": title, "text": text, "metadata": json.loads(metadata)}
+
+    def _refuse_repeated_ids(self, file: Path) -> None:
+        if pc.count_distinct(self._ids).as_py() == len(self):
+            return
+        first: dict[str, int] = {}
+        for line, record in read_jsonl(file):
+            if record["_id"] in first:
+                raise DataError(
+                    f"the id {record['_id']!r} stands in line {first[record['_id']]} already; "
+                    "every passage needs an id of its own.",
+                    file,
+                    line,
+                )
+            first[record["_id"]] = line
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name is whole characters: half of a surrogate pair stands in no corpus, and has no hash."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in name)
+
+
+def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:
+    """Refuse (DataError) passages made in Python that no ``corpus.jsonl`` could hold."""
+    seen: set[str] = set()
+    for number, row in enumerate(rows):
+        for name, value in zip(("id", "title", "text"), row, strict=False):
+            if not isinstance(value, str):
+                raise DataError(
+                    f"passage {number}: expected its {name} to be a string, got {value!r}; a passage is "
+                    "Passage(id, text, title).",
+                    source,
+                )
+        if not row[0]:
+            raise DataError(
+                f"passage {number} has an empty id; every passage needs an id of its own.", source
+            )
+        if row[0] in seen:
+            raise DataError(
+                f"passage {number}: the id {row[0]!r} is used already; every passage needs an id of its own.",
+                source,
+            )
+        if row[0] == DONE_ID:
+            raise DataError(_RESERVED, source)
+        seen.add(row[0])
+
+
+class _Texts(Sequence[str]):
+    def __init__(self, corpus: Corpus):
+        self._corpus = corpus
+
+    def __len__(self) -> int:
+        return len(self._corpus)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        """What :attr:`Corpus.texts` says."""
+        numbers = range(len(self._corpus))[place]
+        rows = self._corpus.passages([numbers] if isinstance(numbers, int) else numbers)
+        texts = [f"{passage.title} {passage.text}" for passage in rows]
+        return texts[0] if isinstance(place, int) else texts
+
+
+def corpus_file(path: str | Path) -> Path:
+    """``path`` itself, or ``path/corpus.jsonl`` where ``path`` is a folder."""
+    return Path(path) / "corpus.jsonl" if Path(path).is_dir() else Path(path)
+
+
+def passage_record(passage: Passage) -> dict[str, Any]:
+    """A passage without metadata as the JSON object of one line of ``corpus.jsonl``."""
+    return {"_id": passage.id, "title": passage.title, "text": passage.text, "metadata": {}}
+
+
+def _passage_batches(file: Path) -> Iterator[pa.RecordBatch]:
+    columns: list[list[str]] = [[], [], [], []]
+    for line, record in read_jsonl(file):
+        values = (
+            string_of(record, "_id", file, line),
+            string_of(record, "title", file, line, default=""),
+            string_of(record, "text", file, line, empty=True),
+            json.dumps(object_of(record, "metadata", file, line), ensure_ascii=False),
+        )
+        for column, value in zip(columns, values, strict=True):
+            column.append(value)
+        if len(columns[0]) == _BATCH:
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(c, pa.large_string()) for c in columns], schema=_SCHEMA
+            )
+            columns = [[], [], [], []]
+    if columns[0]:
+        yield pa.RecordBatch.from_arrays([pa.array(c, pa.large_string()) for c in columns], schema=_SCHEMA)
+
+
+_CACHE = "cache.json"
+
+
+def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
+    """An Arrow file with the passages of ``file``; made anew where either has changed since.
+
+    The state of ``file`` has its inode and the time of its last change, which no copy keeps, so one that was
+    put in its place with the same size and date is another one. Of the Arrow file every byte is compared:
+    what is damaged is other text, or the end of the process.
+    """
+    found = file.stat()
+    state: list[Any] = [
+        str(file.resolve()),
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+        found.st_ino,
+    ]
+    name = hashlib.sha256(state[0].encode()).hexdigest()[:32]
+    folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / name
+    arrow = folder / "corpus.arrow"
+    if _is_cache_of(folder, arrow, state):
+        return arrow
+    with atomic_folder(folder, "") as new:
+        with (
+            pa.OSFile(os.fspath(new / arrow.name), "wb") as sink,
+            pa.ipc.new_stream(sink, _SCHEMA) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+        write_json(new / _CACHE, {"state": state, "sha256": sha256(new / arrow.name)})
+    _remove_earlier(folder.parent, state)
+    return arrow
+
+
+def _remove_earlier(caches: Path, state: list[Any]) -> None:
+    """Remove the cache that an earlier version made of this file, under a name by its size and date."""
+    name = hashlib.sha256(json.dumps(state[:3]).encode()).hexdigest()[:32]
+    folder = caches / name
+    if folder.is_dir() and [file.name for file in folder.iterdir()] == ["corpus.arrow"]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_cache_of(folder: Path, arrow: Path, state: list[Any]) -> bool:
+    """Whether a folder holds the whole Arrow file of a corpus in this state."""
+    try:
+        kept = read_json(folder / _CACHE)
+        return isinstance(kept, dict) and kept.get("state") == state and kept.get("sha256") == sha256(arrow)
+    except (DataError, OSError):
+        return False
+
+
+def _as_passages(rows: dict[str, list[str]]) -> list[Passage]:
+    return [Passage(*row) for row in zip(rows["_id"], rows["text"], rows["title"], strict=True)]

@@ -1,0 +1,269 @@
+"""A data set in BEIR's layout: queries and qrels, read and checked against the corpus, and the whole written.
+
+A data set is a folder::
+
+    corpus.jsonl            {"_id", "title", "text", "metadata"}
+    queries.jsonl           {"_id", "text", "metadata", "evidence"}
+    qrels/<split>.tsv       query-id <tab> corpus-id <tab> score, with a header line
+
+``evidence`` (the gold passage ids in retrieval order) is optional and ours; short answers stand in
+``metadata.answers``. Any BEIR set on disk works as it is. What is gold for a query is defined here, for
+training and evaluation alike. The passages are :mod:`grls.data.corpus`'s affair.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from grls.data.corpus import Corpus, passage_record
+from grls.errors import DataError
+from grls.io.files import atomic_folder, text_lines
+from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
+from grls.data.types import Passage, Query
+
+Qrels = dict[str, dict[str, int]]
+"""Query id -> passage id -> relevance grade."""
+
+HIGHEST_GRADE = 1_000_000
+"""Of a passage, above or below zero: trec_eval counts the passages of each grade, by 32-bit numbers."""
+
+QRELS_HEADER = ("query-id", "corpus-id", "score")
+
+_BREAKS = re.compile(r"[\t\r\n]")
+_GRADE = re.compile(r"-?[0-9]{1,18}")
+
+
+def read_queries(path: str | Path) -> list[Query]:
+    """Read ``queries.jsonl`` (or the data set folder that holds it).
+
+    Raises:
+        DataError: The file is missing, empty, malformed (with the line), or repeats an id.
+    """
+    file = Path(path) / "queries.jsonl" if Path(path).is_dir() else Path(path)
+    queries: dict[str, Query] = {}
+    for line, record in read_jsonl(file):
+        query = query_of(record, file, line)
+        if query.id in queries:
+            raise DataError(f"the query id {query.id!r} is used twice.", file, line)
+        queries[query.id] = query
+    if not queries:
+        raise DataError("the file holds no query; expected one JSON object a line.", file)
+    return list(queries.values())
+
+
+def read_qrels(path: str | Path) -> Qrels:
+    """Read a qrels file in BEIR's form (three tab-separated columns, with a header).
+
+    Raises:
+        DataError: The file is missing or a line is malformed.
+    """
+    file = Path(path)
+    if not file.is_file():
+        others = f"; there are {_splits(file)}" if _splits(file) else ""
+        raise DataError(f"no such file{others}; expected BEIR qrels (query-id, corpus-id, score).", file)
+    qrels: Qrels = {}
+    for line, text in text_lines(file):
+        fields = text.split("\t")
+        if (line == 1 and fields[0] == QRELS_HEADER[0]) or fields == [""]:
+            continue
+        if len(fields) != 3 or not _GRADE.fullmatch(fields[2]):
+            raise DataError(
+                f"expected three tab-separated columns {', '.join(QRELS_HEADER)}, the last a "
+                f"whole number, got {text!r}.",
+                file,
+                line,
+            )
+        if abs(int(fields[2])) > HIGHEST_GRADE:
+            raise DataError(
+                f"expected a grade between -{HIGHEST_GRADE:,} and {HIGHEST_GRADE:,}, got {fields[2]}.",
+                file,
+                line,
+            )
+        grades, grade = qrels.setdefault(fields[0], {}), int(fields[2])
+        if grades.setdefault(fields[1], grade) != grade:
+            raise DataError(
+                f"query {fields[0]!r} and passage {fields[1]!r} have the grade {grades[fields[1]]} already, "
+                f"and here {grade}; keep one of them.",
+                file,
+                line,
+            )
+    return qrels
+
+
+def _splits(file: Path) -> str:
+    """The files beside one of qrels, as a list to choose from."""
+    return ", ".join(sorted(other.stem for other in file.parent.glob("*.tsv")))
+
+
+def read_split(folder: str | Path, split: str, corpus: Corpus | None = None) -> tuple[list[Query], Qrels]:
+    """The queries and qrels of one split of a data set, checked against each other.
+
+    Args:
+        folder: The data set.
+        split: ``train``, ``dev``, ``test``: the name of the file in ``qrels/``.
+        corpus: Where given, every qrel and evidence id must stand in it.
+
+    Returns:
+        The queries in the order of ``queries.jsonl``, and the qrels.
+
+    Raises:
+        DataError: The split judges no query, a qrel names an unknown query or passage, or evidence an
+            unknown passage.
+    """
+    file = Path(folder) / "qrels" / f"{split}.tsv"
+    qrels = read_qrels(file)
+    if not qrels:
+        raise DataError(
+            f"the split holds no query: add judgements, or choose another (there are {_splits(file)}).", file
+        )
+    queries = [query for query in read_queries(folder) if query.id in qrels]
+    unknown = qrels.keys() - {query.id for query in queries}
+    if unknown:
+        raise DataError(
+            f"query id {min(unknown)!r} stands in no line of queries.jsonl ({len(unknown)} such); "
+            "add the query or drop its qrels.",
+            file,
+        )
+    if corpus is not None:
+        _refuse_unknown_passages(corpus, queries, qrels, file)
+    return queries, qrels
+
+
+def own_corpus(folder: str | Path) -> Corpus | None:
+    """The corpus of a data set, in which its gold passages must stand; None where the folder holds none."""
+    return Corpus.read(folder) if (Path(folder) / "corpus.jsonl").is_file() else None
+
+
+def relevant(grades: Mapping[str, int]) -> list[str]:
+    """The passages of one query's qrels that are gold: those graded above 0."""
+    return [passage for passage, grade in grades.items() if grade > 0]
+
+
+def gold_passages(query: Query, qrels: Qrels) -> list[str]:
+    """A query's gold passage ids, each once; the one definition for training and evaluation.
+
+    Where the qrels judge the query they decide what is gold, and ``evidence`` decides the order: first the
+    evidence that is graded above 0, then the other passages that are. Where they do not, it is the evidence.
+    """
+    if query.id not in qrels:
+        return list(dict.fromkeys(query.evidence))
+    gold = relevant(qrels[query.id])
+    return list(dict.fromkeys([*(p for p in query.evidence if p in set(gold)), *gold]))
+
+
+def any_order(query: Query) -> bool:
+    """Whether any order of the evidence is right: the query's metadata says ``any_order: true``."""
+    return json.loads(query.metadata).get("any_order") is True
+
+
+def proofs_of(query: Query) -> list[list[str]]:
+    """Proofs as good as the evidence that the query's metadata holds (``proofs``: lists of passage ids)."""
+    proofs: list[list[str]] = json.loads(query.metadata).get("proofs", [])
+    return proofs
+
+
+def write_dataset(
+    folder: str | Path,
+    passages: Iterable[Passage],
+    queries: Iterable[Query],
+    qrels: Mapping[str, Mapping[str, Mapping[str, int]]],
+) -> None:
+    """Write a whole data set in BEIR's layout, atomically: all of the folder or nothing.
+
+    Args:
+        folder: Destination; an earlier one is replaced.
+        passages: The corpus, streamed; a :class:`Corpus` keeps the metadata of its passages.
+        queries: All queries of all splits.
+        qrels: Split -> query id -> passage id -> grade.
+
+    Raises:
+        DataError: An id in the qrels holds a tab or a line end, which would become other columns or lines.
+    """
+    for judged in qrels.values():
+        for query_id, grades in judged.items():
+            for name in (query_id, *grades):
+                if _BREAKS.search(name):
+                    raise DataError(
+                        f"the id {name!r} holds a tab or a line end, which qrels cannot carry; rename it.",
+                        folder,
+                    )
+    with atomic_folder(folder, "corpus.jsonl") as new:
+        with (new / "corpus.jsonl").open("w", encoding="utf-8") as stream:
+            for record in (
+                passages.records() if isinstance(passages, Corpus) else map(passage_record, passages)
+            ):
+                write_line(stream, record)
+        with (new / "queries.jsonl").open("w", encoding="utf-8") as stream:
+            for q in queries:
+                write_line(stream, query_record(q))
+        (new / "qrels").mkdir()
+        for split, judged in qrels.items():
+            with (new / "qrels" / f"{split}.tsv").open("w", encoding="utf-8") as stream:
+                stream.write("\t".join(QRELS_HEADER) + "\n")
+                for query_id, grades in judged.items():
+                    for passage_id, grade in grades.items():
+                        stream.write(f"{query_id}\t{passage_id}\t{grade}\n")
+
+
+def query_record(query: Query) -> dict[str, Any]:
+    """A query as the JSON object of one line of ``queries.jsonl``."""
+    metadata = json.loads(query.metadata)
+    if query.answers:
+        metadata["answers"] = list(query.answers)
+    record: dict[str, Any] = {"_id": query.id, "text": query.text, "metadata": metadata}
+    if query.evidence:
+        record["evidence"] = list(query.evidence)
+    return record
+
+
+def query_of(record: dict[str, Any], file: Path, line: int) -> Query:
+    """A query from the JSON object of a line of ``queries.jsonl``.
+
+    Raises:
+        DataError: A field is missing or malformed.
+    """
+    metadata = object_of(record, "metadata", file, line)
+    answers = metadata.get("answers", [])
+    evidence = record.get("evidence", [])
+    for name, value in (("evidence", evidence), ("metadata.answers", answers)):
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            raise DataError(f"expected {name} to be a list of strings, got {value!r}.", file, line)
+    proofs = metadata.get("proofs", [])
+    if not isinstance(proofs, list) or not all(_is_proof(proof) for proof in proofs):
+        raise DataError(
+            f"expected metadata.proofs to be a list of lists of passage ids, got {proofs!r}; rename the key "
+            "if it means something else.",
+            file,
+            line,
+        )
+    text = string_of(record, "text", file, line)
+    if not text.strip():
+        raise DataError("the query text is empty; give it a text or remove the line.", file, line)
+    return Query(
+        id=string_of(record, "_id", file, line),
+        text=text,
+        evidence=tuple(evidence),
+        answers=tuple(answers),
+        metadata=json.dumps(metadata, ensure_ascii=False),
+    )
+
+
+def _is_proof(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(passage, str) for passage in value)
+
+
+def _refuse_unknown_passages(corpus: Corpus, queries: list[Query], qrels: Qrels, file: Path) -> None:
+    uses = [(p, f"qrel of query {q!r}", file) for q, grades in qrels.items() for p in grades]
+    queries_file = file.parent.parent / "queries.jsonl"
+    uses += [(p, f"evidence of query {q.id!r}", queries_file) for q in queries for p in q.evidence]
+    for (passage, use, where), number in zip(uses, corpus.numbers([u[0] for u in uses]), strict=True):
+        if number is None:
+            raise DataError(
+                f"{use}: passage id {passage!r} is not in {corpus.source}; add the passage or "
+                "remove the reference.",
+                where,
+            )

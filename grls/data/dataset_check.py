@@ -1,0 +1,123 @@
+"""What is wrong with the queries and judgements of a data set: every fault with its file and line.
+
+Reading refuses the first fault it meets, and some only once a model is loaded; here all are looked for,
+before hours are spent. How a corpus is peculiar is :mod:`grls.index.corpus_check`'s affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import QRELS_HEADER, query_of, read_qrels, relevant
+from grls.errors import DataError
+from grls.io.files import text_lines
+from grls.io.jsonl import read_jsonl
+from grls.io.terminal import visible
+from grls.data.types import Query
+
+
+class DataFault(NamedTuple):
+    """Something that retrieval, training or evaluation would refuse.
+
+    Attributes:
+        file: Where it stands.
+        line: Its line; None where it is of the whole file.
+        what: What is wrong.
+    """
+
+    file: Path
+    line: int | None
+    what: str
+
+
+def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
+    """Look at queries, evidence and qrels of a data set folder.
+
+    Args:
+        folder: The data set.
+        corpus: Its corpus.
+
+    Returns:
+        Every fault, in the order of the files; none where there are neither queries nor qrels.
+    """
+    file = Path(folder) / "queries.jsonl"
+    splits = sorted((Path(folder) / "qrels").glob("*.tsv"))
+    if not file.is_file():
+        return [DataFault(split, None, "there is no queries.jsonl whose queries it judges") for split in splits]
+    faults: list[DataFault] = []
+    lines: dict[str, int] = {}
+    queries: list[Query] = []
+    for line, query in _queries(file, faults):
+        if query.id in lines:
+            faults.append(
+                DataFault(file, line, f"the query id {query.id!r} stands in line {lines[query.id]} already")
+            )
+        lines.setdefault(query.id, line)
+        queries.append(query)
+    evidence = [(lines[query.id], passage) for query in queries for passage in query.evidence]
+    faults += _unknown(file, evidence, corpus, "evidence")
+    for split in splits:
+        faults += _of_split(split, lines, corpus)
+    return faults
+
+
+def format_faults(faults: list[DataFault], most: int = 20) -> str:
+    """The faults a line each, the first ones."""
+    lines = [f"{f.file}{'' if f.line is None else f', line {f.line}'}: {f.what}." for f in faults[:most]]
+    if len(faults) > most:
+        lines.append(f"… and {len(faults) - most:,} more")
+    return visible("\n".join(lines))
+
+
+def _queries(file: Path, faults: list[DataFault]) -> Iterator[tuple[int, Query]]:
+    """The queries that can be read; a line that cannot is a fault, and one that is no JSON ends the file."""
+    try:
+        for line, record in read_jsonl(file):
+            try:
+                yield line, query_of(record, file, line)
+            except DataError as error:
+                faults.append(DataFault(file, line, _without_place(error, file, line)))
+    except DataError as error:
+        faults.append(DataFault(file, None, _without_place(error, file, None)))
+
+
+def _without_place(error: DataError, file: Path, line: int | None) -> str:
+    place = str(file) if line is None else f"{file}, line {line}"
+    return str(error).removeprefix(f"{place}: ").rstrip(".")
+
+
+def _of_split(file: Path, queries: dict[str, int], corpus: Corpus) -> list[DataFault]:
+    try:
+        qrels = read_qrels(file)
+    except DataError as error:
+        return [DataFault(file, None, _without_place(error, file, None))]
+    if not qrels:
+        return [DataFault(file, None, "the split judges no query")]
+    faults = [
+        DataFault(file, None, f"query {query!r} has no passage graded above 0")
+        for query, grades in qrels.items()
+        if not relevant(grades)
+    ]
+    pairs: list[tuple[int, str]] = []
+    for line, text in text_lines(file):
+        fields = text.split("\t")
+        if len(fields) != 3 or (line == 1 and fields[0] == QRELS_HEADER[0]):
+            continue
+        if fields[0] not in queries:
+            faults.append(DataFault(file, line, f"the query id {fields[0]!r} stands in no line of queries.jsonl"))
+        pairs.append((line, fields[1]))
+    return faults + _unknown(file, pairs, corpus, "judged")
+
+
+def _unknown(file: Path, uses: Iterable[tuple[int, str]], corpus: Corpus, what: str) -> list[DataFault]:
+    """The uses, by line, of passages that the corpus does not hold."""
+    named = list(uses)
+    numbers = corpus.numbers([passage for _, passage in named])
+    return [
+        DataFault(file, line, f"the {what} passage id {passage!r} is not in {corpus.source}")
+        for (line, passage), number in zip(named, numbers, strict=True)
+        if number is None
+    ]

@@ -1,0 +1,285 @@
+"""Which passages a query may find: filters over ids and over the corpus' metadata.
+
+A filter is a plain immutable value: equal filters are one filter, so it is evaluated once however many
+queries have it. It yields passage numbers, and knows nothing of tokens or of retrievers: how an index or a
+matrix of scores heeds it is theirs to say.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from grls.data.corpus import Corpus
+from grls.errors import ConfigError, DataError
+from grls.io.files import named_lines
+from grls.data.types import Query
+from grls.data.where import Expression, parse_filter
+
+Numbers = npt.NDArray[np.int64]
+"""Passage numbers, ascending."""
+
+
+class Filter(ABC):
+    """Which passages of a corpus may be found."""
+
+    def ids(self) -> Iterator[str]:
+        """The passage ids it names."""
+        yield from ()
+
+    @abstractmethod
+    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:
+        """The numbers of the passages it lets through.
+
+        Args:
+            corpus: The corpus.
+            known: The number of every id of :meth:`ids`.
+        """
+
+
+@dataclass(frozen=True)
+class Only(Filter):
+    """Passages by their ids.
+
+    Args:
+        passages: The ids.
+    """
+
+    passages: frozenset[str]
+
+    def ids(self) -> Iterator[str]:  # noqa: D102
+        yield from self.passages
+
+    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
+        return np.array(sorted(known[passage] for passage in self.passages), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Where(Filter):
+    """Passages whose metadata meet a filter. Make it with :func:`where`.
+
+    Args:
+        expression: What must hold.
+    """
+
+    expression: Expression
+
+    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
+        fields: set[str] = set()
+        kept = []
+        for number, metadata in enumerate(corpus.metadata()):
+            fields.update(metadata)
+            if self.expression.holds(metadata):
+                kept.append(number)
+        for field in self.expression.fields():
+            if field not in fields:
+                there = f"the fields are {', '.join(sorted(fields))}" if fields else "there is no metadata"
+                raise ConfigError(f"no passage of {corpus.source} has the metadata field {field!r}: {there}.")
+        return np.array(kept, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Matching(Filter):
+    """Passages by a rule of yours. Two filters with the same function are one.
+
+    Args:
+        accepts: Gets the metadata of a passage and says whether it may be found.
+    """
+
+    accepts: Callable[[Mapping[str, Any]], bool]
+
+    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
+        kept = [number for number, metadata in enumerate(corpus.metadata()) if self.accepts(metadata)]
+        return np.array(kept, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class AllOf(Filter):
+    """Passages that every one of some filters lets through.
+
+    Args:
+        filters: At least one.
+    """
+
+    filters: tuple[Filter, ...]
+
+    def ids(self) -> Iterator[str]:  # noqa: D102
+        for some in self.filters:
+            yield from some.ids()
+
+    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
+        found = self.filters[0].numbers(corpus, known)
+        for some in self.filters[1:]:
+            found = np.intersect1d(found, some.numbers(corpus, known), assume_unique=True)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Numbered(Filter):
+    """Passages by their numbers: what a filter comes to, once it is evaluated.
+
+    Args:
+        passages: ``[n]`` ascending.
+    """
+
+    passages: Numbers
+
+    def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
+        return self.passages
+
+
+Allow = Filter | Collection[str] | Sequence[Filter | Collection[str] | None] | None
+"""What queries may find: a filter or passage ids for all of them, or one entry (or None) a query."""
+
+
+def where(text: str) -> Where:
+    """A filter over metadata, as ``year>=2000 and (lang=de|fr or not open=true)``.
+
+    Args:
+        text: As :mod:`grls.data.where` has it.
+
+    Raises:
+        ConfigError: It does not follow the grammar; the text says where.
+    """
+    return Where(parse_filter(text))
+
+
+def one_each(allow: Allow, queries: int) -> list[Filter | None]:
+    """The filter of each query.
+
+    Args:
+        allow: What the caller gave.
+        queries: How many queries there are.
+
+    Raises:
+        ConfigError: There are entries for another number of queries, or one is no filter.
+    """
+    if allow is None or isinstance(allow, Filter):
+        return [allow] * queries
+    if isinstance(allow, str):
+        raise ConfigError(f"allow takes passage ids as a list or set, got the text {allow!r}.")
+    entries: list[Any] = list(allow)
+    if isinstance(allow, (set, frozenset)) or all(isinstance(entry, str) for entry in entries):
+        return [Only(frozenset(entries))] * queries if entries or queries else []
+    if len(entries) != queries:
+        raise ConfigError(f"allow has {len(entries)} entries for {queries} queries; give one a query.")
+    return [None if entry is None else _as_filter(entry) for entry in entries]
+
+
+def evaluate_filters(filters: Collection[Filter], corpus: Corpus) -> dict[Filter, Numbers]:
+    """The passages that each filter lets through, every filter evaluated once.
+
+    Raises:
+        DataError: A filter names a passage that the corpus does not hold.
+        ConfigError: A filter names a metadata field that no passage has.
+    """
+    distinct = list(dict.fromkeys(filters))
+    ids = list(dict.fromkeys(name for some in distinct for name in some.ids()))
+    known: dict[str, int] = {}
+    if ids:
+        for name, number in zip(ids, corpus.numbers(ids), strict=True):
+            if number is None:
+                raise DataError(
+                    f"a filter names the passage id {name!r}, which is not in {corpus.source}; correct the "
+                    "id or take it out."
+                )
+            known[name] = number
+    return {some: some.numbers(corpus, known) for some in distinct}
+
+
+def resolved(filters: Sequence[Filter | None], corpus: Corpus) -> list[Filter | None]:
+    """The same filters, evaluated; see :func:`evaluate_filters`."""
+    found = evaluate_filters([some for some in filters if some is not None], corpus)
+    made = {some: Numbered(numbers) for some, numbers in found.items()}
+    return [None if some is None else made[some] for some in filters]
+
+
+def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | None]:
+    """Allowed passages from a file: a passage id a line for all queries, or ``query-id <tab> passage-id``.
+
+    Args:
+        file: The file, read as :func:`grls.io.files.named_lines` does.
+        queries: The queries. With query ids in the file, each needs a line; lines of other queries are left
+            out.
+
+    Raises:
+        DataError: The file is missing or empty, mixes both forms, or has no line for a query.
+    """
+    path = Path(file)
+    lines = named_lines(path, "a passage id a line, or query-id <tab> passage-id")
+    rows = [(line, text.split("\t")) for line, text in lines]
+    width = len(rows[0][1])
+    for line, fields in rows:
+        if len(fields) != width or width > 2 or not all(fields):
+            raise DataError(
+                "expected a passage id a line, or query-id <tab> passage-id on every line; got "
+                f"{chr(9).join(fields)!r}.",
+                path,
+                line,
+            )
+    if width == 1:
+        return [Only(frozenset(fields[0] for _, fields in rows))] * len(queries)
+    allowed: dict[str, set[str]] = {}
+    for _, (name, passage) in rows:
+        allowed.setdefault(name, set()).add(passage)
+    for query in queries:
+        if query.id not in allowed:
+            raise DataError(
+                f"no line allows a passage to query {query.id!r}; with query ids in the file every query "
+                "needs one.",
+                path,
+            )
+    return [Only(frozenset(allowed[query.id])) for query in queries]
+
+
+def own_filters(queries: Sequence[Query]) -> list[Filter | None]:
+    """The filter that each query's metadata name: ``allow`` (a list of passage ids) and ``where`` (a text).
+
+    Raises:
+        DataError: One of them is something else.
+    """
+    found: list[Filter | None] = []
+    for query in queries:
+        metadata = json.loads(query.metadata)
+        ids, text = metadata.get("allow"), metadata.get("where")
+        if ids is not None and (
+            not isinstance(ids, list) or not all(isinstance(passage, str) for passage in ids)
+        ):
+            raise DataError(f"query {query.id!r}: expected metadata.allow to be a list of ids, got {ids!r}.")
+        if text is not None and not isinstance(text, str):
+            raise DataError(f"query {query.id!r}: expected metadata.where to be a text, got {text!r}.")
+        parts = [] if ids is None else [Only(frozenset(ids))]
+        found.append(both(*parts, None if text is None else _where_of(query, text)))
+    return found
+
+
+def _where_of(query: Query, text: str) -> Filter:
+    try:
+        return where(text)
+    except ConfigError as error:
+        raise DataError(f"query {query.id!r}, metadata.where: {error}") from None
+
+
+def both(*filters: Filter | None) -> Filter | None:
+    """What all of some filters let through; None stands for no filter."""
+    given = tuple(some for some in filters if some is not None)
+    if len(given) < 2:
+        return given[0] if given else None
+    return AllOf(given)
+
+
+def _as_filter(entry: Any) -> Filter:
+    if isinstance(entry, Filter):
+        return entry
+    if isinstance(entry, Collection) and not isinstance(entry, str):
+        ids = frozenset(entry)
+        if all(isinstance(passage, str) for passage in ids):
+            return Only(ids)
+    raise ConfigError(f"expected a filter or passage ids for each query, got {entry!r}.")

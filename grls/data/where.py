@@ -1,0 +1,331 @@
+"""Filters over metadata as text: ``year>=2000 and (lang=de|fr or not open=true)``.
+
+The grammar, loosest binding first::
+
+    filter     = both { "or" both }
+    both       = part { "and" part }
+    part       = "not" part | "(" filter ")" | comparison
+    comparison = field ("=" | "!=") value { "|" value }
+               | field ("<" | "<=" | ">" | ">=") value
+               | field ["not"] "in" "(" value { "," value } ")"
+
+A field or a value is a word, or a text in single or double quotes (a backslash before a sign takes it as it
+is) where it holds white space or one of ``( ) | , = < > ! " '``. The words ``and``, ``or``, ``not``, ``in``
+are in small letters.
+
+Values are compared with their like alone. A number (``2000``, ``-1.5``, ``1e3``) is compared with numbers as
+such, whole numbers exactly, however large; with a text it is equal where the letters are, and it is neither
+above nor below one. ``true`` and ``false`` are equal to truth values. Everything else, and all that is
+quoted, is text, in the order of its letters. Of a list any element may hold; with ``!=`` and ``not in`` none
+may be equal. Where a field is missing or null no comparison holds, ``!=`` and ``not in`` included.
+
+A text is read in time proportional to its length. Which passages there are is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple, Protocol
+
+from grls.errors import ConfigError
+
+MOST = 4096
+"""Longest text of a filter, in characters."""
+DEPTH = 50
+"""Most parentheses and ``not`` around a comparison."""
+
+_TOKEN = re.compile(
+    r"""(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+    r"""|(?P<sign><=|>=|!=|=|<|>|\(|\)|\||,)"""
+    r"""|(?P<word>[^\s()|,=<>!"'][^\s()|,=<>!]*)""",
+    re.DOTALL,
+)
+_NUMBER = re.compile(r"[+-]?[0-9]+(?P<part>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?)")
+_LIKE_A_NUMBER = re.compile(r"[+\-\u2212]?\.?\d[\d.,_]*(?:[eE][+-]?\d*)?")
+"""Words that look like numbers and are read as text: ``.5``, ``5.``, ``1_000``, ``٣``, ``−5``."""
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_WORDS = ("and", "or", "not", "in")
+
+
+class FilterValue(NamedTuple):
+    """What a field is compared with.
+
+    Attributes:
+        text: Its letters.
+        quoted: Whether it stood in quotes, so that it is text alone.
+    """
+
+    text: str
+    quoted: bool = False
+
+    @property
+    def number(self) -> int | Decimal | None:
+        """The number that it stands for, exactly; None where it is none."""
+        match = None if self.quoted else _NUMBER.fullmatch(self.text)
+        if match is None:
+            return None
+        return Decimal(self.text) if match["part"] else int(self.text)
+
+    def equals(self, found: Any) -> bool:
+        """Whether a value of the metadata is equal to it."""
+        if isinstance(found, bool):
+            return not self.quoted and self.text == ("true" if found else "false")
+        if isinstance(found, int | float):
+            number = self.number
+            return number is not None and _sign(found, number) == 0
+        return bool(found == self.text)
+
+    def order(self, found: Any) -> int | None:
+        """-1, 0 or 1 where a value of the metadata is below, equal or above; None: they do not compare."""
+        if isinstance(found, bool):
+            return None
+        number = self.number
+        if isinstance(found, int | float):
+            return None if number is None else _sign(found, number)
+        if not isinstance(found, str) or number is not None:
+            return None
+        return (found > self.text) - (found < self.text)
+
+
+class Expression(Protocol):
+    """A filter that was read."""
+
+    def holds(self, metadata: Mapping[str, Any]) -> bool:
+        """Whether it holds for a passage's metadata."""
+        ...
+
+    def fields(self) -> Iterator[str]:
+        """The fields that it looks at."""
+        ...
+
+
+@dataclass(frozen=True)
+class FieldComparison:
+    """A comparison of one field.
+
+    Attributes:
+        field: Its name.
+        operator: ``=``, ``!=``, ``<``, ``<=``, ``>`` or ``>=``.
+        values: What it is compared with; several with ``=`` and ``!=`` mean any of them.
+    """
+
+    field: str
+    operator: str
+    values: tuple[FilterValue, ...]
+
+    def fields(self) -> Iterator[str]:  # noqa: D102
+        yield self.field
+
+    def holds(self, metadata: Mapping[str, Any]) -> bool:  # noqa: D102
+        found = metadata.get(self.field)
+        if found is None:
+            return False
+        elements = found if isinstance(found, list) else [found]
+        if self.operator in ("=", "!="):
+            equal = any(value.equals(one) for one in elements for value in self.values)
+            return equal == (self.operator == "=")
+        orders = [self.values[0].order(one) for one in elements]
+        wanted = {"<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (1, 0)}[self.operator]
+        return any(order in wanted for order in orders)
+
+
+@dataclass(frozen=True)
+class Not:
+    """What a part does not hold for.
+
+    Attributes:
+        part: The part.
+    """
+
+    part: Expression
+
+    def fields(self) -> Iterator[str]:  # noqa: D102
+        yield from self.part.fields()
+
+    def holds(self, metadata: Mapping[str, Any]) -> bool:  # noqa: D102
+        return not self.part.holds(metadata)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Several parts.
+
+    Attributes:
+        every: Whether all of them must hold, or any.
+        parts: At least two.
+    """
+
+    every: bool
+    parts: tuple[Expression, ...]
+
+    def fields(self) -> Iterator[str]:  # noqa: D102
+        for part in self.parts:
+            yield from part.fields()
+
+    def holds(self, metadata: Mapping[str, Any]) -> bool:  # noqa: D102
+        held = (part.holds(metadata) for part in self.parts)
+        return all(held) if self.every else any(held)
+
+
+def parse_filter(text: str) -> Expression:
+    """Read a filter.
+
+    Raises:
+        ConfigError: It does not follow the grammar, with the place, or is too long or too deep.
+    """
+    if len(text) > MOST:
+        raise ConfigError(f"a filter has at most {MOST:,} characters, got {len(text):,}.")
+    parser = _Parser(text)
+    found = parser.any_of(0)
+    if parser.token.kind != "end":
+        raise parser.error("'and', 'or' or the end")
+    return found
+
+
+def _sign(found: float, number: int | Decimal) -> int:
+    """How a number of the metadata stands to another; a decimal meets a float as a float, as it is read."""
+    other: Any = float(number) if isinstance(found, float) and isinstance(number, Decimal) else number
+    return int(found > other) - int(found < other)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    place: int
+
+
+class _Parser:
+    """Recursive descent over the tokens of a text."""
+
+    def __init__(self, text: str):
+        self._text = text
+        self._tokens = self._read(text)
+        self.token = next(self._tokens)
+
+    def any_of(self, depth: int) -> Expression:
+        """``filter``."""
+        return self._joined("or", depth)
+
+    def _joined(self, word: str, depth: int) -> Expression:
+        parts = [self._part(depth) if word == "and" else self._joined("and", depth)]
+        while self._is(word):
+            self._next()
+            parts.append(self._part(depth) if word == "and" else self._joined("and", depth))
+        return parts[0] if len(parts) == 1 else Joined(word == "and", tuple(parts))
+
+    def _part(self, depth: int) -> Expression:
+        if depth > DEPTH:
+            raise ConfigError(f"a filter has at most {DEPTH} parentheses and 'not' within one another.")
+        if self._is("not"):
+            self._next()
+            return Not(self._part(depth + 1))
+        if self.token.text == "(" and self.token.kind == "sign":
+            self._next()
+            found = self.any_of(depth + 1)
+            self._take(")", "')', 'and' or 'or'")
+            return found
+        return self._comparison()
+
+    def _comparison(self) -> FieldComparison:
+        field = self._value("a field, 'not' or '('", names=True).text
+        negated = self._is("not")
+        if negated:
+            self._next()
+        if negated or self._is("in"):
+            if not self._is("in"):
+                raise self.error("'in'")
+            self._next()
+            self._take("(", "'('")
+            values = self._values(",")
+            self._take(")", "',' or ')'")
+            return FieldComparison(field, "!=" if negated else "=", values)
+        operator = self.token.text
+        if self.token.kind != "sign" or operator in "()|,":
+            raise self.error("one of = != < <= > >=, or 'in'")
+        self._next()
+        if operator not in ("=", "!="):
+            return FieldComparison(field, operator, (self._value("a value"),))
+        return FieldComparison(field, operator, self._values("|"))
+
+    def _values(self, between: str) -> tuple[FilterValue, ...]:
+        values = [self._value("a value")]
+        while self.token.kind == "sign" and self.token.text == between:
+            self._next()
+            values.append(self._value("a value"))
+        return tuple(values)
+
+    def _value(self, wanted: str, names: bool = False) -> FilterValue:
+        token = self.token
+        if token.kind not in ("word", "quoted") or (names and token.kind == "word" and token.text in _WORDS):
+            raise self.error(wanted)
+        if token.kind == "word" and not names:
+            self._refuse_doubtful(token)
+        self._next()
+        if token.kind == "word":
+            return FilterValue(token.text)
+        return FilterValue(_ESCAPE.sub(r"\1", token.text[1:-1]), True)
+
+    def _refuse_doubtful(self, token: _Token) -> None:
+        """Refuse a value that means a number or a truth value and would be text."""
+        text = token.text
+        if _LIKE_A_NUMBER.fullmatch(text) and not _NUMBER.fullmatch(text):
+            raise self._error(token.place, f"{text!r} is no number as 20, -1.5 or 1e3", _QUOTE)
+        if text.lower() in ("true", "false") and text != text.lower():
+            raise self._error(token.place, f"truth values are true and false, got {text!r}", _QUOTE)
+
+    def _is(self, word: str) -> bool:
+        return self.token.kind == "word" and self.token.text == word
+
+    def _take(self, sign: str, wanted: str) -> None:
+        if self.token.kind != "sign" or self.token.text != sign:
+            raise self.error(wanted)
+        self._next()
+
+    def _next(self) -> None:
+        self.token = next(self._tokens)
+
+    def error(self, wanted: str) -> ConfigError:
+        """What is wrong at the present token."""
+        token = self.token
+        got = "the end" if token.kind == "end" else repr(token.text)
+        return self._error(token.place, f"expected {wanted}, got {got}", _hint(token))
+
+    def _error(self, place: int, what: str, hint: str) -> ConfigError:
+        behind = self._text[max(0, place - 30) : place]
+        where = f", behind {behind!r}" if behind else ""
+        return ConfigError(
+            f"filter, column {place + 1}{where}: {what}.{hint} It is written as 'year>=2000 and (lang=de|fr "
+            "or not open=true)'."
+        )
+
+    def _read(self, text: str) -> Iterator[_Token]:
+        place = 0
+        while True:
+            while place < len(text) and text[place].isspace():
+                place += 1
+            if place == len(text):
+                break
+            match = _TOKEN.match(text, place)
+            if match is None:
+                what = "a quote that is not closed" if text[place] in "\"'" else repr(text[place])
+                raise self._error(place, f"expected a field, a value or a sign, got {what}", "")
+            yield _Token(str(match.lastgroup), match[0], place)
+            place = match.end()
+        yield _Token("end", "", len(text))
+
+
+_QUOTE = " Quote it where it is a text."
+
+
+def _hint(token: _Token) -> str:
+    """What may have been meant by a token that does not fit."""
+    if token.kind == "word" and token.text not in _WORDS and token.text.lower() in _WORDS:
+        return f" Write {token.text.lower()!r} in small letters, or quote it where it is a value."
+    if token.kind == "sign" and token.text == "=":
+        return " One '=' compares."
+    if token.kind == "word":
+        return " A field or value with white space stands in quotes."
+    return ""

@@ -1,0 +1,132 @@
+"""The first step of a search: what may begin a passage is the same for all queries.
+
+Legend: B rows that begin, N tokens that may begin a passage, K beam width.
+
+At a million passages N is in the tens of thousands: one dense product with a part of the head that is cut out
+once, and of its ``[B, N]`` scores only those leave the device that the beam can choose.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grls.decode.prior import Masses
+from grls.decode.scope import Mask, Scope, finished
+from grls.decode.scores import ScoreMode, refuse_nan
+from grls.index import ConstraintIndex
+from grls.index.rows import Ints
+from grls.models.base import Floats, SlotSession
+
+
+class Best(NamedTuple):
+    """The candidates of the first step that can be chosen, by row and then by token.
+
+    Attributes:
+        rows: Which of the B rows, ascending.
+        tokens: The first token.
+        states: Its state in the index.
+        scores: Its log-probability (nats), with what priors add.
+        complete: Whether it is finished.
+    """
+
+    rows: Ints
+    tokens: Ints
+    states: Ints
+    scores: Floats
+    complete: Mask
+
+
+class FirstSteps:
+    """The tokens that may begin a passage.
+
+    Args:
+        index: The constraint index.
+        early_stop: Stop at the unique prefix.
+    """
+
+    def __init__(self, index: ConstraintIndex, early_stop: bool):
+        allowed = index.allowed(np.array([index.start()]))
+        self._end = index.rows.end
+        self._early_stop = early_stop
+        low, high = self._spans = index.span(allowed.states)
+        complete = finished(allowed.tokens, high - low, self._end, early_stop)
+        self._order = np.argsort(complete, kind="stable")  # so that each kind is a slice
+        self._live = int((~complete).sum())
+        self.tokens = allowed.tokens[self._order]
+        """``[N]`` those that finish no passage first."""
+        self.states = allowed.states[self._order]
+
+    def best(
+        self,
+        session: SlotSession,
+        queries: Ints,
+        scope: Scope,
+        mode: ScoreMode,
+        beams: int,
+        gains: Floats | None = None,
+        normalized: bool = False,
+    ) -> Best:
+        """The K best finished and the K best unfinished candidates of each row.
+
+        Args:
+            session: Where B queries have just been loaded.
+            queries: ``[B]`` the query of each, for the scope.
+            scope: What each query may find.
+            mode: What the probabilities are normalized over.
+            beams: K.
+            gains: ``[B, N]`` what priors add to each (:meth:`gains`).
+            normalized: The sums are normalized.
+        """
+        logits = session.shared(self.tokens)
+        scoped = scope.concerns(queries)
+        with torch.inference_mode():
+            if scoped:
+                complete, forbidden = self._masks(queries, scope)
+                done = torch.from_numpy(complete).to(logits.device)
+                logits = logits.masked_fill(torch.from_numpy(forbidden).to(logits.device), -torch.inf)
+            normalizer = (
+                logits.logsumexp(-1) if mode == "renormalized"
+                else torch.from_numpy(session.log_normalizer()).to(logits.device)
+            )  # fmt: skip
+            if gains is not None:
+                logits = logits.double() + torch.from_numpy(gains).to(logits.device)
+                if normalized:
+                    normalizer = logits.logsumexp(-1)
+            if scoped:
+                parts = [_top(logits.masked_fill(some, -torch.inf), beams) for some in (done, ~done)]
+            else:
+                parts = [_top(logits[:, : self._live], beams), _top(logits[:, self._live :], beams)]
+                parts[1].indices.add_(self._live)
+            values = torch.cat([part.values for part in parts], 1).double() - normalizer.double()[:, None]
+            places = torch.cat([part.indices for part in parts], 1).cpu().numpy()
+            scores: Floats = values.cpu().numpy()
+        refuse_nan(scores)
+        row, column = np.nonzero(scores > -np.inf)
+        place, score = places[row, column], scores[row, column]
+        order = np.lexsort((self.tokens[place], row))
+        row, place, score = row[order], place[order], score[order]
+        ends = complete[row, place] if scoped else place >= self._live
+        return Best(row, self.tokens[place], self.states[place], score, ends)
+
+    def gains(self, masses: Masses, places: Ints) -> Floats:
+        """What priors add to each of the tokens, for the queries at some places, ``[B, N]``."""
+        return masses.table(places, *self._spans)[:, self._order]
+
+    def _masks(self, queries: Ints, scope: Scope) -> tuple[Mask, Mask]:
+        """Which tokens finish a passage and which are forbidden, ``[B, N]``."""
+        remaining = scope.table(queries, *self._spans)[:, self._order]
+        tokens = np.broadcast_to(self.tokens, remaining.shape)
+        return finished(tokens, remaining, self._end, self._early_stop), remaining == 0
+
+
+class _Top(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+
+def _top(scores: Tensor, count: int) -> _Top:
+    return _Top(*scores.topk(min(count, scores.shape[-1]), dim=-1))

@@ -1,0 +1,200 @@
+"""What one step of the search on the device decides, as a function of tensors alone.
+
+Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results a
+query.
+
+Nothing here depends on what only the device knows, so the function can be compiled whole: see
+:mod:`grls.decode.gpu.step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from grls.decode.scope import Scope
+from grls.decode.scores import ScoreMode
+from grls.index.rows import Ints
+from grls.index.subset import Subset
+from grls.index.tensors import TensorIndex
+
+NOTHING = -torch.inf
+"""The score of a beam or a result that is none."""
+_BEYOND = torch.iinfo(torch.long).max
+_LEAST = 10
+"""Lists of fixed places have room for two to the power of so many at least."""
+
+
+class Rules(NamedTuple):
+    """What is asked of every step.
+
+    Attributes:
+        end: The end token.
+        early_stop: Stop a prefix when one passage is left under it.
+        mode: Score mode.
+    """
+
+    end: int
+    early_stop: bool
+    mode: ScoreMode
+
+
+class Standing(NamedTuple):
+    """Where a search stands.
+
+    Attributes:
+        nodes: ``[S, K]`` the node of each beam in the index.
+        scores: ``[S, K]`` its log-probability (nats).
+        parents: ``[S, K]`` the beam it continues.
+        tokens: ``[S, K]`` the token it has yet to feed.
+        result_scores: ``[S, k]`` best first.
+        result_nodes: ``[S, k]``.
+        damaged: Whether a logit was no number.
+    """
+
+    nodes: Tensor
+    scores: Tensor
+    parents: Tensor
+    tokens: Tensor
+    result_scores: Tensor
+    result_nodes: Tensor
+    damaged: Tensor
+
+
+class Count:
+    """What each query may find, counted by ranges of rows on the device.
+
+    Args:
+        device: Where.
+        fixed: Keep the lists of one scope where those of the last one were, in tensors that only grow: few
+            shapes.
+    """
+
+    def __init__(self, device: torch.device, fixed: bool = False):
+        self._fixed = fixed
+        self.moved = 0
+        """Rises when tensors have been replaced by others."""
+        self._stride = 0
+        self._given: tuple[Subset, ...] = ()  # whose rows are in _held
+        self._hidden, self._subsets, self._held = (
+            torch.empty(0, dtype=torch.long, device=device) for _ in range(3)
+        )
+
+    def read(self, scope: Scope) -> None:
+        """Take the lists of a scope."""
+        hidden, subsets, self._stride = scope.lists()
+        moved = self._hidden, self._subsets, self._held
+        # Padding of the sorted lists is beyond all rows, and of the other it is asked by nobody.
+        self._hidden = self._kept(self._hidden, hidden, _BEYOND)
+        self._subsets = self._kept(self._subsets, subsets, -1)
+        if not _same(scope.subsets, self._given):  # those of one filter can be as many as passages
+            self._held = self._kept(self._held, scope.held(), _BEYOND)
+            self._given = scope.subsets
+        now = self._hidden, self._subsets, self._held
+        self.moved += any(old is not new for old, new in zip(moved, now, strict=True))
+
+    def _kept(self, room: Tensor, values: Ints, padding: int) -> Tensor:
+        """The values as a tensor, in ``room`` where they fit."""
+        new = torch.from_numpy(values).to(room.device)
+        if not self._fixed:
+            return new
+        if len(new) > len(room):
+            room = torch.empty(
+                1 << max(_LEAST, (len(new) - 1).bit_length()), dtype=torch.long, device=room.device
+            )
+        room[: len(new)] = new
+        room[len(new) :] = padding
+        return room
+
+    def remaining(self, queries: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """Rows of ``low[s, c]:high[s, c]`` that query ``queries[s]`` may find, ``[S, C]``."""
+        count = high - low
+        if len(self._held):
+            subset = self._subsets[queries][:, None]
+            within = self._between(self._held, subset.clamp(min=0), low, high)
+            count = torch.where(subset >= 0, within, count)
+        if len(self._hidden):
+            count = count - self._between(self._hidden, queries[:, None], low, high)
+        return count
+
+    def _between(self, keys: Tensor, owners: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        base = owners * self._stride
+        return torch.searchsorted(keys, base + high) - torch.searchsorted(keys, base + low)
+
+
+def _same(some: Sequence[Subset], others: Sequence[Subset]) -> bool:
+    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
+
+
+def decide_step(
+    standing: Standing,
+    logits: Tensor,
+    written: Tensor,
+    owners: Tensor,
+    index: TensorIndex,
+    count: Count,
+    rules: Rules,
+    width: int,
+) -> Standing:
+    """Let every beam write one token.
+
+    Args:
+        standing: Where the search stands, its tokens fed.
+        logits: ``[S, K, V]`` for the next token.
+        written: ``[S]`` tokens that the beams of a slot have written.
+        owners: ``[S]`` the query of each slot.
+        index: What may be written.
+        count: What each query may find.
+        rules: What is asked.
+        width: C.
+    """
+    beams = standing.scores.shape[1]
+    children = index.children(standing.nodes, written, standing.scores > NOTHING, width)
+    low, high = index.span(children.nodes)
+    remaining = count.remaining(owners, low, high)
+    valid = children.valid & (remaining > 0)
+    steps, damaged = _steps(logits, children.beams, children.tokens, valid, rules.mode)
+    scores = (standing.scores.gather(1, children.beams) + steps).masked_fill(~valid, NOTHING)
+    complete = children.tokens == rules.end
+    if rules.early_stop:
+        complete = complete | (remaining == 1)
+    best = scores.topk(beams)
+    ended = best.values.masked_fill(~complete.gather(1, best.indices), NOTHING)
+    kept = torch.cat((standing.result_scores, ended), 1).topk(standing.result_scores.shape[1])
+    results = torch.cat((standing.result_nodes, children.nodes.gather(1, best.indices)), 1)
+    live = scores.masked_fill(complete, NOTHING).topk(beams)
+    return Standing(
+        children.nodes.gather(1, live.indices),
+        without_beaten(live.values, kept.values),
+        children.beams.gather(1, live.indices),
+        children.tokens.gather(1, live.indices),
+        kept.values,
+        results.gather(1, kept.indices),
+        standing.damaged | damaged,
+    )
+
+
+def without_beaten(scores: Tensor, results: Tensor) -> Tensor:
+    """Scores of beams, less those that cannot enter the results any more: scores never rise."""
+    return scores.masked_fill(scores <= results[:, -1:], NOTHING)
+
+
+def _steps(
+    logits: Tensor, beams: Tensor, tokens: Tensor, valid: Tensor, mode: ScoreMode
+) -> tuple[Tensor, Tensor]:
+    """``[S, C]`` log-probability (nats) of each candidate's token, and whether one is no number."""
+    vocabulary = logits.shape[-1]
+    wanted = logits.flatten(1).gather(1, beams * vocabulary + tokens).double()
+    wanted = wanted.masked_fill(~valid, NOTHING)
+    if mode == "full":
+        found = wanted - logits.logsumexp(-1).double().gather(1, beams)
+        return found, (found.isnan() & valid).any()
+    nothing = torch.full(logits.shape[:2], NOTHING, dtype=torch.float64, device=logits.device)
+    top = nothing.scatter_reduce(1, beams, wanted, "amax")
+    top = top.masked_fill(top == NOTHING, 0.0)  # a beam with nothing to write
+    shares = (wanted - top.gather(1, beams)).exp()
+    sums = torch.zeros_like(top).scatter_add(1, beams, shares)
+    return wanted - (top + sums.log()).gather(1, beams), wanted.isnan().any()

@@ -1,0 +1,353 @@
+"""What may follow a beam of interlaced writing: in free text, within a key, and where one closes.
+
+Legend: R beams, A candidates, K beam width, V vocabulary, w integers of a state.
+
+The search itself is :mod:`grls.decode.interleave.search`'s; here stand the beams it has, and every token
+that each of them may write next, with its log-probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grls.decode.interleave.markers import Markers
+from grls.decode.scores import ScoreMode, check_mode, ragged_logsumexp, refuse_nan
+from grls.errors import ConfigError
+from grls.index.keys import Following, KeyIndex
+from grls.index.rows import Ints
+from grls.models.base import Floats
+
+Beam = Literal["adaptive", "full", "greedy"]
+FREE, KEY, CLOSING = range(3)
+"""Where a beam is: in free text, in a key, or in a closing marker."""
+_REMEMBERED = 1000
+"""Sets of used keys whose tokens are kept at a time."""
+
+
+class Span(NamedTuple):
+    """A key as it was quoted.
+
+    Attributes:
+        first: Place of its first token in the output.
+        last: Place after its last token (the closing marker is not in it).
+        keys: Numbers of the keys that hold it, or of some of them (see ``held``); none where it was not
+            closed.
+        score: Log-probability (nats) of its tokens and of closing it.
+        closed: False where the length limit came first: then nothing was retrieved.
+        held: How many keys hold it in all, however many are named; 0 where it was not closed.
+    """
+
+    first: int
+    last: int
+    keys: tuple[int, ...]
+    score: float
+    closed: bool
+    held: int = 0
+
+
+@dataclass(frozen=True)
+class InterleaveOptions:
+    """How to write.
+
+    Args:
+        beams: K.
+        beam: ``adaptive``, ``full`` or ``greedy``.
+        mode: Score mode within keys.
+        whole: A key may close only where it is a whole key; else anywhere.
+        repeat: Whether a key may be quoted again in one output.
+        max_new_tokens: Length limit of an output.
+        max_key_tokens: Tokens after which a key that may close must.
+        slots: Queries in flight.
+        keys: Keys that are named for a span, at most; a span says how many hold it in all. Those not named
+            are not quoted by it: another quote may name them.
+
+    Raises:
+        ConfigError: A count is not positive, or a name is unknown.
+    """
+
+    beams: int = 10
+    beam: Beam = "adaptive"
+    mode: ScoreMode = "full"
+    whole: bool = True
+    repeat: bool = False
+    max_new_tokens: int = 256
+    max_key_tokens: int = 128
+    slots: int = 8
+    keys: int = 100
+
+    def __post_init__(self) -> None:
+        check_mode(self.mode)
+        if self.beam not in get_args(Beam):
+            raise ConfigError(f"unknown beam {self.beam!r}; expected one of {', '.join(get_args(Beam))}.")
+        for name in ("beams", "max_new_tokens", "max_key_tokens", "slots", "keys"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class LiveBeam:
+    """One live beam.
+
+    Attributes:
+        node: The last node fed.
+        tokens: What it has written.
+        score: Log-probability (nats).
+        spans: The keys closed so far.
+        mode: Free, in a key, or closing one.
+        state: Of the key it is in, ``[w]``.
+        first: Where that key began.
+        before: Its score there.
+    """
+
+    node: int
+    tokens: tuple[int, ...] = ()
+    score: float = 0.0
+    spans: tuple[Span, ...] = ()
+    mode: int = FREE
+    state: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    first: int = 0
+    before: float = 0.0
+
+
+class Candidates(NamedTuple):
+    """A continuations, ``[A]`` each: beam, token, log-probability, whether a key closes, state ``[A, w]``."""
+
+    parents: Ints
+    tokens: Ints
+    steps: Floats
+    closes: Ints
+    states: Ints
+
+
+class _Tokens(NamedTuple):
+    """Tokens of some keys.
+
+    Attributes:
+        distinct: Each once, ascending.
+        total: How many they are, repeated ones too.
+    """
+
+    distinct: Ints
+    total: int
+
+
+class Continuations:
+    """What may follow the beams of one run.
+
+    Args:
+        index: The keys.
+        markers: What opens and closes a key.
+        options: How to write.
+    """
+
+    def __init__(self, index: KeyIndex, markers: Markers, options: InterleaveOptions):
+        self.index = index
+        self.markers = markers
+        self.options = options
+        self._known: dict[frozenset[int], _Tokens] = {}
+
+    def after(self, live: list[LiveBeam], logits: Tensor) -> Candidates:
+        """What may follow each beam.
+
+        Args:
+            live: ``[R]`` beams.
+            logits: ``[R, V]`` for the next token of each.
+
+        Returns:
+            All that can be among the K best of a query, by beam.
+
+        Raises:
+            ConfigError: A logit is not a number.
+        """
+        modes = np.array([beam.mode for beam in live])
+        parts = []
+        free = np.flatnonzero(modes == FREE)
+        with torch.inference_mode():
+            normalizer = _normalizer(logits)
+            if len(free):
+                parts.append(self._in_text(free, logits, normalizer))
+            in_key = np.flatnonzero(modes == KEY)
+            if len(in_key):
+                parts.append(self._in_keys(in_key, live, logits, normalizer))
+            closing = np.flatnonzero(modes == CLOSING)
+            if len(closing):
+                parts.append(self._closing(closing, live, logits, normalizer))
+        if len(parts) == 1:
+            return parts[0]
+        columns: list[Any] = [np.concatenate(some) for some in zip(*parts, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        return Candidates(*(some[order] for some in columns))
+
+    def _in_text(self, rows: Ints, logits: Tensor, normalizer: Floats) -> Candidates:
+        """The best tokens of free beams."""
+        some = logits[torch.from_numpy(rows).to(logits.device)]
+        some[:, torch.from_numpy(self.markers.barred).to(logits.device)] = -torch.inf
+        best = some.topk(min(self.options.beams, some.shape[1]) if self.options.beam == "full" else 1)
+        count = best.values.shape[1]
+        parents = np.repeat(rows, count)
+        steps = best.values.double().flatten().cpu().numpy() - normalizer[parents]
+        nothing = np.full((len(parents), self.index.width), -1)
+        tokens = best.indices.flatten().cpu().numpy()
+        return Candidates(parents, tokens, steps, np.zeros(len(parents), dtype=np.int64), nothing)
+
+    def _in_keys(self, rows: Ints, live: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
+        """What the index allows in beams within keys, and closing them."""
+        states = np.stack([live[row].state for row in rows])
+        closes = self._may_close(rows, live, states)
+        following = self._following(rows, live, states, closes)
+        steps = _at(logits, np.repeat(rows, np.diff(following.offsets)), following.tokens)
+        closing = self.markers.closing[0]
+        shut = np.flatnonzero(closes)
+        shutting = _at(logits, rows[shut], np.full(len(shut), closing))
+        if self.options.mode == "renormalized":
+            every = np.insert(steps, following.offsets[shut + 1], shutting)
+            normalizer = normalizer.copy()
+            normalizer[rows] = ragged_logsumexp(every, following.offsets + np.append(0, np.cumsum(closes)))
+        following, steps = _best(following, steps, self.options.beams)
+        # Closing stands after all that continues a key.
+        places = following.offsets[shut + 1]
+        parents = np.insert(np.repeat(rows, np.diff(following.offsets)), places, rows[shut])
+        close = np.insert(np.zeros(len(following.tokens), dtype=np.int64), places, 1)
+        tokens = np.insert(following.tokens, places, closing)
+        after = np.insert(following.states, places, states[shut], axis=0)
+        steps = np.insert(steps, places, shutting) - normalizer[parents]
+        if self.options.beam == "greedy":
+            best = np.lexsort((-steps, parents))
+            best = best[np.flatnonzero(np.diff(parents[best], prepend=-1))]
+            parents, tokens, close, after = (some[best] for some in (parents, tokens, close, after))
+            steps = steps[best]
+        return Candidates(parents, tokens, steps, close, after)
+
+    def _following(self, rows: Ints, live: list[LiveBeam], states: Ints, closes: np.ndarray) -> Following:
+        """What continues the keys of some beams; nothing where a key is so long that it must close."""
+        following = self.index.follow(states)
+        lengths = np.array([len(live[row].tokens) - live[row].first for row in rows])
+        forced = closes & (lengths >= self.options.max_key_tokens)
+        if forced.any():
+            following = _without(following, np.repeat(forced, np.diff(following.offsets)))
+        if len(self.markers.within) and not lengths.all():  # a quote begins where a character does
+            begins = np.repeat(lengths == 0, np.diff(following.offsets))
+            following = _without(following, begins & np.isin(following.tokens, self.markers.within))
+        return following if self.options.repeat else self._unused(rows, live, following)
+
+    def _unused(self, rows: Ints, live: list[LiveBeam], following: Following) -> Following:
+        """What follows beams within keys, less what leads only to keys that they have quoted already.
+
+        Such a token stands in one of those keys, so few are looked at.
+        """
+        gone = np.zeros(len(following.tokens), dtype=bool)
+        for n, row in enumerate(rows.tolist()):
+            used = quoted(live[row])
+            if not used:
+                continue
+            part = slice(int(following.offsets[n]), int(following.offsets[n + 1]))
+            theirs = self._tokens(used)
+            known = _places(following.tokens[part], theirs.distinct)
+            states = following.states[part][known]
+            few = self.index.count(states) <= theirs.total
+            for c, state in zip(known[few].tolist(), states[few], strict=True):
+                gone[part.start + c] = used.issuperset(self.index.keys(state, whole=False).tolist())
+        return _without(following, gone) if gone.any() else following
+
+    def _tokens(self, keys: frozenset[int]) -> _Tokens:
+        """The tokens of some keys."""
+        if keys not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            tokens = np.concatenate([self.index.tokens(key) for key in keys])
+            self._known[keys] = _Tokens(np.unique(tokens), len(tokens))
+        return self._known[keys]
+
+    def _may_close(self, rows: Ints, live: list[LiveBeam], states: Ints) -> np.ndarray:
+        """Whether each beam within a key may close it."""
+        closes = self.index.closes(states)
+        if not self.options.whole:
+            written = [live[row].tokens[live[row].first :] for row in rows]
+            closes |= np.array([bool(some) and self.markers.quotable(some) for some in written])
+        if not self.options.repeat:
+            for n in np.flatnonzero(closes):
+                before = quoted(live[rows[n]])
+                if before and not len(self.keys(states[n], before)):
+                    closes[n] = False
+        return closes
+
+    def _closing(self, rows: Ints, live: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
+        """The next token of the closing marker."""
+        marker = self.markers.closing
+        tokens = np.array([marker[len(live[row].tokens) - live[row].spans[-1].last] for row in rows])
+        place = (torch.from_numpy(some).to(logits.device) for some in (rows, tokens))
+        steps = logits[tuple(place)].double().cpu().numpy() - normalizer[rows]
+        if self.options.mode == "renormalized":
+            steps = np.zeros_like(steps)
+        nothing = np.full((len(rows), self.index.width), -1)
+        return Candidates(rows, tokens, steps, np.ones(len(rows), dtype=np.int64), nothing)
+
+    def exhausted(self, spans: Sequence[Span]) -> bool:
+        """Whether every key has been quoted that may be: then an opening marker is but text."""
+        if self.options.repeat or not spans:
+            return False
+        return len({key for span in spans for key in span.keys}) == len(self.index)
+
+    def keys(self, state: Ints, used: frozenset[int]) -> tuple[int, ...]:
+        """The keys that a span is taken for: some of those that hold it, none that is used."""
+        most = self.options.keys
+        # A key may hold a span several times, and the used ones may come first.
+        looked = most + (self._tokens(used).total if used else 0)
+        found = self.index.keys(state, self.options.whole, looked).tolist()
+        return tuple([key for key in found if key not in used][:most])
+
+
+def _normalizer(logits: Tensor) -> Floats:
+    """Log of the sum of exponentials over the vocabulary, ``[R]``.
+
+    Raises:
+        ConfigError: A logit is not a number.
+    """
+    found: Floats = logits.logsumexp(-1).double().cpu().numpy()
+    refuse_nan(found)
+    return found
+
+
+def _at(logits: Tensor, rows: Ints, tokens: Ints) -> Floats:
+    """Logits of (row, token) pairs, ``[A]``."""
+    place = (torch.from_numpy(some).to(logits.device) for some in (rows, tokens))
+    found: Floats = logits[tuple(place)].double().cpu().numpy()
+    return found
+
+
+def _places(tokens: Ints, some: Ints) -> Ints:
+    """Where in ``tokens`` those of ``some`` stand that are there; both ascend."""
+    places = np.searchsorted(tokens, some)
+    inside = places < len(tokens)
+    places, some = places[inside], some[inside]
+    found: Ints = places[tokens[places] == some]
+    return found
+
+
+def _best(following: Following, scores: Floats, most: int) -> tuple[Following, Floats]:
+    """What follows, of each row only what is not below its ``most``-th best score, and the scores left."""
+    sizes = np.diff(following.offsets)
+    keep = np.ones(len(scores), dtype=bool)
+    for row in np.flatnonzero(sizes > most):
+        part = slice(int(following.offsets[row]), int(following.offsets[row + 1]))
+        own = scores[part]
+        keep[part] = own >= np.partition(own, len(own) - most)[len(own) - most]
+    return (following, scores) if keep.all() else (_without(following, ~keep), scores[keep])
+
+
+def quoted(beam: LiveBeam) -> frozenset[int]:
+    """The keys that a beam has quoted."""
+    return frozenset(key for span in beam.spans for key in span.keys)
+
+
+def _without(following: Following, gone: np.ndarray) -> Following:
+    """What follows, some of it left out."""
+    keep = ~gone
+    offsets = np.concatenate(([0], np.cumsum(keep)))[following.offsets]
+    return Following(following.tokens[keep], following.states[keep], offsets)

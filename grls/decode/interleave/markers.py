@@ -1,0 +1,136 @@
+"""Where a quoted key begins and ends, on token ids.
+
+A tokenizer may write a marker in several ways: alone, with the space before it, in several byte pieces, or
+merged with what stands before. So whether a key begins is read off the text of the last tokens. Tokens in
+which something follows the opening marker would hide the beginning of a key, and are barred from free text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from grls.decode.interleave.characters import is_text, token_texts, within
+from grls.errors import ConfigError
+from grls.index.rows import Ints
+
+OPENING, CLOSING = "«", "»"
+_BROKEN = "\ufffd"
+_TAIL = 8
+"""Tokens that a marker takes at most, in byte pieces."""
+
+
+@dataclass(frozen=True)
+class Markers:
+    """The markers as tokens.
+
+    Args:
+        opening: Token sequences after which a key begins.
+        closing: The tokens that close a key.
+        barred: Tokens that free text may not hold.
+        within: Tokens that begin within a character, ascending: no quote begins with one.
+    """
+
+    opening: tuple[tuple[int, ...], ...]
+    closing: tuple[int, ...]
+    barred: Ints
+    within: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def quotable(self, tokens: Iterable[int]) -> bool:
+        """Whether tokens can be all of a quote: whole characters, some of them not white space."""
+        return True
+
+    def opens(self, tokens: Sequence[int]) -> bool:
+        """Whether a key begins after these tokens."""
+        return any(tuple(tokens[-len(way) :]) == way for way in self.opening)
+
+
+class TextMarkers(Markers):
+    """The markers as a tokenizer writes them.
+
+    Args:
+        tokenizer: Any transformers tokenizer.
+        opening: What begins a key.
+        closing: What ends it.
+
+    Raises:
+        ConfigError: A marker is empty or has white space around it, both are equal, or the tokenizer cannot
+            write one.
+    """
+
+    def __init__(self, tokenizer: Any, opening: str = OPENING, closing: str = CLOSING):
+        check_markers(opening, closing)
+        way = _written(tokenizer, opening)
+        barred = _barred(tokenizer, opening, closing)
+        super().__init__((way,), _written(tokenizer, closing), barred, within(tokenizer))
+        object.__setattr__(self, "_tokenizer", tokenizer)
+        object.__setattr__(self, "_text", opening)
+        last = (n for n, text in enumerate(token_texts(tokenizer)) if text.endswith((opening[-1], _BROKEN)))
+        object.__setattr__(self, "_last", frozenset(last))
+
+    _tokenizer: Any
+    _text: str
+    _last: frozenset[int]
+
+    def quotable(self, tokens: Iterable[int]) -> bool:
+        """Whether tokens can be all of a quote: whole characters, some of them not white space."""
+        return is_text(self._tokenizer, tokens)
+
+    def opens(self, tokens: Sequence[int]) -> bool:
+        """Whether a key begins after these tokens."""
+        if not tokens or tokens[-1] not in self._last:
+            return False
+        text: str = self._tokenizer.decode(tokens[-_TAIL:])
+        return text.endswith(self._text)
+
+
+def check_markers(opening: str, closing: str) -> None:
+    """Refuse markers that no tokenizer could tell apart.
+
+    Raises:
+        ConfigError: One is empty or has white space around it, or both are equal.
+    """
+    for marker in (opening, closing):
+        if not marker or marker != marker.strip():
+            raise ConfigError(f"a marker is a text without white space around it, got {marker!r}.")
+    if opening == closing:
+        raise ConfigError(f"the markers must be two different texts, got {opening!r} twice.")
+
+
+def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:
+    """The tokens of a marker after a word and a space.
+
+    Raises:
+        ConfigError: The tokenizer cannot write it there.
+    """
+    alone: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
+    ids: list[int] = tokenizer(f"a {marker}", add_special_tokens=False)["input_ids"]
+    found = ids[len(alone) :]
+    if ids[: len(alone)] != alone or tokenizer.unk_token_id in found or not found:
+        found = tokenizer(marker, add_special_tokens=False)["input_ids"]
+    if tokenizer.unk_token_id in found or tokenizer.decode(found).strip() != marker:
+        raise ConfigError(
+            f"the tokenizer cannot write the marker {marker!r}; choose another one with --markers."
+        )
+    return tuple(found)
+
+
+def _barred(tokenizer: Any, opening: str, closing: str) -> Ints:
+    """Tokens that hold a closing marker, or the end of an opening one with something behind."""
+    special = set(tokenizer.all_special_ids)
+    found = [
+        token
+        for token, text in enumerate(token_texts(tokenizer))
+        if token not in special and (closing in text or _hides(text, opening))
+    ]
+    return np.array(found, dtype=np.int64)
+
+
+def _hides(text: str, opening: str) -> bool:
+    if opening in text and not text.endswith(opening):
+        return True
+    ends = (opening[n:] for n in range(1, len(opening)))
+    return any(text.startswith(end) and len(text) > len(end) for end in ends)

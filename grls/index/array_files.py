@@ -1,0 +1,105 @@
+"""The arrays of an index on disk: one ``.npy`` file each, with sizes and checksums to hold them against."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grls.errors import IndexFormatError
+from grls.index.rows import Array
+from grls.io.files import sha256
+
+CHECKED_BYTES = 64 * 2**20
+"""An index up to this size is compared with its checksums whenever it is opened: a fraction of a second."""
+REBUILD = "build it again with `grls index`."
+"""What to do with a damaged index."""
+
+_SAMPLES, _SAMPLE_BYTES = 16, 1 << 16
+
+_verify: ContextVar[bool | None] = ContextVar("verify", default=None)
+
+
+@contextmanager
+def verifying(verify: bool | None) -> Iterator[None]:
+    """Within this context checksums are compared as ``verify`` says, wherever a call does not say itself."""
+    before = _verify.set(verify)
+    try:
+        yield
+    finally:
+        _verify.reset(before)
+
+
+def asked_to_verify(verify: bool | None) -> bool | None:
+    """Whether checksums are to be compared: as a call says, or else as :func:`verifying` does."""
+    return _verify.get() if verify is None else verify
+
+
+def describe_arrays(folder: Path) -> dict[str, dict[str, Any]]:
+    """What the manifest says of the arrays in a folder: by name, size and checksums."""
+    return {
+        file.stem: {"bytes": file.stat().st_size, "sha256": sha256(file), "sample": _sample(file)}
+        for file in sorted(folder.glob("*.npy"))
+    }
+
+
+def is_entry(entry: Any) -> bool:
+    """Whether a manifest's word on an array is well-formed."""
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("bytes"), int)
+        and isinstance(entry.get("sha256"), str)
+    )
+
+
+def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | None) -> dict[str, Array]:
+    """Open the arrays of a folder, memory-mapped.
+
+    Args:
+        folder: Where they are.
+        files: What the manifest says of them.
+        verify: True: compare checksums, which reads every byte once. None, where :func:`verifying` does not
+            say either: do so where they are small (``CHECKED_BYTES``); of larger ones compare sixteen blocks
+            of each file. False: neither.
+
+    Raises:
+        IndexFormatError: A file is missing, truncated or damaged.
+    """
+    verify = asked_to_verify(verify)
+    if verify is None and sum(entry["bytes"] for entry in files.values()) <= CHECKED_BYTES:
+        verify = True
+    return {name: _load(folder / f"{name}.npy", entry, verify) for name, entry in files.items()}
+
+
+def _load(file: Path, entry: dict[str, Any], verify: bool | None) -> Array:
+    if not file.is_file():
+        raise IndexFormatError(f"{file}: the file is missing; {REBUILD}")
+    if file.stat().st_size != entry["bytes"]:
+        raise IndexFormatError(
+            f"{file}: {file.stat().st_size} bytes, expected {entry['bytes']} (truncated?); {REBUILD}"
+        )
+    sampled = verify is None and "sample" in entry
+    if (verify and sha256(file) != entry["sha256"]) or (sampled and _sample(file) != entry["sample"]):
+        raise IndexFormatError(f"{file}: the checksum differs, the file is damaged; {REBUILD}")
+    try:
+        # A plain span: indexing through the memmap class is several times slower.
+        mapped: Array = np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+    except (ValueError, EOFError):
+        raise IndexFormatError(f"{file}: no array can be read from it, it is damaged; {REBUILD}") from None
+    return mapped
+
+
+def _sample(file: Path) -> str:
+    """SHA-256 of sixteen blocks of a file, evenly spaced from its begin to its end."""
+    size = file.stat().st_size
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        for place in np.linspace(0, max(0, size - _SAMPLE_BYTES), _SAMPLES).astype(np.int64).tolist():
+            stream.seek(place)
+            digest.update(stream.read(_SAMPLE_BYTES))
+    return digest.hexdigest()

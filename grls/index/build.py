@@ -1,0 +1,216 @@
+"""Building an index from a corpus: its passages as tokens, sorted in memory, or on disk if they do not fit.
+
+Moving an index to and from disk is :mod:`grls.index.storage`'s affair.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grls.data.codec import DONE_ID, Codec
+from grls.data.corpus import Corpus
+from grls.data.spans import Spans
+from grls.errors import ConfigError, DataError
+from grls.index.array import ArrayIndex
+from grls.index.base import Segment
+from grls.index.external_sort.runs import Sequences, cost
+from grls.index.external_sort.stream import SMALLEST_MEMORY
+from grls.index.rows import Array, Form, sort_rows
+from grls.index.storage import BACKENDS, FORMS, load_index, save_stream
+from grls.io.progress import Progress, waiting
+
+log = logging.getLogger(__name__)
+
+
+def index_sequences(
+    sequences: Iterable[Array], end: int, backend: str = "array", form: Form = "whole"
+) -> Segment:
+    """Index token sequences; passage n is the n-th sequence.
+
+    Args:
+        sequences: One array of token ids a passage, each ending in ``end``.
+        end: The end token.
+        backend: ``array``, ``marisa`` or ``flat``.
+        form: ``whole``, or ``prefixes`` (``array`` alone).
+
+    Raises:
+        ConfigError: The backend or the form is unknown, or they do not go together.
+    """
+    kept = [np.asarray(sequence) for sequence in sequences]
+    lengths = [len(sequence) for sequence in kept]
+    tokens = np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
+    return index_tokens(tokens, np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))), end, backend, form)
+
+
+def build_index(
+    corpus: Corpus | Spans,
+    codec: Codec,
+    backend: str = "array",
+    progress: bool = False,
+    form: Form = "whole",
+    memory: int | None = None,
+    scratch: str | Path | None = None,
+) -> Segment:
+    """Index a corpus and DONE. Passage n of the corpus is passage n here; DONE is number N.
+
+    Args:
+        corpus: N passages; or their spans, which then are what N counts and is numbered.
+        codec: Turns passages into tokens.
+        backend: ``array``, ``marisa`` or ``flat``.
+        progress: Show a progress bar.
+        form: ``whole``, or ``prefixes``: of each passage what tells it from the others (``array`` alone).
+        memory: Bytes that building may take; a corpus that needs more is sorted on disk and comes back
+            memory-mapped (``array`` alone). None: no bound.
+        scratch: Where to sort on disk; the folder must exist, and what is put there goes with the index.
+            None: the system's folder for temporary files.
+
+    Raises:
+        ConfigError: The options do not go together.
+        DataError: The corpus is empty, or a passage has the id reserved for DONE.
+    """
+    _check_options(backend, form)
+    if memory is not None and memory < SMALLEST_MEMORY:
+        raise ConfigError(
+            f"building an index needs at least {SMALLEST_MEMORY // 2**20} MiB, got {memory:,} bytes."
+        )
+    _refuse_unusable(corpus)
+    with Progress(len(corpus), "tokenize", "passages", shown=progress) as bar, ExitStack() as after:
+
+        def ended() -> None:
+            bar.close()
+            after.enter_context(waiting(f"sort {len(corpus):,} passages", progress))
+
+        done = _sequences([codec.done_sequence], _token_type(codec))
+        pieces = _followed(chain(_tokenized(corpus, codec, bar), (done,)), ended)
+        kept: list[Sequences] = []
+        needed = 0
+        for piece in pieces:
+            kept.append(piece)
+            needed += cost(len(piece.tokens), len(piece.offsets) - 1, piece.tokens.itemsize)
+            if memory is not None and backend == "array" and needed > memory:
+                return _build_on_disk(_drained(kept, pieces), codec.end, memory, form, scratch)
+        return index_tokens(*_joined(kept), codec.end, backend, form)
+
+
+def build_segment(
+    corpus: Corpus, codec: Codec, backend: str = "array", before: Segment | None = None
+) -> Segment:
+    """Index a few passages without DONE: the second segment of a :class:`~grls.index.union.UnionIndex`.
+
+    Args:
+        corpus: The passages.
+        codec: Turns passages into tokens.
+        backend: ``array``, ``marisa`` or ``flat``.
+        before: A segment whose passages come before these.
+
+    Raises:
+        DataError: There is none, or one has the id reserved for DONE.
+    """
+    _refuse_unusable(corpus)
+    pieces = list(_tokenized(corpus, codec))
+    if before is not None:
+        old = [before.tokens(passage) for passage in range(len(before))]
+        pieces.insert(0, _sequences(old, _token_type(codec)))
+    return index_tokens(*_joined(pieces), codec.end, backend)
+
+
+def _refuse_unusable(corpus: Corpus | Spans) -> None:
+    if not len(corpus):
+        raise DataError(
+            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
+        )
+    if corpus.numbers([DONE_ID])[0] is not None:
+        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
+
+
+def _token_type(codec: Codec) -> type[np.unsignedinteger[Any]]:
+    return np.uint16 if len(codec.tokenizer) <= 1 << 16 else np.uint32
+
+
+def _tokenized(corpus: Corpus | Spans, codec: Codec, bar: Progress | None = None) -> Iterator[Sequences]:
+    """The passages as tokens, a batch at a time; in the end tells how many were cut."""
+    before = codec.cut_passages
+    for batch in corpus.batches():
+        yield _sequences(codec.passages(batch), _token_type(codec))
+        if bar is not None:
+            bar.update(len(batch))
+    cut = codec.cut_passages - before
+    if cut:
+        log.warning(
+            "%d of %d passages are longer than %d tokens, and what is behind is neither written nor found "
+            "(--max_passage_tokens of grls index).",
+            cut, len(corpus), codec.limits.passage,
+        )  # fmt: skip
+
+
+def _sequences(rows: list[Any], kind: Any) -> Sequences:
+    offsets = np.concatenate(([0], np.cumsum([len(row) for row in rows], dtype=np.int64)))
+    return Sequences(np.concatenate(rows).astype(kind), offsets)
+
+
+def _followed(pieces: Iterator[Sequences], ended: Callable[[], None]) -> Iterator[Sequences]:
+    """The pieces, and a call when the last one has been taken."""
+    yield from pieces
+    ended()
+
+
+def _drained(kept: list[Sequences], rest: Iterator[Sequences]) -> Iterator[Sequences]:
+    """``kept`` and then ``rest``; nothing is held once it has been handed on."""
+    kept.reverse()
+    while kept:
+        yield kept.pop()
+    yield from rest
+
+
+def _joined(pieces: list[Sequences]) -> Sequences:
+    shifts = np.cumsum([0, *(len(piece.tokens) for piece in pieces)])
+    places = [piece.offsets[1:] + shift for piece, shift in zip(pieces, shifts, strict=False)]
+    return Sequences(np.concatenate([p.tokens for p in pieces]), np.concatenate([[0], *places]))
+
+
+def _build_on_disk(
+    pieces: Iterator[Sequences], end: int, memory: int, form: Form, scratch: str | Path | None
+) -> Segment:
+    holder = tempfile.TemporaryDirectory(prefix=".grls-index-", dir=scratch)
+    folder = Path(holder.name) / "index"
+    save_stream(pieces, folder, end, memory, form)
+    index = load_index(folder, verify=False)
+    assert isinstance(index, ArrayIndex)
+    index.files = holder
+    return index
+
+
+def _check_options(backend: str, form: str) -> None:
+    if backend not in BACKENDS:
+        raise ConfigError(f"unknown index backend {backend!r}; expected one of {', '.join(BACKENDS)}.")
+    if form not in FORMS:
+        raise ConfigError(f"unknown form {form!r}; expected one of {', '.join(FORMS)}.")
+    if form == "prefixes" and backend != "array":
+        raise ConfigError(f"the form 'prefixes' needs the backend 'array'; got {backend!r}.")
+
+
+def index_tokens(
+    tokens: Array, offsets: Array, end: int, backend: str = "array", form: Form = "whole"
+) -> Segment:
+    """Index the sequences of N passages that stand one after another.
+
+    Args:
+        tokens: ``[T]`` all tokens; an unsigned 16-bit array is used as it is.
+        offsets: ``[N + 1]`` where each sequence begins; the last is T.
+        end: The end token.
+        backend: ``array``, ``marisa`` or ``flat``.
+        form: ``whole``, or ``prefixes`` (``array`` alone).
+
+    Raises:
+        ConfigError: The backend or the form is unknown, or they do not go together.
+    """
+    _check_options(backend, form)
+    return BACKENDS[backend].build(*sort_rows(tokens, offsets, end, form))

@@ -1,0 +1,284 @@
+"""Sorted runs on disk: the first half of an external sort.
+
+A stream of passages is cut into pieces that fit the memory; each is sorted and written to a scratch folder.
+Then the key range is cut so that what all runs hold of a part fits the memory, too: parts are in order, so
+sorting them one after another sorts everything. Legend: N passages, P runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from grls.index.external_sort.npy import GrowingArray
+from grls.index.rows import Array, Ints, gather, keys_at, sort, unsigned, validate
+
+COPIES = 4
+"""Times the tokens of a piece are in memory while it is sorted."""
+ROW_BYTES = 200
+"""Bytes a passage that sorting takes beside its tokens."""
+_SAMPLE = 512
+
+
+class Sequences(NamedTuple):
+    """Some consecutive passages of a stream.
+
+    Attributes:
+        tokens: ``[t]`` their sequences, one after another.
+        offsets: ``[n + 1]`` where each begins; the last is t.
+    """
+
+    tokens: Array
+    offsets: Array
+
+
+def cost(tokens: int, rows: int, width: int) -> int:
+    """Bytes of memory that sorting takes.
+
+    Args:
+        tokens: Tokens of all rows.
+        rows: Number of rows.
+        width: Bytes a token.
+    """
+    return COPIES * width * tokens + ROW_BYTES * rows
+
+
+class Run(NamedTuple):
+    """Sorted passages in three files: tokens, where each row begins, and passage numbers (ascending in ties).
+
+    Attributes:
+        folder: Where ``tokens.npy``, ``offsets.npy`` and ``numbers.npy`` stand.
+        rows: Number of passages.
+    """
+
+    folder: Path
+    rows: int
+
+    def mapped(self) -> tuple[Array, Ints]:
+        """Tokens and offsets, memory-mapped."""
+        tokens = np.load(self.folder / "tokens.npy", mmap_mode="r").view(np.ndarray)
+        offsets = np.load(self.folder / "offsets.npy", mmap_mode="r").view(np.ndarray)
+        return tokens, offsets
+
+    def numbers(self, low: int, high: int) -> Array:
+        """Passage numbers of rows ``low:high``."""
+        return read_part(self.folder / "numbers.npy", low, high)
+
+    def offsets(self, low: int, high: int) -> Ints:
+        """Where rows ``low:high`` begin, and where the last of them ends."""
+        return read_part(self.folder / "offsets.npy", low, high + 1)
+
+    def tokens(self, low: int, high: int) -> Array:
+        """Tokens ``low:high``."""
+        return read_part(self.folder / "tokens.npy", low, high)
+
+
+def read_part(file: Path, low: int, high: int) -> Array:
+    """Elements ``low:high`` of an array with one axis; read, not mapped, so that no page stays ours."""
+    with file.open("rb") as stream:
+        np.lib.format.read_magic(stream)
+        _, _, dtype = np.lib.format.read_array_header_1_0(stream)
+        stream.seek(low * dtype.itemsize, 1)
+        part: Array = np.fromfile(stream, dtype, high - low)
+    return part
+
+
+class Spill:
+    """Takes the pieces of a stream, and writes what does not fit the memory as sorted runs.
+
+    Args:
+        folder: Scratch folder.
+        end: The end token.
+        memory: Bytes to stay within.
+    """
+
+    def __init__(self, folder: Path, end: int, memory: int):
+        self.runs: list[Run] = []
+        self.passages = 0
+        self.top = 0  # the greatest token
+        self._folder = folder
+        self._end = end
+        self._memory = memory
+        self._held: list[Sequences] = []
+        self._held_cost = 0
+
+    def take(self, pieces: Iterable[Sequences]) -> None:
+        """Write the runs of a whole stream.
+
+        Raises:
+            ValueError: A sequence lacks the end token, has it inside, or is too long.
+        """
+        for piece in pieces:
+            for part in self._fitting(piece):
+                needed = cost(len(part.tokens), len(part.offsets) - 1, part.tokens.itemsize)
+                if self._held and self._held_cost + needed > self._memory:
+                    self._write()
+                self._held.append(part)
+                self._held_cost += needed
+        self._write()
+
+    def _fitting(self, piece: Sequences) -> Iterator[Sequences]:
+        """A piece in parts that fit the memory (or hold one passage)."""
+        offsets = np.asarray(piece.offsets, dtype=np.int64)
+        top = int(piece.tokens.max(initial=0))
+        self.top = max(self.top, top)
+        kind = unsigned(top)
+        width = np.dtype(kind).itemsize
+        costs = COPIES * width * offsets + ROW_BYTES * np.arange(len(offsets))
+        first = 0
+        while first < len(offsets) - 1:
+            last = int(np.searchsorted(costs, costs[first] + self._memory, side="right")) - 1
+            last = min(max(last, first + 1), len(offsets) - 1)
+            tokens = piece.tokens[offsets[first] : offsets[last]].astype(kind)
+            yield Sequences(tokens, offsets[first : last + 1] - offsets[first])
+            first = last
+
+    def _write(self) -> None:
+        if not self._held:
+            return
+        shifts = np.cumsum([0, *(len(part.tokens) for part in self._held)])
+        tokens = np.concatenate([part.tokens for part in self._held])
+        offsets = np.concatenate(
+            [[0], *(part.offsets[1:] + shift for part, shift in zip(self._held, shifts, strict=False))]
+        ).astype(np.int64)
+        self._held, self._held_cost = [], 0
+        validate(tokens, offsets, self._end)
+        order, _ = sort(tokens, offsets)
+        folder = self._folder / f"run-{len(self.runs)}"
+        folder.mkdir()
+        sorted_offsets = np.concatenate(([0], np.cumsum(np.diff(offsets)[order])))
+        np.save(folder / "offsets.npy", sorted_offsets)
+        np.save(folder / "numbers.npy", (order + self.passages).astype(np.int64))
+        with GrowingArray(folder / "tokens.npy", tokens.dtype) as file:
+            for low in range(0, len(order), 1 << 16):
+                high = min(low + (1 << 16), len(order))
+                local = sorted_offsets[low : high + 1] - sorted_offsets[low]
+                file.append(gather(tokens, offsets[order[low:high]], local))
+        self.runs.append(Run(folder, len(order)))
+        self.passages += len(order)
+
+
+class RowSlice(NamedTuple):
+    """Consecutive rows of the sorted whole.
+
+    Attributes:
+        low: ``[P]`` its first row in each run.
+        high: ``[P]`` its end row in each run.
+        equal: Whether all its rows are equal.
+    """
+
+    low: Ints
+    high: Ints
+    equal: bool
+
+
+class Partition:
+    """Cuts the sorted runs into parts that fit the memory.
+
+    Args:
+        runs: The runs.
+        width: Bytes a token, 2 or 4.
+        memory: Bytes to stay within.
+    """
+
+    def __init__(self, runs: list[Run], width: int, memory: int):
+        self._runs = runs
+        self._width = width
+        self._memory = memory
+
+    def parts(self) -> Iterator[RowSlice]:
+        """All parts in order; one that is larger than the memory has only equal rows."""
+        yield from self._cut(np.zeros(len(self._runs), np.int64), np.array([run.rows for run in self._runs]))
+
+    def _cut(self, low: Ints, high: Ints) -> Iterator[RowSlice]:
+        if not (high > low).any():
+            return
+        whole = int(self._costs(np.stack((low, high)))[1])
+        if whole <= self._memory or int((high - low).sum()) == 1:
+            yield RowSlice(low, high, equal=False)
+            return
+        depth, equal = self._common(low, high)
+        if equal:
+            yield RowSlice(low, high, equal=True)
+            return
+        cuts = self._cuts(low, high, depth, min(_SAMPLE, 8 * (whole // self._memory + 1)))
+        costs = self._costs(cuts)
+        begin = 0
+        for n in range(1, len(cuts)):  # gather neighbours while they fit
+            if costs[n] - costs[begin] > self._memory:
+                yield from self._gathered(cuts, begin, n - 1)
+                begin = n - 1
+            if costs[n] - costs[begin] > self._memory:
+                yield from self._cut(cuts[begin], cuts[n])
+                begin = n
+        yield from self._gathered(cuts, begin, len(cuts) - 1)
+
+    def _gathered(self, cuts: Ints, begin: int, end: int) -> Iterator[RowSlice]:
+        if (cuts[end] > cuts[begin]).any():
+            yield RowSlice(cuts[begin], cuts[end], equal=False)
+
+    def _costs(self, cuts: Ints) -> Ints:
+        """Bytes that sorting the rows before each of some cuts ``[C, P]`` takes, less those of the first."""
+        tokens = np.zeros(len(cuts), dtype=np.int64)
+        for n, run in enumerate(self._runs):
+            tokens += run.mapped()[1][cuts[:, n]]
+        costs: Ints = COPIES * self._width * tokens + ROW_BYTES * cuts.sum(axis=1)
+        costs -= costs[0]
+        return costs
+
+    def _common(self, low: Ints, high: Ints) -> tuple[int, bool]:
+        """How many tokens all rows of a range share, and whether they are equal: its extremes tell."""
+        extremes: list[Array] = []
+        for run, a, b in zip(self._runs, low.tolist(), high.tolist(), strict=True):
+            for row in (a, b - 1) if b > a else ():
+                first, last = run.offsets(row, row + 1).tolist()
+                extremes.append(run.tokens(first, last))
+        shortest = min(len(row) for row in extremes)
+        same = np.ones(shortest, dtype=np.bool_)
+        for row in extremes[1:]:
+            same &= row[:shortest] == extremes[0][:shortest]
+        # The end token is the last of a row and nowhere else, so no row is a prefix of another.
+        return (shortest, True) if same.all() else (int(np.argmin(same)), False)
+
+    def _cuts(self, low: Ints, high: Ints, depth: int, sample: int) -> Ints:
+        """``[C, P]`` cuts of a range in order: its begin, before and after every sampled key, its end."""
+        step = max(1, int((high - low).sum()) // sample)
+        width = 8 // self._width
+        keys = []
+        for n, run in enumerate(self._runs):
+            # Runs are alike, so each is sampled at other places, lest their samples say the same.
+            shift = min(n * step // len(self._runs), max(0, int(high[n] - low[n]) - 1))
+            rows = np.arange(low[n] + shift, high[n], step)
+            keys.append(keys_at(*run.mapped(), rows, depth, width))
+        pivots = np.unique(np.concatenate(keys))
+        cuts = np.empty((2 * len(pivots), len(self._runs)), dtype=np.int64)
+        for n, run in enumerate(self._runs):  # one run mapped at a time
+            bounds = int(low[n]), int(high[n])
+            cuts[::2, n] = _search(*run.mapped(), *bounds, pivots, depth, width, after=False)
+            cuts[1::2, n] = _search(*run.mapped(), *bounds, pivots, depth, width, after=True)
+        return np.concatenate((low[None], cuts, high[None]))
+
+
+def _search(
+    tokens: Array,
+    offsets: Ints,
+    low: int,
+    high: int,
+    pivots: npt.NDArray[np.uint64],
+    depth: int,
+    width: int,
+    after: bool,
+) -> Ints:
+    """For each pivot the first row of ``low:high`` whose key is not below it (``after``: is above it)."""
+    lows, highs = np.full(len(pivots), low), np.full(len(pivots), high)
+    while (open_ := np.flatnonzero(lows < highs)).size:
+        middle = (lows[open_] + highs[open_]) // 2
+        keys = keys_at(tokens, offsets, middle, depth, width)
+        below = keys <= pivots[open_] if after else keys < pivots[open_]
+        lows[open_[below]] = middle[below] + 1
+        highs[open_[~below]] = middle[~below]
+    return lows

@@ -1,0 +1,156 @@
+"""How a command ends: exit codes, the one line that tells of an error, signals, output nobody reads.
+
+An error of ours, too little memory and a file that cannot be written end a command with one line and exit
+code 1; Ctrl-C with 130, SIGTERM and SIGHUP with the shell's code for them, and one line; standard output that
+nobody reads any more (``| head``) with 141, as SIGPIPE does. All else is a fault and is shown whole. It does
+not know what the command does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
+
+from grls.errors import GrlsError, out_of_memory
+from grls.io.files import WRITE_ERRORS
+from grls.io.terminal import Visible, visible
+
+WHOLE = "nothing half-written is left."
+"""What stands after a command that was ended from outside."""
+SIGNALS = ("SIGTERM", "SIGHUP")
+"""What asks a command to end, beside Ctrl-C."""
+
+
+def unless_unread(run: Callable[[], int]) -> int:
+    """The exit code of a command, or 141 where nobody reads its output any more."""
+    try:
+        code = run()
+    except BaseException as end:  # what fails is told whether or not its output is read
+        harmless = isinstance(end, BrokenPipeError) or (isinstance(end, SystemExit) and not end.code)
+        if _unread() and harmless:
+            return 141
+        raise
+    return 141 if _unread() and not code else code
+
+
+def told(
+    run: Callable[[], object],
+    saving: Callable[[], str] = lambda: (
+        "Give it less at a time, end other programs, or take a machine with more."
+    ),
+    again: str = "run the command again",
+    stands: str = WHOLE,
+    signals: Sequence[str] = SIGNALS,
+) -> int:
+    """Run a command and tell in one line what ended it.
+
+    Args:
+        run: The command.
+        saving: A sentence that says what saves memory; called where there is too little.
+        again: What to do once there is space for what could not be written.
+        stands: What a command leaves that was ended from outside: the end of the line that says so.
+        signals: Those that end the command in order; what is ignored (``nohup``) or handled stays so.
+
+    Returns:
+        The exit code.
+    """
+    if logging.lastResort is not None:  # what writes warnings where nothing else is set up
+        logging.lastResort.setFormatter(Visible())
+    try:
+        with _ending_cleanly(signals):
+            run()
+    except GrlsError as error:
+        return _say(str(error), 1)
+    except (MemoryError, OSError, RuntimeError) as error:
+        line = _line(error, saving, again)
+        if line is None:
+            raise
+        return _say(line, 1)
+    except KeyboardInterrupt:
+        return _say(f"interrupted; {stands}", 128 + signal.SIGINT)
+    except _Ended as end:
+        number = int(str(end.code)) - 128
+        return _say(f"ended by {signal.Signals(number).name}; {stands}", 128 + number)
+    return 0
+
+
+def _say(line: str, code: int) -> int:
+    print(f"error: {visible(line)}", file=sys.stderr)
+    return code
+
+
+class _Ended(SystemExit):
+    """SIGTERM or SIGHUP; the code is the shell's."""
+
+
+@contextmanager
+def _ending_cleanly(names: Sequence[str]) -> Iterator[None]:
+    """Let signals end a command as an error does, so that nothing half-written is left."""
+    process = os.getpid()
+
+    def end(number: int, _: object) -> None:
+        if os.getpid() != process:  # one that was forked: it has nothing to clean up
+            os._exit(128 + number)
+        signal.signal(number, signal.SIG_IGN)
+        raise _Ended(128 + number)
+
+    taken = []
+    if threading.current_thread() is threading.main_thread():
+        known = [getattr(signal, name) for name in names if hasattr(signal, name)]
+        taken = [one for one in known if signal.getsignal(one) is signal.SIG_DFL]
+    for one in taken:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one in taken:
+            signal.signal(one, signal.SIG_DFL)
+
+
+_ASKED = re.compile(r"to allocate ([\d.,]+ ?\w+)")
+"""How much memory was asked for, as NumPy and torch say it."""
+
+
+def _line(error: Exception, saving: Callable[[], str], again: str) -> str | None:
+    """What to say of an error that is none of ours; None: it is a fault, and all of it is shown."""
+    if out_of_memory(error):
+        asked = _ASKED.search(str(error))
+        size = f" ({asked[1]} more were asked for)" if asked else ""
+        return f"there is not enough memory{size}. {saving()}"
+    if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
+        return f"{error}. Free some space or choose a place that can be written, then {again}."
+    return None
+
+
+def _unread() -> bool:
+    """Write what standard output still holds: whether its reader has gone. Then all of it goes nowhere."""
+    if sys.stdout is None:
+        return False
+    try:
+        sys.stdout.flush()
+        gone = _has_gone(sys.stdout)
+    except BrokenPipeError:
+        gone = True
+    if gone:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    return gone
+
+
+def _has_gone(stream: TextIO) -> bool:
+    """Whether the reader of a pipe has gone; False of what is none."""
+    try:
+        watched = select.poll()
+        watched.register(stream.fileno(), select.POLLERR)
+    except (AttributeError, OSError):  # no poll on Windows; no file behind the stream
+        return False
+    return any(event & select.POLLERR for _, event in watched.poll(0))

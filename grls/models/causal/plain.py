@@ -1,0 +1,146 @@
+"""The generator protocol for a causal language model: the plain way, which the fast search is held against.
+
+Legend: B inputs, R rows (live beams), L longest input, V vocabulary.
+
+An input is a prefix, and what is written stands behind it; its last token opens what is written, as the start
+token of a decoder does. Inputs are padded in front, so that the next token of every row is at the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from grls.errors import ConfigError, out_of_memory
+from grls.index.rows import Ints
+from grls.models.base import Floats
+from grls.models.head import Head
+from grls.models.sessions.memory import agree
+from grls.models.turns import turn
+
+
+class CausalGenerator:
+    """Drives an ``AutoModelForCausalLM`` for the plain search.
+
+    The model is used as it is (device, precision, eval or train mode): put it where you want it first.
+
+    Args:
+        model: The model.
+
+    Raises:
+        ConfigError: The model has no output head, or computes something else when its memory is reordered
+            (a recurrent one).
+    """
+
+    def __init__(self, model: Any):
+        self.model = model
+        name = type(model).__name__
+        if model.get_output_embeddings() is None:
+            raise ConfigError(f"{name} has no output head; load it as a causal LM.")
+        self.head = Head(model)
+        try:
+            with turn(model):  # as it is, not as another thread drives it
+                agrees = self._tried()
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            if out_of_memory(error):
+                raise
+            raise ConfigError(f"{name} cannot be driven as a generator: {error}.") from error
+        if not agrees:
+            raise ConfigError(f"{name} computes something else step by step; it is not supported.")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        device: torch.device = self.model.device
+        return device
+
+    def open(self, inputs: Sequence[Sequence[int]]) -> CausalSession:
+        """Begin to decode a batch of B inputs (token ids)."""
+        return CausalSession(self, inputs)
+
+    @torch.inference_mode()
+    def _tried(self) -> bool:
+        """Try on a small batch whether steps give what the model gives, by the head and by steps."""
+        training = self.model.training
+        self.model.eval()
+        try:
+            paths = torch.tensor([[5, 6, 3], [5, 6, 4], [3, 4, 5]], device=self.device)
+            expected = self.model(input_ids=paths).logits[:, -1].float()
+            read = self.head.read(input_ids=paths)[:, -1]
+            if not agree(self.head.all(read), expected, read.dtype):
+                return False
+            session = self.open([[3, 4], [5]])
+            session.first()
+            session.step(np.array([1, 1, 0]), np.array([6, 6, 5]))
+            session.step(np.array([0, 1]), np.array([3, 4]))
+            return agree(self.head.all(session._hidden), expected[:2], session._hidden.dtype)
+        finally:
+            self.model.train(training)
+
+
+class CausalSession:
+    """The decoding of one batch; see :class:`grls.models.base.Session`.
+
+    Args:
+        generator: The model.
+        inputs: B inputs as token ids.
+    """
+
+    def __init__(self, generator: CausalGenerator, inputs: Sequence[Sequence[int]]):
+        longest = max(len(row) for row in inputs)
+        tokens = np.zeros((len(inputs), longest), dtype=np.int64)
+        mask = np.zeros_like(tokens)
+        for i, row in enumerate(inputs):
+            tokens[i, longest - len(row) :] = row
+            mask[i, longest - len(row) :] = 1
+        self._generator = generator
+        self._inputs = torch.from_numpy(tokens).to(generator.device)
+        self._mask = torch.from_numpy(mask).to(generator.device)
+        self._cache = DynamicCache()
+        self._hidden: Tensor
+
+    def first(self) -> None:
+        """Read the inputs; afterwards there is a row an input."""
+        self._feed(self._inputs, (self._mask.cumsum(1) - 1).clamp(min=0))
+
+    def step(self, parents: Ints, tokens: Ints) -> None:
+        """Row r becomes row ``parents[r]`` continued by ``tokens[r]``."""
+        device = self._generator.device
+        chosen = torch.from_numpy(parents).to(device)
+        with torch.inference_mode():
+            if not np.array_equal(parents, np.arange(len(self._mask))):
+                self._cache.batch_select_indices(chosen)
+            self._mask = self._mask[chosen]
+        positions = self._mask.sum(1, keepdim=True)
+        self._mask = torch.cat((self._mask, torch.ones_like(positions)), dim=1)
+        self._feed(torch.from_numpy(tokens).to(device)[:, None], positions)
+
+    def logits(self, rows: Ints, tokens: Ints) -> Floats:
+        """Logits of (row, token) pairs, ``[A]``."""
+        device = self._generator.device
+        with torch.inference_mode():
+            wanted = torch.from_numpy(rows).to(device), torch.from_numpy(tokens).to(device)
+            array: Floats = self._generator.head.pairs(self._hidden, *wanted).cpu().numpy()
+            return array
+
+    def log_normalizer(self) -> Floats:
+        """Log-sum-exp over the vocabulary, ``[R]``."""
+        with torch.inference_mode():
+            array: Floats = self._generator.head.all(self._hidden).logsumexp(-1).cpu().numpy()
+            return array
+
+    def _feed(self, tokens: Tensor, positions: Tensor) -> None:
+        arguments = {
+            "input_ids": tokens,
+            "attention_mask": self._mask,
+            "position_ids": positions,
+            "past_key_values": self._cache,
+            "use_cache": True,
+        }
+        with torch.inference_mode():
+            self._hidden = self._generator.head.read(**arguments)[:, -1]

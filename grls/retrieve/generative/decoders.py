@@ -1,0 +1,145 @@
+"""Which decoder searches for a model: the fastest that can, over the index and with the options at hand.
+
+That of :mod:`grls.decode.gpu.search` for GPUs, that of :mod:`grls.decode.fast` for every other model that
+can be driven by slots, and the plain beam for the rest. Model inputs and an index are given, no texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+from grls.decode import Decoder, DeviceDecoder, FastDecoder
+from grls.decode.gpu.search import suits
+from grls.decode.prior import Prior
+from grls.decode.slots import SlotDecoder
+from grls.errors import ConfigError
+from grls.index import ConstraintIndex, UnionIndex
+from grls.index.array import ArrayIndex
+from grls.io.progress import Progress
+from grls.models.causal.slots import CausalTrees
+from grls.models.load.kinds import plain_generator, planted
+from grls.models.seq2seq.plain import check_positions
+from grls.models.seq2seq.slots import Seq2SeqTrees
+from grls.models.turns import turn
+from grls.retrieve.generative.options import SearchOptions
+
+_Result = TypeVar("_Result")
+
+
+class Decoders:
+    """The decoders of one model, and which of them searches.
+
+    Args:
+        model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
+        writes_spans: Whether it writes spans of passages.
+    """
+
+    def __init__(self, model: Any, writes_spans: bool):
+        self.model = model
+        self.writes_spans = writes_spans
+        self.generator = plain_generator(model)
+        self._kept: tuple[tuple[object, ...], SlotDecoder] | None = None
+
+    @cached_property
+    def trees(self) -> Seq2SeqTrees | CausalTrees | None:
+        """The model for the fast search, where it can be driven so."""
+        return planted(self.generator)
+
+    def plain(self, index: ConstraintIndex, options: SearchOptions, k: int) -> Decoder:
+        """The plain beam search for k results an input; :meth:`run` finds what it finds."""
+        return Decoder(self.generator, index, max(k, options.beams), options.mode, options.early_stop)
+
+    def run(
+        self,
+        index: ConstraintIndex,
+        options: SearchOptions,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        label: str,
+        prior: Prior | None,
+        search: Callable[..., list[_Result]],
+    ) -> list[_Result]:
+        """What ``search`` finds with the fastest decoder there is for the model; one thread after another.
+
+        Args:
+            index: What may be written.
+            options: How to decode.
+            inputs: Model inputs as token ids.
+            k: Results an input.
+            label: What the progress bar says.
+            prior: What is known beforehand of what the index holds.
+            search: Given a decoder, numbers of inputs and its further options, what it finds for these.
+
+        Raises:
+            ConfigError: The option ``compile`` is set where it cannot be heeded, or the model has too few
+                positions.
+        """
+        with turn(self.model), Progress(len(inputs), label, "inputs", shown=options.progress or None) as bar:
+            self.model.eval()
+            if options.compile:
+                self._refuse_to_compile(index)
+            check_positions(self.model, max((len(row) for row in inputs), default=0), index.rows.longest)
+            trees = self.trees
+            if trees is None:
+                return self._in_batches(index, options, inputs, k, prior, bar, search)
+            fast = self._fast(trees, index, options, k)
+            if isinstance(fast, DeviceDecoder) and prior is not None:  # it takes none
+                fast = FastDecoder(trees, index, fast.beams, fast.mode, fast.early_stop, fast.slots)
+            return search(fast, range(len(inputs)), bar.update, prior)
+
+    def _fast(
+        self, trees: Seq2SeqTrees | CausalTrees, index: ConstraintIndex, options: SearchOptions, k: int
+    ) -> SlotDecoder:
+        """The fast search for k results an input; one is kept, with what it knows of the index."""
+        plain, slots, compiled = self.plain(index, options, k), options.batch_size, options.compile
+        new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, trees.device)
+        if self._kept is None or self._kept[0] != new or self._kept[1].index is not index:
+            self._kept = None  # a compiled search holds memory on the device: one at a time
+            how = (trees, index, plain.beams, plain.mode, plain.early_stop, slots)
+            on_device: Any = partial(DeviceDecoder, compiled=compiled)
+            suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, index))
+            suited = suited and not self.writes_spans  # it does not tell where it leaves off
+            self._kept = new, on_device(*how) if suited else FastDecoder(*how)
+        return self._kept[1]
+
+    def _in_batches(
+        self,
+        index: ConstraintIndex,
+        options: SearchOptions,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        prior: Prior | None,
+        bar: Progress,
+        search: Callable[..., list[_Result]],
+    ) -> list[_Result]:
+        """The plain search, in batches of inputs of similar length."""
+        decoder, size = self.plain(index, options, k), options.batch_size
+        order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
+        found: dict[int, _Result] = {}
+        for start in range(0, len(order), size):
+            batch = order[start : start + size]
+            weighed = None if prior is None else prior.among(batch)
+            found.update(zip(batch, search(decoder, batch, None, weighed), strict=True))
+            bar.update(len(batch))
+        return [found[i] for i in range(len(inputs))]
+
+    def _refuse_to_compile(self, index: ConstraintIndex) -> None:
+        """Refuse the option ``compile``, which is set, where no search could heed it.
+
+        Raises:
+            ConfigError: The model writes spans, or it or the index is of another kind.
+        """
+        on_grid = isinstance(self.trees, Seq2SeqTrees)
+        if not self.writes_spans and on_grid and isinstance(index, ArrayIndex):
+            return
+        if self.writes_spans:
+            why = "the generator writes spans of passages, and what they weigh is not known on the device"
+        elif not on_grid:
+            why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
+        elif isinstance(index, UnionIndex):
+            why = "passages were added to its index; make one segment of it with `grls update --merge true`"
+        else:
+            why = "its index has another backend than 'array'; make it again with `grls index`"
+        raise ConfigError(f"compile=True cannot be heeded: {why}, or leave the option out.")

@@ -1,0 +1,233 @@
+"""The folder of a generative retriever, but for its model.
+
+``grls.json`` (format version, length limits, training stages), ``index/`` and ``corpus.jsonl``; where
+passages were added since, ``added/`` (a second segment of the index), and where some were removed,
+``removed.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from grls.data.codec import Codec, Limits, limits_of
+from grls.data.corpus import Corpus, corpus_file
+from grls.data.spans import By, Spans, read_spans
+from grls.errors import DataError, MismatchError
+from grls.index import ConstraintIndex, Segment, UnionIndex, load_index
+from grls.index.storage import MANIFEST as INDEX
+from grls.index.storage import write_index
+from grls.io.files import read_json, sha256, write_json
+from grls.models.load.language import weights_fingerprint
+from grls.models.rescore_spec import RescoreInput
+
+FORMAT = 1
+CHANGED = 2
+"""The format of a folder with added or removed passages, which a reader of format 1 would overlook."""
+OF_VIEWS = 3
+"""The format of a folder whose index holds spans, which a reader of the others would take for passages."""
+MANIFEST = "grls.json"
+KIND = "generative"
+REMOVED = "removed.json"
+_FORMATS = (FORMAT, CHANGED, OF_VIEWS)
+
+
+def manifest_of(folder: Path) -> Any:
+    """What stands in the ``grls.json`` of a retriever of either kind, whatever it is.
+
+    Raises:
+        DataError: There is none, or it is no JSON.
+    """
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
+    return read_json(file)
+
+
+def read_generative_manifest(folder: Path) -> dict[str, Any]:
+    """What stands in the ``grls.json`` of a generative retriever.
+
+    Raises:
+        DataError: There is none, or it is not one of ours.
+    """
+    file = folder / MANIFEST
+    manifest = manifest_of(folder)
+    if isinstance(manifest, dict) and manifest.get("kind", KIND) != KIND:
+        raise DataError(
+            f"this is a retriever of the kind {manifest['kind']!r}, and a generative one is wanted here: "
+            "give the folder of one, or make one with `grls index --model`.",
+            file,
+        )
+    if not isinstance(manifest, dict) or manifest.get("format") not in _FORMATS:
+        found = manifest.get("format") if isinstance(manifest, dict) else manifest
+        raise DataError(
+            f"retriever format {found}, this version reads {', '.join(map(str, _FORMATS))}; make it again "
+            "with `grls index`.",
+            file,
+        )
+    return manifest
+
+
+def read_limits(folder: Path, manifest: dict[str, Any]) -> Limits:
+    """The length limits of a manifest.
+
+    Raises:
+        DataError: It has none.
+    """
+    return limits_of(manifest.get("limits"), folder / MANIFEST, "make it again with `grls index`")
+
+
+def read_passages(
+    folder: Path, manifest: dict[str, Any], codec: Codec, verify: bool | None
+) -> tuple[Corpus, ConstraintIndex, list[int], Spans | None]:
+    """Corpus, index, the numbers of the passages that were removed, and the spans that the index holds.
+
+    Args:
+        folder: The retriever's.
+        manifest: What stands in it.
+        codec: What wrote the passages as tokens.
+        verify: As of :func:`grls.index.load_index`.
+
+    Raises:
+        DataError: A file is damaged.
+        IndexFormatError: The index is damaged.
+        MismatchError: The index belongs to another tokenizer or corpus.
+    """
+    corpus = Corpus.read(folder)
+    cut = read_spans(manifest.get("views"), folder / MANIFEST)
+    belongs = codec.fingerprint(), _listed(corpus, cut), verify
+    base = load_index(folder / "index", *belongs)
+    added = load_index(folder / "added", *belongs) if manifest.get("added") else None
+    index: ConstraintIndex = base if added is None else UnionIndex(base, added)
+    spans = None if cut is None else Spans(corpus, *cut)
+    listed = len(corpus if spans is None else spans)
+    if len(index) != listed + 1:
+        what = "passages" if spans is None else f"spans of {spans.words} words"
+        raise MismatchError(
+            f"{folder}: the index holds {len(index) - 1:,} {what} and the corpus {listed:,}; make "
+            "it again with `grls index`."
+        )
+    removed = _removed(folder / REMOVED, corpus) if manifest.get("removed") else []
+    _refuse_changed(folder, manifest, corpus)
+    return corpus, index, removed, spans
+
+
+_PARTS = {
+    "metadata": "the metadata of corpus.jsonl",
+    "index_sha256": "index/index.json",
+    "added_sha256": "added/index.json",
+}
+"""What a manifest knows of the parts that no other checksum is of; older ones do not."""
+
+
+def sums_of(folder: Path, corpus: Corpus) -> dict[str, str]:
+    """Fingerprints of the parts of :data:`_PARTS` as they are."""
+    sums = {"metadata": corpus.metadata_fingerprint}
+    for name in ("index", "added"):
+        file = folder / name / INDEX
+        if file.is_file():
+            sums[f"{name}_sha256"] = sha256(file)
+    return sums
+
+
+def _refuse_changed(folder: Path, manifest: dict[str, Any], corpus: Corpus) -> None:
+    """Refuse (MismatchError) a folder of which something changed that no other checksum is of."""
+    sums = sums_of(folder, corpus)
+    changed = [part for what, part in _PARTS.items() if manifest.get(what, sums.get(what)) != sums.get(what)]
+    if manifest.get("sha256") not in (None, own_sum(manifest)):
+        changed.append(MANIFEST)
+    if changed:
+        raise MismatchError(
+            f"{folder}: {changed[0]} has changed since it was written; make it again with `grls index`."
+        )
+
+
+def own_sum(manifest: dict[str, Any]) -> str:
+    """SHA-256 of a manifest but for the sum itself, so that no limit or stage changes unseen."""
+    rest = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def refuse_other_weights(folder: Path, manifest: dict[str, Any], model: Any) -> None:
+    """Refuse a model that is not the one that the folder was made with; older folders do not know theirs.
+
+    Raises:
+        MismatchError: It is another one.
+    """
+    if manifest.get("weights") not in (None, weights_fingerprint(model)):
+        raise MismatchError(
+            f"{folder / 'model'}: the weights are others than those that this retriever was made with: the "
+            "file is damaged, or is another training's; make the retriever again with `grls index`."
+        )
+
+
+def _listed(corpus: Corpus, cut: tuple[int, By] | None) -> str:
+    """What an index is of: the fingerprint of a corpus, or of its spans."""
+    if cut is None:
+        return corpus.fingerprint
+    words, by = cut
+    return f"{corpus.fingerprint} spans of {words} words{'' if by == 'spaces' else f' by {by}'}"
+
+
+def write_passages(
+    folder: Path,
+    codec: Codec,
+    corpus: Corpus,
+    segments: tuple[Segment, Segment | None],
+    removed: Collection[int],
+    spans: Spans | None,
+    stages: Sequence[str],
+    rescore_input: RescoreInput | None,
+    weights: str,
+) -> None:
+    """Write all but the model, the manifest last.
+
+    Args:
+        folder: The retriever's.
+        codec: What wrote the passages as tokens.
+        corpus: The passages.
+        segments: The index, and what was added since.
+        removed: Numbers of the passages that were removed.
+        spans: What the index holds of the passages; None: all of them.
+        stages: The training stages that the model has gone through.
+        rescore_input: How the model learned to rescore passages; None: it did not.
+        weights: The fingerprint of the model's weights.
+    """
+    base, added = segments
+    for name, segment in (("index", base), ("added", added)):
+        if segment is not None:
+            (folder / name).mkdir()
+            listed = _listed(corpus, None if spans is None else (spans.words, spans.by))
+            write_index(segment, folder / name, codec.fingerprint(), listed)
+    corpus.write(corpus_file(folder))
+    if removed:
+        write_json(folder / REMOVED, corpus.ids(sorted(removed)))
+    changed = added is not None or bool(removed)
+    manifest = {
+        "format": OF_VIEWS if spans is not None else CHANGED if changed else FORMAT,
+        "kind": KIND,
+        "limits": codec.limits._asdict(),
+        "stages": list(stages),
+    }
+    if changed:
+        manifest |= {"added": added is not None, "removed": bool(removed)}
+    if spans is not None:
+        manifest["views"] = spans.record
+    if rescore_input is not None:
+        manifest["assess"] = rescore_input._asdict()
+    manifest |= {"weights": weights, **sums_of(folder, corpus)}
+    write_json(folder / MANIFEST, {**manifest, "sha256": own_sum(manifest)})
+
+
+def _removed(file: Path, corpus: Corpus) -> list[int]:
+    """The numbers of the passages that a file names as removed."""
+    ids = read_json(file)
+    if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
+        raise DataError("expected a list of passage ids; make it again with `grls index`.", file)
+    found = corpus.numbers(ids)
+    if None in found or not 0 < len(set(found)) < len(corpus):
+        raise DataError("these are not passages of corpus.jsonl; make it again with `grls index`.", file)
+    return [number for number in found if number is not None]

@@ -1,0 +1,174 @@
+"""The passages that a generative retriever may find: corpus and index together, and how both change in place.
+
+Passages can be taken out of every search, and added behind the others, without an index made anew. No model
+is needed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+from grls.data.codec import Codec, TokenIds
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow
+from grls.data.spans import Spans
+from grls.data.types import Passage, Query
+from grls.errors import ConfigError, DataError
+from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, merge
+from grls.index.array import ArrayIndex
+from grls.index.build import build_segment
+from grls.index.rows import Ints
+from grls.retrieve.base import reachable
+
+
+class IndexedPassages:
+    """A corpus and its constraint index.
+
+    Args:
+        codec: Text to tokens.
+        corpus: The passages; passage n of the index is passage n here.
+        index: The constraint index of that corpus (or of its spans), DONE last.
+        removed: Numbers of passages that no search finds.
+        spans: What the index holds of each passage, where it does not hold passages.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        corpus: Corpus,
+        index: ConstraintIndex,
+        removed: Collection[int] = (),
+        spans: Spans | None = None,
+    ):
+        self.codec = codec
+        self.spans = spans
+        self.corpus = corpus
+        self.index = index
+        self.removed = frozenset(removed)
+        self._live: Subset | None = None
+        self._complete()
+
+    def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
+        """The token sequences of some passages, as evidence in a model input has them."""
+        if self.spans is None:
+            return [self.index.tokens(passage) for passage in passages]
+        return self.codec.passages(self.corpus.passages(passages))
+
+    @property
+    def done(self) -> int:
+        """The passage number of DONE."""
+        return len(self.corpus)
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Take passages out of every search from now on; saving the retriever keeps that.
+
+        Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
+
+        Raises:
+            DataError: An id is unknown, or its passage is removed already.
+            ConfigError: No passage would be left.
+        """
+        gone = set(self.removed)
+        for name, number in zip(ids, self.corpus.numbers(ids), strict=True):
+            if number is None or number in self.removed:
+                why = "is not in the corpus" if number is None else "is removed already"
+                raise DataError(f"the passage {name!r} {why}, so it cannot be removed.", self.corpus.source)
+            gone.add(number)
+        if len(gone) == len(self.corpus):
+            raise ConfigError("the last passage cannot be removed: nothing would be left to retrieve.")
+        self._change(self.corpus, self.index, gone)
+
+    def add(self, passages: Iterable[Passage] | Corpus) -> None:
+        """Add passages, which every search finds from now on; saving the retriever keeps that.
+
+        They are sorted into a second segment of the index; the first is left as it is until :meth:`merge`.
+        The model has not memorised them: it finds what it can score well without.
+
+        Raises:
+            DataError: There is none, or an id is reserved, used twice or taken.
+            ConfigError: The index holds only unique prefixes, or spans, or a passage is too long for the
+                model.
+        """
+        self._refuse_spans("passages cannot be added to")
+        base, added = self._segments()
+        base.rows.refuse_prefixes("adding passages", decoding=False)
+        new = (
+            passages if isinstance(passages, Corpus) else Corpus.from_passages(passages, "the added passages")
+        )
+        segment = build_segment(new, self.codec, base.backend, added)
+        corpus = self.corpus.extended(new)
+        self._change(corpus, UnionIndex(base, segment), self.removed)
+
+    def merge(self) -> None:
+        """Make one segment of the index again, and drop removed passages from corpus and index for good.
+
+        Linear in the tokens: no sequence is sorted or tokenised again, and the result is what ``grls index``
+        would make. Passages keep their order, those that were added stand last.
+
+        Raises:
+            ConfigError: The index holds spans, and passages were removed.
+        """
+        if not self.removed and isinstance(self.index, Segment):
+            return
+        self._refuse_spans("removed passages cannot be dropped from")
+        keep = np.ones(len(self.corpus) + 1, dtype=bool)
+        keep[sorted(self.removed)] = False
+        index = merge(self.index, keep)
+        corpus = self.corpus.select(np.flatnonzero(keep[:-1]).tolist()) if self.removed else self.corpus
+        self._change(corpus, index, ())
+
+    def numbers(self, passages: Sequence[int] | Ints) -> Ints:
+        """What some passages (DONE among them) are in the index, their spans where it holds spans."""
+        return np.asarray(passages, dtype=np.int64) if self.spans is None else self.spans.of(passages)
+
+    def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
+        """What each query may find, DONE among it; None where it may find everything.
+
+        Queries with equal filters share one subset, which is made once.
+        """
+        within = reachable(queries, allow, self.corpus, self.removed)
+        rows = self.index.rows
+        made = [Subset(rows, self.numbers(np.append(numbers, self.done))) for numbers in within.sets]
+        return [self._everything() if place is None else made[place] for place in within.places]
+
+    def _segments(self) -> tuple[Segment, Segment | None]:
+        """The index' first segment, and the second one where there is one."""
+        if isinstance(self.index, UnionIndex):
+            return self.index.base, self.index.added
+        if not isinstance(self.index, Segment):
+            raise ConfigError(f"a {type(self.index).__name__} can neither be saved nor changed.")
+        return self.index, None
+
+    def _everything(self) -> Subset | None:
+        """What a search without a filter may find; None where nothing is removed."""
+        if self.removed and self._live is None:
+            gone = self.numbers(sorted(self.removed))
+            live = np.setdiff1d(np.arange(len(self.index)), gone, assume_unique=True)
+            self._live = Subset(self.index.rows, live)
+        return self._live
+
+    def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
+        """Take these in the place of what was there."""
+        self.corpus, self.index, self.removed = corpus, index, frozenset(removed)
+        self._live = None
+        self._complete()
+
+    def _complete(self) -> None:
+        """Let an index of unique prefixes take whole passages from the corpus."""
+        if isinstance(self.index, ArrayIndex) and self.index.rows.form == "prefixes":
+            self.index.complete = self._sequence
+
+    def _sequence(self, number: int) -> Ints:
+        """The whole token sequence of what is ``number`` in the index, from its text."""
+        listed = self.corpus if self.spans is None else self.spans
+        if number == len(listed):
+            return self.codec.done_sequence
+        return self.codec.passages(listed.passages([number]))[0]
+
+    def _refuse_spans(self, what: str) -> None:
+        if self.spans is not None:
+            raise ConfigError(
+                f"{what} an index of spans: make it again with `grls index` from the corpus as it is to be."
+            )

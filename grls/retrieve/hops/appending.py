@@ -1,0 +1,229 @@
+"""Multi-step retrieval for any text retriever: the passages found so far join the query.
+
+Legend: C chain beams a query, W passages that continue a chain at each hop.
+
+This is how a retriever without a decoder goes hop by hop (BM25, a bi-encoder), with the chain beams of MDR
+(Xiong et al. 2021, arXiv 2009.12756): the score of a chain is the sum of its hops' scores. A retriever that
+embeds DONE among its passages (:class:`HopRetriever`) ends chains itself. Sums then favour long chains where
+scores are positive, as inner products mostly are, so dynamic chains are ranked by the mean score of a
+hop, DONE's included.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from grls.data.codec import DONE_ID
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow, Filter, one_each, resolved
+from grls.data.types import Chain, Hit, Passage, Query
+from grls.errors import ConfigError, MismatchError
+from grls.retrieve.base import Retriever, check_counts, queries_of
+
+log = logging.getLogger(__name__)
+
+
+class HopHits(NamedTuple):
+    """What a hop finds.
+
+    Attributes:
+        hits: Passages, best first, DONE not among them.
+        done: The score of DONE; None where the retriever knows none.
+    """
+
+    hits: list[Hit]
+    done: float | None
+
+
+@runtime_checkable
+class HopRetriever(Protocol):
+    """A retriever that takes evidence in its own way, and scores DONE."""
+
+    @property
+    def learned_done(self) -> bool | None:
+        """Whether it was trained to tell when DONE follows; None: not known."""
+        ...
+
+    def retrieve_hop(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        allow: Allow = None,
+    ) -> list[HopHits]:
+        """The top-k allowed passages given those found so far, and the score of DONE."""
+        ...
+
+
+class _Path(NamedTuple):
+    """A chain under way.
+
+    Attributes:
+        query: Its place among the queries.
+        hits: What was found, DONE's hit last where it ended the chain.
+        total: Sum of the scores.
+    """
+
+    query: int
+    hits: tuple[Hit, ...] = ()
+    total: float = 0.0
+
+    @property
+    def done(self) -> bool:
+        return bool(self.hits) and self.hits[-1].id == DONE_ID
+
+
+@dataclass
+class AppendingMultistep:
+    """At every hop, passages not yet in the chain continue it; with C = W = 1, the best one.
+
+    Args:
+        retriever: Retrieves one step. A :class:`HopRetriever` gets the passages found as such; any other one
+            gets their titles and texts appended to the query's.
+        corpus: What it retrieves from.
+        hops: Length of a chain (at most, where ``dynamic``); shorter where the retriever finds nothing new.
+        dynamic: End a chain where DONE scores best.
+        chains: Chain beams C kept a query.
+        branch: Passages W (DONE among them) that continue each chain at each hop.
+        done_bias: Added to the score of DONE at every hop; negative values make chains longer. Tune it on
+            dev.
+        min_hops: Hops before DONE is allowed.
+        repeat: Allow a passage twice in a chain.
+
+    Raises:
+        ConfigError: A count is not positive, or ``dynamic`` is asked of a retriever without DONE.
+    """
+
+    retriever: Retriever
+    corpus: Corpus
+    hops: int
+    dynamic: bool = False
+    chains: int = 1
+    branch: int = 1
+    done_bias: float = 0.0
+    min_hops: int = 1
+    repeat: bool = False
+
+    def __post_init__(self) -> None:
+        check_counts(hops=self.hops, chains=self.chains, branch=self.branch)
+        if self.dynamic and not isinstance(self.retriever, HopRetriever):
+            raise ConfigError(
+                f"{type(self.retriever).__name__} never writes DONE; retrieve a fixed number of hops with it."
+            )
+        if self.dynamic and isinstance(self.retriever, HopRetriever) and self.retriever.learned_done is False:
+            log.warning(
+                "the model was not trained with DONE (an encoder as it is, or --done false or --multistep "
+                "false in training), so where a chain ends is chance: train it with `grls train-biencoder` "
+                "--multistep true --done true and index it again, or choose --steps fixed."
+            )
+
+    def retrieve(self, queries: Sequence[Query | str], allow: Allow = None) -> list[Chain]:
+        """The best chain of each query, in their order."""
+        queries = queries_of(queries)
+        return [chains[0] for chains in self.retrieve_chains(queries, allow)]
+
+    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
+        """At most C chains a query, and at least one, best first.
+
+        ``Hit.score`` is the retriever's score at that hop; ``Chain.score`` is their sum, or where ``dynamic``
+        their mean, with DONE's score and bias: log-probabilities only where the retriever's scores are.
+
+        Args:
+            queries: The queries.
+            allow: What every hop may find; see :class:`~grls.retrieve.base.Retriever`.
+        """
+        queries = queries_of(queries)
+        filters = resolved(one_each(allow, len(queries)), self.corpus)
+        live = [_Path(n) for n in range(len(queries))]
+        ended: list[list[_Path]] = [[] for _ in queries]
+        for hop in range(self.hops):
+            if not live:
+                break
+            live = self._hop(queries, filters, live, hop, ended)
+        for path in live:
+            ended[path.query].append(path)
+        return [self._ranked(some) for some in ended]
+
+    def _hop(
+        self,
+        queries: Sequence[Query],
+        filters: Sequence[Filter | None],
+        live: list[_Path],
+        hop: int,
+        ended: list[list[_Path]],
+    ) -> list[_Path]:
+        """Continue every chain; those that end are moved to ``ended``."""
+        candidates: dict[int, list[_Path]] = {}
+        for path, hits in zip(live, self._find(queries, filters, live, hop), strict=True):
+            if not hits:  # nothing new is found
+                ended[path.query].append(path)
+            for hit in hits:
+                longer = _Path(path.query, (*path.hits, hit), path.total + hit.score)
+                candidates.setdefault(path.query, []).append(longer)
+        return [path for some in candidates.values() for path in self._keep(some, ended)]
+
+    def _find(
+        self, queries: Sequence[Query], filters: Sequence[Filter | None], live: list[_Path], hop: int
+    ) -> list[list[Hit]]:
+        """For each chain, the W best hits that may continue it."""
+        evidence = self._evidence(live)
+        asked = [queries[path.query] for path in live]
+        allow = [filters[path.query] for path in live]
+        k = self.branch + (0 if self.repeat else hop)
+        if isinstance(self.retriever, HopRetriever):
+            found = self.retriever.retrieve_hop(asked, evidence, k, allow)
+        else:
+            texts = [joined(query, some) for query, some in zip(asked, evidence, strict=True)]
+            asked = [query._replace(text=text) for query, text in zip(asked, texts, strict=True)]
+            found = [HopHits(hits, None) for hits in self.retriever.retrieve(asked, k, allow)]
+        return [self._allowed(path, step, hop) for path, step in zip(live, found, strict=True)]
+
+    def _allowed(self, path: _Path, step: HopHits, hop: int) -> list[Hit]:
+        """The W best of a step that may continue a chain; of equal scores, DONE comes last."""
+        taken = set() if self.repeat else {hit.id for hit in path.hits}
+        hits = [hit for hit in step.hits if hit.id not in taken]
+        if self.dynamic and hop >= self.min_hops and step.done is not None:
+            hits.append(Hit(DONE_ID, step.done + self.done_bias))
+            hits.sort(key=lambda hit: -hit.score)
+        return hits[: self.branch]
+
+    def _evidence(self, live: list[_Path]) -> list[list[Passage]]:
+        """The passages of each chain."""
+        ids = list(dict.fromkeys(hit.id for path in live for hit in path.hits))
+        if not ids:
+            return [[] for _ in live]
+        numbers = [number for number in self.corpus.numbers(ids) if number is not None]
+        if len(numbers) < len(ids):
+            raise MismatchError(
+                f"the retriever finds passages that are not in {self.corpus.source}; give the corpus it "
+                "retrieves from."
+            )
+        passages = {passage.id: passage for passage in self.corpus.passages(numbers)}
+        return [[passages[hit.id] for hit in path.hits] for path in live]
+
+    def _keep(self, candidates: list[_Path], ended: list[list[_Path]]) -> list[_Path]:
+        """The C best unfinished chains, until C have finished; finished ones among the C best end."""
+        candidates.sort(key=lambda path: -path.total)  # all have the same number of hops
+        finished = ended[candidates[0].query]
+        finished += [path for path in candidates[: self.chains] if path.done]
+        if sum(path.done for path in finished) >= self.chains:
+            return []
+        return [path for path in candidates if not path.done][: self.chains]
+
+    def _ranked(self, ended: list[_Path]) -> list[Chain]:
+        made = [self._chain(path) for path in ended]
+        made.sort(key=lambda chain: -chain.score)
+        return made[: self.chains]
+
+    def _chain(self, path: _Path) -> Chain:
+        score = path.total / max(len(path.hits), 1) if self.dynamic else path.total
+        return Chain(path.hits[:-1] if path.done else path.hits, score, path.done)
+
+
+def joined(query: Query, evidence: Sequence[Passage]) -> str:
+    """The text of a query with those of the passages found so far."""
+    parts = [query.text, *(part for passage in evidence for part in (passage.title, passage.text))]
+    return " ".join(part for part in parts if part)

@@ -1,0 +1,276 @@
+"""Hybrid decoding: a generator that looks ahead with other retrievers while it writes.
+
+Legend: Q queries, N passages, W hits a hop.
+
+The scores of a bi-encoder or of BM25 become priors of the beam search (:mod:`grls.decode.prior`): a prefix is
+worth the more, the more they say for the passages beneath it, so that passages they favour do not fall out of
+the beam before they can be told apart. One pass, and no second list to fuse. A score is
+log p(passage | query) + sum over priors of w_i log P_i(passage | query): what ranks, and no log-probability
+(but among the candidates, where spans are written: :mod:`grls.retrieve.generative.span_scores`), unless it
+is normalized at every token, for a generator that has learned beside its priors (the product of experts of
+:mod:`grls.decode.prior`); chains of those are :mod:`grls.retrieve.hops.multistep`'s.
+
+DONE is a passage to the search, and retrievers say nothing of it (but for bi-encoders trained with it), so it
+gets a constant share of every prior. Where chains end is tuned by ``done_bias`` of
+:class:`~grls.retrieve.hops.appending.AppendingMultistep`, which makes this a multi-step retriever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow
+from grls.data.types import Hit, Passage, Query
+from grls.decode import ScoredPassage
+from grls.decode.prior import Fixed, LogWeights, Prior, WeightedPrior
+from grls.errors import ConfigError, MismatchError
+from grls.index.rows import Ints
+from grls.models.base import Floats
+from grls.retrieve.base import check_counts, queries_of
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.appending import HopHits
+from grls.retrieve.hybrid.priors import PriorSource
+
+DONE_SHARE = math.log(0.5)
+"""What DONE gets of a prior that knows nothing of it (nats): as much as all passages together."""
+
+
+class WeightedSource(NamedTuple):
+    """A source and what it counts.
+
+    Attributes:
+        source: Scores of all passages.
+        weight: w; negative takes back.
+        temperature: T, what scores are divided by; None: the source's own.
+    """
+
+    source: PriorSource
+    weight: float
+    temperature: float | None = None
+
+    @property
+    def divisor(self) -> float:
+        """T."""
+        return self.source.temperature if self.temperature is None else self.temperature
+
+
+class HybridRetriever:
+    """A generative retriever with priors; a :class:`~grls.retrieve.hops.appending.HopRetriever`.
+
+    Args:
+        generator: What writes.
+        priors: What looks ahead; of weight 0 they are not asked.
+        done_share: Log of DONE's share of every prior that does not know it (nats, below 0).
+        normalized: The sums of scores are normalized at every token, as of a generator that was trained
+            beside these priors; else they are sums of log-probabilities.
+
+    Raises:
+        ConfigError: A weight, temperature or share cannot be used, or the generator is set to compile.
+        MismatchError: A prior is over another corpus.
+    """
+
+    def __init__(
+        self,
+        generator: GenerativeRetriever,
+        priors: Sequence[WeightedSource],
+        done_share: float = DONE_SHARE,
+        normalized: bool = False,
+    ):
+        if generator.options.compile:
+            raise ConfigError("the compiled search takes no priors: leave compile out, or the priors.")
+        check_priors(priors, generator.corpus, done_share)
+        self.generator = generator
+        self.priors = tuple(priors)
+        self.done_share = done_share
+        self.normalized = normalized
+
+    @property
+    def corpus(self) -> Corpus:
+        """What it retrieves from."""
+        return self.generator.corpus
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The training stages that the generator has gone through."""
+        return self.generator.stages
+
+    @property
+    def learned_done(self) -> bool | None:
+        """Whether it was trained to tell when DONE follows: not known of a generator."""
+        return None
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """Single-step retrieval: at most k distinct passages a query, best first; DONE is not among them.
+
+        Args:
+            queries: The queries.
+            k: Most hits a query.
+            allow: What may be found; see :class:`~grls.retrieve.base.Retriever`. Priors, too, are then over
+                the allowed passages.
+
+        Raises:
+            DataError: A query is empty or too long, or a filter names an unknown passage.
+            ConfigError: k is below 1, a filter cannot be used, or none of them leaves a passage.
+        """
+        queries = queries_of(queries)
+        hidden = [[self.generator.done]] * len(queries)
+        found = self.search(queries, [()] * len(queries), k, hidden, allow)
+        return [self.generator.hits(some) for some in found]
+
+    def candidates(self, queries: Sequence[Query], k: int) -> list[list[ScoredPassage]]:
+        """What :meth:`retrieve` ranks, best first: k passages, or all that are worth it of spans.
+
+        Scores of a generator that writes spans are T times what :mod:`grls.retrieve.generative.span_scores`
+        says, with what priors add as it is, and not relative to each other.
+        """
+        hidden = [[self.generator.done]] * len(queries)
+        generator = self.generator
+        if generator.spans is None:
+            return self.search(queries, [()] * len(queries), k, hidden)
+        scores = generator.weigh(*self._asked(queries, [()] * len(queries), k, hidden))
+        every = [generator.options.span_temperature * some.mean + some.said for some in scores]
+        return [
+            [ScoredPassage(int(some.passages[n]), float(total[n])) for n in np.argsort(-total, kind="stable")]
+            for some, total in zip(scores, every, strict=True)
+        ]
+
+    def retrieve_hop(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        allow: Allow = None,
+    ) -> list[HopHits]:
+        """The top-k passages given those found so far, and the score of DONE.
+
+        Generator and priors are all given the evidence. DONE competes, so a hop's scores are those beside
+        DONE; where it is not among the k + 1 best (or the beam's) its score is None.
+
+        Args:
+            queries: The queries.
+            evidence: For each, the passages found so far, in order.
+            k: Most hits a query.
+            allow: What may be found; a filter says nothing about DONE.
+        """
+        found = self.search(queries, evidence, k + 1, [[]] * len(queries), allow)
+        return [self._hop(some, k) for some in found]
+
+    def _hop(self, found: Sequence[ScoredPassage], k: int) -> HopHits:
+        done = self.generator.done
+        score = next((some.score for some in found if some.passage == done), None)
+        return HopHits(self.generator.hits([some for some in found if some.passage != done][:k]), score)
+
+    def search(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        hidden: Sequence[Sequence[int]],
+        allow: Allow = None,
+    ) -> list[list[ScoredPassage]]:
+        """The k best of all the index holds, DONE among them.
+
+        Args:
+            queries: The queries.
+            evidence: For each, the passages found so far, in order.
+            k: Most hits a query.
+            hidden: For each, numbers that may not be found.
+            allow: What may be found; a filter says nothing about DONE.
+
+        Raises:
+            DataError: A query is empty or too long, or a filter names an unknown passage.
+            ConfigError: k is below 1, a filter cannot be used, or none of them leaves a passage.
+        """
+        return self.generator.search(*self._asked(queries, evidence, k, hidden, allow))
+
+    def _asked(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        hidden: Sequence[Sequence[int]],
+        allow: Allow = None,
+    ) -> tuple[Any, ...]:
+        """What the generator is asked, arguments of :meth:`GenerativeRetriever.search`."""
+        check_counts(k=k)
+        codec = self.generator.codec
+        tokens = self.generator.encode(queries)
+        inputs = [codec.model_input(t, codec.passages(e)) for t, e in zip(tokens, evidence, strict=True)]
+        within = self.generator.subsets(queries, allow)
+        done = self.generator.done
+        prior = prior_of(self.priors, queries, evidence, done, self.done_share, self.normalized)
+        return inputs, k, hidden, "retrieve", within, prior
+
+
+def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: float) -> None:
+    """Refuse what cannot be used.
+
+    Args:
+        priors: The priors.
+        corpus: That of the generator.
+        done_share: See :class:`HybridRetriever`.
+
+    Raises:
+        ConfigError: A weight, temperature or share cannot be used.
+        MismatchError: A prior is over another corpus.
+    """
+    for source, weight, _ in priors:
+        if not math.isfinite(weight):
+            raise ConfigError(f"the weight of {source.name} must be a finite number, got {weight}.")
+        if source.corpus.fingerprint != corpus.fingerprint:
+            raise MismatchError(
+                f"{source.name} is over {source.corpus.source} ({len(source.corpus):,} passages) and the "
+                f"generator over {corpus.source} ({len(corpus):,}); make both from the same corpus.jsonl."
+            )
+    for prior in priors:
+        if not 0 < prior.divisor < math.inf:
+            raise ConfigError(f"the temperature of {prior.source.name} must be above 0, got {prior.divisor}.")
+    if not -math.inf < done_share < 0:
+        raise ConfigError(f"done_share must be a finite number below 0 (nats), got {done_share}.")
+
+
+def prior_of(
+    priors: Sequence[WeightedSource],
+    queries: Sequence[Query],
+    evidence: Sequence[Sequence[Passage]],
+    done: int,
+    done_share: float = DONE_SHARE,
+    normalized: bool = False,
+) -> Prior:
+    """What some sources say of Q queries, for the search.
+
+    Args:
+        priors: The sources; those of weight 0 are not asked.
+        queries: The queries.
+        evidence: For each, the passages found so far.
+        done: The number of DONE in the index, that of the last passage and one.
+        done_share: Log of its share of every source that does not know it (nats).
+        normalized: See :class:`~grls.decode.prior.Prior`.
+    """
+    parts = []
+    for prior in priors:
+        if prior.weight:
+            scores = prior.source.ask(queries, evidence)
+            known = prior.source.knows_done
+            weights = _LogWeights(scores, prior.divisor, known)
+            parts.append(WeightedPrior(weights, prior.weight, None if known else Fixed(done, done_share)))
+    return Prior(tuple(parts), normalized)
+
+
+@dataclass(frozen=True)
+class _LogWeights:
+    """Scores as log-weights of all passages of the index, DONE last."""
+
+    scores: LogWeights
+    temperature: float
+    knows_done: bool
+
+    def __call__(self, queries: Ints) -> Floats:
+        found = np.asarray(self.scores(queries), dtype=np.float64) / self.temperature
+        return found if self.knows_done else np.pad(found, ((0, 0), (0, 1)))

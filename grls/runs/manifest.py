@@ -1,0 +1,130 @@
+"""What made a run: a small JSON file beside it, ``NAME.info.json`` for ``NAME.trec`` and ``NAME.jsonl``.
+
+Runs that are fused or compared must be of the same corpus and the same queries. A TREC run says neither, so
+retrieval writes both fingerprints here, with the checksums of the two files: a manifest that was left behind
+by another run is refused. A run of another tool has no manifest; whoever reads it checks ids instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from grls.errors import DataError
+from grls.io.files import read_json, sha256, write_json
+from grls.data.types import Query
+
+FORMAT = 1
+ENDINGS = (".trec", ".jsonl")
+
+System = Literal["generator", "biencoder", "bm25", "hybrid", "ensemble"]
+Steps = Literal["single", "fixed", "dynamic"]
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What made a run.
+
+    Args:
+        system: Kind of retriever.
+        name: What reports call the run.
+        steps: ``single``, ``fixed`` (a number of hops) or ``dynamic`` (hops until DONE).
+        corpus: Fingerprint of the corpus (:attr:`grls.data.corpus.Corpus.fingerprint`); empty where unknown.
+        queries: Fingerprint of the queries (:func:`fingerprint_queries`); empty where unknown.
+        data: The data set folder as it was given; empty where unknown.
+        split: Which queries; None for all.
+        score_mode: What the scores mean.
+        stages: Training stages of the model (``memorise``, ``retrieve``, ``biencoder``); none where it is
+            used as it was found.
+        members: Names of the runs or retrievers of an ensemble.
+        seconds: Wall-clock seconds of the retrieval, loading left out.
+        options: The options that matter, for the record.
+        files: Ending -> SHA-256 of the files this belongs to; filled in by :func:`write_info`.
+    """
+
+    system: System
+    name: str
+    steps: Steps
+    corpus: str
+    queries: str
+    data: str
+    split: str | None
+    score_mode: str
+    stages: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    seconds: float = 0.0
+    options: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def fingerprint_queries(queries: Sequence[Query]) -> str:
+    """SHA-256 over ids and texts, whatever the order."""
+    digest = hashlib.sha256()
+    for pair in sorted((query.id, query.text) for query in queries):
+        digest.update(json.dumps(pair, ensure_ascii=False).encode())
+    return digest.hexdigest()
+
+
+def info_file(run: str | Path) -> Path:
+    """The manifest's path for a run (``NAME.trec``, ``NAME.jsonl``) or for ``NAME``."""
+    path = Path(run)
+    return path.with_name((path.stem if path.suffix in ENDINGS else path.name) + ".info.json")
+
+
+def write_info(output: str | Path, info: RunInfo, endings: Sequence[str] = ENDINGS) -> None:
+    """Write ``OUTPUT.info.json`` for the run files of that name.
+
+    Args:
+        output: Path of the run files without ending.
+        info: What made them.
+        endings: Those of the files that were written; a file with another one stays unknown to the manifest.
+    """
+    files = {end: Path(f"{output}{end}") for end in endings}
+    sums = {end: sha256(file) for end, file in files.items() if file.is_file()}
+    write_json(f"{output}.info.json", {"format": FORMAT, **asdict(replace(info, files=sums))})
+
+
+def read_info(run: str | Path) -> RunInfo | None:
+    """The manifest of a run; None where it has none.
+
+    Raises:
+        DataError: The manifest is malformed, or belongs to other files of that name.
+    """
+    file = info_file(run)
+    if not file.is_file():
+        return None
+    record = read_json(file)
+    try:
+        if record.pop("format") != FORMAT:
+            raise ValueError("unknown format")
+        info = RunInfo(**{**record, "stages": tuple(record["stages"]), "members": tuple(record["members"])})
+        _check(info)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"expected the manifest of a run ({error}); make the run again, or remove this file.", file
+        ) from None
+    path = Path(run)
+    if path.is_file() and info.files.get(path.suffix) != sha256(path):
+        raise DataError(
+            f"{path} has changed since this manifest was written; make the run again, or remove the manifest "
+            "where the change is meant.",
+            file,
+        )
+    return info
+
+
+def _check(info: RunInfo) -> None:
+    """Raise ValueError where a field is not of its kind; JSON says nothing of types."""
+    if info.system not in get_args(System) or info.steps not in get_args(Steps):
+        raise ValueError(f"unknown system {info.system!r} or steps {info.steps!r}")
+    texts = (info.name, info.corpus, info.queries, info.data, info.score_mode, *info.stages, *info.members)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(info.split, str | None):
+        raise ValueError("a text is none")
+    if not isinstance(info.seconds, int | float) or isinstance(info.seconds, bool):
+        raise ValueError(f"seconds are {info.seconds!r}")
+    if not isinstance(info.options, dict) or not isinstance(info.files, dict):
+        raise ValueError("options or files are no object")

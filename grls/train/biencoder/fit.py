@@ -1,0 +1,284 @@
+"""Training a bi-encoder: sentence-transformers' trainer over our examples, the best epoch by dev recall kept.
+
+Everything a run writes lies under one folder: ``model/`` (what retrieval opens), ``logs.json`` (options,
+losses, dev recall) and ``checkpoints/`` (the library's own, to go on from; they hold pickles and are not for
+others). It does not search: dev recall is the library's exact evaluation over the whole corpus.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from sentence_transformers import SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+from sentence_transformers.sentence_transformer.modules import Normalize
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, gold_passages
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError
+from grls.io.files import refuse_foreign, refuse_unwritable
+from grls.models.biencoder import STAGE, BiEncoder, passage_text
+from grls.models.load.sentence_folder import MODULES
+from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
+from grls.train.biencoder.examples import BiEncoderExamples, PairOptions
+from grls.train.biencoder.loss import MaskedRankingLoss
+from grls.train.biencoder.resume import FILES, LOGS, begin_anew, checkpoint_to_resume
+from grls.train.biencoder.trainer import BiEncoderTrainer, refuse_broken
+from grls.train.core.damage import folder_damage
+
+log = logging.getLogger(__name__)
+
+_DEV = "dev"
+
+
+@dataclass(frozen=True)
+class BiEncoderOptions(PairOptions):
+    """Which pairs are learned (the options of :class:`PairOptions`), and how.
+
+    Args:
+        epochs: Passes over the examples.
+        max_steps: Stop after this many optimizer steps, if the epochs are not over before.
+        batch_size: Examples of a batch, each the negatives of the others.
+        accumulate: Batches whose gradients are added up for one step; negatives stay those of one batch.
+        learning_rate: Peak learning rate.
+        schedule: ``linear`` falls to 0 after the warm-up, ``constant`` stays.
+        warmup: Share of all steps that the rate takes to rise.
+        weight_decay: Weight decay.
+        optimizer: ``adamw`` or ``adafactor`` (with a rate of its own kind: ours, not relative steps).
+        clip: Longest gradient; longer ones are shortened to it.
+        scale: Factor on the inner products before the softmax, the inverse of its temperature; null: 20
+            where the model normalises its embeddings or compares by cosine, 1 where not.
+        length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch.
+        gradient_checkpointing: Less memory for more time.
+        precision: ``bfloat16`` computes in mixed precision, ``auto`` does so where the processor has
+            instructions for it; the weights are float32 in any case.
+        device: ``auto`` takes a GPU where there is one; of several the first (CUDA_VISIBLE_DEVICES says which
+            one that is).
+        dev_size: Most dev queries whose recall is measured after each epoch.
+        k: Cut-off of dev recall.
+        log_every: Steps between two logged losses.
+    """
+
+    epochs: int = 1
+    max_steps: int | None = None
+    batch_size: int = 32
+    accumulate: int = 1
+    learning_rate: float = 2e-5
+    schedule: Literal["linear", "constant"] = "linear"
+    warmup: float = 0.1
+    weight_decay: float = 0.0
+    optimizer: Literal["adamw", "adafactor"] = "adamw"
+    clip: float = 1.0
+    scale: float | None = None
+    length_pool: int = 1
+    gradient_checkpointing: bool = False
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    device: Literal["auto", "cpu"] = "auto"
+    dev_size: int = 500
+    k: int = 5
+    log_every: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ConfigError(f"max_steps must be at least 1, or null for no limit, got {self.max_steps}.")
+        if self.learning_rate <= 0 or not 0 <= self.warmup < 1:
+            raise ConfigError(
+                "expected a learning_rate above 0 and a warmup of at least 0 and below 1, got "
+                f"{self.learning_rate} and {self.warmup}."
+            )
+        if self.scale is not None and not self.scale > 0:
+            raise ConfigError(f"scale must be above 0, got {self.scale}.")
+
+
+class Split(NamedTuple):
+    """Queries with their judgements, over a corpus.
+
+    Attributes:
+        queries: The queries.
+        qrels: Their judgements.
+        corpus: All passages.
+    """
+
+    queries: Sequence[Query]
+    qrels: Qrels
+    corpus: Corpus
+
+
+def check_negatives(batch_size: int, hard_negatives: int, examples: int | None = None) -> None:
+    """Refuse a training without any wrong passage.
+
+    Raises:
+        ConfigError: One example a batch, or one in all, and no hard negatives.
+    """
+    if hard_negatives or (batch_size > 1 and examples != 1):
+        return
+    found = "a batch_size of 1" if batch_size == 1 else "one training example"
+    raise ConfigError(
+        f"{found} leaves no passage to tell the right one from: raise it, or give hard_negatives."
+    )
+
+
+def fit(
+    encoder: BiEncoder,
+    examples: BiEncoderExamples,
+    dev: Split | None,
+    options: BiEncoderOptions,
+    output: str | Path,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    files: Mapping[str, str] | None = None,
+) -> BiEncoder:
+    """Train, and write the best epoch's model (the last one's without dev) to ``output/model``.
+
+    The seed decides the losses; a resumed run has those of one that was never stopped.
+
+    Args:
+        encoder: What to train, in place.
+        examples: The training pairs.
+        dev: What recall is measured on after each epoch.
+        options: How.
+        output: Folder for everything that the run writes.
+        settings: What describes the run beside ``options``; logged, and a resumed run must have the same.
+        resume: Go on from the last whole checkpoint in ``output/checkpoints``.
+        files: Fingerprints of the data, by the names of its files; logged, and a resumed run must have the
+            same.
+
+    Returns:
+        The bi-encoder as it was written.
+
+    Raises:
+        ConfigError: There are no negatives, nothing to resume, or loss or weights are not finite; a model
+            that stood in the folder is as it was.
+        DataError: No dev query has a gold passage.
+        MismatchError: The run to resume had other settings or other data.
+        WriteError: The disk is full; the checkpoints before are as they were.
+    """
+    check_negatives(options.batch_size, options.hard_negatives, len(examples))
+    folder = Path(output)
+    refuse_unwritable(folder / "checkpoints", folder=True)
+    refuse_foreign(folder / "model", MODULES)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("a bi-encoder is trained in one process: start it without torchrun or srun.")
+    texts = examples.passages()
+    if cut := encoder.count_cut(texts):
+        log.warning(encoder.cut_notice(cut, len(texts), "--max_tokens (of grls train-biencoder)"))
+    known = {**(settings or {}), **vars(options), FILES: dict(files or {})}
+    evaluator = None if dev is None else _evaluator(encoder, dev, options)
+    start = checkpoint_to_resume(folder, known) if resume else begin_anew(folder)
+    if options.gradient_checkpointing:
+        encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
+    trainer = BiEncoderTrainer(
+        encoder,
+        examples,
+        loss=MaskedRankingLoss(encoder.model, scale=_scale(encoder, options), similarity_fct=encoder.scores),
+        args=_arguments(options, folder, dev is not None, _steps(options, len(examples))),
+        length_pool=options.length_pool,
+        evaluator=evaluator,
+        log=folder / LOGS,
+        settings=known,
+    )
+    trainer.run(start)
+    trained, best = encoder, trainer.state.best_model_checkpoint
+    if best is not None:
+        # By its name: the folder may have been moved before the run was resumed.
+        place = folder / "checkpoints" / Path(best).name
+        what = folder_damage(place) if place.is_dir() else "it is gone"
+        if what is None:
+            trained = BiEncoder.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
+            trained.compare_by(encoder.similarity)
+        else:
+            log.warning(
+                "%s, the best, cannot be read (%s), so the model that is written is that of the last step.",
+                place,
+                what,
+            )
+    refuse_broken(trained.model, trainer.state.global_step)
+    trained.stages = (*encoder.stages, STAGE)
+    trained.learned_done = examples.done
+    trained.save(folder / "model")
+    return trained
+
+
+def _scale(encoder: BiEncoder, options: BiEncoderOptions) -> float:
+    if options.scale is not None:
+        return options.scale
+    short = encoder.similarity == "cosine" or any(isinstance(some, Normalize) for some in encoder.model)
+    return 20.0 if short else 1.0
+
+
+def _steps(options: BiEncoderOptions, examples: int) -> int:
+    """Optimizer steps of the whole training."""
+    steps = options.epochs * math.ceil(math.ceil(examples / options.batch_size) / options.accumulate)
+    return steps if options.max_steps is None else min(options.max_steps, steps)
+
+
+def _arguments(
+    options: BiEncoderOptions, folder: Path, dev: bool, steps: int
+) -> SentenceTransformerTrainingArguments:
+    device = torch.device("cpu") if options.device == "cpu" else accelerator()
+    if options.precision == "bfloat16":
+        warn_of_emulation(device, "--precision float32 or auto")
+    mixed = has_bfloat16(device) if options.precision == "auto" else options.precision == "bfloat16"
+    made = SentenceTransformerTrainingArguments(
+        output_dir=str(folder / "checkpoints"),
+        num_train_epochs=options.epochs,
+        max_steps=steps,
+        per_device_train_batch_size=options.batch_size,
+        gradient_accumulation_steps=options.accumulate,
+        learning_rate=options.learning_rate,
+        lr_scheduler_type="linear" if options.schedule == "linear" else "constant_with_warmup",
+        warmup_steps=options.warmup,
+        weight_decay=options.weight_decay,
+        optim="adafactor" if options.optimizer == "adafactor" else "adamw_torch",
+        max_grad_norm=options.clip,
+        bf16=mixed,
+        use_cpu=device.type == "cpu",  # said even where there is no GPU: else bfloat16 is refused
+        seed=options.seed,
+        logging_steps=options.log_every,
+        logging_nan_inf_filter=False,
+        eval_strategy="epoch" if dev else "no",
+        metric_for_best_model=f"eval_{_metric(options.k)}" if dev else None,
+        greater_is_better=True if dev else None,
+        save_strategy="epoch",
+        save_total_limit=2,  # the best and the last
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available() and options.device != "cpu",
+    )
+    # Where there are several GPUs the library takes all of them, times the batch, and a part's negatives
+    # would be its own alone. The default device is the first one.
+    made._n_gpu = min(made.n_gpu, 1)
+    return made
+
+
+def _metric(k: int) -> str:
+    return f"{_DEV}_dot_recall@{k}"
+
+
+def _evaluator(encoder: BiEncoder, dev: Split, options: BiEncoderOptions) -> InformationRetrievalEvaluator:
+    gold = {query.id: set(gold_passages(query, dev.qrels)) for query in dev.queries[: options.dev_size]}
+    if not any(gold.values()):
+        raise DataError("no dev query has a gold passage; recall needs some. Give another dev_split or null.")
+    k = [options.k]
+    return InformationRetrievalEvaluator(
+        queries={query.id: query.text for query in dev.queries if gold.get(query.id)},
+        corpus={passage.id: passage_text(passage) for passage in dev.corpus},
+        relevant_docs=gold,
+        mrr_at_k=k, ndcg_at_k=k, accuracy_at_k=k, precision_recall_at_k=k, map_at_k=k,
+        batch_size=max(options.batch_size, 32),
+        name=_DEV,
+        write_csv=False,
+        score_functions={"dot": encoder.scores},
+    )  # fmt: skip

@@ -1,0 +1,120 @@
+"""Where a training of a bi-encoder begins: anew, or at the last checkpoint that is whole and undamaged.
+
+Wherever a run dies, one of both ways is open, and what refuses the other one says so. It knows the files of a
+checkpoint, and nothing of what they hold.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.files import read_json
+from grls.models.load.sentence_folder import MODULES
+from grls.train.core.damage import folder_damage
+
+log = logging.getLogger(__name__)
+
+LOGS = "logs.json"
+STATE = "trainer_state.json"
+"""What the trainer writes last into a checkpoint, so one that holds it is whole."""
+
+FILES = "fingerprints"
+"""Where the settings keep those of the data."""
+
+_FREE = {"device", "log_every", "gradient_checkpointing"}
+"""Settings that a resumed run may change: they do not decide the losses."""
+
+
+def begin_anew(folder: Path) -> str | None:
+    """None to start from; takes away what other runs have left, which must not be mistaken for ours.
+
+    That are the checkpoints of a finished run, and one within which a run died: nothing goes on from it.
+
+    Raises:
+        ConfigError: There are checkpoints of a run that has not finished.
+    """
+    model = folder / "model" / MODULES
+    finished = model.stat().st_mtime if model.is_file() else 0.0
+    if any(checkpoint.stat().st_mtime > finished for checkpoint in _whole(folder)):
+        raise ConfigError(
+            f"{folder / 'checkpoints'} holds checkpoints of a run that did not finish: go on from them with "
+            "--resume true, choose another --output, or remove them."
+        )
+    for checkpoint in _all(folder):
+        shutil.rmtree(checkpoint)
+    return None
+
+
+def _all(folder: Path) -> list[Path]:
+    return list((folder / "checkpoints").glob("checkpoint-*"))
+
+
+def _whole(folder: Path) -> list[Path]:
+    """The checkpoints that were written to their end, the last one first."""
+    whole = [checkpoint for checkpoint in _all(folder) if (checkpoint / STATE).is_file()]
+    return sorted(whole, key=lambda path: -int(path.name.rpartition("-")[2]))
+
+
+def checkpoint_to_resume(folder: Path, settings: Mapping[str, Any]) -> str:
+    """The last whole checkpoint of the run with these settings; what was begun behind it is removed."""
+    if not _whole(folder):
+        raise ConfigError(
+            f"{folder / 'checkpoints'} holds no checkpoint to resume from (one is written every epoch); "
+            "leave out --resume to start anew."
+        )
+    _refuse_others(folder, settings)
+    chosen = _undamaged(folder)
+    for checkpoint in _all(folder):
+        if int(checkpoint.name.rpartition("-")[2]) > int(chosen.name.rpartition("-")[2]):
+            shutil.rmtree(checkpoint)
+    return str(chosen)
+
+
+def _undamaged(folder: Path) -> Path:
+    """The last checkpoint that is as it was written; tells of those that are not.
+
+    Raises:
+        ConfigError: None is.
+    """
+    damaged: list[tuple[Path, str]] = []
+    for checkpoint in _whole(folder):
+        what = folder_damage(checkpoint)
+        if what is None:
+            for told in damaged:
+                log.warning("%s is damaged (%s): the run goes on from %s.", *told, checkpoint)
+            return checkpoint
+        damaged.append((checkpoint, what))
+    raise ConfigError(
+        f"{damaged[0][0]} is damaged ({damaged[0][1]}), and no other checkpoint is whole: remove "
+        f"{folder / 'checkpoints'} and start anew without --resume."
+    )
+
+
+def _refuse_others(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse to go on with other settings or other data.
+
+    Raises:
+        MismatchError: One has changed.
+        DataError: The log of the run is damaged.
+    """
+    logged = read_json(folder / LOGS)
+    before = logged.get("settings") if isinstance(logged, dict) else None
+    if not isinstance(before, dict):
+        raise DataError("it holds no settings of a run: start anew in another --output.", folder / LOGS)
+    checked = settings.keys() - _FREE - {FILES}
+    for name in sorted(name for name in checked if before.get(name) != settings[name]):
+        raise MismatchError(
+            f"the run in {folder} had {name} {before.get(name)!r}, now it is {settings[name]!r}: resume "
+            "with the same settings, or start anew without --resume."
+        )
+    known = before.get(FILES, {})
+    for name in (name for name, now in settings[FILES].items() if known.get(name, now) != now):
+        raise MismatchError(
+            f"{name} has changed since the run in {folder} began: put it back as it was, or start anew "
+            "without --resume in another --output."
+        )

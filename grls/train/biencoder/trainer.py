@@ -1,0 +1,252 @@
+"""sentence-transformers' trainer with our examples, batches, log and errors.
+
+It does not know what an example means, nor which checkpoint is the best: that is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from safetensors import SafetensorError
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
+from torch import nn
+from transformers import PrinterCallback, TrainerCallback
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from grls.errors import ConfigError, WriteError
+from grls.io.files import is_write_failure, write_json
+from grls.models.biencoder import BiEncoder
+from grls.models.sessions.attention import plain_attention
+from grls.train.biencoder.examples import BiEncoderExamples
+from grls.train.core.batching import LengthBucketedSampler
+from grls.train.core.damage import HASHES, write_hashes
+from grls.train.core.finite import spoiled
+from grls.train.core.lines import StepLines
+
+_REMEDY = "lower the learning rate or the scale, or compute in float32."
+
+
+def refuse_broken(model: nn.Module, step: int) -> None:
+    """Refuse weights that a step has spoiled, where its loss was a number still.
+
+    Raises:
+        ConfigError: Some are not finite.
+    """
+    if spoiled(dict(model.named_parameters())) is not None:
+        raise ConfigError(f"weights are not finite after step {step}, so they are not kept: {_REMEDY}")
+
+
+class BiEncoderTrainer(SentenceTransformerTrainer):
+    """The library's trainer over :class:`~grls.train.biencoder.examples.BiEncoderExamples`.
+
+    Args:
+        encoder: What to train, in place.
+        examples: The training pairs.
+        loss: Gets embeddings, and labels of n keys and G gold keys an example.
+        args: The library's own settings.
+        length_pool: Batches that are sorted by length together.
+        evaluator: Measured after each epoch.
+        log: A JSON file for settings, losses and measures.
+        settings: What the log says of the run.
+    """
+
+    def __init__(
+        self,
+        encoder: BiEncoder,
+        examples: BiEncoderExamples,
+        loss: nn.Module,
+        args: SentenceTransformerTrainingArguments,
+        length_pool: int,
+        evaluator: Any | None,
+        log: Path,
+        settings: Mapping[str, Any],
+    ):
+        self._lengths = examples.lengths()
+        self._length_pool = length_pool
+        self._lines = StepLines()
+        super().__init__(
+            model=encoder.model,
+            args=args,
+            train_dataset=datasets.Dataset.from_dict({"number": range(len(examples))}),
+            loss=loss,
+            evaluator=evaluator,
+            data_collator=PairCollator(encoder, examples),
+            callbacks=[_Log(log, settings), self._lines],
+        )
+        self.remove_callback(PrinterCallback)
+
+    def run(self, checkpoint: str | None = None) -> None:
+        """Train, from a checkpoint on where one is given.
+
+        Raises:
+            ConfigError: The loss is not finite.
+            WriteError: A checkpoint cannot be written.
+        """
+        try:
+            self.train(resume_from_checkpoint=checkpoint)
+        except (OSError, RuntimeError, SafetensorError) as error:
+            if not is_write_failure(error):
+                raise
+            raise WriteError(
+                f"cannot write under {Path(str(self.args.output_dir)).parent} "
+                f"({str(error).splitlines()[0]}); checkpoints before are as they were. Free "
+                "some space, then go on with --resume true."
+            ) from error
+        finally:
+            self._lines.close()
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """The library's, which must be a number at every step and not only at those that are logged.
+
+        Raises:
+            ConfigError: It is none.
+        """
+        longest = max(value.shape[-1] for name, value in inputs.items() if name.endswith("_input_ids"))
+        with plain_attention(model, longest):
+            loss: Any = super().compute_loss(model, inputs, *args, **kwargs)
+        # Looked at before the backward pass, so that a GPU has work while the next batch is made.
+        if not bool(torch.isfinite(loss)):
+            refuse_broken(model, self.state.global_step)
+            raise ConfigError(f"the loss is {loss.item()} at step {self.state.global_step + 1}: {_REMEDY}")
+        return loss
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """The library's, of weights that are numbers.
+
+        Raises:
+            ConfigError: They are none.
+        """
+        refuse_broken(self.model, self.state.global_step)
+        found: dict[str, float] = super().evaluate(*args, **kwargs)
+        return found
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        """The library's; of epochs with the same recall the one with the higher nDCG is the best."""
+        name = str(self.args.metric_for_best_model)
+        if super()._determine_best_metric(metrics, trial):
+            return True
+        finer, best = name.replace("recall@", "ndcg@"), self.state.best_global_step
+        before = [
+            entry[finer] for entry in self.state.log_history if entry["step"] == best and finer in entry
+        ]
+        level = bool(before) and metrics[name] == self.state.best_metric and metrics[finer] > before[-1]
+        if level:
+            self.state.best_global_step = self.state.global_step
+        return level
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """The library's, of weights that are numbers, with the hashes of its files."""
+        refuse_broken(self.model, self.state.global_step)
+        folder = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        (folder / HASHES).unlink(missing_ok=True)
+        super()._save_checkpoint(model, trial)
+        write_hashes(folder)
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Add none: the card would quote the training data."""
+
+    def get_batch_sampler(self, dataset: Any, batch_size: int, *args: Any, **kwargs: Any) -> EpochBatches:
+        """Batches as all our training makes them."""
+        source = LengthBucketedSampler(self._lengths, batch_size, self.args.seed, pool=self._length_pool)
+        collator = self.data_collator
+        assert isinstance(collator, PairCollator)
+        return EpochBatches(collator, source, dataset)
+
+
+class EpochBatches(DefaultBatchSampler):
+    """Our sampler behind the library's interface; tells the collator of which epoch the batches are.
+
+    Args:
+        collator: Draws the examples.
+        source: Orders them.
+        dataset: What the numbers of the examples are the rows of.
+    """
+
+    def __init__(self, collator: PairCollator, source: LengthBucketedSampler, dataset: Any):
+        super().__init__(dataset, batch_size=source.batch_size, drop_last=False, seed=source.seed)
+        self.collator = collator
+        self.source = source
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self.collator.epoch = self.epoch
+        self.source.resume(self.epoch, 0)
+        for batch in self.source:
+            yield [number for number, _ in batch]
+
+
+class PairCollator(SentenceTransformerDataCollator):
+    """Draws the examples of a batch; makes features of their texts and labels of their keys.
+
+    Args:
+        encoder: Text to features.
+        examples: What to draw from.
+    """
+
+    def __init__(self, encoder: BiEncoder, examples: BiEncoderExamples):
+        super().__init__(preprocess_fn=encoder.model.preprocess)
+        self.encoder = encoder
+        self.examples = examples
+        self.epoch = 0
+
+    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
+        """Features of the queries and of each of the n passages, and ``label [B, n + G]``."""
+        pairs = [self.examples.draw(row["number"], self.epoch) for row in features]
+        columns = {"query": self.encoder.features([pair.query for pair in pairs], "query")}
+        for n, texts in enumerate(zip(*(pair.passages for pair in pairs), strict=True)):
+            columns[f"passage{n}"] = self.encoder.features(texts, "passage")
+        batch = {f"{name}_{key}": value for name, made in columns.items() for key, value in made.items()}
+        return {**batch, "label": torch.tensor([[*pair.keys, *pair.gold] for pair in pairs])}
+
+
+class _Log(TrainerCallback):
+    """Prints and writes what is measured."""
+
+    def __init__(self, file: Path, settings: Mapping[str, Any]):
+        self.file = file
+        self.settings = dict(settings)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the settings, which a resumed run must have too."""
+        self._write(state)
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Print a line."""
+        values = [f"{name} {value:.4f}" for name, value in _measures(kwargs["logs"]).items()]
+        if values:
+            print(
+                f"epoch {state.epoch:.2f}, step {state.global_step}/{state.max_steps}: {', '.join(values)}",
+                flush=True,
+            )
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write what there is so far."""
+        self._write(state)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write all of it."""
+        self._write(state)
+
+    def _write(self, state: Any) -> None:
+        history = [
+            {"step": entry["step"], "epoch": entry["epoch"], **_measures(entry)}
+            for entry in state.log_history
+            if _measures(entry)
+        ]
+        write_json(self.file, {"settings": self.settings, "history": history})
+
+
+def _measures(logs: Mapping[str, Any]) -> dict[str, float]:
+    """What a reader of the log wants: the loss, and dev recall under a short name."""
+    named = {
+        name if name == "loss" else f"dev_{name.rpartition('_')[2]}": value for name, value in logs.items()
+    }
+    return {name: value for name, value in named.items() if name == "loss" or "recall@" in name}

@@ -1,0 +1,139 @@
+"""LightningDataModule of chains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grls.data.spans import Spans
+from grls.errors import ConfigError
+from grls.models.rescore_spec import RESCORE, RescoreInput
+from grls.models.seq2seq.plain import start_token
+from grls.train.chains.collate import ChainCollator
+from grls.train.chains.examples import ChainExamples, MemoriseChains, Teaching
+from grls.train.chains.module import RetrieveChains
+from grls.train.chains.prior import LearnBeside, TrainingPrior
+from grls.train.chains.proposals import Proposals, Rescore
+from grls.train.chains.span_targets import SpanTargets, WriteSpans
+from grls.train.chains.teacher import DenseTeacher
+from grls.train.core.passage_inputs import PassageInput
+from grls.train.stages.data import RetrieveData
+
+
+class ChainData(RetrieveData):
+    """A query with all of its hops is one example.
+
+    Args:
+        data: Data set folder in BEIR's layout.
+        teacher: Folder of a dense retriever over the same corpus whose opinion has a share in the targets.
+        teacher_share: Its share.
+        teacher_temperature: Its scores are divided by this before the softmax.
+        teacher_passages: Passages that it gives an opinion of.
+        teach_memories: Ask the teacher about what is read of passages that are memorised along with retrieval
+            (``mix.memorise``), too: every passage then is a query whose answer is the teacher's (and is
+            learned beside the prior, which otherwise says nothing of what has no query).
+        branches: Passages drawn from its opinion that are trained beside the gold one, at each hop.
+        prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both,
+            so it learns where they are wrong. Decode it with the same.
+        spans: Learn to write spans of passages (:mod:`grls.data.spans`) instead of passages from their
+            beginning.
+        rescore: Learn to rescore passages that are read to their end, too (``grls retrieve --rescore``).
+        decay: The n-th token of a passage weighs ``decay ** n``; below 1 the first ones, which decide what a
+            beam keeps, weigh more.
+        kwargs: The options of :class:`grls.train.stages.data.RetrieveData`; ``batch_size`` counts queries.
+    """
+
+    kind = ChainExamples
+
+    def __init__(
+        self,
+        data: str,
+        teacher: str | None = None,
+        teacher_share: float = 0.5,
+        teacher_temperature: float = 0.05,
+        teacher_passages: int = 100,
+        teach_memories: bool = False,
+        branches: int = 0,
+        prior: LearnBeside | None = None,
+        spans: WriteSpans | None = None,
+        rescore: Rescore | None = None,
+        decay: float = 1.0,
+        **kwargs: Any,
+    ):
+        super().__init__(data, **kwargs)
+        self.teacher = teacher
+        self.teacher_share = teacher_share
+        self.teacher_temperature = teacher_temperature
+        self.teacher_passages = teacher_passages
+        self.teach_memories = teach_memories
+        self.branches = branches
+        self.prior = prior
+        self.write_spans = spans
+        self.rescore = rescore
+        self.decay = decay
+
+    def make_spans(self) -> Spans | None:
+        """The spans that are learned.
+
+        Raises:
+            ConfigError: Their options cannot be used.
+        """
+        if self.write_spans is None:
+            return None
+        self.write_spans.check()
+        return Spans(self.corpus, self.write_spans.words)
+
+    def collate(self, module: Any) -> ChainCollator:
+        """What makes batches of chains.
+
+        Raises:
+            ConfigError: The module does not learn chains, or an option is out of range.
+        """
+        if not isinstance(module, RetrieveChains):
+            raise ConfigError(
+                f"ChainData is for grls.train.chains.module.RetrieveChains; for {type(module).__name__} take "
+                "grls.train.stages.data.RetrieveData."
+            )
+        if not 0 < self.decay <= 1:
+            raise ConfigError(f"decay must be above 0 and at most 1, got {self.decay}.")
+        if self.teach_memories and (self.teacher is None or self.mix.memorise is None):
+            raise ConfigError("teach_memories needs a teacher (--data.teacher) and --data.mix.memorise.")
+        done = len(self.corpus)
+        written: dict[str, Any] = {}
+        if self.write_spans is not None and self.spans is not None:
+            targets = SpanTargets(self.spans, self.write_spans.temperature)
+            written = {"spans": targets, "drawn": self.write_spans.drawn}
+        if self.teacher is None:
+            teaching = Teaching(self.index, done, branches=self.branches, **written)
+        else:
+            # Processes that make batches are forked: a GPU would not be theirs to use.
+            device = "cpu" if self.workers else "auto"
+            options = (self.teacher_temperature, self.teacher_passages, device)
+            teacher = DenseTeacher(self.teacher, self.corpus, *options)
+            teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches, **written)
+        prior = None
+        if self.prior is not None:
+            self.priors = self.prior.open(self.corpus, "cpu" if self.workers else "auto")
+            prior = TrainingPrior(self.priors, self.corpus, self.spans)
+        proposals = None
+        if self.rescore is not None:
+            device = "cpu" if self.workers else "auto"
+            proposals = Proposals.open(self.rescore, self.corpus, self.codec, device)
+        pad = int(module.tokenizer.pad_token_id)
+        start = None if self.codec.causal else start_token(module.model)
+        # Dev measures the gold chains alone, so that runs with and without a teacher compare.
+        gold = Teaching(self.index, done, **written)
+        self.dev_collator = ChainCollator(pad, self.index, gold, start_token=start, prior=prior)
+        return ChainCollator(pad, self.index, teaching, self.decay, start, prior, proposals)
+
+    @property
+    def rescore_input(self) -> RescoreInput | None:
+        """How passages are rescored; None: they are not."""
+        return None if self.rescore is None else RescoreInput(self.rescore.tokens)
+
+    def beside_model(self) -> dict[str, Any]:
+        """What ``grls index`` reads, how passages are rescored among it."""
+        found = super().beside_model()
+        return found if self.rescore_input is None else {**found, RESCORE: self.rescore_input._asdict()}
+
+    def _memorise_examples(self, reading: PassageInput) -> MemoriseChains:
+        return MemoriseChains(super()._memorise_examples(reading), self.teach_memories)

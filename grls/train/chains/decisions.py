@@ -1,0 +1,200 @@
+"""Passages as paths through the trie: where there is a choice, what is right there, and what each path took.
+
+Legend: P paths, D decisions, A allowed tokens of all decisions together, T tokens taken.
+
+Prefixes that several paths of a hop have in common are one decision. A path ends where one sequence is left,
+and places with one allowed token are no decision: under ``renormalized`` scores they have no loss. The module
+knows nothing of models or of trees of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from grls.index import ConstraintIndex
+from grls.index.base import Allowed
+from grls.index.rows import Ints
+from grls.models.base import Floats
+from grls.train.chains.targets import PassageTarget
+
+_NOTHING = 1e-9
+"""Less than this of a target under a prefix is the rounding of a difference of sums."""
+
+
+Gains = Callable[[Ints, Ints, Ints], Floats]
+"""Hops ``[D]`` of decisions, states ``[A]`` of their allowed tokens and offsets ``[D + 1]`` -> what is added
+to the score of each token (nats), ``[A]``."""
+
+
+class Path(NamedTuple):
+    """A passage that is scored.
+
+    Attributes:
+        hop: Which of the targets it belongs to.
+        passage: Its number.
+        weight: Of its decisions in the loss of the target.
+        negative: It is scored to be held against the hop's other paths alone.
+    """
+
+    hop: int
+    passage: int
+    weight: float
+    negative: bool = False
+
+
+class Decisions(NamedTuple):
+    """Places with more than one allowed token, each prefix of a hop once.
+
+    Attributes:
+        paths: ``[D]`` a path that each lies on.
+        places: ``[D]`` tokens of the passage before it.
+        weights: ``[D]`` in the loss.
+        owners: ``[A]`` the decision that each allowed token belongs to, ascending.
+        tokens: ``[A]`` allowed tokens.
+        probabilities: ``[A]`` the target; zero all over where it has nothing under the prefix.
+        takers: ``[T]`` the path that took a token, ascending.
+        taken: ``[T]`` which of the A it is.
+        gains: ``[A]`` what a prior adds to the score of each allowed token (nats).
+    """
+
+    paths: Ints
+    places: Ints
+    weights: Floats
+    owners: Ints
+    tokens: Ints
+    probabilities: Floats
+    takers: Ints
+    taken: Ints
+    gains: Floats
+
+
+def walk_paths(
+    index: ConstraintIndex,
+    targets: Sequence[PassageTarget],
+    paths: Sequence[Path],
+    decay: float = 1.0,
+    gains: Gains | None = None,
+) -> Decisions:
+    """Walk paths through the index, all at once.
+
+    Args:
+        index: The constraint index.
+        targets: Of each hop.
+        paths: The passages.
+        decay: The n-th place of a passage counts ``decay ** n`` in the loss of the target: below 1 the first
+            tokens, which decide what a beam keeps, weigh more.
+        gains: What priors add to the allowed tokens; None: nothing.
+    """
+    walk = _Walk(index, targets, paths, gains)
+    place = 0
+    while len(live := walk.live(place)):
+        walk.step(live, place, decay**place)
+        place += 1
+    return _open(walk.parts)
+
+
+class _Walk:
+    """P paths on their way.
+
+    Attributes:
+        states: ``[P]`` where each stands.
+        parts: The decisions of each step, those with one allowed token among them.
+    """
+
+    def __init__(
+        self,
+        index: ConstraintIndex,
+        targets: Sequence[PassageTarget],
+        paths: Sequence[Path],
+        gains: Gains | None,
+    ):
+        self.index = index
+        self.gains = gains
+        self.targets = targets
+        self.hops = np.array([path.hop for path in paths], dtype=np.int64)
+        self.weights = np.array([path.weight for path in paths])
+        self.rows = [index.tokens(path.passage) for path in paths]
+        self.lengths = np.array([len(row) for row in self.rows], dtype=np.int64)
+        self.states = np.full(len(paths), index.start(), dtype=np.int64)
+        self.parts: list[Decisions] = []
+        self._decisions = self._entries = 0
+
+    def live(self, place: int) -> Ints:
+        """The paths that go on."""
+        going: Ints = np.flatnonzero(~self.index.unique(self.states) & (self.lengths > place))
+        return going
+
+    def step(self, live: Ints, place: int, factor: float) -> None:
+        """Take the next token of every path that is live."""
+        keys = np.stack((self.hops[live], self.states[live]), axis=1)
+        some, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        group = group.reshape(-1)
+        allowed = self.index.allowed(some[:, 1])
+        owners = np.repeat(np.arange(len(some)), np.diff(allowed.offsets))
+        taken = _find(allowed, group, np.array([self.rows[n][place] for n in live.tolist()]))
+        self.parts.append(
+            Decisions(
+                live[first],
+                np.full(len(some), place),
+                np.bincount(group, self.weights[live]).astype(np.float64) * factor,
+                owners + self._decisions,
+                allowed.tokens,
+                self._conditional(some[:, 0], owners, allowed.states),
+                live,
+                taken + self._entries,
+                self._gains(some[:, 0], owners, allowed),
+            )
+        )
+        self.states[live] = allowed.states[taken]
+        self._decisions += len(some)
+        self._entries += len(owners)
+
+    def _gains(self, hops: Ints, owners: Ints, allowed: Allowed) -> Floats:
+        """``[A]`` what the prior adds to each allowed token."""
+        if self.gains is None:
+            return np.zeros(len(owners))
+        return self.gains(hops, allowed.states, allowed.offsets)
+
+    def _conditional(self, hops: Ints, owners: Ints, states: Ints) -> Floats:
+        """``[A]`` the target's probability of each allowed token at its decision."""
+        low, high = self.index.span(states)
+        mass = np.empty(len(owners))
+        ends = np.searchsorted(owners, np.arange(len(hops) + 1))
+        for n, hop in enumerate(hops.tolist()):
+            some = slice(ends[n], ends[n + 1])
+            mass[some] = self.targets[hop].under(low[some], high[some])
+        total = np.bincount(owners, mass, minlength=len(hops))[owners]
+        found: Floats = np.where(total > _NOTHING, mass / np.maximum(total, _NOTHING), 0.0)
+        return found
+
+
+def _find(allowed: Allowed, group: Ints, tokens: Ints) -> Ints:
+    """Which of the allowed tokens each of some states (``group``) takes."""
+    found = np.empty(len(group), dtype=np.int64)
+    for n, (at, token) in enumerate(zip(group.tolist(), tokens.tolist(), strict=True)):
+        begin, end = allowed.offsets[at], allowed.offsets[at + 1]
+        found[n] = begin + np.searchsorted(allowed.tokens[begin:end], token)
+    return found
+
+
+def _open(parts: Sequence[Decisions]) -> Decisions:
+    """All decisions, those with one allowed token left out."""
+    none = np.empty(0, dtype=np.int64)
+    if not parts:
+        return Decisions(none, none, np.empty(0), none, none, np.empty(0), none, none, np.empty(0))
+    paths, places, weights, owners, tokens, probabilities, takers, taken, gains = (
+        np.concatenate(some) for some in zip(*parts, strict=True)
+    )
+    several = np.bincount(owners, minlength=len(paths)) > 1
+    number = np.cumsum(several) - 1
+    kept = several[owners]
+    entry = np.cumsum(kept) - 1
+    order = np.argsort(takers, kind="stable")
+    order = order[kept[taken[order]]]
+    return Decisions(
+        paths[several], places[several], weights[several], number[owners[kept]], tokens[kept],
+        probabilities[kept], takers[order], entry[taken[order]], gains[kept],
+    )  # fmt: skip

@@ -1,0 +1,258 @@
+"""Chains of hops to train on: a query with its evidence, and what each hop is to find.
+
+A hop's target is a distribution over passages. Where any order of the gold passages is right, every one that
+is left is an equally right next step; which of them becomes evidence is drawn anew each epoch. A teacher may
+have a share in the target of a hop; that of DONE is the gold's alone.
+
+What is drawn is a function of (seed, epoch, number) alone. The module knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels
+from grls.data.types import Query
+from grls.errors import ConfigError
+from grls.index import ConstraintIndex
+from grls.train.chains.decisions import Path
+from grls.train.chains.span_targets import SpanTargets
+from grls.train.chains.targets import PassageTarget
+from grls.train.core.examples import MemoriseExamples, RetrieveExamples
+
+
+class HopExample(NamedTuple):
+    """One hop.
+
+    Attributes:
+        source: Model input, token ids.
+        gold: Numbers of the passages that are right, or that of DONE.
+        taken: The one of them that is evidence of the next hop.
+        query: The text of the query; nothing where there is none.
+        evidence: Numbers of the passages found so far.
+        known: Numbers of all passages that are no wrong answer: evidence, and what is gold in any way.
+        seed: Of what is drawn for it.
+    """
+
+    source: list[int]
+    gold: tuple[int, ...]
+    taken: int
+    query: str
+    evidence: tuple[int, ...]
+    known: tuple[int, ...]
+    seed: str
+
+
+class ChainExample(NamedTuple):
+    """The hops of a query, each of which continues the one before."""
+
+    hops: tuple[HopExample, ...]
+
+
+class ChainExamples:
+    """A query with all of its hops, as :class:`grls.train.core.examples.RetrieveExamples` has them one by
+    one.
+
+    Args:
+        queries, qrels, corpus, codec: As of that class.
+        kwargs: Its options.
+    """
+
+    def __init__(
+        self, queries: Sequence[Query], qrels: Qrels, corpus: Corpus, codec: Codec, **kwargs: bool | int | str
+    ):
+        self._hops = RetrieveExamples(queries, qrels, corpus, codec, **kwargs)  # type: ignore[arg-type]
+        self._queries = queries
+        self._codec = codec
+        self._done = len(corpus)
+        ids = list(self._hops.rows)
+        self._numbers = dict(zip(ids, (n or 0 for n in corpus.numbers(ids)), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def draw(self, number: int, epoch: int) -> ChainExample:
+        """The hops of query ``number`` as they are in ``epoch``."""
+        hops = self._hops
+        chain = hops.chain(number, epoch)
+        free = hops.shuffle[number] or not hops.multistep
+        known = tuple({self._numbers[name] for proof in hops.chains[number] for name in proof})
+        found: list[HopExample] = []
+        for hop in range(len(chain) + hops.done):
+            before = chain[:hop] if hops.multistep else []
+            source = self._codec.model_input(hops.texts[number], [hops.rows[name] for name in before])
+            left = chain[hop:] if hops.multistep else chain
+            right = left if free else left[:1]
+            gold = tuple(self._numbers[name] for name in right) or (self._done,)
+            taken = self._numbers[chain[hop]] if hop < len(chain) else self._done
+            evidence = tuple(self._numbers[name] for name in before)
+            seed = f"{hops.seed}-{epoch}-{number}-{hop}"
+            text = self._queries[number].text
+            found.append(HopExample(source, gold, taken, text, evidence, (*known, self._done), seed))
+        return ChainExample(tuple(found))
+
+    def lengths(self) -> Sequence[int]:
+        """Tokens of the query and of all its evidence."""
+        mean = np.mean([len(row) for row in self._hops.rows.values()])
+        return [
+            len(text) + int(mean * len(chains[0]))
+            for text, chains in zip(self._hops.texts, self._hops.chains, strict=True)
+        ]
+
+
+class MemoriseChains:
+    """Passages to memorise as chains of one hop.
+
+    Args:
+        passages: What is read of each passage.
+        taught: The teacher is asked what it would find by what is read, as if that was a query.
+    """
+
+    def __init__(self, passages: MemoriseExamples, taught: bool = False):
+        self._passages = passages
+        self._taught = taught
+
+    def __len__(self) -> int:
+        return len(self._passages)
+
+    def draw(self, number: int, epoch: int) -> ChainExample:
+        """Passage ``number`` as it is read in ``epoch``."""
+        source = self._passages.draw(number, epoch).source
+        text = self._passages.codec.text(source) if self._taught else ""
+        seed = f"memorise-{self._passages.seed}-{epoch}-{number}"
+        return ChainExample((HopExample(source, (number,), number, text, (), (number,), seed),))
+
+    def lengths(self) -> Sequence[int]:
+        """Tokens of the passages."""
+        return self._passages.lengths()
+
+
+class Teacher(Protocol):
+    """Who has an opinion of what a hop should find."""
+
+    def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
+        """For each hop weights of some passages; nothing: no opinion."""
+        ...
+
+
+class Teaching:
+    """Targets and paths of hops.
+
+    Args:
+        index: The constraint index.
+        done: The number of DONE.
+        teacher: Has an opinion.
+        share: Of the teacher's in a target.
+        branches: Paths drawn from the teacher's opinion, beside the gold passage that is taken.
+        spans: What is written of a passage, where the index is over spans.
+        drawn: Spans of gold passages drawn for each hop.
+
+    Attributes:
+        negatives: Passages that the search has found wrongly, by the seed of the hop.
+        begin: Called before a batch is made, so that they can be brought up to date.
+
+    Raises:
+        ConfigError: ``share`` is no share, or there are branches but nothing to draw them from.
+    """
+
+    def __init__(
+        self,
+        index: ConstraintIndex,
+        done: int,
+        teacher: Teacher | None = None,
+        share: float = 0.0,
+        branches: int = 0,
+        spans: SpanTargets | None = None,
+        drawn: int = 1,
+    ):
+        if not 0 <= share <= 1 or branches < 0:
+            raise ConfigError(
+                f"teacher_share lies between 0 and 1, branches is not negative; got {share} and {branches}."
+            )
+        if (teacher is None) != (share == 0) or (branches and teacher is None):
+            raise ConfigError(
+                "a teacher needs teacher_share above 0; teacher_share and branches need a teacher."
+            )
+        self.index = index
+        self.done = done
+        self.teacher = teacher
+        self.share = share
+        self.branches = branches
+        self.spans = spans
+        self.drawn = drawn
+        self.negatives: Mapping[str, Sequence[int]] = {}
+        self.begin: Callable[[], object] | None = None
+
+    def __call__(self, hops: Sequence[HopExample]) -> tuple[list[PassageTarget], list[Path]]:
+        """The target of each hop, and the paths by which it is learned."""
+        if self.begin is not None:
+            self.begin()
+        opinions = self._opinions(hops)
+        targets, paths = [], []
+        for n, (hop, opinion) in enumerate(zip(hops, opinions, strict=True)):
+            share = self.share if opinion else 0.0
+            weights = {passage: (1 - share) / len(hop.gold) for passage in hop.gold}
+            for passage, value in opinion.items():
+                weights[passage] = weights.get(passage, 0.0) + share * value
+            weights = {passage: value for passage, value in weights.items() if value > 0}
+            if self.spans is None:
+                targets.append(PassageTarget.of(self.index, weights))
+            else:
+                targets.append(PassageTarget.weighed(self.index, *self.spans.spread(hop.query, weights)))
+            paths += self._paths(n, hop, opinion, share)
+        return targets, paths
+
+    def _opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
+        found: list[Mapping[int, float]] = [{} for _ in hops]
+        if self.teacher is not None:
+            asked = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
+            for n, opinion in zip(asked, self.teacher.opinions([hops[n] for n in asked]), strict=True):
+                found[n] = self._beyond(opinion, hops[n].evidence)
+        return found
+
+    def _beyond(self, opinion: Mapping[int, float], evidence: Sequence[int]) -> Mapping[int, float]:
+        """An opinion of what is not evidence yet, under any number; it sums to one."""
+        taken = {self._text(passage) for passage in evidence}
+        left = {passage: value for passage, value in opinion.items() if self._text(passage) not in taken}
+        total = sum(left.values())
+        return {passage: value / total for passage, value in left.items()} if total > 0 else {}
+
+    def _text(self, passage: int) -> int:
+        """What passages of the same text have in common; of spans nobody knows."""
+        return passage if self.spans is not None else int(self.index.rows.row_of[passage])
+
+    def _paths(self, n: int, hop: HopExample, opinion: Mapping[int, float], share: float) -> list[Path]:
+        """The gold passage that is taken, and some drawn from the teacher's opinion; or spans of such.
+
+        The weights make up for how they were drawn; without branches the gold path stands for all.
+        """
+        drawn = self.branches if opinion else 0
+        rng = random.Random(hop.seed)
+        gold = 1 - share if drawn else 1.0
+        if self.spans is None:
+            paths = [Path(n, hop.taken, gold)]
+        else:
+            spans = self._spans(rng, hop, dict.fromkeys(hop.gold, 1.0), self.drawn)
+            paths = [Path(n, span, gold / self.drawn) for span in spans]
+        if drawn:
+            if self.spans is None:
+                chosen = rng.choices(list(opinion), list(opinion.values()), k=drawn)
+            else:
+                chosen = self._spans(rng, hop, opinion, drawn)
+            paths += [Path(n, passage, share / drawn) for passage in chosen]
+        paths += [Path(n, passage, 0.0, negative=True) for passage in self.negatives.get(hop.seed, ())]
+        return paths
+
+    def _spans(
+        self, rng: random.Random, hop: HopExample, weights: Mapping[int, float], count: int
+    ) -> list[int]:
+        """Spans drawn from a distribution over passages."""
+        assert self.spans is not None
+        spans, masses = self.spans.spread(hop.query, weights)
+        return rng.choices(spans.tolist(), masses.tolist(), k=count)

@@ -1,0 +1,140 @@
+"""Passages that the search finds wrongly, for the margin loss: mined anew as training goes on.
+
+Learning to rank in generative retrieval (LTRGR, arXiv 2306.15222) holds the right passage against those that
+constrained beam search returns before it. They are those of the model as it is, so they are searched for when
+the first batch of an epoch is made, for the very hops that the epoch will train; a checkpoint keeps them, so
+a run that is killed and resumed has the same. Like the measurement on dev this reaches the search, in a
+callback.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch.distributed
+
+from grls.errors import ConfigError
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.train.chains.examples import HopExample, Teaching
+
+
+class MineNegatives(L.Callback):
+    """Searches for the hops of some training queries at the beginning of epochs.
+
+    Args:
+        passages: Wrong passages kept for a hop; 0 mines nothing.
+        queries: Training queries searched for, drawn anew each time; the others have no margin loss. Null
+            takes all.
+        first_epoch: The first epoch with a margin loss: a model must have learned something to be wrong.
+        every_n_epochs: What was found for an epoch is of use in that epoch alone, so between there is none.
+        beams: Beam width.
+        batch_size: Inputs decoded together.
+
+    Raises:
+        ConfigError: A count is out of range.
+    """
+
+    def __init__(
+        self,
+        passages: int = 0,
+        queries: int | None = None,
+        first_epoch: int = 1,
+        every_n_epochs: int = 1,
+        beams: int = 10,
+        batch_size: int = 32,
+    ):
+        if min(passages, first_epoch) < 0 or every_n_epochs < 1 or (queries is not None and queries < 1):
+            raise ConfigError(
+                "mine: passages and first_epoch must not be negative, queries and every_n_epochs at least 1; "
+                f"got {passages}, {first_epoch}, {queries} and {every_n_epochs}."
+            )
+        self.passages = passages
+        self.queries = queries
+        self.first_epoch = first_epoch
+        self.every_n_epochs = every_n_epochs
+        self.options = SearchOptions(beams=max(beams, passages), batch_size=batch_size)
+        self._mined: tuple[int, dict[str, list[int]]] = (-1, {})
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Refuse options that would do nothing.
+
+        Raises:
+            ConfigError: Passages are mined without a margin loss or the other way round, beside a prior or
+                with spans, or while other processes make the batches.
+        """
+        if stage != "fit":
+            return
+        margin = getattr(pl_module, "margin", 0.0)
+        if bool(margin) != bool(self.passages):
+            raise ConfigError(
+                "a margin loss needs both --model.margin and --mine.passages above 0, got "
+                f"{margin} and {self.passages}."
+            )
+        if self.passages and getattr(trainer.datamodule, "prior", None) is not None:  # type: ignore[attr-defined]
+            raise ConfigError(
+                "--mine.passages searches with the generator alone, which --data.prior does not train: give "
+                "one of them."
+            )
+        if self.passages and getattr(trainer.datamodule, "write_spans", None) is not None:  # type: ignore[attr-defined]
+            raise ConfigError(
+                "--mine.passages holds passages against each other, and --data.spans has spans of them: give "
+                "one of them."
+            )
+        if self.passages and trainer.datamodule.workers:  # type: ignore[attr-defined]
+            raise ConfigError("--mine.passages needs --data.workers 0: the search needs the model as it is.")
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Let the batches ask for what is wrong."""
+        if not self.passages:
+            return
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        teaching: Teaching = data.collator.teaching
+        teaching.negatives = {seed: tuple(some) for seed, some in self._mined[1].items()}
+        teaching.begin = lambda: self._begin(trainer, pl_module, teaching)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was mined for the epoch under way."""
+        return {"epoch": self._mined[0], "negatives": self._mined[1]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with it."""
+        self._mined = state_dict["epoch"], state_dict["negatives"]
+
+    def _begin(self, trainer: L.Trainer, module: Any, teaching: Teaching) -> None:
+        """Before a batch: mine, unless it was done for this epoch."""
+        epoch = trainer.current_epoch
+        if epoch == self._mined[0]:
+            return
+        due = epoch >= self.first_epoch and (epoch - self.first_epoch) % self.every_n_epochs == 0
+        self._mined = epoch, self._mine(trainer, module, epoch) if due else {}
+        teaching.negatives = {seed: tuple(some) for seed, some in self._mined[1].items()}
+
+    def _mine(self, trainer: L.Trainer, module: Any, epoch: int) -> dict[str, list[int]]:
+        """Wrong passages by the seed of their hop; every process searches for its share, and gets all."""
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        training = module.model.training
+        hops = self._hops(data.train_examples, epoch, data.seed)[trainer.global_rank :: trainer.world_size]
+        retriever = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, self.options)
+        found = retriever.search([h.source for h in hops], self.passages, [h.known for h in hops], "mine")
+        module.model.train(training)
+        row_of = np.asarray(data.index.rows.row_of)
+        mined = {}
+        for hop, some in zip(hops, found, strict=True):
+            known = set(row_of[list(hop.known)].tolist())  # texts that are right or taken, under any number
+            mined[hop.seed] = [hit.passage for hit in some if int(row_of[hit.passage]) not in known]
+        if trainer.world_size > 1:
+            shares: list[Any] = [None] * trainer.world_size
+            torch.distributed.all_gather_object(shares, mined)
+            mined = {seed: wrong for share in shares for seed, wrong in share.items()}
+        return mined
+
+    def _hops(self, examples: Any, epoch: int, seed: int) -> list[HopExample]:
+        """The hops of the chains that are searched for, as they are in an epoch."""
+        numbers = list(range(len(examples)))
+        if self.queries is not None and self.queries < len(examples):
+            numbers = random.Random(f"mine-{seed}-{epoch}").sample(numbers, self.queries)
+        return [hop for number in numbers for hop in examples.draw(number, epoch).hops]

@@ -1,0 +1,251 @@
+"""The LightningModule of chains: all hops of a query at once, with targets that are distributions.
+
+Legend: b chains, t nodes of a tree, D decisions, A allowed tokens of all of them together, U distinct ones
+among them, d model width.
+
+It holds no index: what is allowed, and what is right, comes with the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutput
+
+from grls.errors import ConfigError, out_of_memory
+from grls.models.causal.slots import refuse_windows
+from grls.models.head import Head
+from grls.models.load.build import GeneratorSpec
+from grls.models.load.kinds import is_causal
+from grls.models.seq2seq.plain import check_positions
+from grls.models.sessions.attention import SHORT, plain_attention
+from grls.models.sessions.memory import agree
+from grls.train.chains.collate import DecisionTensors
+from grls.train.chains.hop_batches import HopBatch, HopGroup
+from grls.train.chains.loss import rescore_loss
+from grls.train.chains.token_trees import TokenTree, TreeBatch, stack
+from grls.train.core.module import GeneratorModule, Loss
+
+
+class RetrieveChains(GeneratorModule):
+    """Query and evidence -> next passage, for sequence-to-sequence and for causal language models.
+
+    The loss of a hop is the cross-entropy of its target (:mod:`grls.train.chains.targets`) and the model's
+    ``renormalized`` distribution over passages; the mean is over hops. A causal model reads all hops of a
+    query in one pass (:mod:`grls.train.chains.token_trees`).
+
+    Args:
+        generator: The model to start from.
+        optimizer: As in :class:`grls.train.core.module.GeneratorModule`.
+        loss: ``allowed`` is the only one.
+        margin: A right passage is to have a log-probability (nats) higher by so much than a wrong one that
+            the search has found in its place (the options ``--mine``); 0: no such loss.
+        margin_weight: Of that loss.
+        rescore_weight: Of the loss of what is rescored (``--data.rescore``).
+        freeze_layers: Leave so many of the first layers of a causal model as they are, adapters in them too:
+            with frozen embeddings in less time and memory, for nothing is computed backwards there.
+        freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them;
+            null: those of a causal model, whose vocabulary is large.
+        kwargs: The options of :class:`grls.train.core.module.GeneratorModule`.
+    """
+
+    stage = "retrieve"
+
+    def __init__(
+        self,
+        generator: GeneratorSpec,
+        optimizer: Literal["adafactor", "adamw"] = "adamw",
+        loss: Loss = "allowed",
+        margin: float = 0.0,
+        margin_weight: float = 1.0,
+        rescore_weight: float = 1.0,
+        freeze_layers: int = 0,
+        freeze_embeddings: bool | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(generator, optimizer=optimizer, loss=loss, **kwargs)
+        self.margin = margin
+        self.margin_weight = margin_weight
+        self.rescore_weight = rescore_weight
+        self.freeze_layers = freeze_layers
+        if freeze_embeddings or (freeze_embeddings is None and is_causal(self.model)):
+            for parameter in self.model.get_input_embeddings().parameters():
+                parameter.requires_grad = False
+
+    def setup(self, stage: str) -> None:
+        """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
+
+        Raises:
+            ConfigError: The model has no linear head, the loss is not ``allowed``, or the encoder's states
+                cannot be kept.
+        """
+        super().setup(stage)
+        if not self._head.linear:
+            raise ConfigError(
+                f"{type(self.model).__name__} has no linear head, or changes its logits behind the head; "
+                "train it with grls.train.core.module.Retrieve --model.loss full."
+            )
+        if self.loss != "allowed":
+            raise ConfigError(
+                "chains are trained with --model.loss allowed; the loss over the whole vocabulary is that of "
+                "--model grls.train.core.module.Retrieve, for sequence-to-sequence models."
+            )
+        if not 0 <= self.rescore_weight < math.inf:
+            raise ConfigError(f"rescore_weight must be a number of at least 0, got {self.rescore_weight}.")
+        self._freeze_first()
+        if is_causal(self.model):
+            refuse_windows(self.model)
+            self._refuse_unlike()
+
+    def _freeze_first(self) -> None:
+        """No gradient for the first layers if asked."""
+        if not self.freeze_layers:
+            return
+        decoder = self.model.get_decoder() if is_causal(self.model) else None
+        layers = getattr(decoder, "layers", getattr(decoder, "h", None))
+        if layers is None or not 0 < self.freeze_layers < len(layers):
+            what = "no list of layers" if layers is None else f"{len(layers)} layers"
+            raise ConfigError(
+                f"freeze_layers must be from 0 to less than the layers of a causal model; got "
+                f"{self.freeze_layers}, and {type(self.model).__name__} has {what}."
+            )
+        for layer in layers[: self.freeze_layers]:
+            layer.requires_grad_(False)
+
+    def _refuse_unlike(self) -> None:
+        """Refuse a causal model that computes something else by trees of tokens."""
+        name = type(self.model).__name__
+        try:
+            sees = self._sees_trees()
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            if out_of_memory(error):
+                raise
+            raise ConfigError(f"{name} cannot be trained on trees of tokens: {error}.") from error
+        if not sees:
+            raise ConfigError(
+                f"{name} computes something else by trees of tokens (it takes no mask or positions from "
+                "outside, or changes its logits behind the head), so it cannot be trained on chains."
+            )
+
+    @torch.no_grad()
+    def _sees_trees(self) -> bool:
+        """Try whether a node of a tree is to the model what its path alone would be."""
+        tree, training = TokenTree(), self.model.training
+        trunk = tree.insert([3, 4, 5, 6])
+        branch = tree.insert([5, 4, 3], trunk[0])
+        device = next(self.model.parameters()).device
+        batch = TreeBatch(*(part.to(device) for part in stack([tree], 0)))
+        self.model.eval()
+        try:
+            paths = torch.tensor([[3, 4, 5, 6], [3, 5, 4, 3]], device=device)
+            expected = self.model(input_ids=paths, use_cache=False).logits[:, -1].float()
+            for longest in (0, SHORT + 1):  # both kinds of attention that training may use
+                found = self._read_trees(batch, longest)[[trunk[-1], branch[-1]]]
+                if not agree(self._head.all(found), expected, found.dtype):
+                    return False
+            return True
+        finally:
+            self.model.train(training)
+
+    def batch_loss(self, batch: Any) -> Tensor:
+        """The loss of a batch of chains, a scalar in float32.
+
+        Raises:
+            ConfigError: The model has fewer positions than the longest input or path.
+        """
+        read: TreeBatch | HopBatch = batch.read
+        states = self._read_trees(read) if isinstance(read, TreeBatch) else self._read_hops(read)
+        scores = taken_scores(self._head, states[batch.decisions.places], batch.decisions)
+        loss = target_loss(scores, batch.decisions)
+        if self.margin:
+            loss = loss + self.margin_weight * margin_loss(scores, batch.decisions, self.margin)
+        loss = loss / len(batch.labels)
+        if batch.rescored_passages is not None:
+            logits = self._head.some(states[batch.rescored_passages.places], batch.rescored_passages.tokens)
+            odds = logits[:, 0] - logits[:, 1]
+            loss = loss + self.rescore_weight * rescore_loss(odds, batch.rescored_passages)
+        return loss
+
+    def _read_trees(self, trees: TreeBatch, longest: int | None = None) -> Tensor:
+        """What reaches the head at every node, ``[b * t, d]``; by the attention for a length, None: for t."""
+        length = trees.input_ids.shape[1] if longest is None else longest
+        check_positions(self.model, int(trees.position_ids.max()) + 1, 0)
+        with plain_attention(self.model, length), self._head.catch() as caught:
+            self.model(
+                input_ids=trees.input_ids,
+                position_ids=trees.position_ids,
+                attention_mask=trees.bias(self.model.dtype),
+                use_cache=False,
+            )
+        return caught[0].flatten(0, 1)
+
+    def _read_hops(self, hops: HopBatch) -> Tensor:
+        """What reaches the head at every place of every path, in order, ``[places, d]``."""
+        read = []
+        for inputs in hops.groups:
+            encoded = self._encode(inputs)
+            for owners, tokens in inputs.stretches:
+                check_positions(self.model, inputs.input_ids.shape[1], tokens.shape[1])
+                with self._head.catch() as caught:
+                    self.model(
+                        encoder_outputs=BaseModelOutput(last_hidden_state=encoded[owners]),
+                        attention_mask=inputs.attention_mask[owners],
+                        decoder_input_ids=tokens,
+                        use_cache=False,
+                    )
+                read.append(caught[0].flatten(0, 1))
+        return torch.cat(read)
+
+    def _encode(self, inputs: HopGroup) -> Tensor:
+        """Encoder states ``[h, s, d]``."""
+        encoder, given = self.model.get_encoder(), (inputs.input_ids, inputs.attention_mask)
+        if self._cache is not None:
+            return self._cache(encoder, *given)
+        encoded: Tensor = encoder(input_ids=given[0], attention_mask=given[1]).last_hidden_state
+        return encoded
+
+
+def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tensor:
+    """``[A]`` log-probability of each allowed token at its decision, over what is allowed there.
+
+    With a prior, that of the product of model and prior.
+
+    One matrix product gives the logits of all U tokens that any decision allows.
+
+    Args:
+        head: The model's output head.
+        hidden: ``[D, d]`` what reaches it.
+        decisions: What is allowed.
+    """
+    if not len(hidden):
+        return hidden.sum(-1)
+    union, columns = decisions.tokens.unique(return_inverse=True)
+    logits = head.some(hidden, union)
+    gains = torch.full_like(logits, float("-inf"))
+    gains[decisions.owners, columns] = decisions.gains.to(logits.dtype)
+    scores = (logits + gains).log_softmax(-1)
+    return scores[decisions.owners, columns]
+
+
+def target_loss(scores: Tensor, decisions: DecisionTensors) -> Tensor:
+    """Weighted sum over decisions of the cross-entropy of target and model, from ``scores [A]``."""
+    return -(scores * decisions.probabilities * decisions.weights[decisions.owners]).sum()
+
+
+def margin_loss(scores: Tensor, decisions: DecisionTensors, margin: float) -> Tensor:
+    """Sum over pairs of right and wrong passage of ``max(0, margin - log P(right) + log P(wrong))``.
+
+    The margin-based loss of learning to rank in generative retrieval (LTRGR, arXiv 2306.15222), with the
+    ``renormalized`` log-probability as the score.
+
+    Args:
+        scores: ``[A]``.
+        decisions: The pairs, and what each path took.
+        margin: In nats.
+    """
+    passages = scores.new_zeros(decisions.paths).index_add(0, decisions.takers, scores[decisions.taken])
+    gap: Tensor = passages[decisions.right] - passages[decisions.wrong]
+    return (margin - gap).clamp(min=0).sum()

@@ -1,0 +1,176 @@
+"""Passages that retrievers propose for a hop, which the generator learns to rescore beside the right ones.
+
+They are a bi-encoder's or BM25's best passages for the query and the evidence so far, what is known to be no
+wrong answer left out. What is drawn of them is a function of the hop's seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.types import Query
+from grls.data.words import USUAL, Analyzer
+from grls.errors import ConfigError, MismatchError
+from grls.index.rows import Ints
+from grls.models.rescore_spec import RescoreInput, readout
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hybrid.priors import BM25Prior, PriorSource
+from grls.retrieve.registry import open_sources
+from grls.train.chains.examples import ChainExample, HopExample
+from grls.train.chains.loss import Read
+
+_REMEMBERED = 50_000
+"""Passages whose tokens are kept."""
+
+
+@dataclass(frozen=True)
+class Rescore:
+    """The generator learns to rescore passages, too.
+
+    DONE is rescored where a chain learns to end with it. A passage that is memorised along with retrieval is
+    the right one of a query where a teacher is asked by it (``teach_memories``).
+
+    Args:
+        retrievers: Who proposes passages: folders of bi-encoders over the corpus, or ``bm25``.
+        passages: Passages of theirs for each hop that is rescored, beside the right ones.
+        depth: They are drawn from so many of each retriever's best ones.
+        right: Most right passages of a hop.
+        hops: Hops of a chain that are rescored, drawn anew each epoch.
+        tokens: So many first tokens of a passage are read.
+        analyzer: How BM25 splits texts into words.
+    """
+
+    retrievers: list[str]
+    passages: int = 12
+    depth: int = 60
+    right: int = 6
+    hops: int = 1
+    tokens: int = 128
+    analyzer: Analyzer = USUAL
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            ConfigError: No retriever is named, or a count is below 1.
+        """
+        # Not in the constructor: jsonargparse would bury our error in one of its own.
+        counts = {name: value for name, value in vars(self).items() if isinstance(value, int)}
+        if not self.retrievers or min(counts.values()) < 1:
+            raise ConfigError(
+                f"rescore needs retrievers and counts of at least 1, got {self.retrievers} and {counts}."
+            )
+
+
+class Proposals:
+    """Draws what is read.
+
+    Args:
+        options: How many of what.
+        sources: Who proposes.
+        corpus: The passages.
+        codec: Makes tokens of them.
+    """
+
+    def __init__(self, options: Rescore, sources: Sequence[PriorSource], corpus: Corpus, codec: Codec):
+        self.options = options
+        self.sources = sources
+        self.corpus = corpus
+        self.codec = codec
+        self.readout = readout(codec)
+        self._rescore_input = RescoreInput(options.tokens)
+        self._tokens: dict[int, tuple[int, ...]] = {}
+
+    @classmethod
+    def open(cls, options: Rescore, corpus: Corpus, codec: Codec, device: str) -> Proposals:
+        """Open the retrievers.
+
+        Raises:
+            ConfigError: The options cannot be used, or a folder holds no bi-encoder.
+            MismatchError: A bi-encoder is over another corpus.
+        """
+        options.check()
+        search = SearchOptions(truncate_queries=True)
+        sources = open_sources(corpus, options.retrievers, device, search, options.analyzer)
+        for source in sources:
+            if source.corpus.fingerprint != corpus.fingerprint:
+                raise MismatchError(
+                    f"{source.name} is over {source.corpus.source} and the data set's corpus is "
+                    f"{corpus.source}: index it again with `grls index --corpus`."
+                )
+        return cls(options, sources, corpus, codec)
+
+    def __call__(self, examples: Sequence[ChainExample]) -> list[Read]:
+        """What is read for some hops of these chains, which are numbered one chain after another."""
+        chosen = list(self._chosen(examples))
+        ranked = self._ranked([hop for _, hop, _ in chosen])
+        read: list[Read] = []
+        for (number, hop, ends), best in zip(chosen, ranked, strict=True):
+            read += self._read(number, hop, ends, best)
+        return read
+
+    def _chosen(self, examples: Sequence[ChainExample]) -> Iterator[tuple[int, HopExample, bool]]:
+        """Some hops of each chain, and whether it ends with DONE; hops that have found the same are one."""
+        before, done = 0, (len(self.corpus),)
+        for example in examples:
+            ends = example.hops[-1].gold == done
+            hops = {
+                hop.evidence: (before + n, hop, ends)
+                for n, hop in reversed([*enumerate(example.hops)])
+                if hop.query
+            }
+            rng = random.Random(f"assess-{example.hops[0].seed}")
+            yield from sorted(rng.sample(list(hops.values()), min(self.options.hops, len(hops))))
+            before += len(example.hops)
+
+    def _ranked(self, hops: Sequence[HopExample]) -> list[list[Ints]]:
+        """The best passages of each retriever for each hop, what is known to be no wrong answer left out."""
+        if not hops:
+            return []
+        queries = [Query(str(n), hop.query) for n, hop in enumerate(hops)]
+        evidence = [self.corpus.passages(hop.evidence) for hop in hops]
+        found: list[list[Ints]] = [[] for _ in hops]
+        for source in self.sources:
+            scores = source.ask(queries, evidence)
+            for n, hop in enumerate(hops):
+                own = np.array(scores(np.array([n]))[0, : len(self.corpus)])
+                own[[number for number in hop.known if number < len(self.corpus)]] = -np.inf
+                least = 0.0 if isinstance(source, BM25Prior) else -np.inf  # no word in common: no proposal
+                most = min(self.options.depth, len(own))
+                best = np.sort(np.argpartition(-own, most - 1)[:most])
+                found[n].append(best[own[best] > least])
+        return found
+
+    def _read(self, number: int, hop: HopExample, ends: bool, best: Sequence[Ints]) -> list[Read]:
+        """The right passages of a hop, and others, DONE among them where its chain ends with it."""
+        options, done = self.options, len(self.corpus)
+        rng = random.Random(f"assess-{hop.seed}-passages")
+        right = rng.sample(hop.gold, min(options.right, len(hop.gold)))
+        wrong = []
+        for n in range(options.passages):
+            some = best[n % len(best)]
+            if len(some):
+                wrong.append(int(some[rng.randrange(len(some))]))
+        if ends and right != [done]:
+            wrong.append(done)
+        fine = {self._passage(passage) for passage in {*hop.known, *hop.gold} - {done}}
+        found = [(self._passage(passage), True) for passage in right]
+        found += [(some, False) for some in map(self._passage, wrong) if some not in fine]
+        return [Read(number, *some) for some in dict.fromkeys(found)]
+
+    def _passage(self, number: int) -> tuple[int, ...]:
+        """What is read of a passage; N stands for DONE."""
+        if number == len(self.corpus):
+            return tuple(self._rescore_input.read(self.codec.done_sequence, self.codec))
+        if number not in self._tokens:
+            if len(self._tokens) >= _REMEMBERED:
+                self._tokens.clear()
+            (sequence,) = self.codec.passages(self.corpus.passages([number]))
+            self._tokens[number] = tuple(self._rescore_input.read(sequence, self.codec))
+        return self._tokens[number]

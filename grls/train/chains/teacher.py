@@ -1,0 +1,94 @@
+"""A bi-encoder as the teacher of a generator: what it would find is distilled into the targets of hops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Query
+from grls.errors import ConfigError, MismatchError
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.train.chains.examples import HopExample
+
+_REMEMBERED = 20_000
+"""Hops whose opinions are kept, some 10 KB each: a chain in the order of its file is asked for once."""
+
+
+def _key(hop: HopExample) -> tuple[str, tuple[int, ...]]:
+    return hop.query, hop.evidence
+
+
+class DenseTeacher:
+    """The softmax over a dense retriever's best passages.
+
+    Args:
+        folder: What ``grls index`` wrote for a bi-encoder.
+        corpus: The corpus of the generator, which must be the retriever's.
+        temperature: Scores are divided by this; a cosine's differences are small, so it is well below 1.
+        passages: How many passages it has an opinion of.
+        device: Where it embeds queries.
+
+    Raises:
+        ConfigError: A number is not positive.
+        MismatchError: The retriever is over another corpus.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        corpus: Corpus,
+        temperature: float = 0.05,
+        passages: int = 100,
+        device: str = "auto",
+    ):
+        if temperature <= 0 or passages < 1:
+            raise ConfigError(
+                "teacher_temperature must be positive and teacher_passages at least 1, got "
+                f"{temperature} and {passages}."
+            )
+        self.retriever = DenseRetriever.from_pretrained(folder, device, truncate_queries=True)
+        if self.retriever.corpus.fingerprint != corpus.fingerprint:
+            raise MismatchError(
+                f"{folder} is over another corpus than the training data; index that corpus for the teacher."
+            )
+        self.corpus = corpus
+        self.temperature = temperature
+        self.passages = passages
+        self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}
+
+    def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
+        """Probabilities of passages by number; what was asked before is remembered."""
+        if len(self._known) > _REMEMBERED:
+            self._known = {}
+        new = list({_key(hop): hop for hop in hops if _key(hop) not in self._known}.values())
+        self._known |= dict(zip(map(_key, new), self._ask(new), strict=True))
+        return [self._known[_key(hop)] for hop in hops]
+
+    def _ask(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
+        if not hops:
+            return []
+        wanted = sorted({number for hop in hops for number in hop.evidence})
+        known = dict(zip(wanted, self.corpus.passages(wanted), strict=True))
+        found = self.retriever.retrieve_hop(
+            [Query(str(n), hop.query) for n, hop in enumerate(hops)],
+            [[known[number] for number in hop.evidence] for hop in hops],
+            min(self.passages + max(len(hop.evidence) for hop in hops), len(self.corpus)),
+            [None] * len(hops),
+        )
+        return [self._softmax(some.hits, hop) for some, hop in zip(found, hops, strict=True)]
+
+    def _softmax(self, hits: Sequence[Hit], hop: HopExample) -> Mapping[int, float]:
+        numbers = self.corpus.numbers([hit.id for hit in hits])
+        kept = [
+            (number, hit.score)
+            for number, hit in zip(numbers, hits, strict=True)
+            if number is not None and number not in hop.evidence
+        ][: self.passages]
+        if not kept:
+            return {}
+        logits = np.array([score for _, score in kept]) / self.temperature
+        weights = np.exp(logits - logits.max())
+        weights /= weights.sum()
+        return {number: float(value) for (number, _), value in zip(kept, weights, strict=True)}

@@ -1,0 +1,107 @@
+"""Which examples make a batch: similar lengths together, shards for processes, and going on mid-epoch.
+
+The order of an epoch is a function of (seed, epoch) alone, so a resumed run needs no saved random state:
+it skips the batches it has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from torch.utils.data import Dataset, Sampler
+
+from grls.train.core.examples import Example, Examples
+
+Draw = tuple[int, int]
+"""Example number, epoch."""
+
+
+class DrawnExamples(Dataset[Example]):
+    """Examples behind torch's data set interface; an item is asked for by (number, epoch).
+
+    Args:
+        examples: What to draw from.
+    """
+
+    def __init__(self, examples: Examples):
+        self.examples = examples
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, draw: Draw) -> Example:
+        return self.examples.draw(*draw)
+
+
+class LengthBucketedSampler(Sampler[list[Draw]]):
+    """Batches of similar length, in random order, each rank its own share.
+
+    Every rank gets the same number of batches; the last ones are filled up with examples from the front of
+    the epoch's order, as torch's DistributedSampler does.
+
+    Args:
+        lengths: A length of each example.
+        batch_size: Examples a batch and rank.
+        seed: Of the order.
+        shuffle: Whether the order varies; without it, every pass is that of epoch 0, in file order.
+        rank: This process.
+        ranks: Number of processes.
+        pool: Batches that are sorted by length together; 1 mixes all lengths.
+        lengths_in: The lengths in an epoch, where they vary from epoch to epoch.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        rank: int = 0,
+        ranks: int = 1,
+        pool: int = 50,
+        lengths_in: Callable[[int], Sequence[int]] | None = None,
+    ):
+        self.lengths = np.asarray(lengths)
+        self.lengths_in = lengths_in
+        self.batch_size = batch_size
+        self.seed = seed
+        self.shuffle = shuffle
+        self.rank = rank
+        self.ranks = ranks
+        self.pool = pool
+        self.epoch = 0
+        self.skip = 0
+
+    def __len__(self) -> int:
+        step = self.batch_size * self.ranks
+        return -(-len(self.lengths) // step)
+
+    def resume(self, epoch: int, batches: int) -> None:
+        """Make the next pass that of ``epoch``, without its first ``batches`` batches."""
+        self.epoch, self.skip = epoch, batches
+
+    def __iter__(self) -> Iterator[list[Draw]]:
+        # Counted up at the first batch: Lightning never asks for more batches than an epoch has, so nothing
+        # behind the loop would run.
+        epoch, skip = self.epoch, self.skip
+        self.epoch, self.skip = epoch + self.shuffle, 0
+        for batch in self._batches(epoch)[skip:]:
+            mine = batch[self.rank :: self.ranks]
+            yield [(int(n), epoch) for n in mine]
+
+    def _batches(self, epoch: int) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+        """The global batches of an epoch, each for all ranks together."""
+        rng = np.random.default_rng([self.seed, epoch])
+        count, step = len(self.lengths), self.batch_size * self.ranks
+        order = rng.permutation(count) if self.shuffle else np.arange(count)
+        order = np.resize(order, count + -count % self.ranks)
+        if not self.shuffle:
+            return [order[i : i + step] for i in range(0, len(order), step)]
+        lengths = self.lengths if self.lengths_in is None else np.asarray(self.lengths_in(epoch))
+        batches = []
+        for start in range(0, len(order), step * self.pool):
+            pool = order[start : start + step * self.pool]
+            pool = pool[np.argsort(lengths[pool], kind="stable")]
+            batches += [pool[i : i + step] for i in range(0, len(pool), step)]
+        return [batches[i] for i in rng.permutation(len(batches))]

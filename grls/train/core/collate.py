@@ -1,0 +1,155 @@
+"""From examples to tensors, with the allowed children of every target position where the loss wants them.
+
+Legend: b examples of a batch, s longest input, t longest target, P positions with a choice, A allowed
+tokens of these positions together.
+
+Under the ``allowed`` loss a position with one allowed token has probability one and no loss, so targets are
+cut after the last position with a choice: on sentences that is 60 % of the decoder's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grls.index import ConstraintIndex
+from grls.index.rows import Ints
+from grls.train.core.examples import Example
+
+IGNORED = -100
+
+
+class Choices(NamedTuple):
+    """The allowed tokens at target positions that have more than one.
+
+    The first position is the same choice for every example and is kept once.
+
+    Attributes:
+        first: ``[A0]`` allowed first tokens, ascending.
+        tokens: ``[A]`` allowed tokens of all later positions, one position after another.
+        positions: ``[A]`` which of the P later positions each belongs to.
+        places: ``[P]`` where each position stands in the flattened ``[b * t]`` targets.
+        targets: ``[P]`` where its target stands in ``tokens``.
+    """
+
+    first: Tensor
+    tokens: Tensor
+    positions: Tensor
+    places: Tensor
+    targets: Tensor
+
+
+class Batch(NamedTuple):
+    """A batch of training pairs.
+
+    Attributes:
+        input_ids: ``[b, s]``.
+        attention_mask: ``[b, s]``.
+        decoder_input_ids: ``[b, t]`` targets shifted right behind the start token; None for a causal model,
+            which reads them behind the input.
+        labels: ``[b, t]`` targets, ``IGNORED`` where padded.
+        choices: For the ``allowed`` loss, else None.
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    decoder_input_ids: Tensor | None
+    labels: Tensor
+    choices: Choices | None
+
+
+class Collator:
+    """Pads examples into a batch.
+
+    Args:
+        pad_token: Padding of inputs.
+        start_token: What the decoder begins with.
+        index: The constraint index for the ``allowed`` loss; None for the full loss.
+    """
+
+    def __init__(self, pad_token: int, start_token: int, index: ConstraintIndex | None = None):
+        self.pad_token = pad_token
+        self.start_token = start_token
+        self.index = index
+
+    def __call__(self, examples: Sequence[Example]) -> Batch:
+        """Make one batch."""
+        targets = [example.target for example in examples]
+        choices = None
+        if self.index is not None:
+            choices, lengths = allowed_choices(self.index, targets)
+            targets = [target[:length] for target, length in zip(targets, lengths, strict=True)]
+        inputs, mask = pad([example.source for example in examples], self.pad_token)
+        labels, _ = pad(targets, IGNORED)
+        shifted, _ = pad([[self.start_token, *target[:-1]] for target in targets], self.pad_token)
+        if choices is not None:
+            choices = _place(choices, labels.shape[1])
+        return Batch(inputs, mask, shifted, labels, choices)
+
+
+def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
+    """Rows of one length and the mask of what is not padding, ``[b, width]`` each."""
+    width = max(len(row) for row in rows)
+    ids = torch.full((len(rows), width), value, dtype=torch.long)
+    mask = torch.zeros((len(rows), width), dtype=torch.long)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = torch.tensor(row, dtype=torch.long)
+        mask[i, : len(row)] = 1
+    return ids, mask
+
+
+def allowed_choices(index: ConstraintIndex, targets: Sequence[Sequence[int]]) -> tuple[Choices, Ints]:
+    """Walk all targets through the index at once.
+
+    Args:
+        index: The constraint index.
+        targets: b token sequences of passages of the index.
+
+    Returns:
+        The choices, with ``places`` as (example, position) pairs ``[P, 2]`` until the width is known, and
+        the length of each target up to its last choice (at least 1), ``[b]``.
+    """
+    states = np.full(len(targets), index.start(), dtype=np.int64)
+    lengths = np.ones(len(targets), dtype=np.int64)
+    first = np.empty(0, dtype=np.int64)
+    tokens, counts, places, chosen = [first], [first], [np.empty((0, 2), dtype=np.int64)], [first]
+    live = list(range(len(targets)))
+    for position in range(max(len(target) for target in targets)):
+        live = [i for i in live if len(targets[i]) > position]
+        wanted = np.array([targets[i][position] for i in live])
+        if position == 0:
+            root = index.allowed(states[:1])
+            first, at = root.tokens, np.searchsorted(root.tokens, wanted)
+            states[live] = root.states[at]
+            continue
+        allowed = index.allowed(states[live])
+        sizes = np.diff(allowed.offsets)
+        owner = np.repeat(np.arange(len(live)), sizes)
+        at = np.flatnonzero(allowed.tokens == wanted[owner])  # one a live target, in order
+        states[live] = allowed.states[at]
+        open_ = sizes > 1
+        rows = np.array(live)[open_]
+        lengths[rows] = position + 1
+        tokens.append(allowed.tokens[open_[owner]])
+        counts.append(sizes[open_])
+        places.append(np.stack((rows, np.full(len(rows), position)), axis=1))
+        chosen.append((at - allowed.offsets[:-1])[open_])
+    count = np.concatenate(counts)
+    starts = np.cumsum(count) - count
+    choices = Choices(
+        torch.from_numpy(first),
+        torch.from_numpy(np.concatenate(tokens)),
+        torch.from_numpy(np.repeat(np.arange(len(count)), count)),
+        torch.from_numpy(np.concatenate(places)),
+        torch.from_numpy(starts + np.concatenate(chosen)),
+    )
+    return choices, lengths
+
+
+def _place(choices: Choices, width: int) -> Choices:
+    """Flatten (example, position) now that the width of the padded targets is known."""
+    return choices._replace(places=choices.places[:, 0] * width + choices.places[:, 1])

@@ -1,0 +1,193 @@
+"""What every LightningDataModule here shares: batches of similar length, shards, and going on mid-epoch.
+
+It knows nothing of what is learned: a stage reads its data and gives its examples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import abstractmethod
+from typing import Any
+
+import lightning as L
+from torch.utils.data import DataLoader
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, read_split
+from grls.data.types import Query
+from grls.errors import ConfigError, MismatchError
+from grls.io.files import sha256
+from grls.train.core.batching import DrawnExamples, LengthBucketedSampler
+from grls.train.core.examples import Example, Examples
+
+_PRINTS = "fingerprints"
+"""Under which name a checkpoint keeps those of the data."""
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of queries or judgements."""
+    return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()
+
+
+class FitData(L.LightningDataModule):
+    """Examples of train and dev, in batches.
+
+    Args:
+        data: Data set folder in BEIR's layout.
+        batch_size: Examples a batch and process.
+        dev_size: Most dev inputs that are retrieved for.
+        length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch (more padding,
+            less alike examples).
+        workers: Processes that prepare batches; 0 prepares them in the training process.
+        seed: Of the order of examples and of what is drawn for each epoch; null: that of ``seed_everything``
+            (0 without the command).
+    """
+
+    train_examples: Examples
+    dev_examples: Examples
+    collator: Any
+    dev_collator: Any = None
+    """What makes batches of dev; None: the collator of training."""
+
+    def __init__(
+        self,
+        data: str,
+        batch_size: int = 100,
+        dev_size: int = 200,
+        length_pool: int = 50,
+        workers: int = 0,
+        seed: int | None = None,
+    ):
+        super().__init__()
+        self.data = data
+        self.batch_size = batch_size
+        self.dev_size = dev_size
+        self.length_pool = length_pool
+        self.workers = workers
+        self.seed = seed or 0
+        self._prints: dict[str, str] = {}
+        self._seen = (0, 0)
+        self._ready = False
+
+    @property
+    def _trainer(self) -> Any:
+        """The trainer, which Lightning sets before it calls anything here."""
+        return self.trainer
+
+    def setup(self, stage: str) -> None:
+        """Read the data set and make the examples of train and dev."""
+        if self._ready:
+            return
+        # Not in the constructor: jsonargparse would bury our error in one of its own.
+        for name in ("batch_size", "dev_size", "length_pool"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        self.read(self._trainer.lightning_module)
+        for file in self.other_files():
+            self._prints[file] = sha256(file)
+        self._ready = True
+
+    def other_files(self) -> list[str]:
+        """The files beside the data set that examples are made of."""
+        return []
+
+    def read_split(self, split: str, corpus: Corpus) -> tuple[list[Query], Qrels]:
+        """Queries and judgements of a split; a resumed run must find the same."""
+        queries, qrels = read_split(self.data, split, corpus)
+        self._prints |= {
+            "corpus.jsonl": corpus.fingerprint,
+            f"queries.jsonl (split {split})": digest(queries),
+            f"qrels/{split}.tsv": digest(qrels),
+        }
+        return queries, qrels
+
+    @abstractmethod
+    def read(self, module: Any) -> None:
+        """Set ``train_examples``, ``dev_examples`` and ``collator`` for the module that is trained."""
+
+    @abstractmethod
+    def beside_model(self) -> dict[str, Any]:
+        """What is written beside the trained model: file name -> JSON."""
+
+    def train_dataloader(self) -> DataLoader[Example]:
+        """Length-bucketed batches of this process, from where a resumed run stopped."""
+        self.sampler = self._sampler(self.train_examples, shuffle=True)
+        self.sampler.resume(*self._seen)
+        self._seen = (0, 0)
+        return self._loader(self.train_examples, self.sampler, self.collator)
+
+    def val_dataloader(self) -> DataLoader[Example]:
+        """Dev examples in file order."""
+        return self._loader(
+            self.dev_examples,
+            self._sampler(self.dev_examples, shuffle=False),
+            self.dev_collator or self.collator,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the run has come: epoch, and batches of it that are done.
+
+        Counted from all batches of the run, since Lightning's count of epochs is one off between the hooks
+        that write checkpoints.
+        """
+        loop = self._trainer.fit_loop
+        epoch, batches = divmod(loop.epoch_loop.batch_progress.total.ready, loop.max_batches)
+        return {"epoch": epoch, "batches": batches, **self._sizes(), _PRINTS: self._prints}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a checkpoint was written.
+
+        Raises:
+            ConfigError: An epoch had other batches then, so where the run stood in it cannot be told.
+            MismatchError: What is learned from was another then.
+        """
+        # Checkpoints of an earlier version hold no fingerprints.
+        for name, before in state_dict.get(_PRINTS, {}).items():
+            if self._prints.get(name, before) != before:
+                raise MismatchError(
+                    f"{name} of {self.data} has changed since the run began: put it back as it was, or begin "
+                    "a new run in another --output."
+                )
+        now = self._sizes()
+        for name, before in state_dict.items():
+            if name in now and before != now[name]:
+                raise ConfigError(
+                    f"the checkpoint is of a run with {name} {before}, and now it is {now[name]}: resume "
+                    "with the same, or begin a new run."
+                )
+        self._seen = (state_dict["epoch"], state_dict["batches"])
+
+    def _sizes(self) -> dict[str, Any]:
+        """What the batches of an epoch depend on, by what it is called."""
+        trainer = self._trainer
+        return {
+            "--data.batch_size": self.batch_size,
+            "processes": trainer.world_size,
+            "examples": len(self.train_examples),
+            "--trainer.limit_train_batches": trainer.limit_train_batches,
+        }
+
+    def _sampler(self, examples: Examples, shuffle: bool) -> LengthBucketedSampler:
+        trainer = self._trainer
+        return LengthBucketedSampler(
+            examples.lengths(),
+            self.batch_size,
+            self.seed,
+            shuffle,
+            trainer.global_rank,
+            trainer.world_size,
+            self.length_pool,
+            getattr(examples, "lengths_in", None),
+        )
+
+    def _loader(
+        self, examples: Examples, sampler: LengthBucketedSampler, collator: Any
+    ) -> DataLoader[Example]:
+        return DataLoader(
+            DrawnExamples(examples),
+            batch_sampler=sampler,
+            collate_fn=collator,
+            num_workers=self.workers,
+            persistent_workers=False,
+        )

@@ -1,0 +1,230 @@
+"""Other examples among those that a stage learns, as shares of every epoch: so that memory is not lost.
+
+Each kind of example is a stream without end: all of its examples in a drawn order, then all of them again in
+another one. An epoch takes from each stream what its share says, from where the epoch before stopped. So no
+example comes twice before all have come once, however shares change, and what an epoch holds is a function of
+(seed, epoch) alone. It knows nothing of what is mixed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from grls.data.dataset import read_queries
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError
+from grls.train.core.examples import Example, Examples
+from grls.train.core.passage_inputs import PassageInput
+
+Ints = npt.NDArray[np.int64]
+
+Shares = float | tuple[float, float]
+"""A share of each epoch, or those of the first and of the last epoch with a straight line between them."""
+
+
+@dataclass(frozen=True)
+class Mix:
+    """What is mixed into fine-tuning.
+
+    Args:
+        pseudo: File of pseudo-queries (``grls pseudo-queries``): lines of ``queries.jsonl`` with evidence.
+        pseudo_share: Their share of an epoch's examples, or those of the first and the last epoch.
+        pseudo_done: Learn DONE after a pseudo-query's last passage. Its evidence is what it was written from,
+            not all that it takes, so real queries alone tell when to stop unless this is set.
+        memorise: What is read of passages that are memorised; null mixes none in.
+        memorise_share: Their share.
+        size: Examples an epoch; null: as many as without a mix.
+        epochs: Over so many epochs the shares go from the first to the last; null: those of the trainer.
+    """
+
+    pseudo: str | None = None
+    pseudo_share: Shares = 0.5
+    pseudo_done: bool = False
+    memorise: PassageInput | None = None
+    memorise_share: Shares = 0.2
+    size: int | None = None
+    epochs: int | None = None
+
+    def pseudo_queries(self) -> list[Query]:
+        """The pseudo-queries of the file.
+
+        Raises:
+            DataError: The file is missing or malformed, or a query has no evidence.
+        """
+        assert self.pseudo is not None
+        queries = read_queries(self.pseudo)
+        without = next((query.id for query in queries if not query.evidence), None)
+        if without is not None:
+            raise DataError(f"the pseudo-query {without!r} has no evidence to learn.", self.pseudo)
+        return queries
+
+
+class MixturePart(NamedTuple):
+    """Some examples and their share.
+
+    Attributes:
+        examples: What is mixed in.
+        shares: As of :data:`Shares`.
+    """
+
+    examples: Examples
+    shares: Shares
+
+    def share(self, progress: float) -> float:
+        """The share at a point between 0, the first epoch, and 1, the last one."""
+        first, last = self.shares if isinstance(self.shares, tuple) else (self.shares, self.shares)
+        return first + (last - first) * progress
+
+
+class Mixture:
+    """Examples with others among them.
+
+    Args:
+        main: What the stage learns; it gets what the parts leave.
+        parts: What is mixed in.
+        epochs: Over how many epochs the shares go from their first to their last value; later epochs keep
+            the last.
+        size: Examples an epoch; None: as many as ``main`` has.
+        seed: Of the orders.
+
+    Raises:
+        ConfigError: A share is out of range, shares sum to more than 1, a part is empty, or a count is not
+            positive.
+    """
+
+    def __init__(
+        self,
+        main: Examples,
+        parts: Sequence[MixturePart],
+        epochs: int = 1,
+        size: int | None = None,
+        seed: int = 0,
+    ):
+        self.size = len(main) if size is None else size
+        if self.size < 1 or epochs < 1:
+            raise ConfigError(f"expected mix size and epochs of at least 1, got {self.size} and {epochs}.")
+        for progress in (0, 1):
+            shares = [part.share(progress) for part in parts]
+            if min(shares, default=0) < 0 or sum(shares) > 1 + 1e-9:
+                raise ConfigError(f"expected shares of a mix from 0 to 1, together at most 1, got {shares}.")
+        self.parts = [*parts]
+        self.members: list[Examples] = [main, *(part.examples for part in parts)]
+        if not all(map(len, self.members)):
+            raise ConfigError("a part of the mix has no example; leave it out.")
+        self.epochs = epochs
+        self.seed = seed
+        self._orders: dict[tuple[int, int], Ints] = {}
+        self._starts = [np.zeros(len(self.members), dtype=np.int64)]
+        self._lengths = [np.asarray(member.lengths()) for member in self.members]
+
+    def __len__(self) -> int:
+        return self.size
+
+    def counts(self, epoch: int) -> list[int]:
+        """How many examples of each kind an epoch has, the main ones first."""
+        progress = min(epoch / (self.epochs - 1), 1) if self.epochs > 1 else 0
+        sums = np.cumsum([0, *(part.share(progress) for part in self.parts)])
+        ends = np.minimum(np.round(sums * self.size), self.size).astype(int)
+        return [self.size - int(ends[-1]), *np.diff(ends).tolist()]
+
+    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+        ends = np.cumsum(self.counts(epoch))
+        member = int(np.searchsorted(ends, number, side="right"))
+        place = number - (int(ends[member - 1]) if member else 0) + int(self._start(epoch)[member])
+        turn, at = divmod(place, len(self.members[member]))
+        return self.members[member].draw(int(self._order(member, turn)[at]), turn)
+
+    def lengths(self) -> Sequence[int]:  # noqa: D102
+        return self.lengths_in(0)
+
+    def lengths_in(self, epoch: int) -> Sequence[int]:
+        """The lengths of the examples as they are in an epoch."""
+        lengths: list[int] = []
+        for member, count in enumerate(self.counts(epoch)):
+            turns, places = np.divmod(
+                np.arange(count) + self._start(epoch)[member], len(self.members[member])
+            )
+            for turn in np.unique(turns).tolist():
+                order = self._order(member, turn)
+                lengths += self._lengths[member][order[places[turns == turn]]].tolist()
+        return lengths
+
+    def _start(self, epoch: int) -> Ints:
+        """How many examples of each stream the epochs before have taken."""
+        while len(self._starts) <= epoch:
+            self._starts.append(self._starts[-1] + np.array(self.counts(len(self._starts) - 1)))
+        return self._starts[epoch]
+
+    def _order(self, member: int, turn: int) -> Ints:
+        """The order of a stream's examples in its nth turn."""
+        if (member, turn) not in self._orders:
+            if len(self._orders) >= 8 * len(self.members):
+                self._orders.clear()
+            rng = np.random.default_rng([self.seed, member, turn])
+            self._orders[member, turn] = rng.permutation(len(self.members[member]))
+        return self._orders[member, turn]
+
+
+def mixed(
+    main: Examples,
+    mix: Mix,
+    pseudo: Callable[[list[Query]], Examples],
+    memorise: Callable[[PassageInput], Examples],
+    epochs: int | None,
+    seed: int = 0,
+) -> Examples:
+    """The examples of a stage with what its ``mix`` option asks for; the same ones where it asks for nothing.
+
+    Args:
+        main: What the stage learns.
+        mix: The option.
+        pseudo: Makes examples of pseudo-queries.
+        memorise: Makes examples of passages to be memorised.
+        epochs: Epochs of the run (:func:`planned_epochs`); None: unknown.
+        seed: Of the orders.
+
+    Raises:
+        ConfigError: A share cannot be, or shares change and the number of epochs is unknown.
+        DataError: The pseudo-queries cannot be used.
+    """
+    parts = []
+    if mix.pseudo is not None:
+        parts.append(MixturePart(pseudo(mix.pseudo_queries()), mix.pseudo_share))
+    if mix.memorise is not None:
+        parts.append(MixturePart(memorise(mix.memorise), mix.memorise_share))
+    if not parts:
+        return main
+    epochs = mix.epochs or epochs
+    if epochs is None and any(part.share(0) != part.share(1) for part in parts):
+        raise ConfigError(
+            "shares that change need the number of epochs: set mix.epochs, --trainer.max_epochs or "
+            "--trainer.max_steps."
+        )
+    return Mixture(main, parts, epochs or 1, mix.size, seed)
+
+
+def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
+    """How many epochs a trainer will go through; None where nothing limits it.
+
+    Args:
+        trainer: Its ``max_epochs`` and ``max_steps`` say when it ends; None: there is none.
+        examples: Examples an epoch.
+        batch_size: Of a process.
+    """
+    if trainer is None:
+        return None
+    limits = []
+    if trainer.max_epochs is not None and trainer.max_epochs > 0:
+        limits.append(int(trainer.max_epochs))
+    if trainer.max_steps > 0:
+        batches = math.ceil(examples / (batch_size * trainer.world_size))
+        limit = trainer.limit_train_batches
+        batches = max(1, min(batches, limit) if isinstance(limit, int) else int(batches * limit))
+        limits.append(math.ceil(trainer.max_steps / math.ceil(batches / trainer.accumulate_grad_batches)))
+    return min(limits, default=None)

@@ -1,0 +1,185 @@
+"""What a model may read of a passage that it is to write from memory, beside its front.
+
+The paper's front teaches to go on; it says nothing of how a query looks. A few of a passage's words, or
+another passage near to it, are nearer to that, so that what is memorised can be found again by queries about
+passages that were never gold. All draws are functions of (seed, epoch, passage number).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.neighbours import Neighbours
+from grls.data.types import Passage
+from grls.data.words import Analyzer
+from grls.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+Reads = Literal["front", "whole", "keywords", "neighbour"]
+Row = list[int]
+
+_ENGLISH = Analyzer("en")
+
+
+@dataclass(frozen=True)
+class PassageInput:
+    """What is read of a passage that is memorised.
+
+    Args:
+        reads: ``front``: its front, as in the paper; ``whole``: all of it; ``keywords``: a few of its content
+            words, drawn anew each epoch, rare ones more often, in the order of the text; ``neighbour``:
+            another passage near to it, drawn anew each epoch. Several as a list: each epoch draws one.
+        words: Fewest and most keywords.
+        neighbours: File of neighbours (``grls neighbours``).
+        nearest: A neighbour is one of so many.
+        query: Put it behind the marker of queries, as at retrieval; otherwise without, as in the paper.
+    """
+
+    reads: Reads | list[Reads] = "front"
+    words: tuple[int, int] = (2, 6)
+    neighbours: str | None = None
+    nearest: int = 10
+    query: bool = False
+
+    @property
+    def kinds(self) -> tuple[Reads, ...]:
+        """What is read, always as several."""
+        return (self.reads,) if isinstance(self.reads, str) else tuple(self.reads)
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            ConfigError: A kind is unknown or none is named, a count is out of range, or ``neighbour`` has no
+                file.
+        """
+        unknown = set(self.kinds) - set(get_args(Reads))
+        if unknown or not self.kinds:
+            raise ConfigError(
+                f"expected reads to be of {', '.join(get_args(Reads))}, got {list(self.kinds)!r}."
+            )
+        low, high = self.words
+        if not 1 <= low <= high or self.nearest < 1:
+            raise ConfigError(
+                f"expected 1 <= fewest <= most words and nearest of at least 1, got {self.words} and "
+                f"{self.nearest}."
+            )
+        if "neighbour" in self.kinds and self.neighbours is None:
+            raise ConfigError(
+                "reads `neighbour` needs a file: make one with `grls neighbours`, name it in neighbours."
+            )
+
+
+class PassageReader:
+    """Draws what is read of a passage.
+
+    A passage without a content word, or without a neighbour, is read by its front.
+
+    Args:
+        corpus: The passages.
+        codec: Text to tokens.
+        reading: What is read.
+        row: The target sequence of a passage, by its number.
+        seed: Of the draws.
+
+    Raises:
+        ConfigError: See :meth:`PassageInput.check`.
+        DataError: The file of neighbours is missing or another one.
+        MismatchError: It belongs to another corpus.
+    """
+
+    def __init__(
+        self, corpus: Corpus, codec: Codec, reading: PassageInput, row: Callable[[int], Row], seed: int = 0
+    ):
+        reading.check()
+        self.corpus = corpus
+        self.codec = codec
+        self.reading = reading
+        self.row = row
+        self.seed = seed
+        self._analyzer, self._idf = _ENGLISH, dict[str, float]()
+        if "keywords" in reading.kinds:
+            self._analyzer = Analyzer.guessed(corpus.texts)
+            self._idf = word_weights(corpus, self._analyzer)
+        self._neighbours: Neighbours | None = None
+        if "neighbour" in reading.kinds:
+            assert reading.neighbours is not None
+            self._neighbours = Neighbours.read(reading.neighbours, corpus)
+            alone = int((self._neighbours.numbers[:, 0] < 0).sum())
+            if alone:
+                log.warning("%d of %d passages have no neighbour: their front is read.", alone, len(corpus))
+        head = len(codec.model_input([]))
+        self._room = min(codec.limits.query, codec.limits.input - head)
+
+    def read(self, number: int, epoch: int, front: Row) -> Row:
+        """The model input for passage ``number`` in ``epoch``, with its front at hand."""
+        rng = random.Random(f"{self.seed}-{epoch}-{number}")
+        kind = rng.choice(self.reading.kinds)
+        tokens = front
+        if kind == "whole":
+            tokens = self.row(number)[:-1]  # without the end token
+        elif kind == "keywords":
+            tokens = self._keywords(number, rng) or front
+        elif kind == "neighbour":
+            tokens = self._neighbour(number, rng) or front
+        return (
+            self.codec.model_input(tokens[: self._room])
+            if self.reading.query
+            else self.codec.plain_input(tokens)
+        )
+
+    def _keywords(self, number: int, rng: random.Random) -> Row:
+        count = rng.randint(*self.reading.words)
+        words = drawn_words(self.corpus[number], self._idf, count, rng, self._analyzer)
+        return self.codec.texts([" ".join(words)])[0] if words else []
+
+    def _neighbour(self, number: int, rng: random.Random) -> Row:
+        assert self._neighbours is not None
+        near = self._neighbours.of(number, self.reading.nearest)
+        return self.row(rng.choice(near))[:-1] if near else []
+
+
+def content_words(passage: Passage, analyzer: Analyzer = _ENGLISH) -> list[str]:
+    """The words of a title and text that are no function words, each once, in order."""
+    return list(_content(passage, analyzer).values())
+
+
+def _content(passage: Passage, analyzer: Analyzer) -> dict[str, str]:
+    """Content words, folded -> as they are written."""
+    return analyzer.content(f"{passage.title} {passage.text}")
+
+
+def word_weights(corpus: Corpus, analyzer: Analyzer = _ENGLISH) -> dict[str, float]:
+    """log((N + 1) / n) of each content word, folded, that stands in n of N passages."""
+    counts: Counter[str] = Counter()
+    for passage in corpus:
+        counts.update(_content(passage, analyzer).keys())
+    return {word: math.log((len(corpus) + 1) / count) for word, count in counts.items()}
+
+
+def drawn_words(
+    passage: Passage,
+    weights: dict[str, float],
+    count: int,
+    rng: random.Random,
+    analyzer: Analyzer = _ENGLISH,
+) -> list[str]:
+    """Some content words of a passage without repetition, in its order, drawn in proportion to weights.
+
+    Each word gets the key u^(1/w), with u uniform and w its weight; the greatest keys win (Efraimidis and
+    Spirakis, 2006).
+    """
+    words = _content(passage, analyzer)
+    keys = [rng.random() ** (1 / weights[folded]) for folded in words]
+    written = list(words.values())
+    best = sorted(range(len(written)), key=keys.__getitem__, reverse=True)[:count]
+    return [written[place] for place in sorted(best)]

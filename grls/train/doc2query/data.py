@@ -1,0 +1,109 @@
+"""LightningDataModule and LightningModule of the query generator: gold passages -> query.
+
+It is learned from the training pairs alone, and writes pseudo-queries for passages that have none
+(:mod:`grls.train.doc2query.generate`). The best model is the one with the lowest loss on dev.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels
+from grls.data.types import Query
+from grls.errors import ConfigError
+from grls.models.load.build import GeneratorSpec
+from grls.models.seq2seq.plain import start_token
+from grls.train.core.datamodule import FitData
+from grls.train.doc2query.examples import QueryExamples
+from grls.train.doc2query.form import FORM, PassagesRead, QueryForm, QueryPrompt
+from grls.train.riches.collate import InterlacedCollator
+from grls.train.riches.module import Interlace
+from grls.train.stages.callbacks import refuse_unmeasured
+
+
+class WriteQueries(Interlace):
+    """Learns to write the query that passages answer; any language model, causal or encoder-decoder.
+
+    Args:
+        generator: The model to start from.
+        kwargs: The options of :class:`grls.train.riches.module.Interlace`; the loss is ``full``.
+    """
+
+    def __init__(self, generator: GeneratorSpec, **kwargs: Any):
+        super().__init__(generator, **kwargs)
+
+
+class QueryData(FitData):
+    """Gold passages -> query.
+
+    Args:
+        data: Data set folder in BEIR's layout.
+        train_split: Split to train on.
+        dev_split: Split to measure on; ``dev_size`` counts its queries.
+        passages: What is read: ``one`` gold passage, ``all`` of a query's in their order, or ``some`` of
+            them, drawn anew each epoch. Chains of passages are written for by a model that learned ``all`` or
+            ``some``.
+        max_passage_tokens: Passages are cut to this length.
+        max_query_tokens: Longer queries are left out, and counted.
+        kwargs: The options of :class:`grls.train.core.datamodule.FitData`.
+    """
+
+    def __init__(
+        self,
+        data: str,
+        train_split: str = "train",
+        dev_split: str = "dev",
+        passages: PassagesRead = "one",
+        max_passage_tokens: int = 128,
+        max_query_tokens: int = 64,
+        **kwargs: Any,
+    ):
+        super().__init__(data, **kwargs)
+        self.train_split = train_split
+        self.dev_split = dev_split
+        self.form = QueryForm(passages, max_passage_tokens, max_query_tokens)
+
+    def setup(self, stage: str) -> None:
+        """Refuse to monitor what will not be measured, then read the data.
+
+        Raises:
+            ConfigError: ``--checkpoint.monitor`` names something else than a loss.
+        """
+        hint = "Set --checkpoint.monitor dev_loss and --checkpoint.mode min."
+        refuse_unmeasured(self._trainer, ["train_loss", "dev_loss"], hint)
+        super().setup(stage)
+
+    def read(self, module: Any) -> None:
+        """Read the data set and make the examples.
+
+        Raises:
+            ConfigError: The loss is not ``full``, or a length limit cannot be.
+            DataError: A split is empty, or a query cannot be learned from.
+        """
+        if module.loss != "full":
+            raise ConfigError(
+                "a query is free text, to which no index says what is allowed: take loss `full`."
+            )
+        tokenizer = module.tokenizer
+        if tokenizer.eos_token_id is None and tokenizer.sep_token_id is not None:
+            tokenizer.eos_token = (
+                tokenizer.sep_token
+            )  # BERT's: what ends a query must be known afterwards, too
+        causal = not module.model.config.is_encoder_decoder
+        self.corpus = Corpus.read(self.data)
+        self.prompt = QueryPrompt(tokenizer, causal, self.form)
+        self.train_examples = self._examples(
+            *self.read_split(self.train_split, self.corpus), self.train_split
+        )
+        queries, qrels = self.read_split(self.dev_split, self.corpus)
+        self.dev_examples = self._examples(queries[: self.dev_size], qrels, self.dev_split)
+        start = None if causal else start_token(module.model)
+        self.collator = InterlacedCollator(int(tokenizer.pad_token_id), start)
+
+    def _examples(self, queries: list[Query], qrels: Qrels, split: str) -> QueryExamples:
+        return QueryExamples(queries, qrels, self.corpus, self.prompt, self.seed, split)
+
+    def beside_model(self) -> dict[str, Any]:
+        """What the model reads and writes, which ``grls pseudo-queries`` must know."""
+        return {FORM: self.form._asdict()}

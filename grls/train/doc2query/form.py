@@ -1,0 +1,101 @@
+"""How a query generator reads passages and writes a query: the same in training and afterwards.
+
+It reads ``passage: …`` a line and then ``query:``; it goes on with the query. A causal model reads this as
+its prompt, an encoder-decoder with its encoder. Composed from token ids, so that training and writing cannot
+differ at the seams. It knows nothing of models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from grls.data.codec import controls, wrapping
+from grls.data.spelling import splitting
+from grls.data.types import Passage
+from grls.errors import ConfigError
+from grls.io.files import read_json
+
+FORM = "query-generator.json"
+"""The file beside a trained query generator that says how it reads and writes."""
+
+PassagesRead = Literal["one", "all", "some"]
+
+
+class QueryForm(NamedTuple):
+    """What a query generator reads and writes.
+
+    Attributes:
+        passages: ``one`` gold passage, ``all`` of a query's in their order, or ``some`` of them.
+        passage_tokens: Passages are cut to this length.
+        query_tokens: Most tokens of a query, the end token not counted.
+    """
+
+    passages: PassagesRead = "one"
+    passage_tokens: int = 128
+    query_tokens: int = 64
+
+    @classmethod
+    def read(cls, model: str | Path) -> QueryForm:
+        """The form that a trained query generator was given.
+
+        Raises:
+            ConfigError: The folder holds no query generator.
+        """
+        file = Path(model) / FORM
+        if not file.is_file():
+            raise ConfigError(
+                f"{model} is no query generator ({FORM} is missing); train one with `grls train --config "
+                "configs/base/query-generator.yaml`."
+            )
+        return cls(**read_json(file))
+
+
+class QueryPrompt:
+    """Token ids of what a query generator reads and writes.
+
+    Args:
+        tokenizer: The model's; it has an end token.
+        causal: Whether the model is a causal one.
+        form: Length limits.
+
+    Raises:
+        ConfigError: A length limit is not positive.
+    """
+
+    def __init__(self, tokenizer: Any, causal: bool, form: QueryForm):
+        if form.passage_tokens < 1 or form.query_tokens < 1:
+            raise ConfigError(
+                "expected length limits of at least 1 token, got "
+                f"{form.passage_tokens} of passages and {form.query_tokens} of queries."
+            )
+        self.tokenizer = tokenizer
+        self.form = form
+        self._before, after = wrapping(tokenizer)
+        self._after = [] if causal else after  # a causal model that reads an end token writes no more
+        self._line, self._ask = self._ids(["\n", "query:"])
+
+    def passages(self, passages: Sequence[Passage]) -> list[list[int]]:
+        """Each passage as it is read, cut to its length limit."""
+        texts = [f"{p.title}: {p.text}" if p.title else p.text for p in passages]
+        return [row[: self.form.passage_tokens] for row in self._ids([f"passage: {text}" for text in texts])]
+
+    def source(self, rows: Sequence[Sequence[int]]) -> list[int]:
+        """The model input for passages as :meth:`passages` gives them."""
+        body = [token for row in rows for token in (*row, *self._line)]
+        return [*self._before, *body, *self._ask, *self._after]
+
+    def targets(self, queries: Sequence[str]) -> list[list[int]]:
+        """What is written for each query, the end token included; nothing is cut."""
+        end = self.tokenizer.eos_token_id
+        return [[*row, end] for row in self._ids([" " + " ".join(text.split()) for text in queries])]
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        encoded = splitting(self.tokenizer)(
+            list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False
+        )
+        barred = controls(self.tokenizer) | {self.tokenizer.eos_token_id}  # pieces of a Unigram vocabulary
+        return [[token for token in row if token not in barred] for row in encoded["input_ids"]]

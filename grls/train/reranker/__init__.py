@@ -1,0 +1,1 @@
+"""Training a reranker of documents (arXiv 2302.00083): ``fit``."""

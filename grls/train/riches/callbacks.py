@@ -1,0 +1,97 @@
+"""Dev queries answered with quotes while a model learns it: what the best checkpoint is chosen by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning as L
+
+from grls.answer.riches.answerer import Riches, Written
+from grls.data.dataset import gold_passages
+from grls.decode.interleave.continuations import Beam, InterleaveOptions
+from grls.decode.scores import ScoreMode
+from grls.errors import ConfigError
+from grls.train.riches.data import InterlacedData
+from grls.train.stages.callbacks import log_means, refuse_unmeasured
+
+
+class QuoteRecall(L.Callback):
+    """Answers dev queries at the end of validation epochs, as ``grls riches --prompt none`` does.
+
+    Logs ``dev_recall`` (share of a query's gold passages that were quoted), ``dev_hits`` (the first passage
+    quoted is gold) and ``dev_unclosed`` (share of answers whose last quote the length limit cut off).
+
+    Args:
+        beams: Beam width.
+        beam: ``adaptive``, ``full`` or ``greedy``.
+        mode: Score mode within quotes.
+        max_new_tokens: Length limit of an answer.
+        batch_size: Queries answered together.
+        limit: Dev queries answered, at most, of those that ``--data.dev_size`` leaves.
+    """
+
+    def __init__(
+        self,
+        beams: int = 4,
+        beam: Beam = "adaptive",
+        mode: ScoreMode = "full",
+        max_new_tokens: int = 128,
+        batch_size: int = 16,
+        limit: int = 100,
+    ):
+        self.options = InterleaveOptions(
+            beams, beam, mode, max_new_tokens=max_new_tokens, slots=batch_size
+        )  # fmt: skip
+        self.limit = limit
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Refuse to monitor what will not be measured, before the work begins.
+
+        Raises:
+            ConfigError: ``--checkpoint.monitor`` names something else, ``limit`` is not positive, or the
+                model has too few positions for an answer.
+        """
+        if self.limit < 1:
+            raise ConfigError(f"--quotes.limit must be at least 1, got {self.limit}.")
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        if isinstance(data, InterlacedData):
+            self._refuse_too_long(data, pl_module)
+            measured = ("train_loss", "dev_loss", "dev_recall", "dev_hits", "dev_unclosed")
+            refuse_unmeasured(trainer, measured, "A loss and dev_unclosed need --checkpoint.mode min.")
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Measure and log; every process takes its share of the queries."""
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        if trainer.sanity_checking or not isinstance(data, InterlacedData):
+            return
+        module: Any = pl_module
+        training = module.model.training
+        module.model.eval()
+        program = Riches(module.model, module.tokenizer, data.corpus, data.keys, data.prompt, self.options)
+        kept = [query for query, *_ in data.dev_examples.items]  # what is too long is left out there, too
+        queries = kept[: self.limit][trainer.global_rank :: trainer.world_size]
+        written = program.answer(queries)
+        golds = [gold_passages(query, data.dev[1]) for query in queries]
+        scores = [_measured(*pair) for pair in zip(written, golds, strict=True)]
+        names = ("dev_recall", "dev_hits", "dev_unclosed")
+        log_means(trainer, pl_module, {name: [s[n] for s in scores] for n, name in enumerate(names)})
+        module.model.train(training)
+
+    def _refuse_too_long(self, data: InterlacedData, module: Any) -> None:
+        config = module.model.config
+        most = getattr(config, "max_position_embeddings", None)
+        longest = max(len(prompt) for _, prompt, *_ in data.dev_examples.items)
+        needed = longest + self.options.max_new_tokens
+        if most is not None and not config.is_encoder_decoder and needed > most:
+            raise ConfigError(
+                f"a dev question and its answer take {needed} tokens, but the model has {most} positions; "
+                "lower --quotes.max_new_tokens or --data.max_prompt_tokens."
+            )
+
+
+def _measured(written: Written, gold: list[str]) -> tuple[float, float, float]:
+    """Recall of gold passages, whether the first passage is gold, whether the last quote is not closed."""
+    found = [hit.id for hit in written.ranking()]
+    recall = len(set(gold) & set(found)) / len(gold)
+    cut = bool(written.quotes) and not written.quotes[-1].closed
+    return recall, float(bool(found) and found[0] in gold), float(cut)

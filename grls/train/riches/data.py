@@ -1,0 +1,124 @@
+"""LightningDataModule of interlaced retrieval: the keys of a corpus, and what is written with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from grls.answer.riches.keys import KeyKind, build_keys
+from grls.answer.riches.prompts import Prompt, open_ended
+from grls.answer.riches.targets import Targets, Thoughts
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels
+from grls.data.types import Query
+from grls.errors import ConfigError
+from grls.models.seq2seq.plain import start_token
+from grls.train.core.datamodule import FitData
+from grls.train.riches.collate import Constraint, InterlacedCollator
+from grls.train.riches.examples import InterlacedExamples, Lengths
+
+
+class InterlacedData(FitData):
+    """Question -> thoughts, quoted gold passages, answer.
+
+    The prompt is the question alone, as of ``grls riches --prompt none``. Gold passages are those of the
+    queries' ``evidence`` in its order, or of the qrels.
+
+    Args:
+        data: Data set folder in BEIR's layout.
+        train_split: Split to train on.
+        dev_split: Split to measure on.
+        keys: What is quoted, as in ``grls riches``.
+        anywhere: Quote from anywhere in a key, as in ``grls riches``; it changes the ``allowed`` loss and the
+            dev measurement, while targets quote whole keys.
+        propositions: JSONL with ``passage`` (its id) and ``text``, for that kind of key.
+        markers: What opens and closes a quote.
+        thoughts: What stands before a quote: ``shared`` (the words of the key that are known from question
+            and earlier quotes), ``title`` (of the passage), or ``none``.
+        answer: Answer of queries that have none, as ``proved``; null leaves the last line out.
+        chat: Tell the model the question by its chat template.
+        shuffle: Draw the order of the evidence anew each epoch.
+        max_prompt_tokens: Queries with a longer prompt are left out, and counted.
+        max_target_tokens: So are those with a longer target.
+        kwargs: The options of :class:`grls.train.core.datamodule.FitData`.
+    """
+
+    dev_examples: InterlacedExamples
+
+    def __init__(
+        self,
+        data: str,
+        train_split: str = "train",
+        dev_split: str = "dev",
+        keys: KeyKind = "sentence",
+        anywhere: bool = False,
+        propositions: str | None = None,
+        markers: tuple[str, str] = ("«", "»"),
+        thoughts: Thoughts = "shared",
+        answer: str | None = None,
+        chat: bool = False,
+        shuffle: bool = False,
+        max_prompt_tokens: int = 256,
+        max_target_tokens: int = 512,
+        **kwargs: Any,
+    ):
+        super().__init__(data, **kwargs)
+        self.train_split = train_split
+        self.dev_split = dev_split
+        self.kind: KeyKind = keys
+        self.anywhere = anywhere
+        self.propositions = propositions
+        self.markers = markers
+        self.thoughts: Thoughts = thoughts
+        self.answer = answer
+        self.chat = chat
+        self.shuffle = shuffle
+        self.lengths = Lengths(max_prompt_tokens, max_target_tokens)
+
+    def read(self, module: Any) -> None:
+        """Read the data set, index its keys and write the targets.
+
+        Raises:
+            ConfigError: A length limit is not positive, or an option cannot work.
+            DataError: A split is empty, or a query cannot be learned from.
+        """
+        if min(self.lengths) < 1:
+            raise ConfigError(
+                f"max_prompt_tokens and max_target_tokens must be at least 1, got {self.lengths}."
+            )
+        tokenizer = module.tokenizer
+        causal = not module.model.config.is_encoder_decoder
+        self.corpus = Corpus.read(self.data)
+        self.keys = build_keys(
+            self.corpus, tokenizer, self.kind, self.anywhere, self.propositions, self.markers
+        )  # fmt: skip
+        self.prompt = Prompt("none", self.markers, self.thoughts != "none", self.chat)
+        self.targets = Targets(tokenizer, self.corpus, self.keys, self.thoughts, self.answer)
+        train = self.read_split(self.train_split, self.corpus)
+        self.dev = self.read_split(self.dev_split, self.corpus)
+        self.dev = self.dev[0][: self.dev_size], self.dev[1]
+        self.train_examples = self._examples(tokenizer, causal, *train, self.train_split)
+        self.dev_examples = self._examples(tokenizer, causal, *self.dev, self.dev_split)
+        constraint = Constraint(self.keys.index, self.targets.markers.closing[0])
+        self.collator = InterlacedCollator(
+            int(tokenizer.pad_token_id),
+            None if causal else start_token(module.model),
+            constraint if module.loss == "allowed" else None,
+        )
+
+    def _examples(
+        self, tokenizer: Any, causal: bool, queries: Sequence[Query], qrels: Qrels, split: str
+    ) -> InterlacedExamples:
+        prompts = self.prompt.inputs(tokenizer, [query.text for query in queries])
+        prompts = open_ended(tokenizer, prompts) if causal else prompts
+        return InterlacedExamples(
+            queries, qrels, prompts, self.targets, self.lengths, self.shuffle, self.seed, split
+        )  # fmt: skip
+
+    def other_files(self) -> list[str]:
+        """The propositions."""
+        return [] if self.propositions is None else [self.propositions]
+
+    def beside_model(self) -> dict[str, Any]:
+        """Nothing: a language model's folder needs no more than the model."""
+        return {}

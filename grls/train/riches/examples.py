@@ -1,0 +1,107 @@
+"""What interlaced retrieval learns: question -> thoughts, quoted gold passages, answer (arXiv 2407.00361).
+
+As in :mod:`grls.train.core.examples`, an example is drawn anew each epoch from (epoch, seed, its number)
+alone: of several proofs one, and an order where any is right.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from grls.answer.riches.targets import Targets
+from grls.data.dataset import Qrels
+from grls.data.types import Query
+from grls.errors import ConfigError
+from grls.train.core.examples import Example, drawn_chain, free_order, gold_chains
+
+log = logging.getLogger(__name__)
+
+
+class Lengths(NamedTuple):
+    """The longest that an example may be, in tokens.
+
+    Attributes:
+        prompt: Of the model input.
+        target: Of what is written, the end token included.
+    """
+
+    prompt: int
+    target: int
+
+
+class InterlacedExamples:
+    """Prompt -> interlaced target.
+
+    What is too long is left out, counted and said; nothing is cut. A chain drawn in an order in which its
+    target would be too long is written in the order of the file.
+
+    Args:
+        queries: The training queries.
+        qrels: Their judgements.
+        prompts: Model input of each query.
+        targets: Writes what is learned.
+        lengths: Length limits.
+        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
+        seed: Of the draws.
+        split: What the queries are called in messages.
+
+    Raises:
+        DataError: A query has no gold passage, or one that cannot be quoted.
+        ConfigError: Every query is too long.
+    """
+
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        qrels: Qrels,
+        prompts: Sequence[list[int]],
+        targets: Targets,
+        lengths: Lengths,
+        shuffle: bool = False,
+        seed: int = 0,
+        split: str = "train",
+    ):
+        self.targets = targets
+        self.seed = seed
+        self.longest = lengths.target
+        self.items: list[tuple[Query, list[int], list[tuple[str, ...]], bool]] = []
+        self._lengths: list[int] = []
+        long_prompts = 0
+        for query, prompt in zip(queries, prompts, strict=True):
+            chains = gold_chains(query, qrels)
+            if len(prompt) > lengths.prompt:
+                long_prompts += 1
+                continue
+            sizes = [len(targets.write(query, chain).tokens) for chain in chains]
+            kept = [chain for chain, size in zip(chains, sizes, strict=True) if size <= lengths.target]
+            if kept:
+                self.items.append((query, prompt, kept, shuffle or free_order(query)))
+                self._lengths.append(len(prompt) + min(sizes))
+        self._say(split, len(queries), long_prompts, lengths)
+
+    def _say(self, split: str, count: int, long_prompts: int, lengths: Lengths) -> None:
+        """Tell what was left out."""
+        gone = count - len(self.items)
+        what = (
+            f"{gone:,} of {count:,} queries of {split}: {long_prompts:,} have a prompt of more than "
+            f"{lengths.prompt} tokens (max_prompt_tokens), the other {gone - long_prompts:,} a target of "
+            f"more than {lengths.target} (max_target_tokens)"
+        )
+        if not self.items:
+            raise ConfigError(f"nothing is left to learn from. Too long are {what}.")
+        if gone:
+            log.warning("left out as too long: %s.", what)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+        query, prompt, chains, shuffle = self.items[number]
+        drawn = self.targets.write(query, drawn_chain(chains, shuffle, f"{self.seed}-{epoch}-{query.id}"))
+        target = drawn if len(drawn.tokens) <= self.longest else self.targets.write(query, chains[0])
+        return Example(prompt, list(target.tokens), target.spans)
+
+    def lengths(self) -> Sequence[int]:  # noqa: D102
+        return self._lengths

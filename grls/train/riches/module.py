@@ -1,0 +1,106 @@
+"""The LightningModule of interlaced retrieval: any language model, causal or encoder-decoder.
+
+Legend: b examples, t label positions, n labelled ones, d model width, V vocabulary.
+
+It knows no index: what is allowed within keys comes with the batch, as in :mod:`grls.train.core.module`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from grls.models.head import Head
+from grls.models.load.build import GeneratorSpec
+from grls.models.seq2seq.plain import check_positions
+from grls.train.core.collate import IGNORED, Batch, Choices
+from grls.train.core.module import GeneratorModule
+
+
+class Interlace(GeneratorModule):
+    """Learns to answer with quotes (arXiv 2407.00361): thoughts, quoted keys, answer.
+
+    The loss is taken over the target alone. ``full``: over the vocabulary everywhere; ``allowed``: within
+    keys over what the decoder lets the model write there, which fits ``renormalized`` scores.
+
+    Args:
+        generator: The model to start from.
+        optimizer: As in :class:`grls.train.core.module.GeneratorModule`.
+        learning_rate: Peak learning rate.
+        freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them.
+        kwargs: The options of :class:`grls.train.core.module.GeneratorModule`.
+    """
+
+    def __init__(
+        self,
+        generator: GeneratorSpec,
+        optimizer: Literal["adafactor", "adamw"] = "adamw",
+        learning_rate: float = 1e-4,
+        freeze_embeddings: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(generator, optimizer=optimizer, learning_rate=learning_rate, **kwargs)
+        if freeze_embeddings:
+            for parameter in self.model.get_input_embeddings().parameters():
+                parameter.requires_grad = False
+
+    def setup(self, stage: str) -> None:
+        """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
+
+        Raises:
+            ConfigError: The model has no linear head, or changes its logits behind it, or has no encoder to
+                freeze or to keep the states of.
+        """
+        super().setup(stage)
+        self.refuse_other_logits()
+
+    def batch_loss(self, batch: Batch) -> Tensor:
+        """The loss of a batch, a scalar in float32: the mean over labelled positions and choices within keys.
+
+        Raises:
+            ConfigError: The model has fewer positions than the batch is long.
+        """
+        # A causal model's labels are the tokens it reads, so they need no positions of their own.
+        written = 0 if batch.decoder_input_ids is None else batch.labels.shape[1]
+        check_positions(self.model, batch.input_ids.shape[1], written)
+        arguments = {**self._source(batch.input_ids, batch.attention_mask), "use_cache": False}
+        if batch.decoder_input_ids is not None:
+            arguments["decoder_input_ids"] = batch.decoder_input_ids
+        with self._head.catch() as caught:
+            self.model(**arguments)
+        return interlaced_loss(self._head, caught[0], batch.labels, batch.choices, self.label_smoothing)
+
+
+def interlaced_loss(
+    head: Head, hidden: Tensor, labels: Tensor, choices: Choices | None, label_smoothing: float = 0.0
+) -> Tensor:
+    """Cross-entropy over the vocabulary where there is a label, and over the allowed tokens within keys.
+
+    The head is applied at these positions alone: at V = 49,152 that is most of a small model's work. The mean
+    is over all of them; a position within a key where one token is allowed has no loss, and does not count.
+
+    Args:
+        head: The model's output head.
+        hidden: ``[b, t, d]`` what reaches it.
+        labels: ``[b, t]``.
+        choices: The allowed tokens of P positions within keys; None where labels hold these, too.
+        label_smoothing: Of the loss over the vocabulary.
+    """
+    rows, wanted = hidden.flatten(0, 1), labels.flatten()
+    free = wanted != IGNORED
+    total = F.cross_entropy(
+        head.all(rows[free]), wanted[free], reduction="sum", label_smoothing=label_smoothing
+    )  # fmt: skip
+    count = int(free.sum())
+    if choices is not None and len(choices.places):
+        union = choices.tokens.unique()
+        allowed = torch.zeros((len(choices.places), len(union)), dtype=torch.bool, device=rows.device)
+        allowed[choices.positions, torch.searchsorted(union, choices.tokens)] = True
+        logits = head.some(rows[choices.places], union).masked_fill(~allowed, float("-inf"))
+        targets = torch.searchsorted(union, choices.tokens[choices.targets])
+        total = total + F.cross_entropy(logits, targets, reduction="sum")
+        count += len(choices.places)
+    return total / count

@@ -1,0 +1,272 @@
+"""Constrained recall on dev, and the best model as a folder.
+
+The only place where training retrieves. Recall is what users get; the loss is not what the best checkpoint
+is chosen by.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+
+from grls.data.dataset import gold_passages
+from grls.errors import ConfigError
+from grls.evaluation.metrics.sequence_recall import recall_at
+from grls.evaluation.metrics.set_f1 import set_scores
+from grls.io.files import atomic_folder, write_json
+from grls.models.load.build import BESIDE, TRAINING
+from grls.models.lora import merge_adapters
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.train.core.checkpoints import kept_checkpoint
+from grls.train.core.damage import damage
+from grls.train.stages.data import StageData
+
+log = logging.getLogger(__name__)
+
+
+class ConstrainedRecall(L.Callback):
+    """Retrieves the dev inputs at the end of validation epochs.
+
+    Logs ``dev_recall`` (single-step recall@k of the gold passages) and, with ``hops``, ``dev_f1`` (set F1 of
+    dynamic multi-step retrieval).
+
+    Args:
+        k: Cut-off of recall.
+        beams: Beam width.
+        mode: Score mode.
+        hops: Most hops of dynamic retrieval; 0 measures single-step recall alone.
+        batch_size: Inputs decoded together.
+        rescore: Passages of each input that are rescored (``--data.rescore``); 0: none.
+        rescore_weight: What a rescore counts.
+    """
+
+    def __init__(
+        self,
+        k: int = 5,
+        beams: int = 5,
+        mode: Literal["renormalized", "full"] = "renormalized",
+        hops: int = 0,
+        batch_size: int = 64,
+        rescore: int = 0,
+        rescore_weight: float = 1.0,
+    ):
+        self.k = k
+        self.hops = hops
+        self.options = SearchOptions(
+            max(k, beams), mode, batch_size=batch_size, rescore=rescore, rescore_weight=rescore_weight
+        )
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Refuse to monitor what will not be measured, before the work begins."""
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        if not isinstance(data, StageData):
+            return
+        measured = ["train_loss", "dev_loss"]
+        if data.dev_inputs():
+            measured += ["dev_recall", *(["dev_f1"] if self.hops else [])]
+        hint = (
+            "dev_recall needs whole passages as targets, dev_f1 needs --recall.hops above 0; a loss needs "
+            "--checkpoint.mode min."
+        )
+        refuse_unmeasured(trainer, measured, hint)
+        if self.options.rescore and data.rescore_input is None:
+            raise ConfigError(
+                "--recall.rescore needs a generator that learns to rescore: give --data.rescore."
+            )
+
+    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Measure and log; every process takes its share of the inputs."""
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        if trainer.sanity_checking or not isinstance(data, StageData) or not data.dev_inputs():
+            return
+        module: Any = pl_module
+        training = module.model.training
+        options = replace(self.options, truncate_queries=data.truncate_queries)
+        parts = (module.model, data.codec, data.corpus, data.index)
+        retriever = GenerativeRetriever(*parts, options, spans=data.spans, rescore_input=data.rescore_input)
+        hybrid = None if data.priors is None else data.priors.beside(retriever)
+        if hybrid is None:
+            scores = {"dev_recall": self._recalls(retriever, data, trainer)}
+        else:
+            scores = {"dev_recall": self._hybrid_recalls(hybrid, data, trainer)}
+        if self.hops:
+            scores["dev_f1"] = self._f1s(hybrid or retriever, data, trainer)
+        log_means(trainer, pl_module, scores)
+        module.model.train(training)
+
+    def _recalls(self, retriever: GenerativeRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
+        inputs = data.dev_inputs()[trainer.global_rank :: trainer.world_size]
+        found = retriever.search([i.source for i in inputs], self.k, [[retriever.done]] * len(inputs))
+        return [
+            recall_at([h.id for h in retriever.hits(hits)], i.gold, self.k)
+            for hits, i in zip(found, inputs, strict=True)
+        ]
+
+    def _hybrid_recalls(self, hybrid: HybridRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
+        queries, qrels = data.dev_queries()
+        mine = queries[trainer.global_rank :: trainer.world_size]
+        return [
+            recall_at([h.id for h in hits], frozenset(gold_passages(query, qrels)), self.k)
+            for hits, query in zip(hybrid.retrieve(mine, self.k), mine, strict=True)
+        ]
+
+    def _f1s(
+        self, retriever: GenerativeRetriever | HybridRetriever, data: StageData, trainer: L.Trainer
+    ) -> list[float]:
+        queries, qrels = data.dev_queries()
+        mine = queries[trainer.global_rank :: trainer.world_size]
+        chains = MultistepRetriever(retriever, hops=self.hops).retrieve_chains(mine)
+        return [
+            set_scores([h.id for h in some[0].hits] if some else [], gold_passages(query, qrels)).f1
+            for some, query in zip(chains, mine, strict=True)
+        ]
+
+
+def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) -> None:
+    """Refuse a checkpoint that monitors what this run does not measure.
+
+    Raises:
+        ConfigError: One does; ``hint`` says what would help.
+    """
+    for callback in trainer.checkpoint_callbacks:
+        monitor = getattr(callback, "monitor", None)
+        if monitor is not None and monitor not in measured:
+            raise ConfigError(
+                f"--checkpoint.monitor {monitor} is not measured in this run (measured: "
+                f"{', '.join(measured)}). {hint}"
+            )
+
+
+def log_means(
+    trainer: L.Trainer, pl_module: L.LightningModule, scores: Mapping[str, Sequence[float]]
+) -> None:
+    """Log the mean of each score over all processes."""
+    for name, values in scores.items():
+        # Of one kind on every process: one without a share of the inputs would send whole numbers.
+        sums = torch.tensor([sum(values), len(values)], dtype=torch.float32, device=pl_module.device)
+        total, count = trainer.strategy.reduce(sums, reduce_op="sum")
+        pl_module.log(name, total / count, prog_bar=True, sync_dist=False, rank_zero_only=False)
+
+
+class SaveModel(L.Callback):
+    """Writes the best checkpoint's model and tokenizer as a folder for the next stage, at the end of fit.
+
+    Warns where training has gone on after the last look at dev: those steps are in no best checkpoint.
+
+    Args:
+        folder: Where ``save_pretrained`` writes; an earlier model there is replaced.
+    """
+
+    def __init__(self, folder: str):
+        self.folder = folder
+        self._looked = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The step at which dev was looked at last, for a run that is resumed."""
+        return {"looked": self._looked}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take it up again."""
+        self._looked = state_dict["looked"]
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Remember the step."""
+        if not trainer.sanity_checking:
+            self._looked = trainer.global_step
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Load the best weights, where a checkpoint callback has chosen some, and write them.
+
+        Raises:
+            ConfigError: They are not finite: the training has diverged. Nothing is written.
+        """
+        module: Any = pl_module
+        best = next((c for c in _checkpoints(trainer) if c.monitor), None)
+        taken, measured = trainer.global_step, ""
+        trouble = _trouble(best)
+        if best is not None and trouble is None:
+            state = torch.load(best.best_model_path, map_location="cpu", weights_only=True, mmap=True)
+            pl_module.load_state_dict(state["state_dict"])
+            taken = state["global_step"]
+            measured = f", {best.monitor} {float(best.best_model_score or 0.0):.4f}"
+            unseen = trainer.global_step > self._looked and not str(best.monitor).startswith("train")
+            if unseen and trainer.is_global_zero:
+                log.warning(
+                    "%s was measured last at step %d of %d, so the model that is written has none of the "
+                    "later steps: let --trainer.val_check_interval (in batches; an epoch has %s) divide "
+                    "those of the run. The last weights are in %s.",
+                    best.monitor,
+                    self._looked,
+                    trainer.global_step,
+                    trainer.num_training_batches,
+                    Path(best.best_model_path).parent,
+                )
+        elif best is not None and trainer.is_global_zero:
+            log.warning(
+                "%s, so the model that is written is that of the last step (how often dev is measured: "
+                "--trainer.val_check_interval, in batches, of which an epoch has %s, and "
+                "--trainer.check_val_every_n_epoch).",
+                trouble,
+                trainer.num_training_batches,
+            )
+        _refuse_diverged(module.model, self.folder)
+        if trainer.is_global_zero:
+            merge_adapters(module.model)
+            with atomic_folder(self.folder, "config.json") as new:
+                module.model.save_pretrained(new)
+                module.tokenizer.save_pretrained(new)
+                data: Any = trainer.datamodule  # type: ignore[attr-defined]
+                for name, content in data.beside_model().items():
+                    write_json(new / name, content)
+                beside = [] if getattr(data, "priors", None) is None else [BESIDE]
+                write_json(new / TRAINING, {"stages": [*module.stages, *beside]})
+            print(f"{self.folder}: the model of step {taken:,} of {trainer.global_step:,}{measured}")
+
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        """Where the run was ended from outside, note with the exception how to go on."""
+        if isinstance(exception, SIGTERMException):
+            exception.add_note(_remedy(trainer))
+
+
+def _checkpoints(trainer: L.Trainer) -> list[ModelCheckpoint]:
+    return [some for some in trainer.checkpoint_callbacks if isinstance(some, ModelCheckpoint)]
+
+
+def _trouble(best: ModelCheckpoint | None) -> str | None:
+    """Why the best checkpoint cannot be taken; None: it can."""
+    if best is None or not best.best_model_path:
+        return f"{best.monitor if best is not None else 'dev'} was never measured"
+    if not Path(best.best_model_path).is_file():
+        return f"{best.best_model_path} is gone"
+    what = damage(Path(best.best_model_path))
+    return None if what is None else f"{best.best_model_path} is damaged ({what})"
+
+
+def _remedy(trainer: L.Trainer) -> str:
+    """How to go on with a run that is ended now."""
+    kept = kept_checkpoint(trainer)
+    if kept is not None:
+        return f"go on from its last checkpoint with --ckpt_path {kept}."
+    return "nothing was saved yet (--last.every_n_train_steps saves within an epoch), so start it again."
+
+
+def _refuse_diverged(model: torch.nn.Module, folder: str) -> None:
+    for name, weights in model.named_parameters():
+        if not torch.isfinite(weights).all():
+            raise ConfigError(
+                f"the training has diverged: weights of {name} are not finite, so nothing was written to "
+                f"{folder}. Lower --model.learning_rate, or train in --trainer.precision 32-true."
+            )

@@ -1,0 +1,320 @@
+"""LightningDataModules of the two stages.
+
+They read a data set folder, take the tokenizer from the LightningModule they feed, and hold the constraint
+index where the loss asks for it. ``dev_inputs`` is what the validation callback retrieves.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from grls.data.codec import LIMITS, Codec, Limits
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, gold_passages
+from grls.data.spans import VIEWS, Spans
+from grls.data.types import Query
+from grls.errors import ConfigError
+from grls.index import ConstraintIndex, build_index
+from grls.models.load.kinds import is_causal
+from grls.models.rescore_spec import RescoreInput
+from grls.models.seq2seq.plain import start_token
+from grls.train.chains.module import RetrieveChains
+from grls.train.chains.prior import OpenPriors
+from grls.train.core.collate import Collator
+from grls.train.core.datamodule import FitData
+from grls.train.core.examples import Example, Examples, MemoriseExamples, RetrieveExamples
+from grls.train.core.mixture import Mix, mixed, planned_epochs
+from grls.train.core.passage_inputs import PassageInput
+
+_FRONT = PassageInput()
+_NOTHING = Mix()
+
+
+class DevInput(NamedTuple):
+    """One input of the dev retrieval.
+
+    Attributes:
+        source: Model input, token ids.
+        gold: Ids of the passages to be found.
+    """
+
+    source: list[int]
+    gold: frozenset[str]
+
+
+class StageData(FitData):
+    """What both stages of a generator share.
+
+    Args:
+        data: Data set folder in BEIR's layout.
+        max_passage_tokens: Passages are cut to this length.
+        max_query_tokens: Longer queries are refused, or cut with ``truncate_queries``.
+        max_input_tokens: Length limit of a whole model input.
+        truncate_queries: Cut queries that are too long.
+        kwargs: The options of :class:`grls.train.core.datamodule.FitData`; ``dev_size`` counts passages
+            (memorise) or queries (retrieve).
+
+    Attributes:
+        priors: What the generator is to be decoded beside; None: it is decoded alone.
+        spans: What it writes of passages; None: it writes them from their beginning.
+    """
+
+    priors: OpenPriors | None = None
+    spans: Spans | None = None
+
+    def __init__(
+        self,
+        data: str,
+        max_passage_tokens: int = 512,
+        max_query_tokens: int = 256,
+        max_input_tokens: int = 512,
+        truncate_queries: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(data, **kwargs)
+        self.limits = Limits(max_passage_tokens, max_query_tokens, max_input_tokens)
+        self.truncate_queries = truncate_queries
+
+    def read(self, module: Any) -> None:
+        """Read the data set, index the corpus and make the examples."""
+        self.codec = Codec(module.tokenizer, self.limits, is_causal(module.model))
+        self.corpus = Corpus.read(self.data)
+        self.spans = self.make_spans()
+        self._prints["corpus.jsonl"] = self.corpus.fingerprint
+        self.index: ConstraintIndex = build_index(self.spans or self.corpus, self.codec)
+        self.check(module.loss)
+        self.train_examples, self.dev_examples = self.examples()
+        self.collator = self.collate(module)
+
+    def collate(self, module: Any) -> Any:
+        """What makes batches of examples.
+
+        Raises:
+            ConfigError: The model is causal, which these batches are not made for.
+        """
+        if isinstance(module, RetrieveChains):
+            raise ConfigError("RetrieveChains learns from grls.train.chains.data.ChainData.")
+        if self.codec.causal:
+            raise ConfigError(
+                f"{type(self).__name__} is for sequence-to-sequence models; train a causal one with "
+                "grls.train.chains.data.ChainData."
+            )
+        return Collator(
+            pad_token=int(module.tokenizer.pad_token_id),
+            start_token=start_token(module.model),
+            index=self.index if module.loss == "allowed" else None,
+        )
+
+    def make_spans(self) -> Spans | None:
+        """What is written of the passages of the corpus, where they are not written whole."""
+        return None
+
+    @property
+    def rescore_input(self) -> RescoreInput | None:
+        """How passages are rescored; None: they are not."""
+        return None
+
+    def beside_model(self) -> dict[str, Any]:
+        """The length limits, and those of spans, which ``grls index`` reads."""
+        found: dict[str, Any] = {LIMITS: self.limits._asdict()}
+        return found if self.spans is None else {**found, VIEWS: self.spans.record}
+
+    def check(self, loss: str) -> None:
+        """Refuse options that do not fit the loss."""
+
+    @abstractmethod
+    def examples(self) -> tuple[Examples, Examples]:
+        """The examples of train and dev."""
+
+    @abstractmethod
+    def dev_inputs(self) -> list[DevInput]:
+        """What the validation callback retrieves, single-step; nothing where the stage has no passages."""
+
+    def dev_queries(self) -> tuple[list[Query], Qrels]:
+        """What the validation callback retrieves hop by hop.
+
+        Raises:
+            ConfigError: The stage has no queries.
+        """
+        raise ConfigError(f"{type(self).__name__} has no dev queries: measure single-step recall instead.")
+
+
+class MemoriseData(StageData):
+    """Stage one: front of a passage, or what else tells of it -> passage.
+
+    Dev is a sample of the corpus, read in the same way: memory is the aim.
+
+    Args:
+        data: Data set folder in BEIR's layout.
+        front: Share of a passage's tokens that the encoder sees.
+        unit: ``text``, or ``path`` for ``subject; relation; object`` (the front is subject and relation).
+        target: ``whole``: the decoder writes the whole passage; ``rest``: what the front lacks.
+        reading: What the model gets of a passage: its front, or what else tells of it.
+        kwargs: The options of :class:`StageData`.
+    """
+
+    def __init__(
+        self,
+        data: str,
+        front: float = 0.7,
+        unit: Literal["text", "path"] = "text",
+        target: Literal["whole", "rest"] = "whole",
+        reading: PassageInput = _FRONT,
+        **kwargs: Any,
+    ):
+        super().__init__(data, **kwargs)
+        self.reading = reading
+        self.front = front
+        self.unit: Literal["text", "path"] = unit
+        self.target: Literal["whole", "rest"] = target
+
+    def check(self, loss: str) -> None:  # noqa: D102
+        if loss == "allowed" and self.target == "rest":
+            raise ConfigError(
+                "loss `allowed` needs target `whole`: the rest of a passage is no path of the index. Choose "
+                "target `whole` or loss `full`."
+            )
+
+    def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
+        every = MemoriseExamples(
+            self.corpus, self.codec, self.front, self.unit, self.target, self.reading, self.seed
+        )
+        self._sample = random.Random(self.seed).sample(range(len(every)), min(self.dev_size, len(every)))
+        return every, Chosen(every, self._sample)
+
+    def other_files(self) -> list[str]:
+        """The neighbours that are read."""
+        return [file for file in (self.reading.neighbours,) if file is not None]
+
+    def dev_inputs(self) -> list[DevInput]:
+        """What is read of the sampled passages; each is to find its passage.
+
+        Under target ``rest`` the model does not write whole passages, so nothing can be retrieved.
+        """
+        if self.target == "rest":
+            return []
+        every = self.dev_examples
+        ids = self.corpus.ids(self._sample)
+        return [DevInput(every.draw(n, 0).source, frozenset([passage])) for n, passage in enumerate(ids)]
+
+
+class RetrieveData(StageData):
+    """Stage two: query and evidence so far -> next passage, then DONE.
+
+    Args:
+        data: Data set folder in BEIR's layout.
+        train_split: Split to train on.
+        dev_split: Split to measure on.
+        multistep: Learn hop by hop; otherwise every gold passage from the query alone.
+        done: Learn DONE after the last hop.
+        shuffle: Draw the order of the evidence anew each epoch.
+        mix: What else is learned along with it: pseudo-queries, memorisation.
+        kwargs: The options of :class:`StageData`.
+    """
+
+    kind: Any = RetrieveExamples
+    """What examples are made of queries."""
+
+    def __init__(
+        self,
+        data: str,
+        train_split: str = "train",
+        dev_split: str = "dev",
+        multistep: bool = True,
+        done: bool = True,
+        shuffle: bool = False,
+        mix: Mix = _NOTHING,
+        **kwargs: Any,
+    ):
+        super().__init__(data, **kwargs)
+        self.mix = mix
+        self.train_split = train_split
+        self.dev_split = dev_split
+        self.multistep = multistep
+        self.done = done
+        self.shuffle = shuffle
+
+    def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
+        train = self.read_split(self.train_split, self.corpus)
+        dev = self.read_split(self.dev_split, self.corpus)
+        self._dev = dev[0][: self.dev_size], dev[1]
+        how = (self.done, self.shuffle)
+        return self._mixed(self._retrieve_examples(*train, *how)), self._retrieve_examples(*self._dev, *how)
+
+    def other_files(self) -> list[str]:
+        """What is mixed in."""
+        memorise = self.mix.memorise
+        files = self.mix.pseudo, None if memorise is None else memorise.neighbours
+        return [file for file in files if file is not None]
+
+    def _mixed(self, main: Any) -> Any:
+        size = self.mix.size or len(main)
+        return mixed(
+            main,
+            self.mix,
+            self._pseudo_examples,
+            self._memorise_examples,
+            planned_epochs(self._trainer, size, self.batch_size),
+            self.seed,
+        )
+
+    def _memorise_examples(self, reading: PassageInput) -> Any:
+        return MemoriseExamples(self.corpus, self.codec, reading=reading, seed=self.seed)
+
+    def _pseudo_examples(self, queries: Sequence[Query]) -> Any:
+        # Never shuffled: each passage of a chain was found from the one before.
+        done = self.done and self.mix.pseudo_done
+        return self._retrieve_examples(queries, {}, done, shuffle=False, seed=f"pseudo-{self.seed}")
+
+    def _retrieve_examples(
+        self, queries: Sequence[Query], qrels: Qrels, done: bool, shuffle: bool, seed: int | str | None = None
+    ) -> Any:
+        return self.kind(
+            queries,
+            qrels,
+            self.corpus,
+            self.codec,
+            multistep=self.multistep,
+            done=done,
+            shuffle=shuffle,
+            truncate=self.truncate_queries,
+            seed=self.seed if seed is None else seed,
+        )
+
+    def dev_inputs(self) -> list[DevInput]:
+        """The dev queries; each is to find its gold passages."""
+        queries, qrels = self._dev
+        texts = self.codec.queries([q.id for q in queries], [q.text for q in queries], self.truncate_queries)
+        return [
+            DevInput(self.codec.model_input(tokens), frozenset(gold_passages(query, qrels)))
+            for query, tokens in zip(queries, texts, strict=True)
+        ]
+
+    def dev_queries(self) -> tuple[list[Query], Qrels]:  # noqa: D102
+        return self._dev
+
+
+class Chosen:
+    """Some examples of a collection.
+
+    Args:
+        examples: The collection.
+        numbers: Which of them.
+    """
+
+    def __init__(self, examples: Examples, numbers: Sequence[int]):
+        self.all = examples
+        self.numbers = list(numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+        return self.all.draw(self.numbers[number], epoch)
+
+    def lengths(self) -> Sequence[int]:  # noqa: D102
+        lengths = self.all.lengths()
+        return [lengths[n] for n in self.numbers]

@@ -1,0 +1,165 @@
+"""Demonstrate-search-predict: models as DSPy gets them, on this machine and behind an endpoint."""
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from time import sleep
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+pytest.importorskip("dspy", reason="the extra dsp is not installed")
+
+import dspy
+from dsp_helpers import characters, patient
+from models_small import small_llama
+
+from grls.answer.dsp.baselines import Vanilla
+from grls.answer.dsp.build import adapter_named, lm_named
+from grls.answer.dsp.lm import LocalEngine, endpoint_lm, local_lm
+from grls.answer.dsp.patience import APART
+from grls.answer.dsp.run import answer_all, settings
+from grls.answer.dsp.trace import recorded
+from grls.errors import ConfigError
+from grls.io.resumable import GrowingFile
+
+
+@pytest.fixture(scope="module")
+def engine() -> LocalEngine:
+    return LocalEngine(*tiny(), max_new_tokens=6, batch_size=4)
+
+
+def tiny() -> tuple[Any, Any]:
+    """A random model that writes characters."""
+    torch.manual_seed(0)
+    tokenizer = characters()
+    model = small_llama(scale=3.0)
+    model.resize_token_embeddings(len(tokenizer))
+    return model.eval(), tokenizer
+
+
+def request(text: str, **config: Any) -> Any:
+    message = dspy.lm15.Message.user(text)
+    return dspy.lm15.Request(model="local/x", messages=(message,), config=dspy.lm15.Config(**config))
+
+
+def test_a_local_model_goes_on_from_the_messages(engine: LocalEngine) -> None:
+    given = engine.complete(request("abc"))
+    (expected,) = engine._writer((), 6).write([engine.tokenizer("abc")["input_ids"]])
+    assert given.text == expected.text
+    assert (given.usage.input_tokens, given.usage.output_tokens) == (3, expected.tokens)
+    assert given.finish_reason == ("stop" if expected.ended else "length")
+    stop = next(letter for letter in expected.text[1:] if letter not in f"{expected.text[0]} \n")
+    ended = engine.complete(request("abc", stop=(stop,)))
+    assert ended.text == expected.text[: expected.text.index(stop)].rstrip()
+    assert ended.finish_reason == "stop"
+    assert engine.complete(request("abc", max_tokens=2)).usage.output_tokens == 2
+    with pytest.raises(dspy.lm15.ContextLengthError, match="takes 300 tokens"):
+        engine.complete(request("a" * 300))
+    with pytest.raises(ConfigError, match="no chat template"):
+        LocalEngine(engine.model, engine.tokenizer, chat=True)
+
+
+def test_a_chat_model_is_told_in_turns() -> None:
+    model, tokenizer = tiny()
+    tokenizer.chat_template = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
+    told = LocalEngine(model, tokenizer, 4, chat=True).complete(request("a<eos>b"))
+    # nobody forges an end: it is read as text
+    assert told.text == LocalEngine(model, tokenizer, 4).complete(request("u:a<eos>b;")).text
+
+
+def test_draws_depend_on_prompt_and_seed_alone(engine: LocalEngine) -> None:
+    asked = [request(text, temperature=1.5, seed=seed) for text in ("ab", "cd") for seed in (1, 2)]
+    alone = [engine.complete(one).text for one in asked]
+    assert len(set(alone)) == 4
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda one: engine.complete(one).text, asked * 3)) == alone * 3
+    assert engine.complete(request("ab", temperature=0.0, seed=3)).text == engine.complete(request("ab")).text
+
+
+def test_a_local_model_in_a_program(engine: LocalEngine) -> None:
+    with settings(local_lm(engine, "x"), patient()), recorded() as trace:
+        answer = Vanilla()(question="q").answer
+    assert answer
+    assert (trace.cost()["calls"], trace.cost()["tokens_written"] > 0) == (1, True)
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    replies: ClassVar[Iterator[Any]] = iter(())
+    bodies: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        self.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        status, text = next(Endpoint.replies)
+        if status == "hang":
+            sleep(1.0)
+            return
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def completion(text: str) -> tuple[int, str]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+    return 200, json.dumps(
+        {"id": "1", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}
+    )
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    Endpoint.bodies.clear()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+GOOD = "[[ ## answer ## ]]\nAda\n\n[[ ## completed ## ]]"
+
+
+def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str) -> None:
+    replies = [(503, "busy"), (200, "<html>"), ("hang", ""), completion("what?"), completion(GOOD)]
+    Endpoint.replies = iter(replies)
+    lm = lm_named("m", endpoint, max_new_tokens=9, timeout=0.5).lm
+    with settings(lm, adapter_named("chat", 5, 0.0)), recorded() as trace:
+        assert Vanilla()(question="who").answer == "Ada"
+    failures = [step.get("failed", "") for step in trace.steps]
+    assert [failure.split(":")[0] for failure in failures] == [
+        "LMServerError", "LMProviderError", "LMTransportError", "AdapterParseError", ""]  # fmt: skip
+    assert "is not JSON" in failures[1]
+    assert "timed out" in failures[2]
+    assert "what?" in failures[3]
+    assert trace.cost() == {"calls": 5, "tokens_read": 14, "tokens_written": 6, "retrievals": 0}
+    (call,) = trace.steps[-1]["calls"]
+    assert [role for role, _ in call["prompt"]] == ["system", "user"]
+    assert "[[ ## question ## ]]\nwho" in call["prompt"][1][1]
+    assert (call["output"], call["tokens_read"], call["tokens_written"]) == (GOOD, 7, 3)
+    body = Endpoint.bodies[0]
+    assert (body["model"], body["temperature"], body["max_tokens"]) == ("m", 0.0, 9)
+    assert (Endpoint.bodies[4]["temperature"], Endpoint.bodies[4]["seed"]) == (0.7, 4 * APART)
+
+
+def test_an_endpoint_that_is_gone_is_a_failed_query(tmp_path: Path) -> None:
+    lm = endpoint_lm("m", "http://127.0.0.1:9/v1", timeout=0.5)
+    file = GrowingFile(tmp_path / "x.jsonl", {})
+    (record,) = answer_all(Vanilla(), {"q": {"question": "who"}}, lm, adapter_named("chat", 2, 0.0), file)
+    assert record["failed"].startswith("LMTransportError")
+    assert len(record["trace"]) == 2
+
+
+def test_what_cannot_be_an_endpoint() -> None:
+    with pytest.raises(ConfigError, match="timeout above 0"):
+        endpoint_lm("m", "http://127.0.0.1:9/v1", timeout=0)
+    with pytest.raises(ConfigError, match="DSPy cannot use the language model 'openai/'"):
+        lm_named("api:openai/")

@@ -1,0 +1,307 @@
+"""Demonstrate-search-predict: templates, failures, traces, resuming, demonstrations."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+
+pytest.importorskip("dspy", reason="the extra dsp is not installed")
+
+import dspy
+from dsp_helpers import CORPUS, ScriptedRetriever, patient, retrieval, scripted
+
+from grls.answer.dsp.baselines import RetrieveThenRead, Vanilla
+from grls.answer.dsp.branch import Branch, sampled
+from grls.answer.dsp.build import adapter_named, demonstrated
+from grls.answer.dsp.demonstrate import dspy_examples
+from grls.answer.dsp.lines import LinesAdapter
+from grls.answer.dsp.patience import APART, LONGEST_WAIT, Patience
+from grls.answer.dsp.programs import MultiHop
+from grls.answer.dsp.retrieval import Retrieval
+from grls.answer.dsp.run import answer_all, refuse_other, settings
+from grls.answer.dsp.trace import note, recorded
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.resumable import GrowingFile
+
+
+def test_the_plain_template() -> None:
+    class Sum(dspy.Signature):
+        """Do it."""
+
+        question: str = dspy.InputField()
+        notes: list[str] = dspy.InputField()
+        first_part: str = dspy.OutputField()
+        last_part: str = dspy.OutputField()
+
+    demo = {"question": "one\n\ntwo", "notes": ["n  1", "n2"], "last_part": "done", "other": "x"}
+    prompt = LinesAdapter().prompt(
+        Sum, [demo, {"question": "unsolved"}], {"question": "q", "notes": []}, "first_part"
+    )
+    assert prompt == (
+        "Do it.\n\nQuestion: one\ntwo\nNotes:\n[1] n 1\n[2] n2\nLast part: done\n\nQuestion: q\nFirst part:"
+    )
+    parse = LinesAdapter().parse
+    assert parse(Sum, " a\nb\nlast part: c\n\nLast part: d") == {"first_part": "a b", "last_part": "c"}
+    assert parse(Sum, "First part: a") == {"first_part": "a"}
+
+
+def test_a_field_that_is_left_out_is_asked_for() -> None:
+    replies = iter(["because", "Ada", "", "because"])
+    lm, script = scripted(lambda asked, config: next(replies))
+    program = dspy.ChainOfThought("question -> answer")
+    with settings(lm, patient()):
+        assert program(question="who").answer == "Ada"
+        assert script.prompts[1].endswith("Question: who\nReasoning: because\nAnswer:")
+        with pytest.raises(dspy.AdapterParseError, match="reasoning"):
+            program(question="who")
+
+
+def test_nonsense_is_asked_again_at_a_temperature_and_failures_after_longer_and_longer() -> None:
+    slept: list[float] = []
+    said: Iterator[Any] = iter(["", dspy.lm15.ServerError("busy"), dspy.lm15.TimeoutError("slow"), "Ada"])
+    asked: list[Any] = []
+
+    def reply(text: str, config: Any) -> Any:
+        asked.append((config.temperature, config.seed))
+        return next(said)
+
+    lm, _ = scripted(reply)
+    with settings(lm, Patience(LinesAdapter(), 4, 0.5, slept.append)), recorded() as trace:
+        assert Vanilla()(question="who").answer == "Ada"
+    assert asked == [(None, None), (0.7, APART), (0.7, APART), (0.7, APART)]
+    assert slept == [0.5, 1.0, 2.0]
+    assert [step.get("failed", "").split(":")[0] for step in trace.steps] == [
+        "AdapterParseError", "LMServerError", "LMTimeoutError", ""]  # fmt: skip
+    assert trace.cost() == {
+        "calls": 4,
+        "tokens_read": 20,
+        "tokens_written": 4,
+        "retrievals": 0,
+    }  # two answered
+
+
+def test_every_call_is_in_the_trace_with_what_it_served_and_what_it_cost() -> None:
+    replies: Iterator[Any] = iter(
+        ["a is b", dspy.lm15.ServerError("busy"), "", " b\nQuery: c ", "so it is\nAnswer: Ada \n\nmore"]
+    )
+    lm, script = scripted(lambda text, config: next(replies))
+    program = MultiHop(retrieval({"a is b": [("a", -1.0)], "c": [("b", -1.0)]}), hops=2)
+    program.load_state(program.dump_state())  # as with demonstrations of a file
+    with settings(lm, patient(4)), recorded() as trace:
+        assert program(question="who").answer == "Ada"
+    steps = [step for step in trace.steps if step["kind"] == "lm"]
+    assert [step["signature"] for step in steps] == ["SearchQuery", *["NextQuery"] * 3, "Answer"]
+    assert [len(step["calls"]) for step in steps] == [1, 1, 1, 1, 1]
+    calls = trace.calls()
+    assert [call["prompt"] for call in calls] == script.prompts
+    said = [call.get("output") for call in calls]
+    assert said == ["a is b", None, "", " b\nQuery: c ", "so it is\nAnswer: Ada \n\nmore"]  # as it came
+    assert calls[1]["failed"] == "LMServerError: [local/script] busy"
+    assert [call["tokens_read"] for call in calls] == [10, 0, 10, 10, 10]
+    assert trace.cost()["tokens_read"] == 40
+
+
+def test_a_second_field_that_fails_is_counted_with_the_first() -> None:
+    said: Iterator[Any] = iter(["known", dspy.lm15.ServerError("busy"), "known", "N/A"])
+    lm, _ = scripted(lambda text, config: next(said))
+    with settings(lm, patient(2)), recorded() as trace:
+        dspy.Predict("question -> summary, query")(question="who")
+    assert {step["signature"] for step in trace.steps} == {"question -> summary, query"}
+    assert [len(step["calls"]) for step in trace.steps] == [2, 2]
+    assert [call.get("output") for call in trace.calls()] == ["known", None, "known", "N/A"]
+    assert "busy" in trace.calls()[1]["failed"]
+    assert trace.cost() == {"calls": 4, "tokens_read": 30, "tokens_written": 6, "retrievals": 0}
+
+
+def test_an_output_that_was_cut_says_so(tmp_path: Path) -> None:
+    said = {"q1": ("Ada Love", "length"), "q2": "Ada", "q3": ("", "length")}
+    lm, _ = scripted(lambda asked, config: said[asked.splitlines()[-2].removeprefix("Question: ")])
+    records = answer_all(Vanilla(), ASKED, lm, patient(), GrowingFile(tmp_path / "x.jsonl", {}), 1)
+    assert [record.get("ended") for record in records] == [False, True, None]
+    assert [record["trace"][0]["calls"][0].get("cut") for record in records] == [True, None, True]
+    assert records[2]["failed"] == (
+        "AdapterParseError: no field can be read from '', which was cut at the length limit"
+    )
+    header = "[[ ## answer ## ]]\n"
+    lm, _ = scripted(lambda asked, config: (f"{header}Ada Love", "length"))
+    file = GrowingFile(tmp_path / "y.jsonl", {})
+    (record,) = answer_all(Vanilla(), {"q1": ASKED["q1"]}, lm, adapter_named("chat", 1, 0.0), file, 1)
+    assert (record["answer"], record["ended"]) == ("Ada Love", False)
+
+
+def test_an_answer_that_another_branch_wrote_whole_was_not_cut(tmp_path: Path) -> None:
+    said = {1000: ("Ada", "length"), 2000: "Ada"}
+    lm, _ = scripted(lambda asked, config: said[config.seed])
+    asked = {"q": {"question": "who"}}
+    (record,) = answer_all(
+        Branch(Vanilla(), 2), asked, lm, patient(), GrowingFile(tmp_path / "x.jsonl", {}), 1
+    )
+    assert (record["answer"], record["ended"]) == ("Ada", True)
+
+
+def test_an_endpoint_says_how_long_to_wait() -> None:
+    slept: list[float] = []
+    said: Iterator[Any] = iter([dspy.lm15.RateLimitError("later", retry_after=9.0), "Ada"])
+    lm, _ = scripted(lambda text, config: next(said))
+    with settings(lm, Patience(LinesAdapter(), 2, 0.5, slept.append)):
+        assert Vanilla()(question="who").answer == "Ada"
+    assert slept == [9.0]
+    said = iter([dspy.lm15.RateLimitError("tomorrow", retry_after=86400.0), "Ada"])
+    with settings(lm, Patience(LinesAdapter(), 2, 0.5, slept.append)):
+        assert Vanilla()(question="who").answer == "Ada"
+    assert slept == [9.0, LONGEST_WAIT]
+
+
+@pytest.mark.parametrize("error", ["ContextLengthError", "AuthError", "InvalidRequestError"])
+def test_what_waiting_does_not_mend_is_not_asked_again(error: str) -> None:
+    lm, script = scripted(lambda text, config: getattr(dspy.lm15, error)("no"))
+    with settings(lm, patient(attempts=5)), pytest.raises(dspy.LMError):
+        Vanilla()(question="who")
+    assert len(script.prompts) == 1
+    for attempts, wait in ((0, 1.0), (1, -1.0)):
+        with pytest.raises(ConfigError, match="attempts"):
+            Patience(LinesAdapter(), attempts, wait)
+
+
+ASKED = {name: {"question": name} for name in ("q1", "q2", "q3")}
+
+
+def test_a_query_that_fails_is_recorded_and_tried_anew(tmp_path: Path) -> None:
+    said: dict[str, Any] = {"q1": "one", "q2": dspy.lm15.TimeoutError("slow"), "q3": "three"}
+    lm, script = scripted(lambda asked, config: said[asked.splitlines()[-2].removeprefix("Question: ")])
+    source = ScriptedRetriever({"q1": [("a", -1.0)], "q2": [("b", -2.0)]})
+    program = RetrieveThenRead(Retrieval(source, CORPUS))
+    file = GrowingFile(tmp_path / "x.jsonl", {"a": 1})
+    done: list[int] = []
+    records = answer_all(program, ASKED, lm, patient(2), file, 2, done.append)
+    assert [record["answer"] for record in records] == ["one", "", "three"]
+    assert records[1]["failed"] == "LMTimeoutError: [local/script] slow"
+    assert records[1]["trace"][0] == {"kind": "retrieval", "queries": ["q2"], "found": [["b", -2.0]]}
+    assert records[1]["cost"] == {"calls": 2, "tokens_read": 0, "tokens_written": 0, "retrievals": 1}
+    assert records[0]["cost"] == {"calls": 1, "tokens_read": 10, "tokens_written": 2, "retrievals": 1}
+    assert [record["found"] for record in records] == [
+        [["a", -1.0]],
+        [["b", -2.0]],
+        [],
+    ]  # the failed one, too
+    assert sum(done) == 3
+    said["q2"] = "two"
+    script.prompts.clear()
+    again = answer_all(program, ASKED, lm, patient(), GrowingFile(tmp_path / "x.jsonl", {"a": 1}))
+    assert [record["answer"] for record in again] == ["one", "two", "three"]
+    assert len(script.prompts) == 1
+
+
+def test_a_program_that_fails_after_its_hops_keeps_what_they_found(tmp_path: Path) -> None:
+    def said(asked: str, config: Any) -> Any:
+        return dspy.lm15.TimeoutError("slow") if asked.endswith("Answer:") else f"q{len(script.prompts)}"
+
+    lm, script = scripted(said)
+    source = ScriptedRetriever({f"q{n}": [("a", -1.0), ("b", -2.0)][: n % 2 + 1] for n in range(9)})
+    file = GrowingFile(tmp_path / "x.jsonl", {})
+    program = MultiHop(Retrieval(source, CORPUS), hops=2)
+    (record,) = answer_all(program, {"q": {"question": "who"}}, lm, patient(1), file, 1)
+    hops = [step["found"] for step in record["trace"] if step["kind"] == "retrieval"]
+    assert "LMTimeoutError" in record["failed"]
+    assert hops
+    assert {name for name, _ in record["found"]} == {name for hop in hops for name, _ in hop}
+
+
+def test_half_of_a_surrogate_pair_is_kept_as_a_question_mark(tmp_path: Path) -> None:
+    lm, _ = scripted(lambda asked, config: "A\ud800b")
+    file = GrowingFile(tmp_path / "x.jsonl", {})
+    (record,) = answer_all(Vanilla(), {"q": {"question": "who"}}, lm, patient(), file, 1)
+    assert record["answer"] == "A?b"
+    assert GrowingFile(tmp_path / "x.jsonl", {}).records == [record]
+
+
+def test_another_attempt_is_another_draw() -> None:
+    """Of several draws at a temperature each nonsensical one is drawn again, and none is another's."""
+    draws: list[tuple[float, int]] = []
+
+    def reply(asked: str, config: Any) -> str:
+        draws.append((config.temperature, config.seed))
+        return "" if len(draws) % 2 else "Ada"
+
+    lm, _ = scripted(reply)
+    with settings(lm, patient(2)):
+        sampled(dspy.Predict("question -> answer"), 3, 0.5, question="who")
+    assert len(set(draws)) == len(draws) == 6
+    assert {temperature for temperature, _ in draws} == {0.5}
+
+
+def test_a_refused_key_ends_the_run_and_keeps_what_was_answered(tmp_path: Path) -> None:
+    said: dict[str, Any] = {"q1": "one", "q2": dspy.lm15.AuthError("bad key"), "q3": "three"}
+    lm, _ = scripted(lambda asked, config: said[asked.splitlines()[-2].removeprefix("Question: ")])
+    file = GrowingFile(tmp_path / "x.jsonl", {})
+    with pytest.raises(ConfigError, match=r"cannot be asked at all .*bad key"):
+        answer_all(Vanilla(), ASKED, lm, patient(), file, 1)
+    assert "q1" in [record["query_id"] for record in GrowingFile(tmp_path / "x.jsonl", {}).records]
+    assert "q2" not in [record["query_id"] for record in file.records]
+    with pytest.raises(ConfigError, match="threads"):
+        answer_all(Vanilla(), ASKED, lm, patient(), file, 0)
+
+
+def test_threads_do_not_mix_their_traces(tmp_path: Path) -> None:
+    lm, _ = scripted(lambda asked, config: sleep(0.001) or "to " + asked.splitlines()[-2][10:])
+    asked = {f"q{n}": {"question": f"q{n}"} for n in range(20)}
+    records = answer_all(Vanilla(), asked, lm, patient(), GrowingFile(tmp_path / "x.jsonl", {}), 6)
+    for name, record in zip(asked, records, strict=True):
+        assert (record["query_id"], record["answer"]) == (name, f"to {name}")
+        (step,) = record["trace"]
+        assert (step["kind"], step["signature"], step["inputs"]) == ("lm", "Ask", {"question": name})
+        assert step["outputs"] == {"answer": f"to {name}"}
+        assert [call["prompt"].split()[-2] for call in step["calls"]] == [name]
+    note("nothing")  # outside of a record: nothing happens
+
+
+def test_demonstrations_are_kept_in_a_file(tmp_path: Path) -> None:
+    lm, script = scripted(lambda asked, config: "Ada")
+    train = dspy_examples([Query("1", "who", answers=("Ada",))])
+    file = tmp_path / "demos.json"
+    with settings(lm, patient()):
+        demonstrated(Vanilla(), "bootstrap", train, 1, 1, file, {"a": 1})
+        asked = len(script.prompts)
+        again = demonstrated(Vanilla(), "bootstrap", train, 1, 1, file, {"a": 1})
+        assert len(script.prompts) == asked
+        assert [demo["answer"] for demo in again.answer.demos] == ["Ada"]
+        assert again(question="why").answer == "Ada"
+        assert "Question: who\nAnswer: Ada\n\n" in script.prompts[-1]
+        with pytest.raises(MismatchError, match="other settings"):
+            demonstrated(Vanilla(), "bootstrap", train, 1, 1, file, {"a": 2})
+        with pytest.raises(DataError, match="no demonstrations of this program"):
+            demonstrated(dspy.Predict("a -> b"), "bootstrap", train, 1, 1, file, {"a": 1})
+
+
+@pytest.mark.parametrize("how", ["bootstrap", "search"])
+def test_a_model_that_fails_for_all_examples_makes_no_demonstrations(how: Any, tmp_path: Path) -> None:
+    lm, _ = scripted(lambda asked, config: dspy.lm15.AuthError("bad key"))
+    train = dspy_examples([Query(name, f"who {name}", answers=("Ada",)) for name in "abcd"])
+    with settings(lm, patient()), pytest.raises(ConfigError, match="no example could be answered"):
+        demonstrated(Vanilla(), how, train, 1, 1, tmp_path / "x", {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_is_never_right_has_no_demonstrations(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lm, _ = scripted(lambda asked, config: "Eve")
+    train = dspy_examples([Query(name, f"who {name}", answers=("Ada",)) for name in "ab"])
+    with settings(lm, patient()):
+        assert demonstrated(Vanilla(), "bootstrap", train, 1, 1, tmp_path / "x", {}).answer.demos == []
+    assert "no demonstration could be made of 2 examples" in caplog.text
+
+
+def test_a_query_that_is_answered_twice_is_refused(tmp_path: Path) -> None:
+    """Two runs on one file; a query that failed before is tried anew."""
+    file = GrowingFile(tmp_path / "x.jsonl", {})
+    file.add([{"query_id": "a", "failed": "no"}, {"query_id": "b"}, {"query_id": "a"}])
+    refuse_other(file, ["a", "b", "c"])
+    with pytest.raises(DataError, match=r"line 3: the query 'b' is answered already, or is none"):
+        refuse_other(file, ["a"])
+    file.add([{"query_id": "b"}])
+    with pytest.raises(DataError, match=r"line 5: the query 'b'"):
+        refuse_other(file, ["a", "b", "c"])

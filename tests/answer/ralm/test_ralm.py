@@ -1,0 +1,394 @@
+"""In-context RALM: strides, shared scoring against the plain loop, reranking, generation."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ralm_helpers import PASSAGES, TEXT, Scripted, begun_tokenizer, byte_tokenizer, causal_model
+from transformers import BertConfig, BertLMHeadModel, Gemma3ForCausalLM, Gemma3TextConfig
+
+from grls.answer.ralm.choose import Oracle, ZeroShot
+from grls.answer.ralm.collect import collect
+from grls.answer.ralm.generate import continue_texts
+from grls.answer.ralm.reader import InContextRalm, ScoredStride, perplexity, words_of
+from grls.answer.ralm.scoring import TextScorer, Wanted
+from grls.answer.ralm.strides import Stride, WindowOptions, strides
+from grls.data.corpus import Corpus
+from grls.data.filters import Numbered
+from grls.errors import ConfigError, DataError
+
+CORPUS = Corpus.from_passages(PASSAGES)
+TOKENIZER = byte_tokenizer()
+MODEL = causal_model(TOKENIZER)
+BEGUN = begun_tokenizer()
+BEGUN_MODEL = causal_model(BEGUN)
+SMALL = {"query_tokens": 6, "document_tokens": 12, "window": 64, "cut": 8}
+
+SEEING: dict[str, Any] = {
+    "vocab_size": 20, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4,
+    "intermediate_size": 64, "initializer_range": 0.5, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
+def reader(
+    rerank: Any = None, nothing: str = "\0", allow: Any = None, begun: bool = False, **options: Any
+) -> InContextRalm:
+    window = WindowOptions(**{**SMALL, **options})
+    with_documents = window.documents > 0
+    made = InContextRalm(
+        BEGUN_MODEL if begun else MODEL,
+        BEGUN if begun else TOKENIZER,
+        window,
+        Scripted(CORPUS, nothing) if with_documents else None,
+        CORPUS if with_documents else None,
+        None,
+        allow,
+    )
+    if rerank is not None:
+        made.chooser = rerank(made.scorer)
+    return made
+
+
+def plain(documents: list[int], context: list[int], targets: list[int], model: Any = MODEL) -> float:
+    """The definition: the whole window through the model for one stride."""
+    tokens = [*documents, *context, *targets]
+    with torch.inference_mode():
+        scores = model(torch.tensor([tokens])).logits[0].log_softmax(-1)
+    first = len(tokens) - len(targets)
+    return sum(float(scores[first + n - 1, t]) for n, t in enumerate(targets) if first + n > 0)
+
+
+def window_start(made: InContextRalm, before: int, stride: Stride) -> int:
+    """The definition: the least multiple of the cut with which all that is seen fits into the window."""
+    fitting = range(0, stride.last + made.options.cut, made.options.cut)
+    return next(n for n in fitting if before + stride.last - n <= made.options.window)
+
+
+def test_strides_of_a_text() -> None:
+    options = WindowOptions(stride=4, documents=1, document_tokens=8, window=20, cut=2)
+    found = strides(21, options)
+    assert found == [
+        Stride(0, 4),
+        Stride(4, 8),
+        Stride(8, 12),
+        Stride(12, 16),
+        Stride(16, 20),
+        Stride(20, 21),
+    ]
+    assert found[3].asks(5) == slice(7, 12)
+    assert found[1].asks(32) == slice(0, 4)
+
+
+def test_a_text_is_cut_only_as_far_as_the_window_is_exceeded() -> None:
+    """By hand: w = 20, so behind a document of 8 tokens 12 fit, behind one of 3 there fit 17."""
+    options = WindowOptions(stride=4, documents=1, document_tokens=8, window=20, cut=1)
+    found = strides(21, options)
+    assert [options.start(8, some.last) for some in found] == [0, 0, 0, 4, 8, 9]
+    assert [options.start(3, some.last) for some in found] == [0, 0, 0, 0, 3, 4]
+    assert [options.start(0, some.last) for some in found] == [0, 0, 0, 0, 0, 1]
+
+
+def test_the_text_is_cut_in_steps() -> None:
+    options = WindowOptions(stride=1, documents=0, window=10, cut=4)
+    starts = [options.start(0, some.last) for some in strides(20, options)]
+    assert starts == [0] * 10 + [4] * 4 + [8] * 4 + [12] * 2
+
+
+@pytest.mark.parametrize("cut", [1, 7, 32])
+@pytest.mark.parametrize("stride", [1, 3, 16])
+@pytest.mark.parametrize("documents", [0, 1, 2])
+def test_scores_are_those_of_the_plain_loop(documents: int, stride: int, cut: int) -> None:
+    made = reader(documents=documents, stride=stride, cut=cut if documents < 2 else min(cut, 20))
+    text = made.tokens(TEXT)[:120]
+    found = [row for block in made.score(text) for row in block]
+    expected = strides(len(text), made.options)
+    assert [(row.first, row.last) for row in found] == [(s.first, s.last) for s in expected]
+    assert sum(row.tokens for row in found) == len(text) - 1
+    for row, some in zip(found, expected, strict=True):
+        assert len(row.passages) == (documents if some.first else 0)
+        numbers = CORPUS.numbers(row.passages)
+        before = [t for n in numbers if n is not None for t in made.documents.tokens(n)]
+        start = window_start(made, len(before), some)
+        assert row.log_probability == pytest.approx(
+            plain(before, text[start : some.first], text[some.first : some.last]), abs=1e-4
+        )
+
+
+def test_what_strides_share_is_computed_once() -> None:
+    made = reader(documents=0, stride=1, cut=32)
+    text = made.tokens(TEXT)[:60]
+    list(made.score(text))
+    assert made.scorer.computed == len(text) - 1
+
+
+def test_what_follows_a_stride_changes_nothing_before_it() -> None:
+    made = reader(stride=4, cut=8)
+    text = made.tokens(TEXT)[:100]
+    other = text[:50] + [(t + 1) % 300 for t in text[50:]]
+    first, second = ([row for block in made.score(some) for row in block] for some in (text, other))
+    assert [row.passages for row in first[:12]] == [row.passages for row in second[:12]]
+    np.testing.assert_allclose(
+        [row.log_probability for row in first[:12]], [row.log_probability for row in second[:12]], atol=1e-5
+    )
+    assert first[13].passages != second[13].passages or first[14].passages != second[14].passages
+
+
+def test_a_stride_is_asked_for_by_the_tokens_before_it() -> None:
+    made = reader(stride=4)
+    text = made.tokens(TEXT)[:20]
+    list(made.score(text))
+    assert isinstance(made.retriever, Scripted)
+    assert made.retriever.queries == [TOKENIZER.decode(text[max(0, n - 6) : n]) for n in (4, 8, 12, 16)]
+
+
+def test_documents_are_cut_and_end_their_line() -> None:
+    tokens = reader(document_tokens=9).documents.tokens(2)
+    assert len(tokens) == 9
+    assert TOKENIZER.decode(tokens).startswith("rain\nra")
+    assert TOKENIZER.decode(tokens).endswith("\n")
+
+
+def test_a_text_alone_is_scored_as_its_tokenizer_gives_it() -> None:
+    """transformers' own loss over ``tokenizer(text)``, whose first token begins the sequence."""
+    made = reader(begun=True, documents=0, stride=4, window=128)
+    text = made.tokens(TEXT)[:80]
+    whole = torch.tensor([BEGUN(TEXT)["input_ids"][:81]])
+    assert whole[0, 0] == BEGUN.bos_token_id == 300
+    with torch.inference_mode():
+        loss = float(BEGUN_MODEL(whole, labels=whole).loss)
+    rows = [row for block in made.score(text) for row in block]
+    assert sum(row.tokens for row in rows) == 80
+    assert -sum(row.log_probability for row in rows) / 80 == pytest.approx(loss, abs=1e-4)
+    without = [row for block in reader(begun=True, documents=0, bos=False).score(text) for row in block]
+    assert sum(row.tokens for row in without) == 79
+    assert without[0].log_probability == pytest.approx(plain([], [], text[:4], BEGUN_MODEL), abs=1e-4)
+
+
+def test_every_window_begins_with_the_tokenizers_token_and_counts_it() -> None:
+    made = reader(begun=True, stride=3, cut=1, nothing="e")
+    text = made.tokens(TEXT)[:120]
+    seen: list[torch.Tensor] = []
+    hook = BEGUN_MODEL.register_forward_pre_hook(
+        lambda _, __, named: seen.append(named["input_ids"]), with_kwargs=True
+    )
+    rows = [row for block in made.score(text) for row in block]
+    hook.remove()
+    assert {int(row[0]) for batch in seen for row in batch} == {300}
+    assert max(int((row != 0).sum()) for batch in seen for row in batch) == 63  # the last token is no input
+    for row in rows:
+        before = [
+            300,
+            *(t for n in CORPUS.numbers(row.passages) if n is not None for t in made.documents.tokens(n)),
+        ]
+        start = window_start(made, len(before), Stride(row.first, row.last))
+        expected = plain(before, text[start : row.first], text[row.first : row.last], BEGUN_MODEL)
+        assert row.log_probability == pytest.approx(expected, abs=1e-4)
+    assert len({bool(row.passages) for row in rows[1:]}) == 2
+    with pytest.raises(ConfigError, match="1 tokens of the tokenizer's own"):
+        reader(begun=True, document_tokens=52, stride=4, cut=8)
+
+
+def test_a_judge_and_writing_see_the_tokenizers_token() -> None:
+    made = reader(lambda scorer: ZeroShot(scorer, 5, 3), begun=True, stride=4)
+    text = made.tokens(TEXT)[:40]
+    some = strides(len(text), made.options)[2:]
+    for stride, found, best in zip(
+        some, made.candidates_for(text, some), made.documents_for(text, some), strict=True
+    ):
+        cut = stride.first - 5
+        scores = [
+            plain([300, *made.documents.tokens(n)], text[:cut], text[cut : stride.first], BEGUN_MODEL)
+            for n in found
+        ]
+        assert best == (found[int(np.argmax(scores))],)
+    made = reader(begun=True, stride=2)  # its head is tried here, by a pass of its own
+    seen: list[torch.Tensor] = []
+    hook = BEGUN_MODEL.register_forward_pre_hook(
+        lambda _, __, named: seen.append(named["input_ids"]), with_kwargs=True
+    )
+    continue_texts(made, ["the mill was"], 2)
+    hook.remove()
+    assert int(seen[0][0, 0]) == 300
+
+
+def test_nothing_found_is_read_without_a_document_and_counted() -> None:
+    made = reader(nothing="e")
+    rows = [row for block in made.score(made.tokens(TEXT)[:80]) for row in block]
+    assert any(not row.passages for row in rows[1:])
+    found = perplexity(rows, 10)
+    assert found.without == sum(not row.passages for row in rows) < len(rows)
+
+
+def test_a_text_shorter_than_a_stride_is_read_without_retrieval() -> None:
+    made = reader(stride=16)
+    text = made.tokens(TEXT)[:5]
+    rows = [row for block in made.score(text) for row in block]
+    assert [(row.first, row.last, row.passages, row.tokens) for row in rows] == [(0, 5, (), 4)]
+    assert rows[0].log_probability == pytest.approx(plain([], [], text), abs=1e-4)
+
+
+def test_an_excluded_passage_is_never_found() -> None:
+    made = reader(allow=Numbered(np.array([1, 3])))
+    rows = [row for block in made.score(made.tokens(TEXT)[:80]) for row in block]
+    assert {name for row in rows for name in row.passages} == {"b", "d"}
+
+
+def test_words_are_counted_in_every_script() -> None:
+    assert words_of("two words, naïve — four") == 5
+    assert words_of("青海湖在中国 lake") == 4  # six characters, and a word
+
+
+def test_perplexity_by_hand() -> None:
+    rows = [ScoredStride(0, 2, (), math.log(1 / 2), 1), ScoredStride(2, 4, ("a",), math.log(1 / 32), 2)]
+    found = perplexity(rows, words_of("two words"))
+    assert found.token == pytest.approx(4.0)  # 64 ** (1 / 3)
+    assert found.word == pytest.approx(8.0)
+    assert (found.tokens, found.words, found.strides, found.without) == (3, 2, 2, 1)
+    with pytest.raises(DataError, match="at least two tokens"):
+        perplexity([ScoredStride(0, 1, (), 0.0, 0)], 1)
+
+
+def test_zero_shot_takes_the_document_under_which_the_prefix_ends_best() -> None:
+    made = reader(lambda scorer: ZeroShot(scorer, 5, 3), stride=4, cut=8)
+    text = made.tokens(TEXT)[:90]
+    some = strides(len(text), made.options)[1:]
+    candidates = made.candidates_for(text, some)
+    assert {len(found) for found in candidates} == {3}
+    chosen = made.documents_for(text, some)
+    for stride, found, best in zip(some, candidates, chosen, strict=True):
+        cut = max(0, stride.first - 5)
+        windows = [
+            (made.documents.tokens(n), window_start(made, len(made.documents.tokens(n)), stride))
+            for n in found
+        ]
+        scores = [plain(own, text[start:cut], text[cut : stride.first]) for own, start in windows]
+        assert best == (found[int(np.argmax(scores))],)
+
+
+def test_the_oracle_is_never_worse() -> None:
+    text = reader().tokens(TEXT)[:150]
+    with_oracle = reader(lambda scorer: Oracle(scorer, 4), stride=4)
+    found = [row for block in with_oracle.score(text) for row in block]
+    retrieved = [row for block in reader(stride=4).score(text) for row in block]
+    assert all(a.log_probability >= b.log_probability - 1e-5 for a, b in zip(found, retrieved, strict=True))
+    assert sum(a.passages != b.passages for a, b in zip(found, retrieved, strict=True)) > 5
+
+
+def test_examples_hold_the_likelihood_of_the_stride_behind_each_candidate() -> None:
+    made = reader(lambda scorer: Oracle(scorer, 3), stride=4)
+    text = made.tokens(TEXT)[:60]
+    blocks = [row for block in collect(made, text, prefix_tokens=10, every=2) for row in block]
+    places = [some.first for some in strides(len(text), made.options)][1::2]
+    assert len(blocks) == len(places)
+    for example, first in zip(blocks, places, strict=True):
+        assert example is not None
+        assert example.prefix == TOKENIZER.decode(text[max(0, first - 10) : first])
+        for name, score in zip(example.passages, example.scores, strict=True):
+            number = CORPUS.numbers([name])[0]
+            assert number is not None
+            before = made.documents.tokens(number)
+            start = window_start(made, len(before), Stride(first, min(first + 4, len(text))))
+            assert score == pytest.approx(plain(before, text[start:first], text[first : first + 4]), abs=1e-4)
+    later = [row for block in collect(made, text, 10, 2, begin=3) for row in block]
+    assert [row and row.prefix for row in later] == [row and row.prefix for row in blocks[3:]]
+
+
+def test_writing_retrieves_anew_every_stride() -> None:
+    made = reader(stride=3)
+    prompts = ["the mill was", "rain fell on monday, and the river rose, and the mill"]
+    found = continue_texts(made, prompts, 8)
+    for prompt, continuation in zip(prompts, found, strict=True):
+        tokens = made.tokens(prompt)
+        expected: list[tuple[str, ...]] = []
+        begin, ended = len(tokens), False
+        for done in range(0, 8, 3):
+            if ended:
+                break
+            hits = Scripted(CORPUS).retrieve([_query(tokens)], 1)[0]
+            expected.append((hits[0].id,))
+            number = CORPUS.numbers([hits[0].id])[0]
+            assert number is not None
+            for _ in range(min(3, 8 - done)):
+                with torch.inference_mode():
+                    ids = torch.tensor([[*made.documents.tokens(number), *tokens]])
+                    best = int(MODEL(ids).logits[0, -1].argmax())
+                if best == 0:
+                    ended = True
+                    break
+                tokens.append(best)
+        assert continuation.passages == tuple(expected)
+        assert continuation.text == TOKENIZER.decode(tokens[begin:])
+        assert continuation.ended == ended
+
+
+def test_a_text_that_is_cut_within_a_character_is_written_on_from_its_own_tokens() -> None:
+    made = reader(documents=0)
+    tokens = made.tokens("the mill é")[:-1]
+    assert made.tokens(TOKENIZER.decode(tokens)) != tokens
+    (found,) = continue_texts(made, [tokens], 6)
+    written = MODEL.generate(torch.tensor([tokens]), max_new_tokens=6, do_sample=False)[0, len(tokens) :]
+    assert found.text == TOKENIZER.decode(written, skip_special_tokens=True)
+
+
+def _query(tokens: list[int]) -> Any:
+    from grls.data.types import Query
+
+    return Query("q", TOKENIZER.decode(tokens[-6:]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"document_tokens": 64}, "too small"),
+        ({"stride": 0}, "stride must be at least 1"),
+        ({"documents": -1}, "documents must be at least 0"),
+        ({"window": 256}, "128 positions"),
+    ],
+)
+def test_bad_windows_are_refused(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        reader(**options)
+
+
+def test_the_oracle_cannot_write() -> None:
+    with pytest.raises(ConfigError, match="oracle"):
+        continue_texts(reader(lambda scorer: Oracle(scorer, 3)), ["the"], 3)
+
+
+def test_a_stretch_with_nothing_before_it_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing before"):
+        TextScorer(MODEL, lambda number: []).log_probabilities([1, 2, 3], [Wanted((), 0, 0, 2)])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BertLMHeadModel(BertConfig(**SEEING)),  # no decoder, and transformers opens it all the same
+        Gemma3ForCausalLM(
+            Gemma3TextConfig(**SEEING, head_dim=8, num_key_value_heads=2, use_bidirectional_attention=True)
+        ),
+    ],
+)
+def test_a_model_that_sees_what_is_to_come_has_no_perplexity(model: Any) -> None:
+    tokens = torch.tensor([[3, 4, 5], [3, 4, 6]])
+    first, second = model.eval()(input_ids=tokens).logits[:, 1]
+    assert not torch.allclose(first, second, atol=1e-2)
+    with pytest.raises(ConfigError, match="sees what is to come"):
+        TextScorer(model, lambda number: [])
+    causal = BertLMHeadModel(BertConfig(**SEEING, is_decoder=True))
+    TextScorer(causal, lambda number: [])
+
+
+def test_white_space_asks_for_nothing() -> None:
+    """Indentation and blank lines: many retrievers refuse an empty query."""
+    made = reader(stride=2, query_tokens=2)
+    text = TOKENIZER("the barn" + " " * 24 + "on monday")["input_ids"]
+    some = strides(len(text), made.options)
+    found = made.candidates_for(text, some)
+    assert isinstance(made.retriever, Scripted)
+    assert all(query.strip() for query in made.retriever.queries)
+    blank = [not TOKENIZER.decode(text[stride.asks(2)]).strip() for stride in some]
+    assert any(blank[1:])
+    assert [not own for own in found] == [True, *blank[1:]]

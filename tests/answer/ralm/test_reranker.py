@@ -1,0 +1,407 @@
+"""The trained reranker: its loss, its training, its order, and the commands."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from ralm_helpers import PASSAGES, TEXT, byte_tokenizer, write_model
+from small_data import tiny_bert
+
+from grls.answer.ralm.reranker import Reranker, RerankExample, Trained, read_examples
+from grls.answer.ralm.strides import Stride
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.errors import ConfigError, DataError
+from grls.train.reranker.fit import RerankerModule, fit_reranker, rerank_loss
+
+ANIMALS = Corpus.from_passages(
+    [Passage(a, f"the {a} is calm .") for a in ("otter", "heron", "badger", "lynx")]
+)
+
+
+def examples(count: int = 12) -> list[RerankExample]:
+    """The heron, in changing places, makes the stride likely."""
+    names = ["otter", "heron", "badger", "lynx"]
+    found = []
+    for n in range(count):
+        order = tuple(names[n % 4 :] + names[: n % 4])
+        scores = tuple(-1.0 if name == "heron" else -9.0 for name in order)
+        found.append(RerankExample(f"is the {names[n % 4]} calm", order, scores))
+    return found
+
+
+def test_the_loss_is_the_likelihood_under_the_reranker() -> None:
+    values, scores = torch.tensor([0.0, math.log(3.0)]), torch.tensor([-1.0, -2.0])
+    expected = -math.log(0.25 * math.exp(-1) + 0.75 * math.exp(-2))
+    assert float(rerank_loss(values, scores)) == pytest.approx(expected)
+
+
+def test_training_learns_which_document_helps(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+    best = fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", 25, 4, 3e-3)
+    assert best < 1.5  # 1 is the best that can be had, by chance it is about 2.4
+    again = Reranker.load(str(tmp_path / "out" / "model"), device="cpu")
+    assert (again.prefix_tokens, again.max_tokens) == (8, 32)
+    prefixes = ["is the lynx calm"] * 4
+    texts = [p.text for p in ANIMALS]
+    assert int(again.scores(prefixes, texts).argmax()) == 1
+    assert again.scores(prefixes, texts) == pytest.approx(encoder.scores(prefixes, texts), abs=1e-4)
+
+
+def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([1.0] * 4 + [float("nan")])  # three batches an epoch
+    monkeypatch.setattr(RerankerModule, "_losses", lambda self, batch: _first(self) * next(losses))
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+    with pytest.raises(ConfigError, match=r"the loss is nan at step 5\. .*last\.ckpt.*Lower --learning_rate"):
+        fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / "out", 9, 4, 1e-3)
+    state = torch.load(tmp_path / "out" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert state["global_step"] == 3
+
+
+def _first(module: RerankerModule) -> torch.Tensor:
+    return next(module.model.parameters()).sum().reshape(1)
+
+
+def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path: Path) -> None:
+    def run(folder: str, epochs: int, resume: bool = False) -> list[float]:
+        torch.manual_seed(0)
+        encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+        fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / folder, epochs, 4, 1e-3, 0, resume)
+        return [float(p.detach().sum()) for p in encoder.model.parameters()]
+
+    torch.manual_seed(1)
+    tiny_bert(tmp_path / "bert")
+    whole = run("whole", 2)
+    with pytest.raises(ConfigError, match="no such checkpoint"):
+        run("cut", 2, resume=True)
+    again = run("whole", 2, resume=True)  # nothing is left to do
+    assert again == pytest.approx(whole, abs=1e-5)
+
+
+def test_a_killed_training_goes_on_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(folder: str, resume: bool = False) -> list[float]:
+        torch.manual_seed(9 if resume else 0)  # the head is drawn anew, and then read from the checkpoint
+        encoder = Reranker.load(str(tmp_path / "bert"), 8, 32, "cpu")
+        fit_reranker(encoder, ANIMALS, examples(), examples(4), tmp_path / folder, 3, 4, 1e-2, 0, resume)
+        return [float(p.detach().abs().sum()) for p in encoder.model.parameters()]
+
+    def step(self: RerankerModule, batch: list[RerankExample], batch_idx: int) -> torch.Tensor:
+        if self.current_epoch == 2 and batch_idx == 1:
+            raise RuntimeError("killed")
+        return whole_step(self, batch, batch_idx)
+
+    torch.manual_seed(1)
+    tiny_bert(tmp_path / "bert")
+    whole_step = RerankerModule.training_step
+    whole = run("whole")
+    monkeypatch.setattr(RerankerModule, "training_step", step)
+    with pytest.raises(RuntimeError, match="killed"):
+        run("cut")
+    assert not (tmp_path / "cut" / "model").exists()
+    monkeypatch.undo()
+    assert run("cut", resume=True) == pytest.approx(whole, abs=1e-5)
+
+
+def test_a_long_prefix_leaves_half_the_room_to_the_document(tmp_path: Path) -> None:
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 12, "cpu")
+    prefix = "the otter is calm " * 9
+    one, other = encoder.scores([prefix] * 2, ["lynx is quick", "heron is quick"])
+    assert one != other
+    assert encoder.scores([f"quick quick {prefix}"], ["lynx is quick"])[0] == pytest.approx(one, abs=1e-6)
+
+
+def test_the_order_is_that_of_its_scores(tmp_path: Path) -> None:
+    corpus = Corpus.from_passages(PASSAGES)
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 4, 32, "cpu")
+    tokenizer = byte_tokenizer()
+    text = tokenizer(TEXT)["input_ids"]
+    some = [Stride(8, 12), Stride(20, 24)]
+    found = Trained(encoder, tokenizer, corpus, 3).order(text, some, [[0, 2, 3], [1, 0]])
+    for stride, own, order in zip(some, [[0, 2, 3], [1, 0]], found, strict=True):
+        prefix = tokenizer.decode(text[stride.first - 4 : stride.first])
+        texts = [f"{corpus[n].title} {corpus[n].text}".strip() for n in own]
+        values = encoder.scores([prefix] * len(own), texts)
+        assert order == [n for _, n in sorted(zip(-values, own, strict=True))]
+
+
+def test_bad_examples_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "e.jsonl"
+    file.write_text('{"settings": {}}\n{"prefix": "a", "passages": ["x"], "scores": []}\n')
+    with pytest.raises(DataError, match=r"e\.jsonl, line 2"):
+        read_examples(file)
+    file.write_text('{"settings": {}}\n')
+    with pytest.raises(DataError, match="no examples"):
+        read_examples(file)
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 4, 32, "cpu")
+    unknown = [RerankExample("a", ("wolf",), (0.0,))]
+    with pytest.raises(DataError, match="'wolf'"):
+        fit_reranker(encoder, ANIMALS, unknown, unknown, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ralm")
+    write_model(path / "model")
+    Corpus.from_passages(PASSAGES).write(path / "data" / "corpus.jsonl")
+    (path / "text.txt").write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def options(folder: Path, output: str, *more: str) -> list[str]:
+    return [
+        "ralm", "--model", str(folder / "model"), "--text", str(folder / "text.txt"), "--output",
+        str(folder / output), "--data", str(folder / "data"), "--window", "64", "--document_tokens", "12",
+        "--cut", "8", "--device", "cpu", *more,
+    ]  # fmt: skip
+
+
+def test_the_commands_from_examples_to_a_lower_perplexity(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(options(folder, "plain", "--bm25", "true")) == 0
+    plain = json.loads((folder / "plain.json").read_text())
+    assert "perplexity" in capsys.readouterr().out
+    assert plain["words"] == len(TEXT.split())
+    assert plain["token"] == pytest.approx(plain["word"] ** (plain["words"] / plain["tokens"]))
+    assert main(options(folder, "best", "--bm25", "true", "--rerank", "oracle")) == 0
+    assert json.loads((folder / "best.json").read_text())["token"] < plain["token"]
+    assert (
+        main(options(folder, "judged", "--bm25", "true", "--rerank", "zero-shot", "--candidates", "3")) == 0
+    )
+    assert main(options(folder, "e", "--bm25", "true", "--job", "examples", "--candidates", "3")) == 0
+    made = str(folder / "e.examples.jsonl")
+    encoder = str(tiny_bert(folder / "bert"))
+    for output in ("judge", "again"):
+        assert main([
+            "train-reranker", "--train", made, "--dev", made, "--data", str(folder / "data"), "--output",
+            str(folder / output), "--encoder", encoder, "--max_tokens", "32", "--epochs", "1", "--device",
+            "cpu",
+        ]) == 0  # fmt: skip
+    weights = [(folder / name / "model" / "model.safetensors").read_bytes() for name in ("judge", "again")]
+    assert weights[0] == weights[1]  # the encoder's missing head comes of the seed, too
+    trained = ("--rerank", "trained", "--reranker", str(folder / "judge" / "model"), "--candidates", "3")
+    assert main(options(folder, "trained", "--bm25", "true", *trained)) == 0
+    assert main(options(folder, "w", "--bm25", "true", "--job", "generate", "--limit", "20")) == 0
+    written = [json.loads(line) for line in (folder / "w.texts.jsonl").read_text().splitlines()][1:]
+    assert [record["name"] for record in written] == ["text.txt"]
+    assert written[0]["text"]
+    assert len(written[0]["passages"]) == 16
+
+
+@pytest.fixture(scope="module")
+def collected(folder: Path) -> Path:
+    """Examples with prefixes of 9 tokens."""
+    more = ("--bm25", "true", "--job", "examples", "--candidates", "3", "--prefix_tokens", "9")
+    assert main(options(folder, "nine", *more)) == 0
+    tiny_bert(folder / "small-bert")
+    return folder / "nine.examples.jsonl"
+
+
+def training(folder: Path, made: Path, output: Path, *more: str) -> list[str]:
+    return [
+        "train-reranker", "--train", str(made), "--dev", str(made), "--data", str(folder / "data"),
+        "--output", str(output), "--encoder", str(folder / "small-bert"), "--max_tokens", "32", "--epochs",
+        "1", "--device", "cpu", *more,
+    ]  # fmt: skip
+
+
+def test_a_reranker_reads_prefixes_as_long_as_its_examples(
+    folder: Path, collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(training(folder, collected, tmp_path / "other", "--prefix_tokens", "64")) == 1
+    assert "have prefixes of 9 tokens, got --prefix_tokens 64: leave" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+    longer = tmp_path / "longer.jsonl"
+    longer.write_text(collected.read_text().replace('"prefix_tokens": 9', '"prefix_tokens": 8', 1))
+    assert main(training(folder, collected, tmp_path / "other", "--dev", str(longer))) == 1
+    assert "--train have 9 tokens and those of --dev 8" in capsys.readouterr().err
+    for more in ((), ("--prefix_tokens", "9")):
+        assert main(training(folder, collected, tmp_path / "same", *more)) == 0
+    assert Reranker.load(str(tmp_path / "same" / "model"), device="cpu").prefix_tokens == 9
+
+
+def test_a_reranker_is_trained_on_the_corpus_of_its_examples(
+    folder: Path, collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = [PASSAGES[0]._replace(text="another text"), *PASSAGES[1:]]  # the same ids
+    Corpus.from_passages(changed).write(tmp_path / "data" / "corpus.jsonl")
+    assert main(training(folder, collected, tmp_path / "x", "--data", str(tmp_path / "data"))) == 1
+    assert "were collected with another corpus than --data" in capsys.readouterr().err
+
+
+def test_training_is_resumed_with_the_same_options_only(
+    folder: Path, collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    output = tmp_path / "out"
+    assert main(training(folder, collected, output)) == 0
+    fewer = tmp_path / "fewer.jsonl"
+    fewer.write_text("".join(collected.read_text().splitlines(keepends=True)[:-1]))
+    resumed = ("--resume", "true")
+    for option, value in (
+        ("--seed", "3"),
+        ("--epochs", "2"),
+        ("--train", str(fewer)),
+        ("--max_tokens", "31"),
+    ):
+        assert main(training(folder, collected, output, *resumed, option, value)) == 1
+        assert f"was begun with other options ({option}): resume it" in capsys.readouterr().err
+    caplog.clear()
+    assert main(training(folder, collected, output, *resumed)) == 0
+    assert "cannot be held" not in caplog.text
+    (output / "settings.json").unlink()
+    assert main(training(folder, collected, output, *resumed)) == 0
+    assert "the options cannot be held against those of the first run" in caplog.text
+
+
+def test_a_killed_run_goes_on(folder: Path) -> None:
+    assert main(options(folder, "whole", "--bm25", "true", "--stride", "2")) == 0
+    lines = (folder / "whole.strides.jsonl").read_text().splitlines(keepends=True)
+    (folder / "cut.strides.jsonl").write_text("".join(lines[:20]) + lines[20][:9])
+    assert main(options(folder, "cut", "--bm25", "true", "--stride", "2")) == 0
+    whole, cut = (json.loads((folder / f"{name}.json").read_text()) for name in ("whole", "cut"))
+    assert cut["token"] == pytest.approx(whole["token"], rel=1e-4)
+    assert cut["strides"] == whole["strides"]
+    # What was spent is the sum over both calls; the second has scored no more than what was left.
+    rows = [json.loads(line) for line in (folder / "cut.strides.jsonl").read_text().splitlines()][1:]
+    assert sum(row.get("computed", 0) for row in rows[19:]) < whole["computed"]
+    for name in ("computed", "seconds"):
+        assert cut[name] == pytest.approx(sum(row.get(name, 0) for row in rows))
+
+
+def test_the_texts_own_passages_are_left_out(folder: Path) -> None:
+    (folder / "exclude.txt").write_text("mill\nb\n")
+    assert main(options(folder, "guarded", "--bm25", "true", "--exclude", str(folder / "exclude.txt"))) == 0
+    rows = [json.loads(line) for line in (folder / "guarded.strides.jsonl").read_text().splitlines()][1:]
+    assert {name for row in rows for name in row["passages"]} == {"c", "d"}
+
+
+def test_lines_that_exclude_nothing_are_told(
+    folder: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "some.txt"
+    file.write_text("  mill \n\nb\nMill\n" + "".join(f"page {n}\n" for n in range(6)))
+    assert main(options(folder, "told", "--bm25", "true", "--exclude", str(file))) == 0
+    (said,) = [record.getMessage() for record in caplog.records if "exclude nothing" in record.getMessage()]
+    assert "7 of 9 lines are no title and no id" in said
+    assert said.endswith("'Mill', 'page 0', 'page 1', 'page 2', 'page 3', …")
+    caplog.clear()
+    file.write_text("mill\nb\n")
+    assert main(options(folder, "not-told", "--bm25", "true", "--exclude", str(file))) == 0
+    assert "exclude nothing" not in caplog.text
+    file.write_text("Mill\n")
+    assert main(options(folder, "none", "--bm25", "true", "--exclude", str(file))) == 1
+    assert "has a title or id that stands in it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--rerank", "oracle"], "nothing to rerank"),
+        (["--bm25", "true", "--rerank", "trained"], "go together"),
+        (["--bm25", "true", "--judge", "x"], "--rerank zero-shot"),
+        (["--bm25", "true", "--retriever", "./nowhere"], "no retriever here"),
+        (["--job", "examples"], "nothing to rerank"),
+        (["--exclude", "x"], "nothing to exclude"),
+        (["--limit", "1"], "at least 2"),
+        (["--text", "nowhere.txt"], "no such text"),
+        (["--bm25", "true", "--window", "20"], "too small"),
+        (["--bm25", "true", "--exclude", "nowhere"], "no such file"),
+        (["--bm25", "true", "--rerank", "oracle", "--candidates", "1", "--documents", "2"], "give more"),
+    ],
+)
+def test_bad_options_are_refused(
+    folder: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = options(folder, "refused", *more)
+    if "--documents" in more:
+        given += ["--document_tokens", "4"]
+    assert main(given) == 1
+    assert message in capsys.readouterr().err
+    assert not (folder / "refused.json").exists()
+
+
+def test_a_judge_without_so_many_positions_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_model(folder / "short", positions=32)
+    more = ("--bm25", "true", "--rerank", "zero-shot", "--judge", str(folder / "short"))
+    assert main(options(folder, "judged-short", *more)) == 1
+    assert "has 32 positions" in capsys.readouterr().err
+
+
+def test_another_model_under_the_same_name_does_not_go_on(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [
+        word.replace(str(folder / "model"), str(tmp_path / "model")) for word in options(folder, "named")
+    ]
+    write_model(tmp_path / "model")
+    assert main(asked) == 0
+    write_model(tmp_path / "model", seed=7)
+    assert main(asked) == 1
+    assert "other settings (weights)" in capsys.readouterr().err
+
+
+def test_another_judge_or_text_under_the_same_name_does_not_go_on(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_model(tmp_path / "judge", seed=3)
+    judged = ("--bm25", "true", "--rerank", "zero-shot", "--judge", str(tmp_path / "judge"))
+    assert main(options(folder, "judged-by", *judged)) == 0
+    write_model(tmp_path / "judge", seed=4)
+    assert main(options(folder, "judged-by", *judged)) == 1
+    assert "other settings (judged_by)" in capsys.readouterr().err
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text((folder / "text.txt").read_text())
+    texts = ("--text", str(tmp_path / "texts"))
+    assert main(options(folder, "renamed", *texts)) == 0
+    (tmp_path / "texts" / "a.txt").rename(tmp_path / "texts" / "b.txt")
+    assert main(options(folder, "renamed", *texts)) == 1
+    assert "holds records of 'a.txt'" in capsys.readouterr().err
+    (tmp_path / "texts" / "c.txt").write_text("")
+    assert main(options(folder, "empty", *texts)) == 1
+    assert "c.txt: the text is empty" in capsys.readouterr().err
+
+
+def test_excluded_names_that_are_no_text_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "latin").write_bytes("é".encode("latin-1"))
+    assert main(options(folder, "latin-out", "--bm25", "true", "--exclude", str(folder / "latin"))) == 1
+    assert "expected UTF-8" in capsys.readouterr().err
+
+
+def test_other_options_do_not_go_on_in_the_same_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(options(folder, "same", "--bm25", "true")) == 0
+    assert main(options(folder, "same", "--bm25", "true", "--stride", "8")) == 1
+    assert "other settings (stride)" in capsys.readouterr().err
+
+
+def test_text_that_spells_a_separator_is_text(tmp_path: Path) -> None:
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+    seen = []
+    encoder.model.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
+    )
+    encoder.scores(["is [SEP] it", "is it"], ["the [SEP] [CLS] lynx", "the lynx"])
+    separator = encoder.tokenizer.sep_token_id
+    assert [(row == separator).sum() for batch in seen for row in batch] == [2, 2]
+
+
+def test_scores_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    encoder = Reranker.load(str(tiny_bert(tmp_path / "bert")), 8, 32, "cpu")
+    for weight in encoder.model.parameters():
+        weight.data.fill_(float("nan"))
+    with pytest.raises(ConfigError, match="not numbers"):
+        encoder.scores(["is the lynx calm"], ["the lynx is calm"])

@@ -1,0 +1,166 @@
+"""Quotes are whole characters, with every kind of tokenizer."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from grls.answer.riches import keys as key_module
+from grls.answer.riches.answerer import Riches
+from grls.answer.riches.keys import build_keys
+from grls.data.corpus import Corpus
+from grls.data.types import Passage, Query
+from grls.decode.interleave import characters
+from grls.decode.interleave.continuations import KEY, Continuations, InterleaveOptions, LiveBeam, Span
+from grls.decode.interleave.markers import TextMarkers
+from grls.errors import ConfigError, DataError
+
+TEXTS = ["東京は日本の首都です。", "Zürich é ü 😀 ok", "a � b"]
+CORPUS = Corpus.from_passages([Passage(name, text) for name, text in zip("abc", TEXTS, strict=True)])
+
+
+def byte_level() -> Any:
+    """Every byte is a token: each character beyond ASCII is several."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    bpe.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    bpe.train_from_iterator(
+        TEXTS, trainers.BpeTrainer(special_tokens=["<|end|>"], initial_alphabet=alphabet, vocab_size=275)
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
+
+
+def byte_fallback() -> Any:
+    """As Llama's: a character that is no token is several bytes."""
+    vocabulary = {"<unk>": 0, "</s>": 1} | {f"<0x{byte:02X}>": byte + 2 for byte in range(256)}
+    bpe = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True))
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    bpe.decoder = decoders.Sequence(parts)
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="</s>", unk_token="<unk>")
+
+
+TOKENIZERS = {"byte level": byte_level(), "byte fallback": byte_fallback()}
+
+
+def answers(tokenizer: Any, **options: Any) -> tuple[Riches, list[Any]]:
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=4096,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.eos_token_id, bos_token_id=None,
+    )  # fmt: skip
+    keys = build_keys(CORPUS, tokenizer, "paragraph", anywhere=True)
+    given = InterleaveOptions(beams=3, slots=8, **options)
+    some = Riches(LlamaForCausalLM(config).eval(), tokenizer, CORPUS, keys, None, given)
+    some.markers = Always(some.markers)  # a random model does not write markers
+    queries = [Query(f"q{n}", f"which {n}", ()) for n in range(8)]
+    return some, some.answer(queries)
+
+
+class Always:
+    """Markers by which a quote begins at the third token."""
+
+    def __init__(self, markers: Any):
+        self._markers = markers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._markers, name)
+
+    def opens(self, tokens: Any) -> bool:
+        return len(tokens) == 3
+
+
+@pytest.mark.parametrize("name", list(TOKENIZERS))
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("longest", [1, 4])
+def test_quotes_are_whole_characters(name: str, whole: bool, longest: int) -> None:
+    _, found = answers(TOKENIZERS[name], whole=whole, max_key_tokens=longest, max_new_tokens=60)
+    quotes = [quote for written in found for quote in written.quotes if quote.closed]
+    assert quotes
+    for quote in quotes:
+        assert quote.text
+        assert all(quote.text in key for key in quote.keys)
+
+
+@pytest.mark.parametrize("name", list(TOKENIZERS))
+@pytest.mark.parametrize("whole", [True, False])
+def test_no_quote_begins_within_a_character(name: str, whole: bool) -> None:
+    """Every byte is as likely: those that may come first are a space, or the first ones of characters."""
+    tokenizer = TOKENIZERS[name]
+    keys = build_keys(CORPUS, tokenizer, "paragraph", anywhere=True)
+    options = InterleaveOptions(beams=300, whole=whole)
+    begin = LiveBeam(0, (1,), mode=KEY, state=keys.index.start(), first=1)
+    after = Continuations(keys.index, TextMarkers(tokenizer), options).after(
+        [begin], torch.zeros(1, len(tokenizer))
+    )
+    known = characters.token_bytes(tokenizer)
+    begins = {known[token][:1] for token in after.tokens}
+    assert begins <= {character.encode()[:1] for text in TEXTS for character in f" {text}"}
+    assert len(begins) > 10
+
+
+@pytest.mark.parametrize("name", list(TOKENIZERS))
+def test_which_tokens_are_characters(name: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    inside = set(characters.within(tokenizer).tolist())
+    for text in ("é", "日本", "😀", "a é", "�"):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        known = characters.token_bytes(tokenizer)
+        assert b"".join(known[token] for token in ids).decode() == text
+        assert ids[0] not in inside
+        assert characters.is_text(tokenizer, ids)
+        if len(known[ids[-1]]) == 1 and not text[-1].isascii():
+            assert not characters.is_text(tokenizer, ids[:-1])
+    assert not characters.is_text(tokenizer, tokenizer(" ", add_special_tokens=False)["input_ids"])
+    assert not characters.is_text(tokenizer, [])
+
+
+def test_bytes_are_those_of_the_library() -> None:
+    assert set(characters._BYTES) == set(pre_tokenizers.ByteLevel.alphabet())
+    assert sorted(characters._BYTES.values()) == list(range(256))
+
+
+def test_a_cut_character_is_not_shown() -> None:
+    _, found = answers(TOKENIZERS["byte fallback"], whole=True, max_new_tokens=5)
+    cut = [quote for written in found for quote in written.quotes if not quote.closed]
+    assert cut
+    assert not any(quote.text.endswith("�") for quote in cut)
+
+
+def test_an_invented_quote_is_one_querys_trouble(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some, before = answers(TOKENIZERS["byte level"], whole=True, max_key_tokens=4, max_new_tokens=60)
+    read = some._read
+
+    def damaged(output: Any, query: str) -> Any:
+        """The third query quotes what is in no key."""
+        if query == "which 2":
+            output = output._replace(spans=(Span(0, 3, (0,), -1.0, True, 1),))
+        return read(output, query)
+
+    monkeypatch.setattr(some, "_read", damaged)
+    after = some.answer([Query(f"q{n}", f"which {n}", ()) for n in range(8)])
+    assert [n for n in range(8) if after[n] != before[n]] == [2]
+    assert after[2].pieces == after[2].quotes == ()
+    assert "query 'q2' has no answer: a quote is not in the key" in caplog.text
+
+
+def test_a_key_that_is_too_long_names_its_passage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_module, "MAX_LENGTH", 40)
+    corpus = Corpus.from_passages([Passage("short", "It is."), Passage("long", "word " * 40)])
+    with pytest.raises(DataError, match=r"'long' has 2\d\d tokens.*at most 39 fit"):
+        build_keys(corpus, TOKENIZERS["byte fallback"], "sentence")
+    assert np.all(build_keys(corpus, TOKENIZERS["byte fallback"], "sentence", anywhere=True).texts)
+
+
+def test_a_model_that_writes_no_numbers_is_told() -> None:
+    some, _ = answers(TOKENIZERS["byte fallback"], max_new_tokens=4)
+    for weight in some.model.parameters():
+        weight.data.fill_(float("nan"))
+    with pytest.raises(ConfigError, match=r"logits are not numbers \(NaN\): its weights are damaged"):
+        some.answer([Query("q", "which", ())])

@@ -1,0 +1,497 @@
+"""Interlaced retrieval as a program and as a command."""
+
+import json
+import shutil
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from quoting_model import PASSAGES, QUERIES, quoting
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from grls.answer.riches.answerer import Piece, Riches, Written
+from grls.answer.riches.keys import build_keys
+from grls.answer.riches.page import quotes_page, terminal
+from grls.answer.riches.prompts import _MULTI, Prompt, split_answer
+from grls.answer.room import room_of
+from grls.cli import main
+from grls.commands import riches as riches_command
+from grls.data.corpus import Corpus
+from grls.data.types import Passage
+from grls.decode.interleave.continuations import InterleaveOptions, Span
+from grls.decode.interleave.markers import TextMarkers
+from grls.decode.interleave.search import Interlaced
+from grls.errors import ConfigError, MismatchError
+from grls.evaluation.metrics.answer_f1 import answer_f1, answer_scores
+from grls.models.load.language import load_language_model
+from grls.runs.results import read_results
+
+
+def _page(*given: Any) -> str:
+    return "".join(quotes_page(*given))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return quoting(tmp_path_factory.mktemp("riches"))
+
+
+def program(folder: Path, **options: Any) -> Riches:
+    model, tokenizer = load_language_model(str(folder / "model"), "cpu")
+    corpus = Corpus.read(folder / "data")
+    keys = build_keys(corpus, tokenizer, "sentence", options.pop("anywhere", False))
+    given = InterleaveOptions(**({"beams": 4, "max_new_tokens": 60} | options))
+    return Riches(model, tokenizer, corpus, keys, None, given)
+
+
+@pytest.mark.parametrize("anywhere", [False, True])
+@pytest.mark.parametrize("beam", ["adaptive", "full", "greedy"])
+def test_a_model_that_learned_to_quote_quotes(folder: Path, anywhere: bool, beam: Any) -> None:
+    first, second = program(folder, anywhere=anywhere, beam=beam).answer(QUERIES)
+    assert [p.kind for p in first.pieces] == ["thought", "quote", "answer"]
+    assert first.quotes[0].text.replace(" ", "") == "OrlaFinnownedit."
+    assert first.quotes[0].keys == ("Orla Finn owned it.",)
+    assert [hit.id for hit in first.ranking()] == ["a"]
+    assert first.answer == "Orla Finn"
+    assert first.ended
+    assert [hit.id for hit in second.ranking()] == ["b"]
+    assert second.answer == "the barn"
+
+
+def test_whoever_is_told_of_an_answer_may_use_the_model_in_another_thread(folder: Path) -> None:
+    some = program(folder)
+    alone, told = some.answer(QUERIES), []
+
+    def decided(_: int) -> None:
+        thread = Thread(target=lambda: told.append(some.answer(QUERIES[1:])), daemon=True)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive(), "the model is held while an answer is told of"
+
+    assert some.answer(QUERIES, decided) == alone
+    assert told == [alone[1:], alone[1:]]
+
+
+def test_several_threads_quote_with_one_model(folder: Path) -> None:
+    some = program(folder)
+    alone = some.answer(QUERIES)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda _: some.answer(QUERIES), range(2))) == [alone] * 2
+
+
+def test_an_unclosed_quote_retrieves_nothing(folder: Path) -> None:
+    some = program(folder)
+    opened = len(some.tokenizer("owner: « Orla", add_special_tokens=False)["input_ids"])
+    written = program(folder, max_new_tokens=opened, beams=1).answer(QUERIES[:1])[0]
+    assert not written.ended
+    assert [quote.closed for quote in written.quotes] == [False]
+    assert written.ranking() == []
+    assert written.answer == ""
+    assert "not closed" in terminal(QUERIES[0], written, ("«", "»"), colour=False)
+
+
+SHARED = [
+    Passage("a", "The mill was built in 1820.", "Mill"),
+    Passage("b", "The barn burned.", "Barn"),
+    Passage("c", "The mill was red.", "Mill"),
+    Passage("d", "The mill burned down in 1820.", "Mill"),
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "thought", "ids"),
+    [
+        ("what burned", "", ["d", "a", "c"]),
+        ("what was red", "", ["c", "a", "d"]),
+        ("who", "so red", ["c", "a", "d"]),
+        ("who", "", ["a", "c", "d"]),
+    ],
+)
+def test_passages_of_a_title_are_told_apart(folder: Path, query: str, thought: str, ids: list[str]) -> None:
+    """By what is asked and by what was written before, the quotes included."""
+    model, tokenizer = load_language_model(str(folder / "model"), "cpu")
+    corpus = Corpus.from_passages(SHARED)
+    some = Riches(model, tokenizer, corpus, build_keys(corpus, tokenizer, "title"))
+    tokens, spans = [], []
+    for text, key in ((thought, 0), ("", 1)):
+        tokens += tokenizer(f"{text} «", add_special_tokens=False)["input_ids"]
+        first = len(tokens)
+        tokens += some.keys.index.tokens(key).tolist()
+        spans.append(Span(first, len(tokens), (key,), -1.0, True, 1))
+        tokens += some.markers.closing
+    written = some._read(Interlaced(tuple(tokens), tuple(spans), -1.0, True), query)
+    assert list(written.quotes[0].passages) == ids
+    assert [hit.id for hit in written.ranking()] == [*ids, "b"]
+
+
+def test_an_earlier_quote_counts_for_a_later_one(folder: Path) -> None:
+    model, tokenizer = load_language_model(str(folder / "model"), "cpu")
+    corpus = Corpus.from_passages([*SHARED, Passage("e", "It was red.", "red")])
+    some = Riches(model, tokenizer, corpus, build_keys(corpus, tokenizer, "title"))
+    quotes = [some.keys.texts.index("red"), some.keys.texts.index("Mill")]
+    tokens: list[int] = []
+    spans = []
+    for key in quotes:
+        tokens += tokenizer("«", add_special_tokens=False)["input_ids"]
+        first = len(tokens)
+        tokens += some.keys.index.tokens(key).tolist()
+        spans.append(Span(first, len(tokens), (key,), -1.0, True, 1))
+        tokens += some.markers.closing
+    written = some._read(Interlaced(tuple(tokens), tuple(spans), -1.0, True), "who")
+    assert written.quotes[1].passages[0] == "c"
+
+
+def test_keys_that_are_not_named_are_counted(folder: Path) -> None:
+    """A quote of a word that three keys hold, one of which is named."""
+    model, tokenizer = load_language_model(str(folder / "model"), "cpu")
+    texts = ("It was red.", "It burned down.", "The mill was built. It was red.")
+    corpus = Corpus.from_passages([Passage(name, text) for name, text in zip("abc", texts, strict=True)])
+    keys = build_keys(corpus, tokenizer, "paragraph", anywhere=True)
+
+    def written(**options: Any) -> Any:
+        given = InterleaveOptions(beams=4, max_new_tokens=60, whole=False, max_key_tokens=1, **options)
+        return Riches(model, tokenizer, corpus, keys, None, given).answer(QUERIES[1:])[0]
+
+    first, every = written(keys=1), written()
+    assert first.quotes[0].text == every.quotes[0].text == "It"
+    assert first.quotes[0].held == every.quotes[0].held == len(every.quotes[0].keys) == 3
+    assert len(first.quotes[0].keys) == len(first.quotes[0].passages) == 1
+    said = "1 of the 3 keys that hold it are named"
+    assert said in terminal(QUERIES[1], first, ("«", "»"))
+    assert said in _page("x", QUERIES[1:], [first], corpus, ("«", "»"))
+    assert "are named" not in terminal(QUERIES[1], every, ("«", "»"))
+    assert "are named" not in _page("x", QUERIES[1:], [every], corpus, ("«", "»"))
+
+
+def test_the_command_keeps_keys(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*more: str) -> int:
+        base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--beams", "4"]
+        index = ["--max_new_tokens", "60", "--device", "cpu", "--index", str(tmp_path / "keys")]
+        return main(["riches", *base, *index, *more])
+
+    assert run("--output", str(tmp_path / "first")) == 0
+    assert (tmp_path / "keys" / "keys.json").is_file()
+    made = (tmp_path / "keys" / "keys.json").stat().st_mtime_ns
+    assert run("--output", str(tmp_path / "second")) == 0
+    assert (tmp_path / "keys" / "keys.json").stat().st_mtime_ns == made
+    one, other = ((tmp_path / f"{name}.answers.jsonl").read_bytes() for name in ("first", "second"))
+    assert one == other
+    assert json.loads(one.splitlines()[0])["quotes"][0]["held"] == 1
+    capsys.readouterr()
+    assert run("--output", str(tmp_path / "third"), "--keys", "title") == 1
+    assert "kind 'sentence', asked for is 'title'" in capsys.readouterr().err
+    assert not (tmp_path / "third.trec").exists()
+    assert run("--output", str(tmp_path / "third"), "--max_keys", "0") == 1
+    assert "keys must be at least 1" in capsys.readouterr().err
+
+
+def test_an_invented_quote_is_a_fault(folder: Path) -> None:
+    some = program(folder)
+    invented = Interlaced((5, 6, 7), (Span(0, 3, (0,), -1.0, True),), -1.0, True)
+    with pytest.raises(RuntimeError, match="not in the key"):
+        some._read(invented)
+
+
+def test_the_page_links_quotes_to_their_source(folder: Path) -> None:
+    some = program(folder)
+    outputs = some.answer(QUERIES)
+    html = _page("A <page>", QUERIES, outputs, some.corpus, ("«", "»"))
+    assert "A &lt;page&gt;" in html
+    assert 'href="#s0-0"' in html
+    assert 'id="s0-0"' in html
+    assert "The mill was built in 1820." in html
+    text = terminal(QUERIES[0], outputs[0], ("«", "»"), colour=False)
+    assert "-> a" in text
+    assert "\x1b[" not in text
+    assert "\x1b[1;32m" in terminal(QUERIES[0], outputs[0], ("«", "»"))
+
+
+def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "runs" / "riches"
+    code = main(
+        ["riches", "--data", str(folder / "data"), "--model", str(folder / "model"), "--output", str(output),
+         "--beams", "4", "--max_new_tokens", "60", "--device", "cpu"]
+    )  # fmt: skip
+    printed = capsys.readouterr().out
+    assert code == 0, printed
+    assert "exact match 100.0, F1 100.0 (2 queries)" in printed
+    assert "passages: hits@1 100.0, hits@5 100.0 (2 queries)" in printed
+    results = read_results(f"{output}.jsonl")
+    assert {q: [hit.id for hit in hits] for q, hits in results.rankings.items()} == {"q1": ["a"], "q2": ["b"]}
+    lines = Path(f"{output}.answers.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["answer"] for line in lines] == ["Orla Finn", "the barn"]
+    assert Path(f"{output}.html").is_file()
+    assert main(["evaluate", "--run", f"{output}.jsonl", "--data", str(folder / "data")]) == 0
+    assert "100" in capsys.readouterr().out
+
+
+def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = ["riches", "--data", str(folder / "data"), "--model", str(folder / "model"), "--device", "cpu"]
+    base += ["--beams", "4", "--max_new_tokens", "60", "--batch_size", "1", "--show", "0", "--output"]
+    monkeypatch.setattr("grls.commands.riches._PORTION", 1)
+    assert main([*base, str(tmp_path / "whole")]) == 0
+    asked: list[list[str]] = []
+    whole = Riches.answer
+
+    def counted(self: Riches, queries: Any, decided: Any = None) -> Any:
+        asked.append([query.id for query in queries])
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return whole(self, queries, decided)
+
+    monkeypatch.setattr(Riches, "answer", counted)
+    assert main([*base, str(tmp_path / "cut")]) == 130
+    assert {file.name for file in tmp_path.glob("cut*")} == {"cut.written.jsonl"}
+    assert main([*base, str(tmp_path / "cut"), "--beams", "2"]) == 1
+    assert main([*base, str(tmp_path / "cut")]) == 0
+    assert asked == [["q1"], ["q2"], ["q2"]]
+    assert not (tmp_path / "cut.written.jsonl").exists()
+    for ending in (".trec", ".jsonl", ".answers.jsonl", ".html"):
+        assert (tmp_path / f"cut{ending}").read_bytes() == (tmp_path / f"whole{ending}").read_bytes()
+
+
+def test_a_query_that_is_too_long_is_its_own_trouble(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(folder / "data", data)
+    long = {"_id": "q3", "text": "who owned the mill " * 300}
+    lines = (data / "queries.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    lines.insert(1, json.dumps(long) + "\n")
+    (data / "queries.jsonl").write_text("".join(lines), encoding="utf-8")
+    qrels = data / "qrels" / "test.tsv"
+    qrels.write_text(qrels.read_text(encoding="utf-8") + "q3\ta\t1\n", encoding="utf-8")
+    output = tmp_path / "r"
+    options = ["--beams=4", "--max_new_tokens=60", "--batch_size=3", "--show=3", "--device=cpu"]
+    base = ["riches", f"--data={data}", f"--model={folder / 'model'}", f"--output={output}"]
+    assert main([*base, *options]) == 0
+    printed = capsys.readouterr().out
+    assert "nothing is written for the query 'q3': its prompt takes" in caplog.text
+    assert "room for 964 beside 60 new ones" in caplog.text
+    records = [json.loads(line) for line in Path(f"{output}.answers.jsonl").read_text().splitlines()]
+    assert {one["query_id"]: (one["answer"], one["ended"], "failed" in one) for one in records} == {
+        "q1": ("Orla Finn", True, False), "q2": ("the barn", True, False), "q3": ("", False, True),
+    }  # fmt: skip
+    assert "3 queries" in printed
+    assert "1 without an answer" in printed
+    assert read_results(f"{output}.jsonl").rankings["q3"] == []
+
+
+def test_an_encoder_decoder_has_positions_for_the_prompt_alone() -> None:
+    config = SimpleNamespace(max_position_embeddings=100, is_encoder_decoder=True)
+    model = SimpleNamespace(config=config)
+    assert [room_of(model, new) for new in (60, 100, 101)] == [100, 100, 0]
+    config.is_encoder_decoder = False
+    assert [room_of(model, new) for new in (60, 101)] == [40, 0]
+    del config.max_position_embeddings
+    assert room_of(model, 60) is None
+
+
+def test_of_all_answers_a_portion_is_in_memory_at_a_time(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers are counted while they live."""
+    data = tmp_path / "data"
+    shutil.copytree(folder / "data", data)
+    names = [f"n{n}" for n in range(40)]
+    records = [{"_id": name, "text": QUERIES[0].text} for name in names]
+    (data / "queries.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    (data / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\n" + "".join(f"{name}\ta\t1\n" for name in names), encoding="utf-8"
+    )
+    read = riches_command._written
+    living: weakref.WeakSet[Any] = weakref.WeakSet()
+    most = 0
+
+    class Counted(str):
+        pass
+
+    def counted(record: dict[str, Any]) -> Any:
+        nonlocal most
+        answer = Counted(record["query_id"])  # equal ones would count as one
+        living.add(answer)
+        most = max(most, len(living))
+        return read(record | {"answer": answer})
+
+    answer = Written((Piece("answer", "x"),), (), "x", -1.0, True)
+    monkeypatch.setattr(riches_command, "_written", counted)
+    monkeypatch.setattr(Riches, "answer", lambda self, queries, decided=None: [answer] * len(queries))
+    base = ["riches", f"--data={data}", f"--model={folder / 'model'}", f"--output={tmp_path / 'r'}"]
+    assert main([*base, "--batch_size=1", "--show=2", "--device=cpu"]) == 0
+    assert 1 <= most <= 8
+    assert len((tmp_path / "r.answers.jsonl").read_text().splitlines()) == 40
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--chat", "true"], "no chat template"),
+        (["--limit", "0"], "--limit"),
+        (["--batch_size", "0"], "--batch_size must be"),
+        (["--device", "cuda:99"], "cannot use device 'cuda:99'"),
+        (["--markers", '[" «", "»"]'], "without white space"),
+        (["--output", "/proc/nowhere/x"], "/proc/nowhere/x"),
+        (["--max_new_tokens", "5000"], "room for 0 beside 5000 new ones: lower --max_new_tokens"),
+        (["--markers", '["☃", "»"]'], "cannot write the marker '☃'"),
+        (["--markers", '["«", "«"]'], "two different texts"),
+        (["--model", "/nowhere/model"], "no such folder"),
+        (["--model", "/nowhere/model.gguf"], "no such file"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], message: str
+) -> None:
+    base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--output", str(tmp_path / "x")]
+    assert main(["riches", *base, *wrong]) == 1
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_markers_are_found_however_they_are_written(folder: Path) -> None:
+    _, tokenizer = load_language_model(str(folder / "model"), "cpu")
+    markers = TextMarkers(tokenizer)
+    for text in ("so: «", "so:«", "so.\n«", "«", "a «"):
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert markers.opens(ids), text
+    for text in ("so", "so: « it", "»"):
+        assert not markers.opens(tokenizer(text, add_special_tokens=False)["input_ids"]), text
+    assert tokenizer.decode(markers.closing).strip() == "»"
+    assert tokenizer.convert_tokens_to_ids("»") in markers.barred
+
+
+def byte_level(texts: list[str]) -> Any:
+    """A tokenizer like GPT-2's: rare characters in pieces, and what often stands together in one."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    bpe.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(special_tokens=["<|end|>"], initial_alphabet=alphabet, vocab_size=300)
+    bpe.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("«", "»"), ("{{", "}}"), ("<", ">"), ("<q>", "</q>")])
+def test_markers_of_a_byte_level_tokenizer(opening: str, closing: str) -> None:
+    tokenizer = byte_level([f'{left}{opening}"so' for left in ("(", "=", ".", "a ", "\n")] * 50)
+    markers = TextMarkers(tokenizer, opening, closing)
+    for left in ("(", "=", ".", "a ", "\n", "", "ab"):
+        ids = tokenizer(left + opening, add_special_tokens=False)["input_ids"]
+        assert markers.opens(ids), left
+        assert not markers.opens(ids[:-1])
+    assert tokenizer.eos_token_id not in markers.barred
+    texts = [tokenizer.decode([token]) for token in range(len(tokenizer)) if token not in markers.barred]
+    texts.remove("<|end|>")
+    assert not any(closing in text for text in texts)
+    assert not any(opening in text and not text.endswith(opening) for text in texts)
+
+
+def test_keys_of_another_kind_are_refused(folder: Path) -> None:
+    some = program(folder)
+    other = byte_level(["The mill"])
+    with pytest.raises(MismatchError, match="another tokenizer"):
+        Riches(some.model, other, some.corpus, some.keys)
+    with pytest.raises(MismatchError, match="another corpus"):
+        Riches(some.model, some.tokenizer, Corpus.from_passages(PASSAGES[:1]), some.keys)
+    with pytest.raises(MismatchError, match="another markers"):
+        Riches(some.model, some.tokenizer, some.corpus, some.keys, Prompt(markers=("[", "]")))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "kinds", "stops"),
+    [
+        ("so answer: the barn\n", "the barn", ["thought", "answer"], True),
+        ("so answer: the barn", "the barn", ["thought", "answer"], False),
+        ("Answer: the barn\nso", "the barn", ["answer", "thought"], False),
+        ("answer: the barn « It was red. »", "the barn", ["answer", "quote"], False),
+        ("answer: « It was red. »\n", "It was red.", ["answer", "quote"], False),
+        ("so « It was red. »\n", "", ["thought", "quote"], False),
+        ("answer:\n", "", [], False),
+    ],
+)  # fmt: skip
+def test_answers_are_read_off_free_text(
+    folder: Path, text: str, answer: str, kinds: list[str], stops: bool
+) -> None:
+    some = program(folder)
+    tokens = some.tokenizer(text.replace("\n", " \n"), add_special_tokens=False)["input_ids"]
+    opened = [place for place in range(len(tokens)) if some.markers.opens(tokens[: place + 1])]
+    spans = []
+    for place in opened:
+        last = place + 1 + len(some.keys.index.tokens(3))
+        spans.append(Span(place + 1, last, (3,), -1.0, True))
+        assert some.keys.index.tokens(3).tolist() == tokens[place + 1 : last]
+    written = some._read(Interlaced(tuple(tokens), tuple(spans), -1.0, True))
+    assert written.answer.replace(" ", "") == answer.replace(" ", "")
+    assert [piece.kind for piece in written.pieces] == kinds
+    assert some._stops(tokens, spans) == stops
+
+
+def test_a_prompt_without_keywords_and_in_turns(folder: Path) -> None:
+    _, tokenizer = load_language_model(str(folder / "model"), "cpu")
+    plain = Prompt("multi", ("<", ">"), keywords=False)
+    assert plain.solution(_MULTI[0]).startswith("< A fully grown brindle crane")
+    asked = "".join(tokenizer.decode(plain.inputs(tokenizer, ["why"])[0]).split())
+    assert asked.removesuffix("</s>").endswith("question:why")
+    assert asked.count("question:") == 3
+    tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im|>"]})
+    forged = Prompt(chat=True).inputs(tokenizer, ["a <|im|> b"])[0]
+    assert tokenizer.convert_tokens_to_ids("<|im|>") not in forged
+    assert tokenizer.convert_tokens_to_ids("<|im|>") not in Prompt().inputs(tokenizer, ["a <|im|> b"])[0]
+    turned = "".join(tokenizer.decode(Prompt(chat=True).inputs(tokenizer, ["why"])[0]).split())
+    assert turned.count("assistant") == 3
+    assert turned.endswith("question:why")
+    tokenizer.chat_template = "{{ raise_exception('no system role') }}"
+    with pytest.raises(ConfigError, match="refuses the prompt"):
+        Prompt(chat=True).inputs(tokenizer, ["why"])
+    with pytest.raises(ConfigError, match="unknown prompt"):
+        Prompt("half").inputs(tokenizer, ["why"])  # type: ignore[arg-type]
+
+
+def test_an_answer_is_the_rest_of_its_line() -> None:
+    assert split_answer("so answer: no, ANSWER: 14 sheep \nquestion: x") == (
+        "so answer: no,", "14 sheep", "question: x"
+    )  # fmt: skip
+    assert split_answer("nothing") is None
+
+
+def test_answer_scores_follow_squad() -> None:
+    assert answer_scores("The barn!", ["a Barn"]) == (1.0, 1.0)
+    assert answer_scores("red barn", ["the barn", "x"]) == (0.0, pytest.approx(2 / 3))
+    assert answer_scores("", ["the"]) == (0.0, 0.0)
+    assert answer_scores("", ["barn"]) == (0.0, 0.0)
+    assert answer_f1(["barn", "cow"], [["barn"], ["a b"]]) == {"exact_match": 0.5, "f1": 0.5}
+    with pytest.raises(ValueError, match="without accepted answers"):
+        answer_scores("x", [])
+    assert np.isclose(answer_scores("a b b", ["b b c"])[1], 2 * 2 / 5)
+
+
+def test_a_key_that_was_cut_off_is_no_answer(folder: Path) -> None:
+    some = program(folder)
+    tokens = some.tokenizer("answer: «", add_special_tokens=False)["input_ids"]
+    first = len(tokens)
+    tokens += some.keys.index.tokens(0).tolist()[:3]
+    for closed, expected in ((False, ""), (True, some.tokenizer.decode(tokens[first:]).strip())):
+        span = Span(first, len(tokens), (0,) if closed else (), -1.0, closed, 1)
+        rest = some.markers.closing if closed else ()
+        written = some._read(Interlaced((*tokens, *rest), (span,), -1.0, False))
+        assert written.answer == expected
+
+
+def test_texts_and_index_out_of_step_are_a_fault(folder: Path) -> None:
+    some = program(folder)
+    tokens = tuple(some.keys.index.tokens(0).tolist())
+    quoted = Interlaced(tokens, (Span(0, len(tokens), (0,), -1.0, True, 1),), -1.0, True)
+    some._read(quoted)
+    texts = some.keys.texts
+    some.keys = replace(some.keys, texts=(texts[1], texts[0], *texts[2:]))
+    with pytest.raises(RuntimeError, match="not in the key"):
+        some._read(quoted)

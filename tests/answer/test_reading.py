@@ -1,0 +1,227 @@
+"""Readers: what is read, what is asked next, when it ends."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from reader_helpers import ScriptedRetriever, ScriptedWriter
+from small_data import write_small
+
+from grls.answer.direct import DirectReader, FollowUpStep
+from grls.answer.finished import FinishedRun
+from grls.answer.iterative import IterativeReader
+from grls.answer.kept import _reading as _kept
+from grls.answer.kept import _record
+from grls.answer.prompts import direct_examples, iterative_examples
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Passage, Query
+from grls.errors import ConfigError, MismatchError
+from grls.runs.manifest import RunInfo, write_info
+from grls.runs.results import write_results
+
+CORPUS = Corpus.from_passages(
+    [
+        Passage("m", "The mill was built\nin 1820.", "Mill"),
+        Passage("o", "Orla Finn owned the mill.", ""),
+        Passage("b", "The barn burned down.", "Barn"),
+    ]
+)
+WHO, WHAT = Query("q1", "who owned it"), Query("q2", "what burned")
+
+
+def hits(*ids: str) -> list[Hit]:
+    return [Hit(passage, -float(n)) for n, passage in enumerate(ids)]
+
+
+def test_the_first_k_passages_are_read_and_all_are_ranked() -> None:
+    writer = ScriptedWriter(lambda text: "yes" if "Orla" in text else "no")
+    rankings = [hits("m", "o", "b"), hits("b")]
+    first, second = DirectReader(writer, CORPUS).answer([WHO, WHAT], rankings, 2)
+    assert writer.prompts == [
+        [
+            "passage: Mill: The mill was built in 1820.\npassage: Orla Finn owned the mill.\n"
+            "question: who owned it\nanswer:",
+            "passage: Barn: The barn burned down.\nquestion: what burned\nanswer:",
+        ]
+    ]
+    assert (first.answer, first.read, first.ranking, first.cut) == ("yes", ("m", "o"), tuple(rankings[0]), 0)
+    assert (second.answer, second.read) == ("no", ("b",))
+
+
+def test_without_retrieval_the_question_stands_alone(caplog: pytest.LogCaptureFixture) -> None:
+    writer = ScriptedWriter(lambda text: "so")
+    read = DirectReader(writer, CORPUS).answer([WHO], [[]], 0)[0]
+    assert writer.prompts == [["question: who owned it\nanswer:"]]
+    assert (read.answer, read.read, read.ranking) == ("so", (), ())
+    assert not caplog.records
+
+
+def test_an_empty_retrieval_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    writer = ScriptedWriter(lambda text: "so")
+    with caplog.at_level(logging.WARNING):
+        DirectReader(writer, CORPUS).answer([WHO, WHAT], [[], hits("b")], 2)
+    assert "1 of 2 queries are read without evidence" in caplog.text
+    assert writer.prompts[0][0] == "question: who owned it\nanswer:"
+
+
+def test_passages_without_room_are_left_out_from_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    free = ScriptedWriter(lambda text: "so")
+    lengths = []
+    for ranking in ([], hits("m"), hits("m", "o")):
+        reader = DirectReader(free, CORPUS)
+        lengths.append(len(reader._fitted(WHO, CORPUS.passages(CORPUS.numbers([h.id for h in ranking])))[0]))
+    for room, kept, cut in (
+        (lengths[2], ("m", "o"), 0),
+        (lengths[2] - 1, ("m",), 1),
+        (lengths[1] - 1, (), 2),
+    ):
+        caplog.clear()
+        writer = ScriptedWriter(lambda text: "so", room)
+        read = DirectReader(writer, CORPUS).answer([WHO], [hits("m", "o")], 2)[0]
+        assert (read.read, read.cut) == (kept, cut)
+        assert (f"{cut} passages were left out" in caplog.text) == bool(cut)
+    shorter = Query("q0", "what")
+    writer = ScriptedWriter(lambda text: "so", lengths[0] - 1)
+    done: list[int] = []
+    rankings = [hits("m"), hits("b")]
+    first, second = DirectReader(writer, CORPUS).answer([WHO, shorter], rankings, 2, done.append)
+    assert (first.answer, first.ended, first.read, first.ranking) == ("", False, (), tuple(rankings[0]))
+    assert first.failed.startswith(f"its prompt takes {lengths[0]} tokens")
+    assert (second.answer, second.ended, second.failed) == ("so", True, "")
+    assert done == [1, 1]
+    assert f"'q1': its prompt takes {lengths[0]} tokens, but the model has room for" in caplog.text
+    assert _record(WHO, first)["failed"] == first.failed
+    assert _kept(_record(WHO, first)) == first
+    assert "failed" not in _record(shorter, second)
+    bare = lengths[0] - len(WHO.text)
+    with pytest.raises(ConfigError, match=rf"{bare} tokens before anything is asked.* beside 8 new"):
+        DirectReader(ScriptedWriter(lambda text: "so", bare - 1), CORPUS).answer([WHO], [[]], 0)
+
+
+SCRIPT = {
+    "question: who owned it\n": "follow-up: what is it",
+    "question: what burned\n": "Answer: the barn",
+    "question: who owned it\nfollow-up: what is it\nevidence: Mill: The mill was built in 1820.\n":
+        "Follow-up:  who owned the mill ",
+    "question: who owned it\nfollow-up: what is it\nevidence: Mill: The mill was built in 1820.\n"
+    "follow-up: who owned the mill\nevidence: Orla Finn owned the mill.\n": "so the answer: Orla Finn",
+}  # fmt: skip
+FOUND = {"what is it": ["m", "o"], "who owned the mill": ["m", "o"]}
+
+
+def test_each_follow_up_is_retrieved_for_until_the_answer() -> None:
+    writer, retriever = ScriptedWriter(SCRIPT.__getitem__), ScriptedRetriever(FOUND)
+    done: list[int] = []
+    first, second = IterativeReader(writer, retriever, CORPUS).answer([WHO, WHAT], done.append)
+    assert retriever.asked == [["what is it"], ["who owned the mill"]]
+    assert first.steps == (
+        FollowUpStep("what is it", ("m",)),
+        FollowUpStep("who owned the mill", ("o",)),
+    )  # m was shown
+    assert first.ranking == (Hit("m", -1.0), Hit("o", -2.0))
+    assert (first.answer, first.read) == ("Orla Finn", ("m", "o"))
+    assert (second.answer, second.ranking, second.steps) == ("the barn", (), ())
+    assert [len(batch) for batch in writer.prompts] == [2, 1, 1]
+    assert done == [1, 0, 1]
+
+
+def test_behind_the_last_hop_the_answer_is_asked_for() -> None:
+    writer = ScriptedWriter(lambda text: "mine" if text.endswith("answer:") else SCRIPT[text])
+    retriever = ScriptedRetriever(FOUND)
+    read = IterativeReader(writer, retriever, CORPUS, hops=1).answer([WHO])[0]
+    assert writer.prompts[-1] == [
+        "question: who owned it\nfollow-up: what is it\nevidence: Mill: The mill was built in 1820.\nanswer:"
+    ]
+    assert retriever.asked == [["what is it"]]
+    assert (read.answer, len(writer.prompts)) == ("mine", 2)
+
+
+@pytest.mark.parametrize("again", ["follow-up: What is IT", "follow-up:", "follow-up:  ", "evidence: x"])
+def test_a_follow_up_that_leads_nowhere_ends_it(again: str) -> None:
+    def reply(text: str) -> str:
+        if text.endswith("answer:"):
+            return "follow-up: never"  # an answer is what stands there, whatever it looks like
+        return again if "evidence" in text else "follow-up: what is it"
+
+    retriever = ScriptedRetriever(FOUND)
+    read = IterativeReader(ScriptedWriter(reply), retriever, CORPUS, k=2).answer([WHO])[0]
+    assert retriever.asked == [["what is it"]]
+    assert read.answer == "follow-up: never"
+    assert [hit.id for hit in read.ranking] == ["m", "o"]
+
+
+def test_a_follow_up_that_finds_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    writer = ScriptedWriter(lambda text: "answer: x" if "nothing was found" in text else "follow-up: why")
+    with caplog.at_level(logging.WARNING):
+        read = IterativeReader(writer, ScriptedRetriever({}), CORPUS).answer([WHO])[0]
+    assert writer.prompts[-1] == ["question: who owned it\nfollow-up: why\nevidence: nothing was found\n"]
+    assert (read.answer, read.steps, read.ranking) == ("x", (FollowUpStep("why", ()),), ())
+    assert "nothing was found for 1 follow-up" in caplog.text
+    assert "1 of 1 queries are answered without evidence" in caplog.text
+
+
+def test_without_room_evidence_is_left_out_and_then_the_follow_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def reply(text: str) -> str:
+        return "answer: mine" if "evidence" in text or text.endswith("answer:") else "follow-up: what is it"
+
+    def last(room: int | None, k: int = 2) -> tuple[str, int, tuple[str, ...]]:
+        writer = ScriptedWriter(reply, room)
+        read = IterativeReader(writer, ScriptedRetriever(FOUND), CORPUS, k).answer([WHO])[0]
+        assert read.answer == "mine"
+        return writer.prompts[-1][0], read.cut, read.read
+
+    reader = IterativeReader(ScriptedWriter(reply), ScriptedRetriever(FOUND), CORPUS)
+    from grls.answer.iterative import _State
+
+    asked = "question: who owned it\nfollow-up: what is it\nevidence: Mill: The mill was built in 1820.\n"
+    both = f"{asked}evidence: Orla Finn owned the mill.\n"
+    plain = "question: who owned it\n"
+    start = len(reader._prompt(_State(WHO, plain.strip()), forced=True))
+    room = start + len(both) - len(plain)
+    assert last(room) == (both, 0, ("m", "o"))
+    assert last(room - 1) == (asked, 1, ("m",))
+    less = start + len(asked) - len(plain) - 1
+    assert last(less) == (f"{plain}answer:", 2, ())
+    writer = ScriptedWriter(lambda text: "answer: x", start - 1)
+    short = Query("q0", "what")
+    retriever = ScriptedRetriever(FOUND)
+    first, second = IterativeReader(writer, retriever, CORPUS).answer([WHO, short])
+    assert (first.answer, first.ended, first.steps, first.read) == ("", False, (), ())
+    assert first.failed == f"its prompt takes {start} tokens, but the model has room for {start - 1} " \
+        "beside 8 new ones"  # fmt: skip
+    assert (second.answer, second.failed) == ("x", "")
+    assert "nothing is written for the query 'q1'" in caplog.text
+    with pytest.raises(ConfigError, match="tokens before anything is asked"):
+        last(start - len(WHO.text) - 1)
+
+
+def test_counts_below_one_are_refused() -> None:
+    for wrong in ({"k": 0}, {"hops": 0}):
+        with pytest.raises(ConfigError, match="must be at least 1"):
+            IterativeReader(ScriptedWriter(str), ScriptedRetriever({}), CORPUS, **wrong)
+
+
+def test_examples_end_with_their_answer() -> None:
+    for turns in [*direct_examples(True), *direct_examples(False), *iterative_examples()]:
+        assert turns[-1][1].startswith("answer: ")
+        assert all(reply.startswith("follow-up: ") for _, reply in turns[:-1])
+    assert all("passage" not in turns[0][0] for turns in direct_examples(False))
+
+
+def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:
+    corpus = Corpus.read(write_small(tmp_path / "data"))
+    ids = corpus.ids([0, 1, 2])
+    write_results(tmp_path / "r.jsonl", [WHO], corpus, "bm25", {"q1": hits(*ids)})
+    run = FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
+    assert [[hit.id for hit in found] for found in run.retrieve([WHAT, WHO], 2)] == [[], ids[:2]]
+    assert (run.score_mode, run.info) == ("bm25", None)
+    with pytest.raises(ConfigError, match="at least 1, got 0"):
+        run.retrieve([WHO], 0)
+    with pytest.raises(ConfigError, match="cannot be filtered"):
+        run.retrieve([WHO], 1, [ids[0]])
+    write_info(tmp_path / "r", RunInfo("bm25", "n", "single", corpus.fingerprint, "", "", None, "bm25"))
+    assert FinishedRun(tmp_path / "r.jsonl", corpus, [WHO], "test").info is not None
+    with pytest.raises(MismatchError, match="another corpus"):
+        FinishedRun(tmp_path / "r.jsonl", CORPUS, [WHO], "test")

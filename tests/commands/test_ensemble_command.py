@@ -1,0 +1,362 @@
+"""``grls ensemble``: what is fused, what is written with it, and what is refused."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from failing import fails, refuses
+from small_data import passages, queries, write_small
+
+from grls.cli import main
+from grls.commands.output import Outcome, write_outputs
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split, write_dataset
+from grls.data.types import Chain, Hit
+from grls.runs.manifest import RunInfo, fingerprint_queries, read_info, write_info
+from grls.runs.results import load_results, write_results
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted((ROOT / "configs").glob("*/ensemble.yaml"))
+IDS = [passage.id for passage in passages()]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A working directory with a data set ``data``."""
+    write_small(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(output, first=0, split="test", data="data", steps="single", system="generator", depth=4, **changes):
+    """A run of ours: ``depth`` passages a query from number ``first`` on, as a chain but where single."""
+    corpus, (asked, _) = Corpus.read(data), read_split(data, split)
+    info = RunInfo(
+        system, f"{system} {first}", steps, corpus.fingerprint, fingerprint_queries(asked), data, split,
+        score_mode="full", stages=("retrieve",), seconds=2.0,
+    )  # fmt: skip
+    lists = [[Hit(IDS[(first + n) % len(IDS)], -float(n)) for n in range(depth)] for _ in asked]
+    chains = [Chain(tuple(hits), -1.0, done=True) for hits in lists]
+    outcome = Outcome(chains=chains) if steps != "single" else Outcome(rankings=lists)
+    write_outputs(output, asked, corpus, outcome, dataclasses.replace(info, **changes))
+    return f"{output}.jsonl"
+
+
+def trec(file, ranked):
+    """A run of another tool."""
+    lines = [f"{q} Q0 {p} 0 {9 - n} x\n" for q, some in ranked.items() for n, p in enumerate(some)]
+    Path(file).write_text("".join(lines))
+    return str(file)
+
+
+def fused(*arguments):
+    assert main(["ensemble", *arguments, "--output", "out/e"]) == 0
+    results = load_results("out/e.jsonl" if Path("out/e.jsonl").exists() else "out/e.trec")
+    return {query: [hit.id for hit in hits] for query, hits in results.rankings.items()}
+
+
+def refused(capsys, *arguments, output="out/e"):
+    """The error, before anything is written."""
+    line = fails(capsys, "ensemble", *arguments, "--output", output)
+    assert not Path("out").exists()
+    return line
+
+
+def test_runs_of_ours_are_interleaved_and_say_what_made_them(place, capsys):
+    asked, _ = read_split("data", "test")
+    found = fused(write("a"), write("b", 2), "--k", "5")
+    assert found == {query.id: [IDS[n] for n in (0, 2, 1, 3, 4)] for query in asked}
+    assert load_results("out/e.jsonl").score_mode == "interleave"
+    assert [h.id for h in load_results("out/e.trec").rankings[asked[0].id]] == found[asked[0].id]
+    info, member = read_info("out/e.jsonl"), read_info("a.jsonl")
+    assert (info.system, info.steps, info.data, info.split) == ("ensemble", "single", "data", "test")
+    assert (info.corpus, info.queries) == (member.corpus, member.queries)
+    assert info.members == ("generator 0", "generator 2")
+    assert info.name == "interleave of generator 0 + generator 2"
+    assert info.stages == ("retrieve",)
+    assert info.seconds >= 4.0
+    assert info.options["runs"] == ["a.jsonl", "b.jsonl"]
+    assert "out/e.trec, out/e.jsonl: 2 queries" in capsys.readouterr().out
+    assert main(["evaluate", "--run", "out/e.jsonl", "--data", "data"]) == 0
+
+
+def test_as_many_passages_as_the_longest_list_unless_k_says(place):
+    runs = (write("a", depth=2), write("b", 4, depth=3))
+    assert {len(some) for some in fused(*runs).values()} == {3}
+    assert {len(some) for some in fused(*runs, "--k=1").values()} == {1}
+
+
+def test_weights_and_method_are_used_and_recorded(place):
+    write("a"), write("b", 2)
+    found = fused(
+        "a.jsonl", "b.jsonl", "--method", "sum", "--weights", "0.2", "0.8", "--normalization", "rank"
+    )
+    assert next(iter(found.values())) == [IDS[2], IDS[3], IDS[4], IDS[0]]
+    info = read_info("out/e.jsonl")
+    assert info.options["weights"] == [0.2, 0.8]
+    assert info.score_mode == "sum rank"
+    found = fused("a.jsonl", "b.jsonl", "--method=rrf", "--rrf_k=1", "--k=2")
+    assert next(iter(found.values())) == [IDS[2], IDS[3]]
+    weights = ("--method", "sum", "--weights", "[0.2, 0.8]")  # as other commands take lists
+    fused("a.jsonl", "b.jsonl", *weights)
+    assert read_info("out/e.jsonl").options["weights"] == [0.2, 0.8]
+    fused(*weights, "a.jsonl", "b.jsonl")  # a list ends where its bracket does
+    assert read_info("out/e.jsonl").options["weights"] == [0.2, 0.8]
+
+
+def test_an_ensemble_can_be_a_member(place):
+    fused(write("a"), write("b", 2))
+    shutil.move("out", "first")
+    assert set(fused("first/e.jsonl", write("c", 4), "--k=2")) == set(load_results("a.jsonl").rankings)
+
+
+def test_dynamic_chains_are_fused_with_their_mean_length(place):
+    runs = (write("a", steps="dynamic", depth=1), write("b", 2, steps="dynamic", depth=2))
+    found = fused(*runs)
+    assert next(iter(found.values())) == [IDS[0], IDS[2]]
+    results = load_results("out/e.jsonl")
+    assert {chain.done for chain in results.chains.values()} == {True}
+    assert {len(chain.hits) for chain in results.chains.values()} == {2}
+    assert read_info("out/e.jsonl").steps == "dynamic"
+    assert {len(some) for some in fused(*runs, "--length=min").values()} == {1}
+    assert {len(some) for some in fused(*runs, "--length=0").values()} == {1}
+
+
+def test_passages_of_a_set_are_fused_by_their_own_scores(place):
+    """A cut ranking is no chain of hops whose scores would be added up."""
+    corpus, queries = Corpus.read("data"), read_split("data", "test")[0]
+    for name, scores in (("a", (3.0, 2.0)), ("b", (9.0, 8.0))):
+        hits = [Hit(i, score) for i, score in zip(IDS[:2], scores, strict=True)]
+        chains = {q.id: Chain(tuple(hits), 0.0, True) for q in queries}
+        write_results(f"{name}.jsonl", queries, corpus, "x, cut", {q.id: hits for q in queries}, chains)
+        info = RunInfo(
+            "bm25", name, "dynamic", corpus.fingerprint, fingerprint_queries(queries), "data", "test", "x"
+        )  # fmt: skip
+        write_info(name, info)
+    fused("a.jsonl", "b.jsonl", "--method=sum", "--normalization=none")
+    found = next(iter(load_results("out/e.jsonl").chains.values()))
+    assert [(hit.id, hit.score) for hit in found.hits] == [(IDS[0], 12.0), (IDS[1], 10.0)]
+
+
+def test_chains_are_fused_by_their_hops_added_up(place):
+    """A hop that is certain costs its passage nothing: what it adds to the chain is 0."""
+    corpus, queries = Corpus.read("data"), read_split("data", "test")[0]
+    for name, scores in (("a", (-1.0, 0.0, 0.0)), ("b", (-1.0, 0.0, -1.0))):
+        hits = tuple(Hit(i, score) for i, score in zip(IDS[:3], scores, strict=True))
+        info = RunInfo(
+            "generator", name, "dynamic", corpus.fingerprint, fingerprint_queries(queries), "data", "test",
+            "renormalized",
+        )  # fmt: skip
+        write_outputs(
+            name, queries, corpus, Outcome(chains=[Chain(hits, sum(scores), True)] * len(queries)), info
+        )
+    fused("a.jsonl", "b.jsonl", "--method=sum", "--normalization=min-max")
+    found = next(iter(load_results("out/e.jsonl").chains.values()))
+    assert [hit.score for hit in found.hits] == pytest.approx([2.0, 2.0, 1.0], abs=1e-6)
+
+
+def test_fixed_chains_are_rankings(place):
+    fused(write("a", steps="fixed"), write("b", 2, steps="fixed"))
+    assert load_results("out/e.jsonl").chains == {}
+    assert read_info("out/e.jsonl").steps == "fixed"
+    fused("a.jsonl", write("c", 3))
+    assert read_info("out/e.jsonl").steps == "single"
+
+
+def test_dynamic_and_other_runs_do_not_mix(place, capsys):
+    message = refused(capsys, write("a", steps="dynamic"), write("b"))
+    assert "a.jsonl is dynamic and b.jsonl is single" in message
+    write("c", 1, steps="dynamic")
+    assert "a.trec is dynamic, and its chains stand in JSONL alone" in refused(capsys, "a.trec", "c.jsonl")
+    message = refused(capsys, "a.jsonl", "c.jsonl", "--length=2")
+    assert "length 2 names no member" in message
+
+
+def test_runs_over_different_corpora_are_refused(place, capsys):
+    every = queries()
+    qrels = {"test": {q.id: dict.fromkeys(q.evidence, 1) for q in every[14:]}}
+    write_dataset(place / "other", reversed(passages()), every, qrels)
+    message = refused(capsys, write("a"), write("b", data="other"))
+    assert "a.jsonl is a run over the corpus of data, b.jsonl over another one, of other" in message
+    write("c", 2)
+    message = refused(capsys, "a.jsonl", "c.jsonl", "--data", "other", "--split", "test")
+    assert "a.jsonl is a run over another corpus (of data) than other has" in message
+
+
+def test_runs_for_different_queries_are_refused_with_examples(place, capsys):
+    message = refused(capsys, write("a"), write("b", split="dev"))
+    assert "a.jsonl (data, split test) and b.jsonl (data, split dev) answer different queries" in message
+    assert "2 are in a.jsonl alone ('q-lynx-kind', 'q-lynx-proud')" in message
+    assert "2 are in b.jsonl alone" in message
+    write("c", 1)
+    message = refused(capsys, "a.jsonl", "c.jsonl", "--split=dev")
+    assert "a.jsonl (data, split test) answers other queries than data, split dev, holds" in message
+    write("d", 1, queries="f" * 64)
+    assert "the ids are the same, the texts differ" in refused(capsys, "a.jsonl", "d.jsonl")
+
+
+def test_a_query_that_a_run_lacks_is_never_dropped(place, capsys, caplog):
+    one = trec("one.trec", {"q-lynx-kind": IDS[:2], "q-lynx-proud": IDS[:1]})
+    two = trec("two.trec", {"q-lynx-kind": IDS[2:4]})
+    message = refused(capsys, one, two)
+    assert "one.trec and two.trec do not answer the same queries: 1 are in one.trec alone" in message
+    assert "('q-lynx-proud')" in message
+    assert "--missing empty" in message
+    found = fused(one, two, "--missing", "empty")
+    assert found == {"q-lynx-kind": [IDS[0], IDS[2]], "q-lynx-proud": [IDS[0]]}
+    assert "two.trec lacks 1 of 2 queries ('q-lynx-proud')" in caplog.text
+    caplog.clear()
+    assert fused(one, two, "--data", "data", "--split", "test") == found
+    assert "two.trec lacks 1 of 2 queries ('q-lynx-proud')" in caplog.text
+    assert read_info("out/e.jsonl").split == "test"
+
+
+def test_a_query_that_no_run_answers_is_in_the_results(place):
+    runs = (trec("one.trec", {"q-lynx-kind": IDS[:1]}), trec("two.trec", {"q-lynx-kind": IDS[2:4]}))
+    assert fused(*runs, "--data=data", "--split=test")["q-lynx-proud"] == []
+
+
+def test_queries_of_another_split_are_refused(place, capsys):
+    one = trec("one.trec", {"q-lynx-kind": IDS[:2], "q-otter-calm": IDS[:1]})
+    two = trec("two.trec", {"q-lynx-kind": IDS[2:4]})
+    message = refused(capsys, one, two, "--data", "data", "--split", "test")
+    assert "one.trec: 'q-otter-calm' (1 in all) are not among the 2 queries asked" in message
+
+
+def test_runs_of_other_tools_without_data_give_a_trec_run_alone(place, capsys):
+    runs = (trec("one.trec", {"x": ["p", "r"]}), trec("two.trec", {"x": ["s"]}))
+    assert fused(*runs) == {"x": ["p", "s"]}
+    assert sorted(file.name for file in Path("out").iterdir()) == ["e.info.json", "e.trec"]
+    info = read_info("out/e.trec")
+    assert (info.corpus, info.queries, info.data, info.members) == ("", "", "", ("one", "two"))
+    Path("out/e.jsonl").write_text("{}\n")
+    capsys.readouterr()
+    assert main(["ensemble", *runs, "--output=out/e"]) == 1
+    assert "out/e.jsonl is there already" in capsys.readouterr().err
+
+
+def test_data_without_a_split_takes_the_queries_from_the_runs(place):
+    runs = (trec("one.trec", {"q-lynx-kind": IDS[:1]}), trec("two.trec", {"q-lynx-kind": IDS[2:4]}))
+    assert fused(*runs, "--data=data") == {"q-lynx-kind": [IDS[0], IDS[2]]}
+    corpus = Corpus.read("data")
+    assert read_info("out/e.jsonl").corpus == corpus.fingerprint
+
+
+def test_unknown_passages_and_queries_are_refused(place, capsys):
+    one = trec("one.trec", {"q-lynx-kind": [IDS[0], "nowhere"]})
+    two = trec("two.trec", {"q-lynx-kind": IDS[2:4]})
+    message = refused(capsys, one, two, "--data=data")
+    assert "one.trec: 'nowhere' (1 in all) are no passages of data/corpus.jsonl" in message
+    strange = (trec("one.trec", {"x": IDS[:1]}), trec("two.trec", {"x": IDS[1:2]}))
+    message = refused(capsys, *strange, "--data=data")
+    assert "query id 'x' of the results is not in data/queries.jsonl" in message
+
+
+def test_one_run_or_the_same_run_twice_is_no_ensemble(place, capsys, caplog):
+    write("a"), write("b", 1)
+    assert "at least two runs, got ['a.jsonl']" in refused(capsys, "a.jsonl")
+    assert "a.jsonl and a.jsonl are the same run" in refused(capsys, "a.jsonl", "a.jsonl")
+    assert "a.jsonl and ./a.trec are the same run" in refused(capsys, "a.jsonl", "b.jsonl", "./a.trec")
+    write("copy")
+    fused("a.jsonl", "copy.jsonl")
+    assert "a.jsonl and copy.jsonl hold the same results" in caplog.text
+
+
+def test_a_changed_run_and_an_output_over_an_input_are_refused(place, capsys):
+    write("a"), write("b", 1)
+    assert "--output b would replace b.jsonl" in refused(capsys, "a.jsonl", "b.jsonl", output="b")
+    with Path("a.jsonl").open("a") as stream:
+        stream.write("\n")
+    assert "a.jsonl has changed since this manifest was written" in refused(capsys, "a.jsonl", "b.jsonl")
+
+
+def test_options_that_do_not_fit_are_refused(place, capsys):
+    runs = (write("a"), write("b", 1))
+    assert "interleaving takes no weights" in refused(capsys, *runs, "--weights", "1", "2")
+    assert "3 weights for 2 members" in refused(capsys, *runs, "--method=rrf", "--weights", "1", "2", "3")
+    assert "k must be at least 1, got 0" in refused(capsys, *runs, "--k=0")
+    chains = (write("c", steps="dynamic"), write("d", 1, steps="dynamic"))
+    assert "--length says where" in refused(capsys, *chains, "--k=1")
+    foreign = (trec("one.trec", {"x": ["p"]}), trec("two.trec", {"x": ["s"]}))
+    assert "--split needs a data set" in refused(capsys, *foreign, "--split=test")
+    assert "--tune needs the gold passages" in refused(capsys, *foreign, "--method=sum", "--tune", *runs)
+    assert "average" in refuses(capsys, "ensemble", *runs, "--output=out/e", "--method=average")
+    shutil.rmtree("data")
+    assert "a.jsonl was retrieved from data, no folder here; give --data DIR" in refused(capsys, *runs)
+
+
+def dev_runs():
+    """Runs for dev: the first is useless, the second has the gold of each query first."""
+    asked, qrels = read_split("data", "dev")
+    corpus = Corpus.read("data")
+    made = []
+    for name, found in (("bad", lambda q: IDS[:4]), ("good", lambda q: list(qrels[q.id]))):
+        lists = [[Hit(i, -float(n)) for n, i in enumerate(found(q))] for q in asked]
+        info = RunInfo(
+            "generator", name, "single", corpus.fingerprint, fingerprint_queries(asked), "data", "dev",
+            score_mode="full", stages=("retrieve",),
+        )  # fmt: skip
+        write_outputs(f"{name}-dev", asked, corpus, Outcome(rankings=lists), info)
+        made.append(f"{name}-dev.jsonl")
+    return made
+
+
+@pytest.mark.parametrize("method", ["rrf", "sum"])
+def test_weights_are_tuned_on_dev_and_used(place, capsys, method):
+    write("a"), write("b", 2)
+    dev = dev_runs()
+    found = fused("a.jsonl", "b.jsonl", f"--method={method}", "--tune", *dev, "--tune_k=1")
+    info = read_info("out/e.jsonl")
+    low, high = info.options["weights"]
+    assert low < high
+    assert low + high == pytest.approx(1)
+    assert info.options["tuned_recall@1"] == 1.0
+    assert info.options["tune"] == dev
+    assert "recall@1 100.0 on dev" in capsys.readouterr().out
+    weights = [str(weight) for weight in info.options["weights"]]
+    assert fused("a.jsonl", "b.jsonl", f"--method={method}", "--weights", *weights) == found
+
+
+def test_tuning_refuses_what_does_not_belong_to_it(place, capsys):
+    runs = (write("a"), write("b", 2))
+    dev = dev_runs()
+    tune = [*runs, "--method=sum", "--tune"]
+    assert "--tune names 3 runs for 2" in refused(capsys, *tune, *dev, "x.jsonl")
+    assert "give either --weights or --tune" in refused(capsys, *tune, *dev, "--weights", "1", "1")
+    message = refused(capsys, *runs, "--tune", *dev)
+    assert "--tune finds weights, and --method interleave takes none; choose --method rrf or sum" in message
+    write("c", 3), write("d", 4)
+    message = refused(capsys, *tune, "c.jsonl", "d.jsonl")
+    assert "are queries of --tune and of what is given, too; tune on other queries" in message
+    other = write("e", split="dev", system="bm25")
+    message = refused(capsys, *tune, dev[0], other)
+    assert "e.jsonl (bm25, retrieve, single) is to tune the weight of b.jsonl (generator" in message
+
+
+def test_a_config_is_layered_under_the_command_line(place):
+    runs = [write("a"), write("b", 2)]
+    Path("e.yaml").write_text(yaml.dump({"runs": runs, "output": "out/e", "method": "rrf", "k": 1}))
+    assert main(["ensemble", "--config", "e.yaml"]) == 0
+    assert {len(hits) for hits in load_results("out/e.jsonl").rankings.values()} == {1}
+    assert main(["ensemble", "--config", "e.yaml", "--k=3", "--method=interleave"]) == 0
+    assert load_results("out/e.jsonl").score_mode == "interleave"
+    assert main(["ensemble", "--config=e.yaml", "b.jsonl", write("c", 1)]) == 0
+    assert read_info("out/e.jsonl").options["runs"] == ["b.jsonl", "c.jsonl"]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda file: file.parent.name)
+def test_shipped_configs(config, place):
+    """On tiny runs under the names that the configs read."""
+    name = config.parent.name
+    tuned = config.with_name("ensemble-tuned.yaml")
+    for split, ending in (("test", ""), ("dev", "-dev")):
+        for first, system in ((0, "generator"), (2, "biencoder")):
+            write(f"runs/{name}/{system}-single{ending}", first, split, system=system)
+    assert main(["ensemble", "--config", str(config)]) == 0
+    assert read_info(f"runs/{name}/ensemble-single.jsonl").options["method"] == "interleave"
+    assert main(["ensemble", "--config", str(config), "--config", str(tuned)]) == 0
+    info = read_info(f"runs/{name}/ensemble-tuned-single.jsonl")
+    assert info.options["runs"] == [f"runs/{name}/{s}-single.jsonl" for s in ("generator", "biencoder")]
+    assert sum(info.options["weights"]) == pytest.approx(1)

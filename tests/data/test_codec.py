@@ -1,0 +1,211 @@
+"""Text as token ids: markers, limits, titles, what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_data import small_tokenizer, tiny_bert, write_small
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import BertTokenizer, PreTrainedTokenizerFast
+
+from grls.errors import ConfigError, DataError
+from grls.models.load.build import train_tokenizer
+from grls.data.codec import (
+    DONE,
+    EVIDENCE,
+    QUESTION,
+    SPECIAL_TOKENS,
+    TITLE,
+    Codec,
+    Limits,
+    add_special_tokens,
+    tokenizer_fingerprint,
+)
+from grls.data.types import Passage
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("text") / "data")
+
+
+@pytest.fixture(scope="module")
+def codec(data: Path) -> Codec:
+    return Codec(small_tokenizer(data))
+
+
+def limited(codec: Codec, **limits: int) -> Codec:
+    return Codec(codec.tokenizer, Limits(**limits))
+
+
+def test_input_has_the_form_of_the_paper(codec: Codec) -> None:
+    """<QUESTION> query <EVIDENCE> passage <EVIDENCE> passage </s>."""
+    query, first, second = codec.texts(["is the otter calm ?", "the otter is calm .", "the lynx is quick ."])
+    ids = codec.model_input(query, [np.array([*first, codec.end]), np.array([*second, codec.end])])
+    marker = codec.tokenizer.convert_tokens_to_ids
+    question, evidence = marker(QUESTION), marker(EVIDENCE)
+    assert ids == [question, *query, evidence, *first, evidence, *second, codec.tokenizer.eos_token_id]
+
+
+def test_passages_end_in_the_end_token_and_titles_come_first(codec: Codec) -> None:
+    title, text = codec.texts(["otter", "the otter is calm ."])
+    plain, titled = codec.passages(
+        [Passage("a", "the otter is calm ."), Passage("b", "the otter is calm .", "otter")]
+    )
+    assert plain.tolist() == [*text, codec.end]
+    assert titled.tolist() == [*title, codec.tokenizer.convert_tokens_to_ids(TITLE), *text, codec.end]
+
+
+def test_passages_are_cut_to_the_limit_and_still_end(codec: Codec) -> None:
+    whole = codec.passages([Passage("a", "the otter is calm .")])[0]
+    cut = limited(codec, passage=3).passages([Passage("a", "the otter is calm .")])[0]
+    assert cut.tolist() == [*whole[:3], codec.end]
+
+
+@pytest.mark.parametrize("marker", [*SPECIAL_TOKENS, "</s>", "<pad>"])
+def test_a_marker_in_a_text_stays_text(codec: Codec, marker: str) -> None:
+    special = {
+        codec.question,
+        codec.evidence,
+        codec.title,
+        codec.done,
+        codec.end,
+        codec.tokenizer.pad_token_id,
+    }
+    row = codec.passages([Passage("a", f"the {marker} otter")])[0].tolist()
+    assert row[-1] == codec.end
+    assert not special & set(row[:-1])
+    assert not special & set(codec.queries(["q"], [f"the {marker} otter"])[0])
+
+
+def test_a_model_input_as_text_has_no_markers_and_parts_what_they_part(codec: Codec) -> None:
+    titled = codec.passages([Passage("a", "the otter is calm .", "lynx")])[0]
+    given = codec.model_input(codec.queries(["q"], ["is it quick ?"])[0], [titled])
+    assert codec.text(given) == "is it quick ? lynx the otter is calm ."
+    assert codec.text([]) == ""
+
+
+def test_the_text_of_done_is_not_done(codec: Codec) -> None:
+    assert codec.passages([Passage("a", DONE)])[0].tolist() != codec.done_sequence.tolist()
+    assert codec.done_sequence.tolist() == [codec.tokenizer.convert_tokens_to_ids(DONE), codec.end]
+
+
+def test_an_empty_passage_is_the_end_token_alone(codec: Codec) -> None:
+    assert codec.passages([Passage("a", "")])[0].tolist() == [codec.end]
+    assert codec.texts([]) == []
+
+
+def test_too_much_evidence_drops_the_oldest(codec: Codec) -> None:
+    query = codec.texts(["is the otter calm ?"])[0]
+    rows = codec.passages([Passage("a", "the otter is calm ."), Passage("b", "the lynx is quick .")])
+    whole = codec.model_input(query, rows)
+    newest = codec.model_input(query, rows[1:])
+    assert limited(codec, input=len(whole)).model_input(query, rows) == whole
+    assert limited(codec, input=len(whole) - 1).model_input(query, rows) == newest
+    assert limited(codec, input=len(newest) - 1).model_input(query, rows) == codec.model_input(query)
+
+
+def test_a_long_query_is_refused_and_the_error_names_what_would_be_cut(codec: Codec) -> None:
+    text = "is the otter calm ?"
+    count = len(codec.texts([text])[0])
+    short = limited(codec, query=count - 1)
+    with pytest.raises(DataError) as caught:
+        short.queries(["q7"], [text])
+    cut = codec.tokenizer.decode(codec.texts([text])[0][count - 1 :])
+    for part in ("'q7'", f"{count} tokens", f"the limit is {count - 1}", repr(cut), "--truncate_queries"):
+        assert part in str(caught.value)
+    assert limited(codec, query=count).queries(["q7"], [text])[0] == codec.texts([text])[0]
+
+
+def test_a_long_query_is_cut_where_asked_and_the_log_says_what(
+    codec: Codec, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "is the otter calm ?"
+    ids = codec.texts([text])[0]
+    assert limited(codec, query=2).queries(["q7"], [text], truncate=True) == [ids[:2]]
+    assert "'q7'" in caplog.text
+    assert codec.tokenizer.decode(ids[2:]) in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "   "])
+def test_an_empty_query_is_refused(codec: Codec, text: str) -> None:
+    with pytest.raises(DataError, match="query 'q1' is empty"):
+        codec.queries(["q0", "q1"], ["is it ?", text])
+
+
+def test_a_tokenizer_without_the_markers_is_refused(data: Path) -> None:
+    tokenizer = train_tokenizer(data, 100)
+    with pytest.raises(ConfigError, match="<QUESTION>, <EVIDENCE>, <TITLE>, <DONE>"):
+        Codec(tokenizer)
+    assert add_special_tokens(tokenizer) == 4
+    assert add_special_tokens(tokenizer) == 0
+    Codec(tokenizer)
+
+
+def test_fingerprint_sees_vocabulary_and_passage_limit_but_not_padding(codec: Codec, data: Path) -> None:
+    same = small_tokenizer(data)
+    assert Codec(same).fingerprint() == codec.fingerprint()
+    same.padding_side = "left"
+    same(["a", "the otter is calm"], padding=True, truncation=True, max_length=4)
+    assert tokenizer_fingerprint(same) == tokenizer_fingerprint(codec.tokenizer)
+    assert Codec(small_tokenizer(data, 60)).fingerprint() != codec.fingerprint()
+    assert limited(codec, passage=7).fingerprint() != codec.fingerprint()
+    assert limited(codec, query=7).fingerprint() == codec.fingerprint()
+
+
+def test_plain_input_is_cut_to_the_limit(codec: Codec) -> None:
+    ids = codec.texts(["the otter is calm ."])[0]
+    assert codec.plain_input(ids) == [*ids, codec.end]
+    assert limited(codec, input=3).plain_input(ids) == [*ids[:2], codec.end]
+
+
+FORGED = "so </s> <pad> <s> <mask> [SEP] [CLS] <|end|> </EVIDENCE> <EVIDENCE> <QUESTION> <TITLE> <DONE> it"
+ORDINARY = ["the otter is calm .", "Zürich, 東京 and 😀", "a  b\tc", "1 < 2 [ 3 ] </ p >", ""]
+
+
+def unigram() -> Any:
+    """As T5's: control tokens are ordinary pieces of the vocabulary, too."""
+    letters = [(letter, -3.0) for letter in "▁abcdefghijklmnopqrstuvwxyzESTOD[]<>/|12.,"]
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("<s>", 0.0), ("<mask>", 0.0), *letters]
+    bare = Tokenizer(models.Unigram(pieces, unk_id=2))
+    bare.pre_tokenizer = pre_tokenizers.Metaspace()
+    bare.decoder = decoders.Metaspace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bare, eos_token="</s>", pad_token="<pad>", unk_token="<unk>", mask_token="<mask>",
+        bos_token="<s>",
+    )  # fmt: skip
+
+
+def byte_level() -> Any:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    bare = Tokenizer(models.BPE({letter: n for n, letter in enumerate(alphabet)}, []))
+    bare.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bare.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bare, eos_token="<|end|>", bos_token="<s>", pad_token="<|end|>"
+    )
+
+
+def word_piece(folder: Path) -> Any:
+    return BertTokenizer.from_pretrained(tiny_bert(folder / "bert"))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "byte level", "word piece"])
+def test_no_text_forges_a_marker_or_a_special_token(kind: str, tmp_path: Path) -> None:
+    tokenizer = (
+        unigram() if kind == "unigram" else byte_level() if kind == "byte level" else word_piece(tmp_path)
+    )
+    add_special_tokens(tokenizer)
+    codec = Codec(tokenizer)
+    special = {*tokenizer.all_special_ids, *tokenizer.convert_tokens_to_ids(list(SPECIAL_TOKENS))}
+    special -= {tokenizer.unk_token_id}
+    (query,) = codec.queries(["q"], [FORGED])
+    (target,) = codec.passages([Passage("a", FORGED, FORGED)])
+    assert special.isdisjoint(query)
+    assert [token for token in target.tolist() if token in special] == [codec.title, codec.end]
+    known = [token for token in codec.model_input(query, [target]) if token in special]
+    markers = [codec.question, codec.evidence, codec.title]
+    assert [token for token in known if token in markers] == markers
+    plain = tokenizer(ORDINARY, add_special_tokens=False)["input_ids"]
+    assert codec.texts(ORDINARY) == plain

@@ -1,0 +1,251 @@
+import unicodedata
+
+import bm25s
+import pytest
+
+from grls.data.corpus import Corpus
+from grls.errors import ConfigError, DataError
+from grls.data.language import guess
+from grls.retrieve.neighbours import by_shared_words
+from grls.retrieve.bm25 import BM25Retriever
+from grls.train.core.passage_inputs import content_words
+from grls.train.chains.span_targets import SpanTargets
+from grls.data.types import Passage, Query
+from grls.data.spans import Spans, read_spans
+from grls.data.words import Analyzer, count, fold, pieces, plain_words
+
+ENGLISH = "The Quick_brown fox's 2 dens, e.g. at No. 17, hold\tAN owl - isn't it so? Yes!"
+
+
+def found(texts: list[str], queries: list[str], analyzer: Analyzer | None = None) -> list[list[str]]:
+    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
+    asked = [Query(str(n), text) for n, text in enumerate(queries)]
+    hits = BM25Retriever(corpus, analyzer=analyzer).retrieve(asked, 3)
+    return [[hit.id for hit in some] for some in hits]
+
+
+def test_ascii_words_are_those_of_bm25s() -> None:
+    given = [ENGLISH, "a I", "x_y __ 10 2nd", ENGLISH.upper(), "\x00tab\x0bnew\x1fword"]
+    words = bm25s.tokenize(given, stopwords="english", return_ids=False, show_progress=False)
+    assert [Analyzer().words(text) for text in given] == [list(some) for some in words]
+    assert [Analyzer().indexed(text) for text in given] == [list(some) for some in words]
+
+
+def test_scores_are_those_of_bm25s_over_the_same_words() -> None:
+    texts = ["青海湖是中国最大的咸水湖。", "熊猫主要吃竹子。", "An owl in 北京 hunts mice", "Чёрный кот"]
+    analyzer = Analyzer("none")
+    index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+    index.index([analyzer.indexed(f" {text}") for text in texts], show_progress=False)
+    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
+    retriever = BM25Retriever(corpus, analyzer=analyzer)
+    for query in ("中国的湖", "竹子", "черный", "北京 owl"):
+        expected = index.get_scores(analyzer.words(query))
+        assert expected.any()
+        assert retriever.scores([query])[0].tolist() == expected.tolist()
+
+
+def test_unspaced_scripts_are_found_by_pairs_and_by_single_characters() -> None:
+    assert Analyzer().words("熊猫吃 iPhone手机") == ["熊猫", "猫吃", "iphone", "手机"]
+    assert Analyzer().indexed("熊猫吃") == ["熊", "猫", "吃", "熊猫", "猫吃"]
+    assert Analyzer().words("湖") == ["湖"]
+    texts = [
+        "青海湖是中国最大的咸水湖。",
+        "熊猫主要吃竹子。",
+        "琵琶湖は滋賀県にあります。",
+        "แมวกินปลาในแม่น้ำ",
+        "한국의 수도는 서울이다",
+    ]
+    queries = ["熊猫吃什么", "竹子", "竹", "琵琶湖はどこ", "ปลา", "서울은"]
+    assert [ids[:1] for ids in found(texts, queries)] == [["1"], ["1"], ["1"], ["2"], ["3"], ["4"]]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (unicodedata.normalize("NFD", "café München Ångström"), "café München Ångström"),
+        ("ＢＭ２５　ｆｕｌｌｗｉｄｔｈ", "bm25 fullwidth"),
+        ("ﾗｰﾒﾝ", "ラーメン"),
+        ("STRASSE ﬁnden", "Straße finden"),
+        ("İSTANBUL ISPARTA", "istanbul ısparta"),
+        ("كِتَابٌ مُفيد ٣٤", "كتاب مفيد 34"),
+        ("أحمد إلى مدرسة", "احمد الي مدرسه"),
+        ("ΑΘΗΝΑΣ", "Αθήνας"),
+        ("Чёрный ЁЖ", "черный еж"),
+        ("שָׁלוֹם", "שלום"),
+        ("हिन्दी १२", "हिन्दी 12"),
+        ("soft\u00adhyphen \ufeffmark", "softhyphen mark"),
+        (unicodedata.normalize("NFD", "가나다 がぎぐ"), "가나다 がぎぐ"),
+        (unicodedata.normalize("NFD", "Việt Nam"), "Việt Nam"),
+    ],
+)
+def test_what_differs_in_writing_alone_has_the_same_words(one: str, other: str) -> None:
+    assert Analyzer("none").words(one) == Analyzer("none").words(other) != []
+    assert plain_words(one) == plain_words(other)
+
+
+def test_accents_of_latin_letters_part_words() -> None:
+    words = Analyzer("none").words
+    assert words("CAFÉ cafe\u0301 Año") == ["café", "café", "año"]
+    assert words("CAFE ano") == ["cafe", "ano"]
+
+
+def test_marks_belong_to_their_words() -> None:
+    assert Analyzer().words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]
+    assert plain_words("Hindi: हिन्दी_भाषा!") == "hindi हिन्दी भाषा"
+
+
+def test_turkish_tells_its_two_i_apart_and_other_languages_do_not() -> None:
+    assert fold("ISPARTA sınır", turkish=True) == "ısparta sınır"
+    assert fold("İZMİR", turkish=True) == "izmir" == fold("İZMİR")
+    assert Analyzer("tr").words("SINIR") != Analyzer("tr").words("sinir")
+    assert found(["Isparta bir şehirdir"], ["ısparta", "ISPARTA"], Analyzer("tr")) == [["0"], ["0"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "texts"),
+    [
+        ("en", ["The owl hunts mice at night.", "It is a bird of prey with large eyes."]),
+        ("de", ["Die Eule ist ein Vogel.", "Der Fuchs und die Maus sind im Wald, das ist nicht neu."]),
+        ("fr", ["La chouette est un oiseau.", "Elle chasse dans les bois et sur le toit."]),
+        ("es", ["El búho es un ave que caza por la noche.", "Los ratones y las aves están en el bosque."]),
+        ("it", ["Il gufo è un uccello che vive nel bosco.", "La volpe e il topo sono della foresta."]),
+        ("nl", ["De uil is een vogel van het bos.", "Het is niet de vos die met de muis speelt."]),
+        ("tr", ["Baykuş bir kuştur ve gece avlanır.", "Kızıl tilki ormanda yaşar."]),
+        ("ru", ["Сова охотится ночью."]),
+        ("uk", ["Сова полює вночі, її їжа — миші."]),
+        ("el", ["Η κουκουβάγια κυνηγά τη νύχτα."]),
+        ("ar", ["البومة تصطاد الفئران في الليل."]),
+        ("fa", ["جغد شب‌ها شکار می‌کند و پرنده است گربه چاق"]),
+        ("hi", ["उल्लू रात में शिकार करता है।"]),
+        ("zh", ["猫头鹰在夜里捕鼠。"]),
+        ("ja", ["梟は夜に鼠を捕る。"]),
+        ("ko", ["올빼미는 밤에 쥐를 잡는다."]),
+        ("th", ["นกฮูกล่าหนูในเวลากลางคืน"]),
+        (None, ["1984 ... 42", ""]),
+        (None, ["zorb glim plat"]),
+        (None, []),
+    ],
+)
+def test_the_language_is_guessed(code: str | None, texts: list[str]) -> None:
+    assert guess(texts) == code
+
+
+def test_a_guess_is_told_and_what_is_given_is_not_guessed(caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["Die Eule ist ein Vogel.", "Der Fuchs und die Maus sind im Wald, das ist nicht neu."]
+    assert Analyzer().over(texts) == Analyzer("de")
+    assert "seems to be in the language 'de'" in caplog.text
+    caplog.clear()
+    assert Analyzer("fr").over(texts) == Analyzer("fr")
+    assert Analyzer().over([ENGLISH]) == Analyzer().over(["zorb"]) == Analyzer("en")
+    assert not caplog.records
+
+
+def test_stems_and_stop_words_are_those_of_the_language() -> None:
+    assert Analyzer("de").words("die Häuser und der Wald") == ["häuser", "wald"]
+    assert Analyzer("de", stop_words=False).words("die Häuser") == ["die", "häuser"]
+    assert Analyzer("de", stem=True).words("die Häuser des Hauses") == ["haus", "haus"]
+    assert Analyzer("en", stem=True).words("running runs 熊猫吃") == ["run", "run", "熊猫", "猫吃"]
+    assert found(["Der Bauer hat Häuser.", "Ein Wald."], ["des Hauses"], Analyzer("de", stem=True)) == [["0"]]
+    assert found(["Книги лежат на столе.", "Лес."], ["где книга"], Analyzer("auto", stem=True)) == [["0"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (Analyzer("German"), "expected the language auto, none or a code"),
+        (Analyzer("zh", stem=True), "no stemmer for the language 'zh'"),
+        (Analyzer("none", stem=True), "no stemmer for the language 'none'"),
+        (Analyzer("auto", stem=True), "cannot be guessed"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: Analyzer, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        given.over(["zorb"])
+
+
+def test_records_name_what_is_not_usual() -> None:
+    assert Analyzer().settings() == Analyzer("en").settings() == {}
+    assert Analyzer("zh").settings() == {"language": "zh"}
+    assert Analyzer("en", True, False).settings() == {"stem": True, "stop_words": False}
+
+
+def test_a_corpus_where_most_queries_find_nothing_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    corpus = Corpus.from_passages([Passage("p", "An owl hunts mice."), Passage("q", "Bears eat fish.")])
+    retriever = BM25Retriever(corpus)
+    asked = [Query("a", "совы"), Query("b", "медведи"), Query("c", "owl")]
+    retriever.retrieve(asked[2:], 1)
+    assert not caplog.records
+    retriever.retrieve(asked, 1)
+    assert not caplog.records, "half of them find something"
+    retriever.scores([query.text for query in asked[:2]])
+    assert "4 of 6 queries share no word with" in caplog.text
+    caplog.clear()
+    retriever.retrieve(asked[:2], 1)
+    assert not caplog.records, "once is enough"
+
+
+def test_passages_of_all_scripts_have_neighbours() -> None:
+    texts = ["青海湖在中国。", "咸水的青海湖很大。", "गंगा नदी भारत में", "भारत की हिन्दी भाषा", "owl at night"]
+    corpus = Corpus.from_passages([Passage(str(n), text) for n, text in enumerate(texts)])
+    near = by_shared_words(corpus, 2)
+    assert [near.of(n) for n in range(5)] == [[1], [0], [3], [2], []]
+
+
+def test_content_words_are_as_the_text_writes_them() -> None:
+    assert content_words(Passage("p", "The Owl and the owl: Café 湖水在")) == ["Owl", "Café", "湖水", "水在"]
+    assert list(Analyzer("en").content("A b 7 Owl", 1)) == ["b", "7", "owl"]
+
+
+def test_views_begin_within_unspaced_text() -> None:
+    passage = Passage("z", "青海湖（湖）是Qinghai最大  的。 长城", "湖")
+    spans = Spans(Corpus.from_passages([passage]), 4)
+    texts = [span.text for span in spans.passages(range(len(spans)))]
+    assert texts[:3] == ["湖 青海湖", "青海湖（湖）", "海湖（湖）是"]
+    assert texts[-4:] == ["大 的。 长城", "的。 长城", "长城", "城"]
+    assert "是Qinghai最大" in texts
+    assert all(text in "湖 青海湖（湖）是Qinghai最大 的。 长城" for text in texts)
+    assert len(Spans(Corpus.from_passages([passage]), 4, "spaces")) == 4
+
+
+def test_views_of_spaced_scripts_are_those_of_white_space() -> None:
+    corpus = Corpus.from_passages(
+        [Passage("e", ENGLISH, "A Title"), Passage("r", "Сова – ночная  птица"), Passage("x", "!")]
+    )
+    by_script, by_spaces = Spans(corpus, 3), Spans(corpus, 3, "spaces")
+    assert list(by_script.batches()) == list(by_spaces.batches())
+
+
+def test_views_are_recorded_with_what_parts_their_words(tmp_path) -> None:
+    corpus = Corpus.from_passages([Passage("p", "a b")])
+    assert read_spans(Spans(corpus, 3).record, tmp_path) == (3, "script")
+    assert read_spans({"words": 8}, tmp_path) == (8, "spaces"), "as it was at first"
+    assert read_spans(None, tmp_path) is None
+    with pytest.raises(DataError, match="expected what parts the words of spans"):
+        read_spans({"words": 8, "by": "x"}, tmp_path)
+
+
+def test_views_of_unspaced_text_are_taught_by_what_they_share_with_the_query() -> None:
+    spans = Spans(Corpus.from_passages([Passage("p", "熊猫主要吃竹子"), Passage("q", "青海湖")]), 3)
+    some, weights = SpanTargets(spans).spread("竹子在哪里", {0: 1.0})
+    best = spans.passages([int(some[weights.argmax()])])[0].text
+    assert best == "竹子"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("one two, three", 3),
+        ("熊猫吃竹子。", 3),
+        ("湖", 1),
+        ("iPhone 手机 。", 3),
+        ("गंगा नदी है।", 3),
+        ("", 0),
+    ],
+)
+def test_words_are_counted_in_all_scripts(text: str, words: int) -> None:
+    assert count(text) == words
+
+
+def test_pieces_joined_are_the_text() -> None:
+    for text in (ENGLISH, "青海湖（湖）是 Qinghai最大的。3月", "แมวกิน ปลา", "a\u200bb ｶﾞﾗｽ"):
+        assert "".join(pieces(text)).strip() == " ".join(text.split())

@@ -1,0 +1,185 @@
+"""What the search on the device promises beside its results (those are compared in test_fast)."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from models_small import END, VOCABULARY, small_llama, small_t5
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from grls.decode import Decoder, DeviceDecoder
+from grls.decode.gpu import search as device_search
+from grls.decode.gpu.search import suits
+from grls.errors import ConfigError
+from grls.index import Subset, index_sequences
+from grls.index.tensors import TensorIndex
+from grls.models.causal.slots import plant_causal
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import Seq2SeqTrees, plant
+
+WAITS = {
+    "item",
+    "is_nonzero",
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "unique",
+    "_unique2",
+    "repeat_interleave",
+}
+"""Operations after which the host must wait for a GPU, because their result or its shape is needed."""
+
+
+class Recorder(TorchDispatchMode):
+    """Counts operations and names those that would make the host wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on = True
+        self.operations = 0
+        self.waits: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if self.on:
+            self.operations += 1
+            masked = name in ("index", "index_put_") and any(
+                index is not None and index.dtype == torch.bool for index in args[1]
+            )
+            if name in WAITS or masked:
+                self.waits.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def trees(seed: int = 0) -> Seq2SeqTrees:
+    found = plant(Seq2SeqGenerator(small_t5(seed, scale=2.0)))
+    assert found is not None
+    return found
+
+
+def passages(count: int = 300, seed: int = 1) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [np.array([*rng.integers(3, 9, rng.integers(2, 12)).tolist(), END]) for _ in range(count)]
+
+
+def inputs(count: int, seed: int = 2) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [[*rng.integers(3, VOCABULARY, 5).tolist(), END] for _ in range(count)]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("mode", ["renormalized", "full"])
+def test_a_step_does_not_wait_for_the_device(
+    monkeypatch: pytest.MonkeyPatch, mode: Any, compiled: bool
+) -> None:
+    """Filters included, as it is and as it is compiled; the stop test is the one exception, and asks once."""
+    monkeypatch.setattr(torch, "compile", lambda work, **how: work)
+    index = index_sequences(passages(), END)
+    decoder = DeviceDecoder(trees(), index, beams=4, mode=mode, slots=4, compiled=compiled)
+    recorder = Recorder()
+    search = device_search._Search
+    stop, enter, begin = search._stop, search.enter, search._begin
+
+    def paused(work: Any) -> Any:
+        def run(*arguments: Any) -> Any:
+            before, recorder.on = recorder.on, False
+            try:
+                return work(*arguments)
+            finally:
+                recorder.on = before
+
+        return run
+
+    monkeypatch.setattr(search, "_stop", paused(stop))
+    monkeypatch.setattr(search, "enter", paused(enter))
+    monkeypatch.setattr(search, "_begin", paused(begin))
+    allow = [Subset(index.rows, np.arange(0, 300, 2)), None, None, None, None, None]
+    with recorder:
+        decoder.search(inputs(6), exclude=[[1]] * 6, allow=allow)
+    assert recorder.operations > 100
+    assert recorder.waits == []
+
+
+def test_room_is_made_for_the_most_candidates() -> None:
+    """Of K prefixes of equal length; and that bound is met by the widest ones."""
+    rows = passages(400, seed=3)
+    index = index_sequences(rows, END)
+    tensors = TensorIndex(index, torch.device("cpu"))
+    prefixes = {tuple(row[:n].tolist()) for row in rows for n in range(len(row))}
+    for written in range(8):
+        fanouts = sorted(
+            (
+                len({int(row[written]) for row in rows if tuple(row[:written].tolist()) == prefix})
+                for prefix in prefixes
+                if len(prefix) == written
+            ),
+            reverse=True,
+        )
+        for beams in (1, 3, 10):
+            widest = sum(fanouts[:beams])
+            most = tensors.most(beams, written)
+            assert widest <= most <= widest + beams
+
+
+def test_logits_that_are_not_numbers_are_refused() -> None:
+    model = small_t5(0, tie=False)
+    found = plant(Seq2SeqGenerator(model))
+    assert found is not None
+    # Token 7 begins no passage, so that the first step sees nothing of it.
+    index = index_sequences([np.array([t, 7, u, END]) for t in (3, 4) for u in (5, 6)], END)
+    model.get_output_embeddings().weight.data[5] = torch.nan
+    with pytest.raises(ConfigError, match="not numbers"):
+        DeviceDecoder(found, index, beams=2).search(inputs(1))
+
+
+def test_only_a_gpu_and_the_default_index_suit() -> None:
+    array, flat = (index_sequences(passages(5), END, backend) for backend in ("array", "flat"))
+    assert suits(torch.device("cuda"), array)
+    assert not suits(torch.device("cuda"), flat)
+    assert not suits(torch.device("cpu"), array)
+
+
+def test_what_does_not_suit_is_refused() -> None:
+    with pytest.raises(ConfigError, match="got Seq2SeqTrees and FlatIndex; take FastDecoder"):
+        DeviceDecoder(trees(), index_sequences(passages(5), END, "flat"))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="needs an encoder-decoder model"):
+        DeviceDecoder(plant_causal(small_llama()), index_sequences(passages(5), END))  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_gpu_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA's own word on it: outside of loading and of the stop test, waiting is an error."""
+    search = device_search._Search
+    for name in ("_stop", "enter", "_begin"):
+        work = getattr(search, name)
+
+        def paused(*arguments: Any, work: Any = work) -> Any:
+            torch.cuda.set_sync_debug_mode("default")
+            try:
+                return work(*arguments)
+            finally:
+                torch.cuda.set_sync_debug_mode("error")
+
+        monkeypatch.setattr(search, name, paused)
+    found = plant(Seq2SeqGenerator(small_t5(0, scale=2.0).to("cuda")))
+    assert found is not None
+    decoder = DeviceDecoder(found, index_sequences(passages(), END), beams=4, slots=4)
+    try:
+        assert len(decoder.search(inputs(6), exclude=[[1]] * 6)) == 6
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("mode", ["renormalized", "full"])
+def test_a_gpu_finds_what_the_cpu_finds(mode: Any, compiled: bool) -> None:
+    index = index_sequences(passages(2000), END)
+    plain = Decoder(Seq2SeqGenerator(small_t5(0, scale=2.0)), index, beams=5, mode=mode)
+    found = plant(Seq2SeqGenerator(small_t5(0, scale=2.0).to("cuda")))
+    assert found is not None
+    gpu = DeviceDecoder(found, index, beams=5, mode=mode, slots=8, compiled=compiled)
+    for expected, some in zip(plain.search(inputs(30)), gpu.search(inputs(30)), strict=True):
+        assert [f.score for f in some] == pytest.approx([f.score for f in expected], abs=1e-3)
+        assert some[0].passage == expected[0].passage

@@ -1,0 +1,121 @@
+"""Where searches leave off: all that may be found is beneath one leaf, with all of the probability."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models_small import END, small_t5
+from test_fast import passage, queries
+
+from grls.decode import Decoder, DeviceDecoder, FastDecoder, slots
+from grls.decode.exhaustive import score_all
+from grls.decode.frontier import Frontier
+from grls.decode.prior import Prior, WeightedPrior
+from grls.errors import ConfigError
+from grls.index import Subset, index_sequences
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import plant
+
+GENERATOR = Seq2SeqGenerator(small_t5(scale=2.0))
+TREES: Any = plant(GENERATOR)
+
+
+@st.composite
+def searches(draw: Any) -> dict[str, Any]:
+    rows = draw(st.lists(passage(), min_size=1, max_size=30))
+    count = draw(st.integers(1, 9))
+    some = st.lists(st.integers(0, len(rows) - 1), max_size=len(rows))
+    return {
+        "rows": rows,
+        "inputs": queries(count, draw(st.integers(0, 99))),
+        "beams": draw(st.integers(1, 8)),
+        "exclude": draw(st.one_of(st.just(()), st.lists(some, min_size=count, max_size=count))),
+        "slots": draw(st.integers(1, 9)),
+        "allow": [draw(st.none() | some) for _ in range(count)] if draw(st.booleans()) else (),
+        "weights": draw(st.lists(st.sampled_from([0.7, 2.0, -0.3]), max_size=2)),
+        "normalized": draw(st.booleans()),
+        "seed": draw(st.integers(0, 9)),
+    }
+
+
+def prior_of(search: dict[str, Any]) -> Prior | None:
+    rng = np.random.default_rng(search["seed"])
+    shape = len(search["inputs"]), len(search["rows"])
+    tables = [2 * rng.standard_normal(shape) for _ in search["weights"]]
+    parts = [
+        WeightedPrior(lambda numbers, table=table: table[numbers], weight)  # type: ignore[misc]
+        for table, weight in zip(tables, search["weights"], strict=True)
+    ]
+    return Prior(tuple(parts), search["normalized"]) if parts else None
+
+
+@settings(max_examples=150, deadline=None)
+@given(searches())
+def test_leaves_divide_what_may_be_found_and_its_probability(search: dict[str, Any]) -> None:
+    index = index_sequences([np.array(row) for row in search["rows"]], END, "array")
+    allow = [None if some is None else Subset(index.rows, np.array(some, int)) for some in search["allow"]]
+    what = search["inputs"], search["exclude"], allow, None, prior_of(search)
+    plain = Decoder(GENERATOR, index, search["beams"]).frontier(*what)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "_GROUP", 1)
+        fast = FastDecoder(TREES, index, search["beams"], slots=search["slots"]).frontier(*what)
+    normalized = search["normalized"] or not search["weights"]
+    for query, (one, other) in enumerate(zip(plain, fast, strict=True)):
+        hidden = search["exclude"][query] if search["exclude"] else []
+        allowed = search["allow"][query] if search["allow"] else None
+        gone = {int(index.rows.row_of[p]) for p in hidden}
+        may = {
+            int(index.rows.row_of[p]) for p in range(len(search["rows"])) if allowed is None or p in allowed
+        }
+        beneath = [row for low, high in zip(one.low, one.high, strict=True) for row in range(low, high)]
+        assert len(set(beneath)) == len(beneath)
+        assert may - gone <= set(beneath)
+        counts = [len((may - gone) & set(range(*some))) for some in zip(one.low, one.high, strict=True)]
+        assert one.counts.tolist() == counts
+        if may - gone:
+            assert np.exp(one.own).sum() == pytest.approx(1.0, abs=1e-4)
+            every = np.array(sorted(may - gone))
+            assert np.exp(one.log_probabilities(every)).sum() == pytest.approx(1.0, abs=1e-4)
+        if normalized:
+            np.testing.assert_allclose(one.own, one.scores)
+        for mine, its in zip(one, other, strict=True):
+            np.testing.assert_allclose(its, mine, atol=1e-4)
+
+
+def test_rows_that_the_beam_wrote_have_their_own_probability() -> None:
+    rows = [[3, 4, END], [3, 5, 6, END], [4, END], [5, 3, 3, 3, 4, END], [5, 3, 3, 4, END], [6, END]]
+    index = index_sequences([np.array(row) for row in rows], END)
+    (source,) = queries(1)
+    (frontier,) = FastDecoder(TREES, index, beams=len(rows)).frontier([source])
+    expected = score_all(GENERATOR, index, source)
+    found = frontier.log_probabilities(index.rows.row_of.astype(np.int64))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    weights = np.arange(6.0)[None]
+    prior = Prior((WeightedPrior(lambda numbers: weights[numbers], 1.5),))
+    (beside,) = FastDecoder(TREES, index, beams=len(rows)).frontier([source], prior=prior)
+    np.testing.assert_allclose(
+        beside.log_probabilities(index.rows.row_of.astype(np.int64)), expected, atol=1e-4
+    )
+    shares = weights[0] - np.logaddexp.reduce(weights[0])
+    order = np.argsort(index.rows.row_of)
+    np.testing.assert_allclose(beside.scores, (expected + 1.5 * shares)[order], atol=1e-4)
+
+
+def test_the_densest_leaves_come_first_until_there_are_rows_enough() -> None:
+    ints = [np.array(some) for some in ([0, 4, 5, 8], [4, 5, 8, 9], [2, 1, 3, 1])]
+    frontier = Frontier(*ints, np.log([0.4, 0.3, 0.1, 0.2]), np.zeros(4))
+    assert frontier.densest(1).tolist() == [1]
+    assert frontier.densest(2).tolist() == [1, 0]
+    assert frontier.densest(4).tolist() == [1, 0, 3]
+    assert frontier.densest(100).tolist() == [1, 0, 3, 2]
+
+
+def test_what_cannot_tell_says_so() -> None:
+    index = index_sequences([np.array([3, END]), np.array([4, END])], END, "array")
+    with pytest.raises(ConfigError, match="take FastDecoder"):
+        DeviceDecoder(TREES, index).frontier(queries(1))
+    assert Decoder(GENERATOR, index).frontier([]) == FastDecoder(TREES, index).frontier([]) == []
+    with pytest.raises(ValueError, match="at least one token"):
+        FastDecoder(TREES, index).frontier([[]])

@@ -1,0 +1,90 @@
+"""A language model that follows a script, as an engine of DSPy, and a retriever that does."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import dspy
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from grls.answer.dsp.lines import LinesAdapter
+from grls.answer.dsp.patience import Patience
+from grls.answer.dsp.retrieval import Retrieval
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Passage, Query
+
+CORPUS = Corpus.from_passages([Passage(name, f"text {name}", name.upper()) for name in "abcdef"])
+
+
+class Script:
+    """Replies to what stands behind the last blank line of a prompt; an exception is raised.
+
+    A reply may be a pair: the text, and why it ended.
+    """
+
+    def __init__(self, reply: Callable[..., Any]):
+        self.reply = reply
+        self.prompts: list[str] = []
+        self.seeds: list[int | None] = []
+
+    def complete(self, request: Any) -> Any:
+        prompt = request.messages[-1].text
+        self.prompts.append(prompt)
+        self.seeds.append(request.config.seed)
+        said = self.reply(prompt.split("\n\n")[-1], request.config)
+        if isinstance(said, Exception):
+            raise said
+        usage = dspy.lm15.Usage(input_tokens=10, output_tokens=2, total_tokens=12)
+        text, reason = said if isinstance(said, tuple) else (said, "stop")
+        message = dspy.lm15.Message.assistant(text)
+        return dspy.lm15.Response(
+            id=None, model=request.model, message=message, finish_reason=reason, usage=usage
+        )
+
+
+def scripted(reply: Callable[..., Any]) -> tuple[Any, Script]:
+    script = Script(reply)
+    return dspy.LM("local/script", engine=script, cache=False, num_retries=0), script
+
+
+def by_beginning(script: dict[str, Any]) -> Callable[..., Any]:
+    """Replies by the first line and the label that ends the prompt: ``question -> label: reply``."""
+
+    def reply(asked: str, config: Any) -> Any:
+        lines = asked.splitlines()
+        question = next(line for line in lines if line.startswith("Question: "))
+        return script[f"{question.removeprefix('Question: ')} -> {lines[-1].rstrip(':')}"]
+
+    return reply
+
+
+class ScriptedRetriever:
+    """Finds what a script says for a query's text, with its scores; what is not allowed is left out."""
+
+    def __init__(self, script: dict[str, list[tuple[str, float]]]):
+        self.script = script
+        self.asked: list[list[str]] = []
+
+    def retrieve(self, queries: Sequence[Query], k: int, allow: Any = None) -> list[list[Hit]]:
+        self.asked.append([query.text for query in queries])
+        allowed = allow or [None] * len(queries)
+        return [
+            [Hit(*pair) for pair in self.script.get(query.text, []) if some is None or pair[0] in some][:k]
+            for query, some in zip(queries, allowed, strict=True)
+        ]
+
+
+def retrieval(script: dict[str, list[tuple[str, float]]], k: int = 2, scale: Any = "log") -> Retrieval:
+    return Retrieval(ScriptedRetriever(script), CORPUS, k, scale)
+
+
+def patient(attempts: int = 1) -> Patience:
+    return Patience(LinesAdapter(), attempts, 0.0)
+
+
+def characters() -> PreTrainedTokenizerFast:
+    """A tokenizer of fifty characters, a token each."""
+    letters = {letter: n + 2 for n, letter in enumerate("abcdefghijklmnopqrstuvwxyz \n:;?.QARF[]0123456789")}
+    tokenizer = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1, **letters}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<pad>")

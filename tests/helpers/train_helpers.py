@@ -1,0 +1,133 @@
+"""Running `grls train` on the small data set, and reading what it logs."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from llama_small import write_llama
+from small_data import tiny_bert, write_small
+
+from grls.cli import main
+
+TRAIN = Path(__file__).parents[2] / "train.py"
+_HELPERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
+"""Where a process of its own finds what these tests import: here, and a folder up."""
+
+STAGES = {"memorise": ("Memorise", "MemoriseData"), "retrieve": ("Retrieve", "RetrieveData")}
+
+
+def arguments(stage: str, data: Path, output: Path, *more: str, dropout: float = 0.1) -> list[str]:
+    """The options of a tiny run: 30 retrieve examples or 10 passages, 4 a batch."""
+    module, datamodule = STAGES[stage]
+    generator = {
+        "data": data, "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1,
+        "num_decoder_layers": 1, "num_heads": 4, "dropout": dropout,
+    }  # fmt: skip
+    return [
+        f"--output={output}",
+        f"--model=grls.train.core.module.{module}",
+        "--model.generator=grls.models.load.build.ScratchT5",
+        *(f"--model.generator.{name}={value}" for name, value in generator.items()),
+        "--model.optimizer=adamw",
+        "--model.learning_rate=3e-3",
+        "--model.loss=allowed",
+        f"--data=grls.train.stages.data.{datamodule}",
+        f"--data.data={data}",
+        "--data.batch_size=4",
+        "--trainer.max_epochs=3",
+        "--trainer.accelerator=cpu",
+        "--trainer.log_every_n_steps=1",
+        "--trainer.enable_progress_bar=false",
+        "--trainer.enable_model_summary=false",
+        *more,
+    ]
+
+
+def write_chain_parts(folder: Path) -> Path:
+    """What training on chains starts from: ``data``, a causal model ``llama``, a dense index ``dense``."""
+    write_small(folder / "data")
+    write_llama(folder / "llama", folder / "data")
+    tiny_bert(folder / "bert")
+    command = ["index", "--kind=dense", f"--model={folder / 'bert'}", f"--corpus={folder / 'data'}"]
+    assert main([*command, f"--output={folder / 'dense'}"]) == 0
+    return folder
+
+
+def chain_options(root: Path, output: Path, *more: str) -> list[str]:
+    """The options of a tiny run on what :func:`write_chain_parts` wrote."""
+    return [
+        "train", "--config=configs/base/causal.yaml", f"--output={output}", f"--data.data={root / 'data'}",
+        f"--model.generator.name_or_path={root / 'llama'}", "--model.learning_rate=1e-2",
+        "--model.freeze_embeddings=false", "--data.batch_size=4", "--trainer.max_epochs=2",
+        "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false",
+        "--trainer.log_every_n_steps=1", *more,
+    ]  # fmt: skip
+
+
+def train(*given: Any, **named: Any) -> Path:
+    """`grls train` in this process; returns the output folder."""
+    options = arguments(*given, **named)
+    assert main(["train", *options]) == 0
+    return Path(given[2])
+
+
+def start(options: list[str], timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """`grls train` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, str(TRAIN), *options],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": _HELPERS},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def logged(output: Path, name: str, version: int = 0) -> dict[int, float]:
+    """Step -> value, from the CSV log."""
+    with (output / "logs" / f"version_{version}" / "metrics.csv").open() as stream:
+        return {int(row["step"]): float(row[name]) for row in csv.DictReader(stream) if row.get(name)}
+
+
+class KillAfter(L.Callback):
+    """Ends the process as a power cut would.
+
+    Args:
+        batches: After so many batches of the whole run.
+        politely: By SIGTERM, as a scheduler does first.
+    """
+
+    def __init__(self, batches: int, politely: bool = False):
+        self.batches = batches
+        self.signal = signal.SIGTERM if politely else signal.SIGKILL
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.batches:
+            os.kill(os.getpid(), self.signal)
+
+
+class Spoil(L.Callback):
+    """Makes something of one step not a number, as an overflow does.
+
+    Args:
+        step: Which step, from 1.
+        what: The ``loss``, or the ``gradient`` alone.
+        rank: In which process.
+    """
+
+    def __init__(self, step: int, what: str = "loss", rank: int = 0):
+        self.step, self.what, self.rank = step, what, rank
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any) -> None:
+        if trainer.global_step + 1 != self.step or trainer.global_rank != self.rank:
+            return
+        weight = next(weight for weight in pl_module.parameters() if weight.requires_grad)
+        if self.what == "gradient":
+            weight.register_hook(lambda gradient: gradient * float("nan"))
+        else:
+            weight.data.fill_(float("nan"))

@@ -1,0 +1,476 @@
+"""A name holds the whole content or what it held before."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grls.answer.ralm.exclude import without
+from grls.commands.update import _ids as removed_ids
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split, write_dataset
+from grls.data.filters import Only, read_allowed
+from grls.data.types import Hit, Passage, Query
+from grls.errors import ConfigError, DataError, WriteError
+from grls.io.files import (
+    atomic_file,
+    atomic_folder,
+    named_lines,
+    read_json,
+    read_text,
+    refuse_foreign,
+    refuse_unwritable,
+    sha256,
+    text_lines,
+    write_json,
+)
+from grls.io.temporary import _machine
+from grls.runs.trec import read_run
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(f.name for f in folder.iterdir())
+
+
+def test_a_file_appears_only_when_complete(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "a.txt"
+    with atomic_file(file) as stream:
+        stream.write("ü")
+        assert not file.exists()
+    assert file.read_bytes() == "ü".encode()
+    assert names(file.parent) == ["a.txt"]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~umask
+
+
+def test_an_error_inside_leaves_the_old_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("old")
+    with pytest.raises(ZeroDivisionError), atomic_file(file) as stream:
+        stream.write(f"new {1 / 0}")
+    assert (file.read_text(), names(tmp_path)) == ("old", ["a.txt"])
+
+
+def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    for text in ("old", "new"):
+        with atomic_folder(folder, "mark") as new:
+            (new / "mark").touch()
+            (new / text).write_text(text)
+    assert (names(tmp_path), names(folder)) == (["set"], ["mark", "new"])
+    with pytest.raises(ZeroDivisionError), atomic_folder(folder, "mark") as new:
+        (new / "third").write_text(f"{1 / 0}")
+    assert (names(tmp_path), names(folder)) == (["set"], ["mark", "new"])
+
+
+def test_a_failing_rename_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "mark").write_text("old")
+    rename = Path.rename
+
+    def fail(self: Path, target: Path) -> Path:
+        if self.name == "new":
+            raise OSError(28, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    monkeypatch.setattr("grls.io.temporary.exchange", lambda one, other: False)  # as an old system
+    with pytest.raises(WriteError, match="No space left on device"), atomic_folder(folder, "mark") as new:
+        (new / "new").write_text("new")
+    assert (names(tmp_path), names(folder)) == (["set"], ["mark"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems exchange no names")
+def test_a_folder_is_there_while_it_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "set"
+    write_set(folder, "old")
+    monkeypatch.setattr(Path, "rename", None)  # what there was is never moved away
+    write_set(folder, "new")
+    assert ((folder / "mark").read_text(), names(tmp_path)) == ("new", ["set"])
+
+
+def write_set(folder: Path, text: str) -> None:
+    with atomic_folder(folder, "mark") as new:
+        (new / "mark").write_text(text)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import grls.io.temporary
+from grls.io.files import atomic_file, atomic_folder, atomic_path
+die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+place = Path(sys.argv[1])
+{point}
+with atomic_folder(place / "set", "mark") as new:
+    (new / "mark").write_text("new")
+"""
+POINTS = {
+    "in a file": "with atomic_file(place / 'file') as s: s.write('new'); s.flush(); die()",
+    "in a path": "with atomic_path(place / 'file') as p: p.write_text('new'); die()",
+    "in a folder": "with atomic_folder(place / 'set', 'mark') as new: (new / 'mark').touch(); die()",
+    "between two renames": "grls.io.temporary.exchange = lambda *_: False; rename = Path.rename; "
+    "Path.rename = lambda self, to: die() if self.name == 'new' else rename(self, to)",
+    "after the exchange": "import shutil; shutil.rmtree = die",
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_what_a_killed_writer_leaves_goes_with_the_next_one(point: str, tmp_path: Path) -> None:
+    write_set(tmp_path / "set", "old")
+    (tmp_path / "file").write_text("old")
+    code = KILLED.format(point=POINTS[point])
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert len(names(tmp_path)) == (2 if point == "between two renames" else 3)
+    assert (tmp_path / "file").read_text() == "old"
+    refuse_foreign(tmp_path / "set", "mark")  # what a command calls before its work
+    there = "new" if point == "after the exchange" else "old"
+    assert (tmp_path / "set" / "mark").read_text() == there
+    with atomic_file(tmp_path / "file") as stream:
+        stream.write("third")
+    assert names(tmp_path) == ["file", "set"]
+
+
+def test_what_an_earlier_version_took_away_is_put_back(tmp_path: Path) -> None:
+    write_set(tmp_path / "set", "old")
+    (tmp_path / ".set.ab1_x.old").mkdir()
+    (tmp_path / "set").rename(tmp_path / ".set.ab1_x.old" / "old")
+    refuse_foreign(tmp_path / "set", "mark")
+    assert ((tmp_path / "set" / "mark").read_text(), names(tmp_path)) == ("old", ["set"])
+
+
+def test_what_others_are_writing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that holds its lock, at any age; one of another machine; one with a name like ours."""
+    monkeypatch.setattr("grls.io.temporary._YOUNG", -1)
+    for name in (".a.0000zzzz-1.x.tmp", ".a.b.tmp", f".ab.{_machine()}-1.x.tmp"):
+        (tmp_path / name).mkdir()
+    foreign = tmp_path / f".a.{'0000' if _machine()[:4] != '0000' else '1111'}ffff-1.x.tmp"
+    foreign.mkdir()
+    before = names(tmp_path)
+    with atomic_file(tmp_path / "a") as first:
+        first.write("first")
+        with atomic_file(tmp_path / "a") as second:
+            second.write("second")
+    assert (tmp_path / "a").read_text() == "first"
+    assert names(tmp_path) == [*before, "a"]
+
+
+def test_a_writer_that_is_young_stays_while_its_process_lives(tmp_path: Path) -> None:
+    """It may not have its lock yet."""
+    folder = tmp_path / f".a.{_machine()}-{os.getpid()}.x.tmp"
+    folder.mkdir()
+    write_json(tmp_path / "a", 1)
+    assert folder.is_dir()
+    os.utime(folder, (0, 0))
+    write_json(tmp_path / "a", 2)
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("lock", [None, b""])
+def test_a_young_folder_whose_lock_was_never_held_stays(lock: bytes | None, tmp_path: Path) -> None:
+    """Its process may be one of another container, between making the folder and holding the lock."""
+    folder = tmp_path / f".a.{_machine()}-{2**22 + 1}.x.tmp"  # no process has such a number
+    folder.mkdir()
+    if lock is not None:
+        (folder / "lock").write_bytes(lock)
+    write_json(tmp_path / "a", 1)
+    assert folder.is_dir()
+    (folder / "lock").write_bytes(b"held")
+    write_json(tmp_path / "a", 2)
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """What a machine would be called that has this name, time of start and network card."""
+
+    def named(host: str, boot: str, card: int) -> str:
+        monkeypatch.setattr("socket.gethostname", lambda: host)
+        monkeypatch.setattr("grls.io.temporary._boot", lambda: boot)
+        monkeypatch.setattr("uuid.getnode", lambda: card)
+        _machine.cache_clear()
+        return _machine()
+
+    yield named
+    monkeypatch.undo()
+    _machine.cache_clear()
+
+
+DRAWN = 1 << 40
+"""A number in the place of a network card's, as Python draws one where it knows none."""
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "same"),
+    [
+        (("a", "monday", 1), ("a", "tuesday", 1), True),  # started again
+        (("a", "monday", 1), ("b", "monday", 1), True),  # a container of another name
+        (("a", "monday", 1), ("b", "tuesday", 1), False),
+        (("mac", "", 1), ("mac", "", 1), True),
+        (("mac", "", 1), ("mac", "", 2), False),
+        (("mac", "", 1), ("book", "", 2), False),
+        (("mac", "", DRAWN), ("book", "", DRAWN), False),
+        (("mac", "", DRAWN), ("mac", "", DRAWN + 1), True),
+    ],
+)
+def test_machines_are_told_apart(
+    theirs: Any, ours: Any, same: bool, machine: Callable[..., str], tmp_path: Path
+) -> None:
+    folder = tmp_path / f".a.{machine(*theirs)}-1.x.tmp"
+    folder.mkdir()
+    os.utime(folder, (0, 0))
+    machine(*ours)
+    write_json(tmp_path / "a", 1)
+    assert folder.is_dir() != same
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_a_command_leaves_nothing(name: str, tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys, time, grls.cli as cli; from grls.io.files import atomic_file\n"
+        "def run(*_):\n"
+        "    with atomic_file(sys.argv[1]) as stream:\n"
+        f"        os.kill(os.getpid(), signal.{name}); time.sleep(60)\n"
+        "cli._run = run; sys.exit(cli.main(['index']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a")],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, names(tmp_path)) == (128 + getattr(signal, name), [])
+    assert done.stderr == f"error: ended by {name}; nothing half-written is left.\n"
+
+
+def test_a_symbolic_link_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "big").mkdir()
+    (tmp_path / "set").symlink_to(tmp_path / "big" / "set")
+    (tmp_path / "a").symlink_to(tmp_path / "big" / "a")
+    for text in ("1", "2"):
+        write_set(tmp_path / "set", text)
+        write_json(tmp_path / "a", int(text))
+        assert (tmp_path / "big" / "set" / "mark").read_text() == text
+        assert read_json(tmp_path / "big" / "a") == int(text)
+    assert (tmp_path / "set").is_symlink()
+    assert (tmp_path / "a").is_symlink()
+    assert names(tmp_path / "big") == ["a", "set"]
+
+
+def test_long_names_are_written_or_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / ("é" * 125), 1)
+    assert read_json(tmp_path / ("é" * 125)) == 1
+    with pytest.raises(WriteError, match=r"[Nn]ame too long"):
+        write_json(tmp_path / ("é" * 130), 1)
+    with pytest.raises(ConfigError, match="has 250 bytes, and at most 235 leave room"):
+        refuse_unwritable(tmp_path / ("a" * 250))
+
+
+@pytest.mark.parametrize("given", ["runs/", ".", "..", "", "/"])
+def test_a_folder_is_no_name_of_files(given: str) -> None:
+    with pytest.raises(ConfigError, match="names a folder, and files are written"):
+        refuse_unwritable(given)
+
+
+def test_the_folder_that_a_command_runs_in_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_set(tmp_path / "set", "old")
+    (tmp_path / "set" / "within").mkdir()
+    for place in (tmp_path / "set", tmp_path / "set" / "within"):
+        monkeypatch.chdir(place)
+        with pytest.raises(ConfigError, match="the folder that this command runs in, or holds it"):
+            write_set(Path(os.path.relpath(tmp_path / "set")), "new")
+    assert (tmp_path / "set" / "mark").read_text() == "old"
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+from grls.errors import WriteError
+try:
+    {body}
+except WriteError as error:
+    print(error)
+    sys.exit(7)
+"""
+
+
+def on_full_disk(body: str, *arguments: object) -> str:
+    """Run ``body`` where no file may pass 20 kB; returns the text of the WriteError."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK.format(body=body), *map(str, arguments)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 7, done.stderr
+    return done.stdout
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    write_json(file, {"old": 1})
+    body = "from grls.io.files import write_json; write_json(sys.argv[1], ['x' * 10] * 100_000)"
+    message = on_full_disk(body, file)
+    assert f"cannot write {file}: File too large; nothing was left under that name." in message
+    assert (read_json(file), names(tmp_path)) == ({"old": 1}, ["a.json"])
+
+
+def test_a_full_disk_leaves_the_old_data_set(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "set", [Passage("a", "old")], [], {})
+    before = (tmp_path / "set" / "corpus.jsonl").read_bytes()
+    body = (
+        "from grls.data.dataset import write_dataset; from grls.data.types import Passage; "
+        "write_dataset(sys.argv[1], (Passage(str(n), 'x' * 99) for n in range(9999)), [], {{}})"
+    )
+    assert "nothing was left" in on_full_disk(body.replace("{{}}", "{}"), tmp_path / "set")
+    assert (tmp_path / "set" / "corpus.jsonl").read_bytes() == before
+    assert names(tmp_path) == ["set"]
+
+
+def test_a_full_disk_leaves_no_retriever(tmp_path: Path) -> None:
+    """The weights are written by another library, whose error is none of Python's."""
+    body = (
+        "sys.path.insert(0, sys.argv[2]); from small_data import *; "
+        "folder = write_small(Path(sys.argv[1])); "
+        "small_retriever(folder).save_pretrained(folder.parent / 'retriever')"
+    )
+    message = on_full_disk(body, tmp_path / "set", Path(__file__).parents[1] / "helpers")
+    assert f"cannot write {tmp_path / 'retriever'}" in message
+    assert "\n" not in message.strip()
+    assert names(tmp_path) == ["set"]
+
+
+def test_a_full_disk_leaves_no_corpus_cache(tmp_path: Path) -> None:
+    lines = "".join(json.dumps({"_id": str(n), "text": "x" * 90}) + "\n" for n in range(900))
+    (tmp_path / "corpus.jsonl").write_text(lines)
+    body = (
+        "import grls.data.corpus, datasets; grls.data.corpus._IN_MEMORY_BYTES = 0; "
+        "datasets.config.HF_DATASETS_CACHE = Path(sys.argv[1]) / 'cache'; "
+        "grls.data.corpus.Corpus.read(sys.argv[1])"
+    )
+    assert "cannot write" in on_full_disk(body, tmp_path)
+    assert names(tmp_path / "cache" / "grls") == []
+
+
+def test_a_place_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(WriteError, match="cannot write"), atomic_file(tmp_path / "file" / "a"):
+        pass
+    with pytest.raises(WriteError, match="cannot write"), atomic_folder(tmp_path / "file" / "a", "mark"):
+        pass
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_json_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.json: no such file"):
+        read_json(tmp_path / "a.json")
+    for bad in (b"{", b"\xff"):
+        (tmp_path / "a.json").write_bytes(bad)
+        with pytest.raises(DataError, match=r"a\.json: expected a JSON document"):
+            read_json(tmp_path / "a.json")
+
+
+def test_sha256_is_that_of_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_a_folder_of_another_kind_is_never_replaced(tmp_path: Path) -> None:
+    """`--output .` must not cost a user the folder they stand in."""
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ConfigError, match=r"holds no grls\.json"), atomic_folder(tmp_path, "grls.json"):
+        pass
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    assert list(tmp_path.iterdir()) == [tmp_path / "thesis.tex"]
+    with atomic_folder(tmp_path / "new", "grls.json") as new:
+        (new / "grls.json").write_text("1")
+    with atomic_folder(tmp_path / "new", "grls.json") as new:
+        (new / "grls.json").write_text("2")
+    assert (tmp_path / "new" / "grls.json").read_text() == "2"
+
+
+def test_a_folder_never_takes_the_place_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("dear")
+    with pytest.raises(ConfigError, match="is a file"), atomic_folder(file, "marker"):
+        pass
+    assert file.read_text() == "dear"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path):
+    """In every kind of file that people write by hand or export."""
+    bom = b"\xef\xbb\xbf"
+
+    def write(name, text):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(bom + text.encode())
+        return tmp_path / name
+
+    write("corpus.jsonl", '{"_id": "p", "text": "x"}\n')
+    write("queries.jsonl", '{"_id": "q", "text": "x ?"}\n')
+    write("qrels/test.tsv", "q\tp\t1\n")  # without a header
+    queries, qrels = read_split(tmp_path, "test", Corpus.read(tmp_path))
+    assert ([query.id for query in queries], qrels) == (["q"], {"q": {"p": 1}})
+    assert read_allowed(write("allow", "p\n"), queries)[0].passages == {"p"}
+    assert read_run(write("run.trec", "q Q0 p 1 2.0 tag\n")) == {"q": [Hit("p", 2.0)]}
+    assert read_json(write("x.json", "[1]")) == [1]
+    assert read_text(write("x.txt", "x")) == "x"
+    (tmp_path / "bad.txt").write_bytes(b"x\n\xff\n")
+    with pytest.raises(DataError, match="line 2: expected UTF-8 text"):
+        list(text_lines(tmp_path / "bad.txt"))
+
+
+def test_a_line_that_names_a_passage_is_its_id_as_it_stands(tmp_path: Path) -> None:
+    file = tmp_path / "ids"
+    file.write_bytes("\ufeffa\r\n\n b \n\u00a0c\n \t\nd".encode())
+    assert named_lines(file, "an id a line") == [(1, "a"), (3, " b "), (4, "\u00a0c"), (6, "d")]
+    for content, message in (
+        (b"a\nb\rc\n", r"line 2: 'b\\rc' holds a carriage return; expected an id a line"),
+        (b"a\r\r\n", "line 1: .*carriage return"),
+        (b"\n \r\n", "empty; expected an id a line"),
+        (b"\xff\n", "UTF-8"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=message):
+            named_lines(file, "an id a line")
+    with pytest.raises(DataError, match="no such file; expected an id a line"):
+        named_lines(tmp_path / "none", "an id a line")
+
+
+def test_ids_with_white_space_at_their_edges_are_allowed_removed_and_excluded(tmp_path: Path) -> None:
+    corpus = Corpus.from_passages(
+        [Passage(name, "text", title) for name, title in ((" a", ""), ("a", ""), ("b ", "T"))]
+    )
+    file = tmp_path / "ids"
+    file.write_text(" a\n  T\n")
+    assert without(corpus, file).passages.tolist() == [1]
+    file.write_text(" a\nb \n")
+    assert without(corpus, file).passages.tolist() == [1]
+    assert removed_ids(str(file)) == [" a", "b "]
+    (allowed,) = read_allowed(file, [Query("q", "?")])
+    assert allowed == Only(frozenset({" a", "b "}))
+    file.write_text("a\rb \n")
+    for read in (
+        lambda: without(corpus, file),
+        lambda: removed_ids(str(file)),
+        lambda: read_allowed(file, []),
+    ):
+        with pytest.raises(DataError, match="carriage return"):
+            read()

@@ -1,0 +1,161 @@
+"""What is told of a long loop."""
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from small_data import small_retriever, write_small
+
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.io import progress
+from grls.io.progress import Progress, duration, showing, waiting
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.fusion.fuse import Fusion, tune_weights
+from grls.train.doc2query.round_trip import sift
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    assert progress._open == []  # every loop before has ended
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    return now
+
+
+def test_without_a_terminal_there_is_a_line_a_minute(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Progress(1000, "embed", "passages", done=100) as bar:
+        for _ in range(9):
+            clock[0] += 20
+            bar.update(100)
+    assert capsys.readouterr().err.splitlines() == [
+        "embed 400 of 1,000 passages, 5.00 a second, 2 min left",
+        "embed 700 of 1,000 passages, 5.00 a second, 60 s left",
+        "embed 1,000 of 1,000 passages, 5.00 a second, 0 s left",
+    ]
+
+
+def test_a_loop_within_another_names_it_and_shares_its_minute(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Progress(4, "retrieve", "queries") as outer:
+        for _ in range(2):
+            with Progress(2, "decode", "inputs") as inner, Progress(9, "silent", "x", shown=False) as none:
+                none.update()
+                for _ in range(2):
+                    clock[0] += 30
+                    inner.update()
+            outer.update(2)
+    assert capsys.readouterr().err.splitlines() == [
+        "retrieve 0 of 4 queries; decode 2 of 2 inputs, 0.03 a second, 0 s left",
+        "retrieve 2 of 4 queries; decode 2 of 2 inputs, 0.03 a second, 0 s left",
+    ]
+    assert progress._open == []
+
+
+def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    with Progress(3, "embed", "passages", done=1) as bar:
+        bar.update(5)
+    assert "embed:" in shown.getvalue()
+    assert "1/3" in shown.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_has_no_loop_is_told_of(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    stream = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "EVERY", 0.01)
+    with waiting("sort 5 passages"):
+        for _ in range(500):
+            if "sort 5 passages" in stream.getvalue():
+                break
+            progress.Event().wait(0.01)
+    assert "sort 5 passages" in stream.getvalue()
+    before = stream.getvalue()
+    progress.Event().wait(0.05)
+    assert stream.getvalue() == before
+
+
+def test_durations() -> None:
+    assert [duration(seconds) for seconds in (3.2, 100, 5460, 11100)] == [
+        "3 s",
+        "2 min",
+        "1 h 31 min",
+        "3 h 05 min",
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set in ``data``, a generative retriever in ``retriever``."""
+    path = tmp_path_factory.mktemp("progress")
+    small_retriever(write_small(path / "data")).save_pretrained(path / "retriever")
+    return path
+
+
+SHOWN = {
+    "tune-dynamic": (["--done_biases=[0, 1]"], r"tune with 0 of 2 searches; hop 1 \d+ of .* left\n"),
+    "tune-hybrid": (
+        ["--prior=bm25", "--empty_weights=[]", "--weights=[1, 2]"],
+        r"tune with at most 1 of 11 searches; retrieve \d+ of .* left\n",
+    ),
+    "retrieve": (["--bm25=true"], r"bm25 1 of \d+ queries, .* left\n"),
+}
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_a_command_tells_of_its_inner_searches(
+    command: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    more, line = SHOWN[command]
+    given = [f"--data={folder / 'data'}", f"--output={tmp_path / 'out'}", "--device=cpu", "--split=train"]
+    given += [] if command == "retrieve" else [f"--retriever={folder / 'retriever'}"]
+    assert main([command, *given, *more]) == 0
+    told = capsys.readouterr().err
+    assert re.search(line, told)
+    assert progress._open == []
+
+
+def test_loops_show_themselves_within_a_command_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    corpus = Corpus.read(folder / "data")
+    names = corpus.ids([0, 1])
+    records = [{"chain": [name], "draw": 0, "text": f"who is {name}", "ended": True} for name in names]
+
+    def work(bm25: BM25Retriever) -> None:
+        bm25.retrieve(["one"], 1)
+        sift(records, corpus, bm25)
+        tune_weights(2, Fusion("sum"), lambda tried: 0.0)
+
+    retriever = BM25Retriever(corpus)
+    work(retriever)
+    assert capsys.readouterr().err == ""
+    with showing():
+        work(retriever)
+        for _ in range(2):
+            with Progress(5, "hidden", "x", shown=False) as bar:
+                bar.update()
+    told = [line.split(",")[0] for line in capsys.readouterr().err.splitlines()]
+    rounds = [
+        "round trip 0 of 2 queries; bm25 1 of 2 queries",
+        "round trip 0 of 2 queries; bm25 2 of 2 queries",
+    ]
+    assert told == [*rounds, "round trip 2 of 2 queries", *(f"tune {n} of 11 weights" for n in range(1, 12))]

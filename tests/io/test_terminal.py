@@ -1,0 +1,66 @@
+"""Foreign text in a terminal cannot steer it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from grls.answer.direct import WrittenAnswer
+from grls.answer.riches.answerer import Piece, Quote, Written
+from grls.answer.riches.page import terminal
+from grls.cli import main
+from grls.commands.read import shown_reading
+from grls.data.corpus import Corpus
+from grls.data.dataset import write_dataset
+from grls.data.dataset_check import DataFault, format_faults
+from grls.data.types import Hit, Passage, Query
+from grls.evaluation.examples import format_examples
+from grls.explain.text import _columns
+from grls.io.terminal import Visible, visible
+from grls.runs.trec import write_run
+
+EVIL = "\x1b]0;owned\x07\x1b[2Jclear\x9b1m\rover\x7f\x00"
+SHOWN = "␛]0;owned␇␛[2Jclear\\x9b1m␍over␡␀"
+
+
+def clean(text: str) -> bool:
+    return "owned" in text and not any((ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 for c in text)
+
+
+def test_control_characters_are_signs_and_all_else_stays() -> None:
+    assert visible(EVIL) == SHOWN
+    assert visible(SHOWN) == SHOWN
+    plain = "a\tb\nc é 東京 שלום \u200f\u200d 👩\u200d🚀 \xa0"
+    assert visible(plain) == plain
+
+
+def test_what_was_written_cannot_steer_a_terminal() -> None:
+    quote = Quote(EVIL, (EVIL,), (EVIL,), -1.0, True, 1)
+    written = Written((Piece("thought", EVIL), Piece("quote", EVIL, 0)), (quote,), EVIL, -1.0, True)
+    assert clean(terminal(Query(EVIL, EVIL), written, ("«", "»"), colour=False))
+    coloured = terminal(Query(EVIL, EVIL), written, ("«", "»"))
+    assert coloured.count("\x1b") == 4  # ours, of two pieces
+    assert clean(coloured.replace("\x1b", ""))
+
+
+def test_examples_and_readings_cannot(tmp_path: Path) -> None:
+    query = Query("q", EVIL, ("a",))
+    write_dataset(tmp_path / "data", [Passage("a", EVIL)], [query], {"test": {"q": {"a": 1}}})
+    corpus = Corpus.read(tmp_path / "data")
+    write_run(tmp_path / "run", {"q": [Hit("a", -1.0)]})
+    assert clean(format_examples(tmp_path / "run", tmp_path / "data", "test", corpus, 1))
+    assert clean(shown_reading(query, WrittenAnswer(EVIL, True, ("a",), (Hit("a", -1.0),)), corpus))
+
+
+def test_tables_and_checks_cannot() -> None:
+    assert clean("\n".join(_columns([["rank", EVIL]], left=(1,))))
+    assert clean(format_faults([DataFault(Path("queries.jsonl"), 1, EVIL)]))
+
+
+def test_errors_and_warnings_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(tmp_path / "\x1b]0;owned\x07")]) == 1
+    assert clean(capsys.readouterr().err)
+    record = logging.LogRecord("grls", logging.WARNING, "", 0, "query %s", (EVIL,), None)
+    assert Visible().format(record) == f"query {SHOWN}"
+    assert logging.lastResort is not None
+    assert isinstance(logging.lastResort.formatter, Visible)

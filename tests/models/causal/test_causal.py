@@ -1,0 +1,176 @@
+"""Causal language models as trees of tokens, against their own forward pass."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models_small import END, VOCABULARY, small_gpt2, small_llama
+from transformers import MistralConfig, MistralForCausalLM
+
+from grls.decode import Decoder, FastDecoder
+from grls.errors import ConfigError
+from grls.index import index_sequences
+from grls.models.causal import slots as causal
+from grls.models.causal.plain import CausalGenerator
+from grls.models.causal.slots import plant_causal
+from grls.models.sessions.forest import Branches
+
+MODELS: dict[str, Any] = {"llama": small_llama(), "gpt2": small_gpt2()}
+
+
+class Naive:
+    """A generator that computes every prefix from its beginning: the oracle."""
+
+    def __init__(self, model: Any, prompt: list[int]):
+        self.model, self.prompt = model, prompt
+
+    def open(self, inputs: Any) -> "Naive":
+        self.rows = [[*self.prompt, *tokens] for tokens in inputs]
+        return self
+
+    def first(self) -> None:
+        self._run()
+
+    def step(self, parents: Any, tokens: Any) -> None:
+        self.rows = [[*self.rows[p], int(t)] for p, t in zip(parents, tokens, strict=True)]
+        self._run()
+
+    def _run(self) -> None:
+        with torch.no_grad():
+            some = [self.model(input_ids=torch.tensor([row])).logits[0, -1] for row in self.rows]
+        self.all = torch.stack(some).float()
+
+    def logits(self, rows: Any, tokens: Any) -> Any:
+        return self.all[torch.from_numpy(rows), torch.from_numpy(tokens)].numpy()
+
+    def log_normalizer(self) -> Any:
+        return self.all.logsumexp(-1).numpy()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_the_fast_search_finds_what_the_naive_one_finds(data: Any) -> None:
+    token = st.integers(3, VOCABULARY - 1)
+    name = data.draw(st.sampled_from(sorted(MODELS)))
+    prompt = data.draw(st.lists(token, max_size=5))
+    passages = st.lists(st.integers(3, 6), max_size=8)
+    rows = data.draw(st.lists(passages, min_size=1, max_size=20))
+    inputs = data.draw(st.lists(st.lists(token, min_size=1, max_size=6), min_size=1, max_size=4))
+    mode = data.draw(st.sampled_from(["renormalized", "full"]))
+    index = index_sequences([np.array([*row, END]) for row in rows], END)
+    naive: Any = Naive(MODELS[name], prompt)
+    plain = Decoder(naive, index, 3, mode)
+    fast = FastDecoder(plant_causal(MODELS[name], prompt), index, 3, mode, slots=2)
+    for expected, found in zip(plain.search(inputs), fast.search(inputs), strict=True):
+        assert [f.score for f in found] == pytest.approx([f.score for f in expected], abs=1e-3)
+        assert {f.passage for f in found if f.score > found[-1].score + 1e-2} == {
+            f.passage for f in expected if f.score > expected[-1].score + 1e-2
+        }
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("prompt", [[], [7, 8, 9]])
+def test_long_branches_of_a_deep_tree(name: str, prompt: list[int]) -> None:
+    """Beyond the room that is made at first, with slots of different lengths, one reloaded."""
+    model = MODELS[name]
+    trees = plant_causal(model, prompt)
+    session = trees.open_trees(3, 50)
+    rng = np.random.default_rng(0)
+    texts = [rng.integers(3, VOCABULARY, n).tolist() for n in (50, 3, 20)]
+    session.load(np.arange(3), texts)
+    again = rng.integers(3, VOCABULARY, 9).tolist()
+    tip = session.load(np.array([1]), [again])
+    texts[1] = again
+    branch = rng.integers(3, VOCABULARY, 30)
+    node = session.feed(Branches(np.array([1]), tip, np.array([30]), branch))
+    session.feed(Branches(np.array([1, 1]), node[[0, 0]], np.array([1, 1]), np.array([5, 6])))
+    for row, last in enumerate((5, 6)):
+        tokens = torch.tensor([[*prompt, *again, *branch.tolist(), last]])
+        with torch.inference_mode():
+            expected = model(input_ids=tokens).logits[0, -1]
+            found = trees.head.all(session._hidden[row])
+        assert torch.allclose(found, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype: torch.dtype) -> None:
+    for seed in range(3):
+        for make in (small_llama, small_gpt2):
+            for prompt in ([], [7, 8, 9]):
+                plant_causal(make(seed).to(dtype), prompt)
+
+
+@pytest.mark.parametrize("scale", [None, 0.5])
+@pytest.mark.parametrize("cached", [1, 200, 1 << 20])
+def test_grouped_attention_is_attention(
+    scale: float | None, cached: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one slot, of two and of all at a time."""
+    monkeypatch.setattr(causal, "_CACHED", cached)
+    generator = torch.Generator().manual_seed(0)
+    query = torch.randn(5, 3, 6, 8, generator=generator)
+    key, value = (torch.randn(5, 2, 5, 8, generator=generator) for _ in range(2))
+    hidden = torch.rand(5, 1, 3, 5, generator=generator) < 0.4
+    hidden[..., 0] = False
+    bias = torch.zeros(5, 1, 3, 5).masked_fill(hidden, -torch.inf)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        query.transpose(1, 2), key, value, attn_mask=bias, scale=scale, enable_gqa=True
+    ).transpose(1, 2)
+    found = causal.grouped_attention(query, key, value, bias, scale)
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_prompt_is_read_once_until_the_weights_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_llama(3)
+    trees = plant_causal(model, [5, 6, 7])
+    lengths: list[int] = []
+    forward = model.forward
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        lengths.append(options["input_ids"].shape[1])
+        return forward(*arguments, **options)
+
+    monkeypatch.setattr(model, "forward", counted)
+    index = index_sequences([np.array([t, END]) for t in range(3, 9)], END)
+    decoder = FastDecoder(trees, index, 2)
+    before = decoder.search([[9, 10]])[0]
+    decoder.search([[9, 11]])
+    assert max(lengths, default=0) <= 1
+    model.model.layers[0].self_attn.v_proj.weight.data.mul_(-3)
+    after = decoder.search([[9, 10]])[0]
+    assert 3 in lengths
+    assert [f.score for f in after] != pytest.approx([f.score for f in before], abs=1e-4)
+    naive: Any = Naive(model, [5, 6, 7])
+    expected = Decoder(naive, index, 2).search([[9, 10]])[0]
+    assert [f.score for f in after] == pytest.approx([f.score for f in expected], abs=1e-3)
+
+
+def test_what_cannot_be_driven_is_refused() -> None:
+    config = MistralConfig(
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=1,
+        num_attention_heads=4, num_key_value_heads=2, sliding_window=4,
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="within a window"):
+        plant_causal(MistralForCausalLM(config))
+    chunked = small_llama()
+    chunked.config.layer_types = ["chunked_attention"] * 2
+    with pytest.raises(ConfigError, match="within a window"):
+        plant_causal(chunked)
+    with pytest.raises(ConfigError, match="256 positions; shorten"):
+        plant_causal(small_llama(), [3] * 256)
+    with pytest.raises(ValueError, match="at least one token"):
+        plant_causal(small_llama()).open_trees(1, 1).load(np.array([0]), [[]])
+
+
+def test_too_little_memory_is_not_taken_for_a_model_that_cannot_be_driven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(self: Any) -> bool:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(CausalGenerator, "_tried", full)
+    with pytest.raises(RuntimeError, match="allocate memory"):
+        CausalGenerator(MODELS["llama"])

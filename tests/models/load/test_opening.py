@@ -1,0 +1,304 @@
+"""Model folders that lack something, hold too much, or bring code: each is one error that names what."""
+
+import ast
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from small_data import write_small
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from grls.answer.ralm.reranker import Reranker
+from grls.errors import ConfigError, DataError, GrlsError
+from grls.models.biencoder import BiEncoder
+from grls.models.entailment import load_entailment
+from grls.models.load.build import Pretrained, WarmStart, load_tokenizer, read_stages, train_tokenizer
+from grls.models.load.language import PretrainedLM, load_language_model
+from grls.models.load.opening import opening
+from grls.retrieve.generative.folder import read_generative_manifest, read_limits
+
+ROOT = Path(__file__).parents[3]
+CODE = "raise SystemExit('code of a folder was run')\n"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Whole folders: gpt2, t5, llama, bert, mlm (its head is unused), judge, ranker, sentence."""
+    home = tmp_path_factory.mktemp("models")
+    data = write_small(home / "data") or home / "data"
+    tokenizer = train_tokenizer(data, 120)
+    tokenizer.add_special_tokens({"cls_token": "[CLS]", "sep_token": "[SEP]"})
+    torch.manual_seed(0)
+    words = {"vocab_size": len(tokenizer)}
+    bert = BertConfig(
+        **words, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
+    )
+    judge = BertConfig(**{**bert.to_dict(), "id2label": {0: "entailment", 1: "neutral"}})
+    ranker = BertConfig(**{**bert.to_dict(), "num_labels": 1})
+    causal = LlamaConfig(
+        **words, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+        tie_word_embeddings=False, eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    made = {
+        "gpt2": GPT2LMHeadModel(GPT2Config(**words, n_embd=16, n_layer=2, n_head=2)),
+        "t5": T5ForConditionalGeneration(
+            T5Config(
+                **words, d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2, decoder_start_token_id=0
+            )
+        ),
+        "llama": LlamaForCausalLM(causal),
+        "headless": LlamaModel(causal),
+        "bert": BertModel(bert),
+        "mlm": BertForMaskedLM(bert),
+        "judge": BertForSequenceClassification(judge),
+        "ranker": BertForSequenceClassification(ranker),
+    }
+    for name, model in made.items():
+        model.save_pretrained(home / name)
+        tokenizer.save_pretrained(home / name)
+    BiEncoder.load(str(home / "bert"), device="cpu").save(home / "sentence")
+    BiEncoder.load(str(home / "t5"), device="cpu").save(home / "st5")
+    return home
+
+
+LOADERS: dict[str, Callable[[str], Any]] = {
+    "generator": lambda folder: Pretrained(folder).load(),
+    "language": lambda folder: load_language_model(folder, "cpu"),
+    "tuned": lambda folder: PretrainedLM(folder).load(),
+    "dense": lambda folder: BiEncoder.load(folder, device="cpu"),
+    "judge": lambda folder: load_entailment(folder, "cpu"),
+    "ranker": lambda folder: Reranker.load(folder, device="cpu", trained=True),
+    "encoder": lambda folder: Reranker.load(folder, device="cpu"),
+    "warm": lambda folder: WarmStart(folder, 1).load(),
+}
+WHOLE = [
+    ("generator", "gpt2"), ("generator", "t5"), ("generator", "llama"), ("language", "llama"),
+    ("tuned", "gpt2"), ("dense", "bert"), ("dense", "mlm"), ("dense", "sentence"), ("dense", "t5"),
+    ("dense", "st5"), ("encoder", "mlm"), ("judge", "judge"), ("encoder", "bert"), ("ranker", "ranker"),
+    ("warm", "mlm"), ("warm", "bert"),
+]  # fmt: skip
+
+
+def broken(models: Path, name: str, to: Path, damage: Callable[[Path], Any]) -> str:
+    shutil.copytree(models / name, to)
+    damage(to)
+    return str(to)
+
+
+def drop(*begins: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        file = folder / "model.safetensors"
+        kept = {k: v.clone() for k, v in load_file(file).items() if not k.startswith(begins)}
+        save_file(kept, file, metadata={"format": "pt"})
+
+    return damage
+
+
+def change(file: str, **values: Any) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        found = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps({**found, **values}))
+
+    return damage
+
+
+def remove(*names: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return damage
+
+
+def write(name: str, text: str) -> Callable[[Path], Any]:
+    return lambda folder: (folder / name).write_text(text)
+
+
+def pickled(folder: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+def coded(folder: Path) -> None:
+    change("config.json", auto_map={"AutoModel": "own.Model", "AutoConfig": "own.Config"})(folder)
+    (folder / "own.py").write_text(CODE)
+
+
+@pytest.mark.parametrize(("loader", "name"), WHOLE)
+def test_whole_folders_open_and_unused_heads_are_no_fault(models: Path, loader: str, name: str) -> None:
+    assert LOADERS[loader](str(models / name)) is not None
+
+
+@pytest.mark.parametrize(
+    ("loader", "name", "damage", "named"),
+    [
+        ("generator", "headless", lambda folder: None, r"lm_head\.weight"),
+        ("language", "headless", lambda folder: None, r"lm_head\.weight"),
+        ("generator", "t5", drop("encoder.block.1"), r"encoder\.block\.1\..* and 5 more"),
+        ("generator", "gpt2", drop("transformer.h.1.mlp"), r"transformer\.h\.1\.mlp"),
+        ("generator", "gpt2", change("config.json", n_layer=1), r"holds transformer\.h\.1\..* and 8 more"),
+        ("generator", "gpt2", change("config.json", n_embd=8), r"cannot load a generator"),
+        ("dense", "bert", drop("encoder.layer.0"), r"encoder\.layer\.0"),
+        ("dense", "mlm", change("config.json", num_hidden_layers=1), r"bert\.encoder\.layer\.1"),
+        ("dense", "sentence", drop("encoder.layer.1.output"), r"encoder\.layer\.1\.output"),
+        ("dense", "st5", drop("decoder.final"), r"decoder\.final_layer_norm\.weight"),
+        ("warm", "bert", drop("embeddings.word"), r"embeddings\.word_embeddings\.weight"),
+        ("judge", "judge", drop("classifier"), r"classifier\.bias, classifier\.weight"),
+        ("judge", "judge", drop("bert.pooler"), r"bert\.pooler"),
+        ("ranker", "bert", lambda folder: None, r"classifier\.bias"),
+        ("ranker", "ranker", drop("classifier.bias"), r"classifier\.bias"),
+        ("encoder", "bert", drop("encoder.layer.0"), r"encoder\.layer\.0"),
+    ],
+)  # fmt: skip
+def test_weights_that_are_missing_or_have_no_place_are_named(
+    models: Path, tmp_path: Path, loader: str, name: str, damage: Callable[[Path], Any], named: str
+) -> None:
+    folder = broken(models, name, tmp_path / "m", damage)
+    with pytest.raises(ConfigError, match=named) as caught:
+        LOADERS[loader](folder)
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("loader", "name"), WHOLE[1::2])
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (remove("tokenizer.json", "tokenizer_config.json"), "tokenizer"),
+        (remove("tokenizer.json"), "tokenizer"),
+        (remove("tokenizer_config.json"), r"tokenizer_config\.json"),
+        (write("tokenizer.json", "{"), r"tokenizer\.json"),
+        (write("tokenizer.json", "{}"), r"tokenizer\.json"),
+        (write("tokenizer.json", '{"version": "1.0", "added_tokens": [], "model": {"type": "BPE"}}'), ""),
+        (remove("model.safetensors"), "no weights"),
+        (write("model.safetensors", "x"), ""),
+        (pickled, r"pytorch_model\.bin, a pickle"),
+        (coded, "code of its own"),
+        (change("tokenizer_config.json", auto_map={"AutoTokenizer": ["own.T", None]}), "code of its own"),
+        (write("config.json", "{"), r"config\.json"),
+        (write("config.json", "[]"), ""),
+        (change("config.json", vocab_size=None), ""),
+        (change("config.json", layer_norm_eps=[], layer_norm_epsilon=[], rms_norm_eps=[]), ""),
+    ],
+)
+def test_damaged_folders_are_one_error_for_every_loader(
+    models: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    loader: str,
+    name: str,
+    damage: Callable[[Path], Any],
+    named: str,
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda *asked: pytest.fail("asked on standard input"))
+    folder = broken(models, name, tmp_path / "m", damage)
+    with pytest.raises(GrlsError, match=named) as caught:
+        LOADERS[loader](folder)
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda folder: shutil.rmtree(folder / "1_Pooling"), "settings of Pooling"),
+        (remove("modules.json"), r"lacks modules\.json"),
+        (write("modules.json", "[3]"), r"modules\.json"),
+        (write("modules.json", "[]"), r"modules\.json"),
+        (write("modules.json", "{"), r"modules\.json"),
+    ],
+)
+def test_a_sentence_folder_without_a_part_is_refused(
+    models: Path, tmp_path: Path, damage: Callable[[Path], Any], named: str
+) -> None:
+    folder = broken(models, "sentence", tmp_path / "m", damage)
+    with pytest.raises(GrlsError, match=named):
+        BiEncoder.load(folder, device="cpu")
+
+
+def test_a_shard_that_is_missing_is_refused(models: Path, tmp_path: Path) -> None:
+    model, tokenizer = Pretrained(str(models / "gpt2")).load()
+    model.save_pretrained(tmp_path / "m", max_shard_size="4KB")
+    tokenizer.save_pretrained(tmp_path / "m")
+    assert Pretrained(str(tmp_path / "m")).load()
+    shard = sorted((tmp_path / "m").glob("model-*.safetensors"))[1]
+    shard.unlink()
+    with pytest.raises(ConfigError, match=shard.name):
+        Pretrained(str(tmp_path / "m")).load()
+
+
+@pytest.mark.parametrize("loader", ["generator", "language", "tuned"])
+def test_an_encoder_writes_nothing(models: Path, loader: str) -> None:
+    """transformers opens one as a causal model, which sees what is to come."""
+    with pytest.raises(ConfigError, match="a bert is an encoder, which writes nothing"):
+        LOADERS[loader](str(models / "mlm"))
+
+
+def test_a_tokenizer_is_opened_whole(models: Path, tmp_path: Path) -> None:
+    folder = broken(models, "bert", tmp_path / "m", remove("tokenizer.json"))
+    with pytest.raises(ConfigError, match="cannot load a tokenizer"):
+        load_tokenizer(folder)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "5", '{"stages": 5}', '{"stages": [5]}', "{}"])
+def test_a_damaged_training_file_is_named(models: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "training.json").write_text(text)
+    with pytest.raises(DataError, match=r"training\.json"):
+        read_stages(tmp_path)
+    folder = broken(models, "sentence", tmp_path / "m", write("training.json", text))
+    with pytest.raises(DataError, match=r"training\.json"):
+        BiEncoder.load(folder, device="cpu")
+
+
+@pytest.mark.parametrize("limits", [{"passage": "5"}, {"passage": True}, [1, 2, 3], None, {"other": 3}, "x"])
+def test_limits_that_are_no_numbers_are_named(tmp_path: Path, limits: Any) -> None:
+    (tmp_path / "grls.json").write_text(json.dumps({"format": 1, "limits": limits}))
+    with pytest.raises(DataError, match=r"grls\.json: expected the limits passage, query, input"):
+        read_limits(tmp_path, read_generative_manifest(tmp_path))
+
+
+def test_a_panic_is_an_error_of_ours_and_an_interrupt_is_not() -> None:
+    panic = type("PanicException", (BaseException,), {})
+    with (
+        pytest.raises(ConfigError, match="cannot load a model from 'm': it broke"),
+        opening("a model", "m", "."),
+    ):
+        raise panic("it broke")
+    with pytest.raises(KeyboardInterrupt), opening("a model", "m", "."):
+        raise KeyboardInterrupt
+
+
+def test_nowhere_may_a_folder_bring_code() -> None:
+    """Every call that opens a part of a model by its folder says that no code of the folder is run."""
+    asked = 0
+    for file in (f for part in ("grls", "data_prep", "benchmarks") for f in (ROOT / part).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            theirs = called.endswith(".from_pretrained") and not called.startswith(
+                ("GenerativeRetriever", "DenseRetriever")
+            )
+            by_folder = called in ("SentenceTransformer", "CrossEncoder", "pipeline") and bool(node.args)
+            if theirs or by_folder:
+                words = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                assert words.get("trust_remote_code") == "False", f"{file.name}, line {node.lineno}"
+                asked += 1
+    assert asked >= 5

@@ -1,0 +1,73 @@
+"""Which models the fast search may drive is the same in every precision."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from models_small import PAD, VOCABULARY, small_bart, small_bert2bert, small_gpt2, small_llama, small_t5
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BloomConfig,
+    BloomForCausalLM,
+    MarianConfig,
+    MarianMTModel,
+)
+
+from grls.models.load.kinds import plain_generator, planted
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.models.seq2seq.slots import plant
+
+PRECISIONS = [torch.float32, torch.bfloat16, torch.float16]
+
+
+def seq2seq_shape(spread: float) -> dict[str, Any]:
+    return {
+        "vocab_size": VOCABULARY, "d_model": 32, "encoder_layers": 1, "decoder_layers": 1,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 32,
+        "decoder_ffn_dim": 32, "pad_token_id": PAD, "eos_token_id": 1, "forced_eos_token_id": None,
+        "decoder_start_token_id": 1, "init_std": spread, "max_position_embeddings": 64,
+    }  # fmt: skip
+
+
+def bart(spread: float) -> Any:
+    return BartForConditionalGeneration(BartConfig(**seq2seq_shape(spread)))
+
+
+def marian(spread: float) -> Any:
+    return MarianMTModel(MarianConfig(**seq2seq_shape(spread)))
+
+
+@pytest.mark.parametrize("kind", PRECISIONS)
+@pytest.mark.parametrize("make", [bart, marian])
+def test_a_decoder_that_counts_its_tokens_is_never_driven_by_slots(
+    make: Callable[[float], Any], kind: torch.dtype
+) -> None:
+    for seed in range(24):
+        torch.manual_seed(seed)
+        model = make((0.02, 0.1, 0.3)[seed % 3]).eval().to(kind)
+        assert plant(Seq2SeqGenerator(model)) is None, seed
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_biases_by_distance_that_no_position_changes_are_refused_alike(kind: torch.dtype) -> None:
+    for seed in range(6):
+        torch.manual_seed(seed)
+        config = BloomConfig(
+            vocab_size=VOCABULARY, hidden_size=32, n_layer=1, n_head=4, initializer_range=0.1
+        )
+        model = BloomForCausalLM(config).eval().to(kind)
+        assert planted(plain_generator(model)) is None, seed
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("make", [small_t5, small_bert2bert, small_gpt2, small_llama])
+def test_models_that_take_their_positions_are_driven_in_every_precision(
+    make: Callable[[], Any], kind: torch.dtype
+) -> None:
+    assert planted(plain_generator(make().to(kind))) is not None
+
+
+def test_the_small_bart_of_other_tests_is_one_of_them() -> None:
+    assert plant(Seq2SeqGenerator(small_bart().to(torch.bfloat16))) is None

@@ -1,0 +1,446 @@
+"""The dense retriever against a full sort and against faiss; resuming; what does not belong together."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pytest
+import torch
+from small_data import scratch, small_retriever, tiny_bert, write_small
+
+from grls.data.corpus import Corpus
+from grls.data.types import Passage, Query
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.models.biencoder import DONE_TEXT, BiEncoder, passage_text
+from grls.retrieve.dense import retriever as dense
+from grls.retrieve.dense.encode import EMBEDDINGS, PLAN, encode_corpus, encode_to_disk, work_folder
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.dense.search import top_k
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.appending import AppendingMultistep
+from grls.retrieve.registry import open_retriever
+
+QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "calm")]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("dense") / "data")
+
+
+@pytest.fixture(scope="module")
+def corpus(data: Path) -> Corpus:
+    return Corpus.read(data)
+
+
+@pytest.fixture(scope="module")
+def biencoder(tmp_path_factory: pytest.TempPathFactory) -> BiEncoder:
+    torch.manual_seed(0)
+    return BiEncoder.load(str(tiny_bert(tmp_path_factory.mktemp("bert"))), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def retriever(biencoder: BiEncoder, corpus: Corpus) -> DenseRetriever:
+    return DenseRetriever.assemble(biencoder, corpus)
+
+
+@pytest.fixture
+def saved(retriever: DenseRetriever, tmp_path: Path) -> Path:
+    retriever.save_pretrained(tmp_path / "retriever")
+    return tmp_path / "retriever"
+
+
+def other(biencoder: BiEncoder, folder: Path) -> BiEncoder:
+    """The same network with one weight changed."""
+    biencoder.save(folder)
+    changed = BiEncoder.load(str(folder), device="cpu")
+    with torch.no_grad():
+        next(iter(changed.model.parameters())).view(-1)[5] += 0.5
+    return changed
+
+
+class Counted(BiEncoder):
+    """Counts the passages it embeds; is killed after ``budget`` of them."""
+
+    def __init__(self, biencoder: BiEncoder, budget: int = 10**6):
+        super().__init__(biencoder.model, biencoder.max_tokens)
+        self.seen: list[str] = []
+        self.budget = budget
+
+    def encode_passages(self, texts: Sequence[str], batch_size: int = 32, progress: bool = False) -> Any:
+        if len(self.seen) + len(texts) > self.budget:
+            raise KeyboardInterrupt
+        self.seen += texts
+        return super().encode_passages(texts, batch_size, progress)
+
+
+def full_sort(queries: np.ndarray, rows: np.ndarray, k: int) -> list[list[int]]:
+    scores = queries.astype(np.float64) @ rows.astype(np.float64).T
+    return [np.lexsort((np.arange(len(rows)), -s.round(12)))[:k].tolist() for s in scores]
+
+
+@pytest.mark.parametrize("block", [7, 64, 1000])
+def test_the_search_is_exact_whatever_the_block(block: int) -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200, 16)).astype(np.float32)
+    queries = rng.normal(size=(5, 16)).astype(np.float32)
+    index = faiss.IndexFlatIP(16)
+    index.add(rows)
+    for k in (1, 10, 200, 500):
+        found = top_k(queries, rows, k, block)
+        assert [near.numbers.tolist() for near in found] == full_sort(queries, rows, k)
+        scores, numbers = index.search(queries, min(k, 200))
+        assert [near.numbers.tolist() for near in found] == numbers.tolist()
+        assert np.stack([near.scores for near in found]) == pytest.approx(scores, abs=1e-4)
+        assert all((np.diff(near.scores) <= 0).all() for near in found)
+
+
+@pytest.mark.parametrize("block", [5, 1000])
+def test_ties_go_to_the_first_row_even_across_the_cut(block: int) -> None:
+    """100 copies of each of 3 rows: which of the copies are found is no accident."""
+    rng = np.random.default_rng(1)
+    rows = np.tile(rng.normal(size=(3, 8)).astype(np.float32), (100, 1))
+    queries = rng.normal(size=(25, 8)).astype(np.float32)
+    for query, near in zip(queries, top_k(queries, rows, 130, block), strict=True):
+        first, second, _ = np.argsort(-(rows[:3] @ query))
+        assert near.numbers.tolist() == [*range(first, 300, 3), *list(range(second, 300, 3))[:30]]
+
+
+def test_nothing_asked_is_nothing_found() -> None:
+    rows = np.ones((3, 2), dtype=np.float32)
+    assert top_k(np.empty((0, 2), dtype=np.float32), rows, 3) == []
+    assert [len(near.numbers) for near in top_k(rows, rows[:0], 3)] == [0, 0, 0]
+
+
+def test_hits_are_the_inner_products_in_order(retriever: DenseRetriever, corpus: Corpus) -> None:
+    model = retriever.biencoder.model
+    texts = [passage_text(p) for p in corpus]
+    scores = model.encode([q.text for q in QUERIES]) @ model.encode(texts).T
+    for hits, row in zip(retriever.retrieve(QUERIES, 99), scores, strict=True):
+        assert len(hits) == len(corpus) == 10
+        by_id = dict(zip(corpus.ids(range(10)), row.tolist(), strict=True))
+        assert {hit.id: hit.score for hit in hits} == pytest.approx(by_id, abs=1e-4)
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert retriever.retrieve(QUERIES, 3) == [hits[:3] for hits in retriever.retrieve(QUERIES, 10)]
+    assert retriever.retrieve([], 3) == []
+
+
+def test_done_has_a_score_and_is_no_hit(retriever: DenseRetriever) -> None:
+    model = retriever.biencoder.model
+    done = model.encode([DONE_TEXT])[0]
+    vectors = model.encode([q.text for q in QUERIES])
+    for step, vector in zip(retriever.retrieve_hop(QUERIES, [()] * 3, 99), vectors, strict=True):
+        assert step.done == pytest.approx(float(vector @ done), abs=1e-4)
+        assert "DONE" not in {hit.id for hit in step.hits}
+
+
+def test_a_great_many_queries_that_are_cut_are_not_all_named(
+    retriever: DenseRetriever, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = " ".join(["otter"] * 500)
+    asked = DenseRetriever(retriever.biencoder, retriever.corpus, retriever.embeddings, truncate_queries=True)
+    for part in range(5):
+        asked.retrieve([Query(f"q{part}-{n}", long) for n in range(4)], 1)
+    told = [record.getMessage() for record in caplog.records]
+    assert [line.split("'")[1] for line in told[:-1]] == [f"q{n // 4}-{n % 4}" for n in range(10)]
+    assert told[-1].startswith("more queries are longer than")
+
+
+def test_evidence_joins_the_query(retriever: DenseRetriever, corpus: Corpus) -> None:
+    evidence = corpus.passages([3, 8])
+    (step,) = retriever.retrieve_hop(QUERIES[:1], [evidence], 4)
+    text = retriever.biencoder.query_text(QUERIES[0].text, evidence)
+    assert text != QUERIES[0].text
+    assert step.hits == retriever.retrieve([Query("x", text)], 4)[0]
+
+
+def test_chains_are_those_of_the_retriever(retriever: DenseRetriever, corpus: Corpus) -> None:
+    """Greedy, by hand: the best passage not yet in the chain, or DONE."""
+    (chain,) = AppendingMultistep(retriever, corpus, 3).retrieve(QUERIES[:1])
+    found: list[Passage] = []
+    for _ in range(3):
+        (step,) = retriever.retrieve_hop(QUERIES[:1], [found], 10)
+        best = next(hit for hit in step.hits if hit.id not in {p.id for p in found})
+        found.append(corpus[int(corpus.numbers([best.id])[0] or 0)])
+    assert [hit.id for hit in chain.hits] == [p.id for p in found]
+    for bias, done in ((99.0, True), (-99.0, False)):
+        search = AppendingMultistep(retriever, corpus, 3, dynamic=True, done_bias=bias)
+        for ended in search.retrieve(QUERIES):
+            assert (ended.done, len(ended.hits)) == (done, 1 if done else 3)
+
+
+def test_a_folder_holds_the_whole_retriever(retriever: DenseRetriever, saved: Path) -> None:
+    opened = DenseRetriever.from_pretrained(saved, "cpu")
+    assert opened.retrieve(QUERIES, 10) == retriever.retrieve(QUERIES, 10)
+    assert isinstance(opened.embeddings.base, np.memmap)
+    manifest = json.loads((saved / "grls.json").read_text())
+    assert (manifest["kind"], manifest["dimension"], manifest["stages"]) == ("dense", 16, [])
+    assert sorted(file.name for file in saved.iterdir()) == [
+        "corpus.jsonl", EMBEDDINGS, "grls.json", "model",
+    ]  # fmt: skip
+    opened.save_pretrained(saved)  # over itself, memory-mapped
+    assert DenseRetriever.from_pretrained(saved, "cpu").retrieve(QUERIES, 5) == opened.retrieve(QUERIES, 5)
+
+
+def test_a_generator_as_a_biencoder_keeps_its_stages(data: Path, corpus: Corpus, tmp_path: Path) -> None:
+    made = BiEncoder.from_generator(scratch(data).load(), 64, ["memorise"])
+    DenseRetriever.assemble(made, corpus).save_pretrained(tmp_path / "r")
+    opened = open_retriever(tmp_path / "r", "cpu")
+    assert isinstance(opened, DenseRetriever)
+    assert (opened.stages, opened.biencoder.max_tokens) == (("memorise",), 64)
+    assert opened.learned_done is False
+    learned = BiEncoder(made.model, 64, ["biencoder"], learned_done=True)
+    DenseRetriever.assemble(learned, corpus).save_pretrained(tmp_path / "r")
+    assert DenseRetriever.from_pretrained(tmp_path / "r", "cpu").learned_done is True
+
+
+def test_either_kind_is_opened_by_its_manifest(data: Path, saved: Path, tmp_path: Path) -> None:
+    small_retriever(data).save_pretrained(tmp_path / "g")
+    assert isinstance(open_retriever(tmp_path / "g", "cpu"), GenerativeRetriever)
+    assert isinstance(open_retriever(saved, "cpu"), DenseRetriever)
+    edit(
+        tmp_path / "g", lambda manifest: [manifest.pop(key) for key in ("kind", "sha256")]
+    )  # as once written
+    assert isinstance(open_retriever(tmp_path / "g", "cpu"), GenerativeRetriever)
+    edit(saved, lambda manifest: manifest.update(kind="graph"))
+    with pytest.raises(DataError, match="unknown kind of retriever 'graph'"):
+        open_retriever(saved)
+    with pytest.raises(DataError, match="no retriever here"):
+        open_retriever(tmp_path)
+
+
+def edit(folder: Path, change: Any) -> None:
+    manifest = json.loads((folder / "grls.json").read_text())
+    change(manifest)
+    (folder / "grls.json").write_text(json.dumps(manifest))
+
+
+def test_what_does_not_belong_together_is_refused(saved: Path, biencoder: BiEncoder, tmp_path: Path) -> None:
+    text = (saved / "corpus.jsonl").read_text()
+    (saved / "corpus.jsonl").write_text(text.replace("otter is calm", "otter is sad"))
+    with pytest.raises(MismatchError, match=r"made with another corpus.*grls index"):
+        DenseRetriever.from_pretrained(saved)
+    (saved / "corpus.jsonl").write_text(text)
+    other(biencoder, tmp_path / "m").save(saved / "model")
+    with pytest.raises(MismatchError, match=r"made with another model.*grls index"):
+        DenseRetriever.from_pretrained(saved)
+    DenseRetriever.from_pretrained(saved, verify=False)
+
+
+def test_damaged_embeddings_are_refused(saved: Path) -> None:
+    file = saved / EMBEDDINGS
+    rows = np.load(file)
+    rows[2, 3] += 1
+    np.save(file, rows)
+    with pytest.raises(MismatchError, match="not the embeddings of this retriever"):
+        DenseRetriever.from_pretrained(saved)
+    rows[2, 3] = np.nan
+    np.save(file, rows)
+    with pytest.raises(DataError, match="embedding in row 2 is not finite"):
+        DenseRetriever.from_pretrained(saved, verify=False)
+    file.write_bytes(file.read_bytes()[:-4])
+    with pytest.raises(DataError, match="missing or truncated"):
+        DenseRetriever.from_pretrained(saved)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_the_embeddings_are_read_through_once(
+    verify: bool, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+    for name in ("sha256", "_check_finite"):
+        inner = getattr(dense, name)
+        monkeypatch.setattr(dense, name, lambda given, n=name, f=inner: (reads.append(n), f(given))[1])
+    DenseRetriever.from_pretrained(saved, "cpu", verify=verify)
+    assert reads == ["sha256" if verify else "_check_finite"]
+
+
+def test_a_malformed_manifest_is_refused(saved: Path) -> None:
+    edit(saved, lambda manifest: manifest.update(embeddings={"bytes": 3}))
+    with pytest.raises(DataError, match="'embeddings' is missing or malformed"):
+        DenseRetriever.from_pretrained(saved)
+    edit(saved, lambda manifest: manifest.update(max_tokens="many"))
+    with pytest.raises(DataError, match="'max_tokens' is missing or malformed"):
+        DenseRetriever.from_pretrained(saved)
+    edit(saved, lambda manifest: manifest.update(format=99))
+    with pytest.raises(DataError, match="expected a dense retriever of format 1"):
+        DenseRetriever.from_pretrained(saved)
+
+
+def test_embeddings_of_another_shape_are_refused(retriever: DenseRetriever, corpus: Corpus) -> None:
+    with pytest.raises(MismatchError, match=r"\(11, 16\), got \(10, 16\)"):
+        DenseRetriever(retriever.biencoder, corpus, retriever.embeddings[:-1])
+
+
+def test_a_model_trained_on_must_refresh(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path) -> None:
+    changed = other(biencoder, tmp_path / "m")
+    retriever = DenseRetriever.assemble(changed, corpus, truncate_queries=True)
+    before = retriever.retrieve(QUERIES, 10)
+    with torch.no_grad():
+        next(iter(changed.model.parameters())).mul_(-1.5)
+    with pytest.raises(MismatchError, match="refresh the retriever"):
+        retriever.save_pretrained(tmp_path / "r")
+    fresh = retriever.refresh(changed)
+    assert fresh.truncate_queries
+    assert np.array_equal(fresh.embeddings, encode_corpus(changed, corpus))
+    assert fresh.retrieve(QUERIES, 10) != before
+    fresh.save_pretrained(tmp_path / "r")
+
+
+def test_a_killed_run_goes_on_where_it_stopped(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path) -> None:
+    whole = encode_corpus(biencoder, corpus)
+    killed = Counted(biencoder, budget=7)
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_disk(killed, corpus, tmp_path / "w", shard=3)
+    assert len(killed.seen) == 6
+    with (tmp_path / "w" / EMBEDDINGS).open("ab") as stream:
+        stream.write(b"half a shard that was being written")
+    second = Counted(biencoder)
+    rows = np.load(encode_to_disk(second, corpus, tmp_path / "w", shard=3))
+    texts = [passage_text(passage) for passage in corpus]
+    assert second.seen == [*texts[6:], DONE_TEXT]
+    assert rows == pytest.approx(whole, abs=1e-5)
+    third = Counted(biencoder)
+    encode_to_disk(third, corpus, tmp_path / "w", shard=3)
+    assert third.seen == []
+
+
+def test_a_run_that_was_killed_before_its_plan_goes_on(
+    biencoder: BiEncoder, corpus: Corpus, tmp_path: Path
+) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / EMBEDDINGS).write_bytes(b"half a header")
+    rows = np.load(encode_to_disk(biencoder, corpus, tmp_path / "w"))
+    assert rows == pytest.approx(encode_corpus(biencoder, corpus), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "left", [[], [f".{PLAN}.x.tmp"], [EMBEDDINGS], [EMBEDDINGS, f".{PLAN}.x.tmp"], [PLAN], [PLAN, EMBEDDINGS]]
+)
+def test_a_run_that_died_at_its_beginning_is_begun_anew(
+    left: list[str], biencoder: BiEncoder, corpus: Corpus, tmp_path: Path
+) -> None:
+    """Wherever it died; also with the files in the order in which they were made once."""
+    whole = np.load(encode_to_disk(biencoder, corpus, tmp_path / "whole", shard=3))
+    (tmp_path / "w").mkdir()
+    plan = json.loads((tmp_path / "whole" / PLAN).read_text())
+    for name in left:
+        (tmp_path / "w" / name).write_text(json.dumps({**plan, "done": 0}) if name == PLAN else "")
+    rows = np.load(encode_to_disk(biencoder, corpus, tmp_path / "w", shard=3))
+    assert np.array_equal(rows, whole)
+
+
+@pytest.mark.parametrize("place", [8, 200, -50, None])
+def test_damaged_rows_are_embedded_anew(
+    place: int | None,
+    biencoder: BiEncoder,
+    corpus: Corpus,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One bit of the header, or of a row; or the plan."""
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_disk(Counted(biencoder, budget=7), corpus, tmp_path / "w", shard=3)
+    file = tmp_path / "w" / (PLAN if place is None else EMBEDDINGS)
+    content = bytearray(file.read_bytes())
+    content[2 if place is None else place] ^= 1 << 7
+    file.write_bytes(content)
+    again = Counted(biencoder)
+    rows = np.load(encode_to_disk(again, corpus, tmp_path / "w", shard=3))
+    assert len(again.seen) == len(corpus) + 1
+    assert rows == pytest.approx(encode_corpus(biencoder, corpus, shard=3), abs=1e-5)
+    assert "embedded anew" in caplog.text
+
+
+def test_a_plan_without_a_hash_is_gone_on_with(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_disk(Counted(biencoder, budget=7), corpus, tmp_path / "w", shard=3)
+    plan = json.loads((tmp_path / "w" / PLAN).read_text())
+    del plan["sha256"]
+    (tmp_path / "w" / PLAN).write_text(json.dumps(plan))
+    again = Counted(biencoder)
+    encode_to_disk(again, corpus, tmp_path / "w", shard=3)
+    assert len(again.seen) == len(corpus) + 1 - 6
+
+
+@pytest.mark.parametrize("shard", [1, 5, 10, 11, 12])
+def test_every_row_is_written_once(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path, shard: int) -> None:
+    counted = Counted(biencoder)
+    rows = np.load(encode_to_disk(counted, corpus, tmp_path / "w", shard=shard))
+    assert counted.seen == [*(passage_text(passage) for passage in corpus), DONE_TEXT]
+    assert rows == pytest.approx(encode_corpus(biencoder, corpus, shard=shard), abs=1e-5)
+
+
+def test_passages_that_are_cut_are_told_of_once(
+    biencoder: BiEncoder, corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Facts have 5 words, the two rules 9, and there are 2 special tokens; DONE does not count."""
+    encode_corpus(biencoder, corpus)
+    assert not caplog.records
+    biencoder.save(tmp_path / "m")
+    short = BiEncoder.load(str(tmp_path / "m"), device="cpu", max_tokens=8)
+    encode_corpus(short, corpus, shard=3)
+    encode_to_disk(short, corpus, tmp_path / "w", shard=3)
+    for record in caplog.records:
+        assert "2 of 10 passages are longer than 8 tokens" in record.getMessage()
+        assert "raise --max_input_tokens" in record.getMessage()
+    assert len(caplog.records) == 2
+
+
+def test_shards_of_another_model_or_corpus_are_dropped(
+    biencoder: BiEncoder, corpus: Corpus, tmp_path: Path
+) -> None:
+    def killed(model: BiEncoder, passages: Corpus) -> int:
+        counted = Counted(model, budget=8)
+        with pytest.raises(KeyboardInterrupt):
+            encode_to_disk(counted, passages, tmp_path / "w", shard=4)
+        return len(counted.seen)
+
+    assert killed(biencoder, corpus) == 8
+    assert killed(other(biencoder, tmp_path / "m"), corpus) == 8
+    changed = Corpus.from_passages([*corpus.passages(range(9)), Passage("new", "a new one")])
+    assert killed(biencoder, changed) == 8
+    again = Counted(biencoder)
+    rows = np.load(encode_to_disk(again, changed, tmp_path / "w", shard=4))
+    assert len(again.seen) == 3
+    assert rows == pytest.approx(encode_corpus(biencoder, changed), abs=1e-5)
+
+
+def test_the_work_folder_goes_when_the_retriever_stands(
+    biencoder: BiEncoder, corpus: Corpus, retriever: DenseRetriever, tmp_path: Path
+) -> None:
+    work = work_folder(tmp_path / "r")
+    made = DenseRetriever.assemble(biencoder, corpus, work)
+    assert (work / PLAN).is_file()
+    made.save_pretrained(tmp_path / "r")
+    assert [file.name for file in tmp_path.iterdir()] == ["r"]
+    assert made.retrieve(QUERIES, 3) == retriever.retrieve(QUERIES, 3)
+    (work_folder(tmp_path / "s")).mkdir()
+    (work_folder(tmp_path / "s") / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"no work folder of ours"):
+        DenseRetriever.assemble(biencoder, corpus, work_folder(tmp_path / "s"))
+
+
+def test_bad_queries_are_refused_or_cut(biencoder: BiEncoder, corpus: Corpus, tmp_path: Path) -> None:
+    retriever = DenseRetriever.assemble(biencoder, corpus)
+    long = [Query("x", "otter " * 70)]
+    with pytest.raises(DataError, match="query 'x' has 72 tokens, the limit is 64"):
+        retriever.retrieve(long, 3)
+    retriever.truncate_queries = True
+    assert retriever.retrieve(long, 3) == retriever.retrieve([Query("y", "otter " * 62)], 3)
+    with pytest.raises(DataError, match="query 'x' is empty"):
+        retriever.retrieve([Query("x", " ")], 3)
+    with pytest.raises(ConfigError, match="k must be at least 1, got 0"):
+        retriever.retrieve(QUERIES, 0)
+    with pytest.raises(ConfigError, match="batch_size must be at least 1"):
+        DenseRetriever.assemble(biencoder, corpus, batch_size=0)
+
+
+def test_a_corpus_that_cannot_be_used_is_refused(biencoder: BiEncoder) -> None:
+    with pytest.raises(DataError, match="the corpus is empty"):
+        DenseRetriever.assemble(biencoder, Corpus.from_passages([]))
+    with pytest.raises(DataError, match="'DONE' is reserved"):
+        DenseRetriever.assemble(biencoder, Corpus.from_passages([Passage("DONE", "x")]))

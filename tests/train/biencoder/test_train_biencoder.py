@@ -1,0 +1,334 @@
+"""`grls train-biencoder` with a tiny model: losses, the best epoch, shipped configs, refusals."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from biencoder_helpers import logged, made_place, options, train
+from failing import fails
+from sentence_transformers import SentenceTransformerTrainingArguments
+from small_data import passages, queries, scratch
+
+from data_prep.ruletaker import prepare
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.dataset import gold_passages, read_split, write_dataset
+from grls.evaluation.metrics.sequence_recall import recall_at
+from grls.io.files import write_json
+from grls.models.biencoder import BiEncoder, passage_text
+from grls.models.load.build import TRAINING
+from grls.train.biencoder import fit as biencoder
+from grls.train.biencoder import trainer as biencoder_trainer
+from grls.train.biencoder.fit import BiEncoderOptions
+
+ROOT = Path(__file__).parents[3]
+CONFIGS = sorted((ROOT / "configs").glob("*/biencoder.yaml"))
+SETS = [file.parent.name for file in CONFIGS if file.parent.name != "base"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_place(tmp_path_factory.mktemp("biencoder"))
+
+
+@pytest.fixture(scope="module")
+def trained(place: Path) -> Path:
+    return train(place, place / "trained")
+
+
+def test_training_lowers_the_loss_and_writes_a_model_that_loads(place: Path, trained: Path) -> None:
+    losses = list(logged(trained, "loss").values())
+    assert len(losses) == 24
+    assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
+    assert json.loads((trained / "model" / TRAINING).read_text()) == {"stages": ["biencoder"], "done": True}
+    assert not [f for f in (trained / "model").rglob("*") if f.suffix in (".bin", ".pt", ".pth", ".pkl")]
+    before = BiEncoder.load(str(place / "bert"), device="cpu").encode_queries(["is the otter kind ?"])
+    after = BiEncoder.load(str(trained / "model"), device="cpu").encode_queries(["is the otter kind ?"])
+    assert abs(before - after).max() > 1e-3
+
+
+def own_recall(encoder: BiEncoder, data: Path, k: int) -> float:
+    """Recall over the whole corpus, by hand."""
+    corpus = Corpus.read(data)
+    some, qrels = read_split(data, "dev", corpus)
+    found = list(corpus)
+    scores = (
+        encoder.encode_queries([q.text for q in some])
+        @ encoder.encode_passages([passage_text(p) for p in found]).T
+    )
+    ranked = [[found[n].id for n in row] for row in (-scores).argsort(axis=1)]
+    values = [recall_at(ids, gold_passages(q, qrels), k) for ids, q in zip(ranked, some, strict=True)]
+    return sum(values) / len(values)
+
+
+def test_the_model_is_that_of_the_epoch_with_the_best_dev_recall(place: Path, tmp_path: Path) -> None:
+    """Dev of twelve queries, so that recall varies over the epochs."""
+    every = queries()
+    parts = {"train": every[:10], "dev": every[4:]}
+    qrels = {name: {q.id: dict.fromkeys(q.evidence, 1) for q in some} for name, some in parts.items()}
+    write_dataset(tmp_path / "data", passages(), every, qrels)
+    # The rate does not fall, and is so high that later epochs are not simply better; which seed shows it
+    # depends on the processor's rounding.
+    changed = (f"--data={tmp_path / 'data'}", "--schedule=constant", "--learning_rate=3e-2", "--k=3")
+    for seed in range(10):
+        output = train(place, tmp_path / f"out{seed}", *changed, f"--seed={seed}")
+        recalls = list(logged(output, "dev_recall@3").values())
+        assert len(recalls) == 3
+        if recalls[-1] < max(recalls):
+            break
+    else:
+        pytest.fail("the last epoch is always the best: no proof")
+    kept = BiEncoder.load(str(output / "model"), device="cpu")
+    assert own_recall(kept, tmp_path / "data", 3) == pytest.approx(max(recalls), abs=1e-6)
+
+
+def test_passages_that_are_cut_in_training_are_told_of(
+    place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The 12 training queries need 6 facts and 2 rules; the rules are longer than 8 tokens."""
+    given = ("--max_steps=1", "--dev_split=null")
+    train(place, tmp_path / "whole", *given)
+    assert "passages are longer" not in caplog.text
+    train(place, tmp_path / "cut", *given, "--max_tokens=8")
+    assert caplog.text.count("2 of 8 passages are longer than 8 tokens") == 1
+    assert "raise --max_tokens (of grls train-biencoder), to 64 at most" in caplog.text
+    train(place, tmp_path / "negatives", *given, "--max_tokens=8", "--hard_negatives=1")
+    assert "2 of 10 passages are longer" in caplog.text
+
+
+def test_the_seed_decides_the_losses(place: Path, trained: Path, tmp_path: Path) -> None:
+    assert logged(train(place, tmp_path / "same"), "loss") == logged(trained, "loss")
+    assert logged(train(place, tmp_path / "other", "--seed=1"), "loss") != logged(trained, "loss")
+
+
+def test_of_several_gpus_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their number is all that is pretended, so it is asked of the settings."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(biencoder, "accelerator", lambda: torch.device("cuda"))
+    library = SentenceTransformerTrainingArguments(str(tmp_path), per_device_train_batch_size=4)
+    assert (library.n_gpu, library.train_batch_size) == (3, 12)
+    ours = biencoder._arguments(BiEncoderOptions(batch_size=4), tmp_path, dev=False, steps=1)
+    assert (ours.n_gpu, ours.train_batch_size) == (1, 4)
+
+
+@pytest.mark.parametrize(("limit", "accumulate", "steps"), [(3, 1, 3), (9, 1, 8), (9, 3, 3)])
+def test_training_ends_with_the_steps_or_with_the_epochs(
+    limit: int, accumulate: int, steps: int, place: Path, tmp_path: Path
+) -> None:
+    given = ("--epochs=1", f"--max_steps={limit}", f"--accumulate={accumulate}")
+    output = train(place, tmp_path / "out", *given)
+    assert list(logged(output, "loss")) == [*range(1, steps + 1)]
+
+
+def test_on_a_cpu_short_texts_are_attended_to_plainly(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths: list[int] = []
+    plain = biencoder_trainer.plain_attention
+
+    def watched(model: Any, length: int) -> Any:
+        lengths.append(length)
+        return plain(model, length)
+
+    monkeypatch.setattr(biencoder_trainer, "plain_attention", watched)
+    train(place, tmp_path / "out", "--max_steps=2", "--dev_split=null")
+    assert len(lengths) == 2
+    assert 2 < min(lengths) <= max(lengths) < 64
+
+
+def test_bfloat16_needs_no_gpu_and_rounds(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was asked for, or taken because the processor has it."""
+    plain = logged(train(place, tmp_path / "plain", "--max_steps=2"), "loss")
+    losses = {}
+    warned: list[str] = []
+    monkeypatch.setattr(biencoder, "warn_of_emulation", lambda device, remedy: warned.append(remedy))
+    for precision, able in (("bfloat16", False), ("auto", True), ("auto", False)):
+        monkeypatch.setattr(biencoder, "has_bfloat16", lambda device, able=able: able)
+        given = ("--max_steps=2", "--device=auto", f"--precision={precision}")
+        losses[precision, able] = logged(train(place, tmp_path / f"{precision}-{able}", *given), "loss")
+    assert warned == ["--precision float32 or auto"]  # where it was asked for
+    assert losses["bfloat16", False] == losses["auto", True] != plain
+    assert losses["auto", False] == plain
+    assert list(losses["auto", True].values()) == pytest.approx(list(plain.values()), rel=0.05)
+
+
+def test_a_generator_becomes_a_biencoder(place: Path, tmp_path: Path) -> None:
+    generator = scratch(place / "data").load()
+    for part in generator:
+        part.save_pretrained(tmp_path / "generator")
+    write_json(tmp_path / "generator" / TRAINING, {"stages": ["memorise"]})
+    output = train(place, tmp_path / "out", f"--source={tmp_path / 'generator'}", "--hard_negatives=2")
+    losses = list(logged(output, "loss").values())
+    assert sum(losses[-8:]) < sum(losses[:8])
+    assert BiEncoder.load(str(tmp_path / "generator"), "st5", device="cpu").learned_done is False
+    made = BiEncoder.load(str(output / "model"), "st5", device="cpu")
+    assert made.stages == ("memorise", "biencoder")
+    assert made.dimension == 32
+
+
+def test_a_generator_from_scratch_and_no_dev(place: Path, tmp_path: Path) -> None:
+    size = ("d_model=32", "d_ff=64", "d_kv=8", "num_layers=1", "num_decoder_layers=1", "num_heads=4")
+    given = options(
+        place, tmp_path / "out", "--source=null", "--generator=grls.models.load.build.ScratchT5",
+        f"--generator.data={place / 'data'}", *(f"--generator.{one}" for one in size), "--dev_split=null",
+        "--max_steps=3", "--done=false", "--gradient_checkpointing=true", "--accumulate=2",
+        "--optimizer=adafactor",
+    )  # fmt: skip
+    assert main(given) == 0
+    assert logged(tmp_path / "out", "dev_recall@1") == {}
+    assert BiEncoder.load(str(tmp_path / "out" / "model"), device="cpu").learned_done is False
+    last = torch.load(tmp_path / "out" / "checkpoints" / "checkpoint-3" / "optimizer.pt", weights_only=True)
+    assert last["state"]
+    assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_shipped_configs_train(
+    name: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    prepare(Path("data") / name, subjects=6, predicates=6, rules=10, max_depth=3, train=12, dev=4, test=4)
+    layers = [f"--config=configs/{layer}/biencoder.yaml" for layer in ("base", name)]
+    layers += [f"--data=data/{name}", f"--output=runs/{name}/biencoder"]  # which the default leaves to you
+    shipped = yaml.safe_load((ROOT / "configs" / name / "biencoder.yaml").read_text())
+    base = yaml.safe_load((ROOT / "configs" / "base" / "biencoder.yaml").read_text())
+    kind = {**base, **shipped}["kind"]
+    if kind == "st5":
+        generator = scratch(Path("data") / name).load()
+        for part in generator:
+            part.save_pretrained("tiny")
+        source = "tiny"
+    else:
+        source = str(place / "bert")
+    limits = [] if kind == "st5" else ["--max_tokens=64"]
+    assert main(["train-biencoder", *layers, f"--source={source}", *limits, "--max_steps=2"]) == 0
+    assert Path(f"runs/{name}/biencoder/model/modules.json").is_file()
+    settings = json.loads(Path(f"runs/{name}/biencoder/logs.json").read_text())["settings"]
+    given = {**base, **shipped, "max_steps": 2, "source": source, "max_tokens": settings["max_tokens"]}
+    given.pop("output", None)
+    assert {key: settings[key] for key in given} == given
+
+
+def test_refusals_before_the_work_begins(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*args: Any, **named: Any) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr(biencoder.BiEncoderTrainer, "run", forbidden)
+    output = tmp_path / "out"
+    for given, words in (
+        (["--train_split=none"], "none.tsv: no such file; give another train_split"),
+        (["--dev_split=none"], "none.tsv: no such file; give another dev_split, or null"),
+        (["--source=/none/such"], "no such folder: /none/such"),
+        (["--source=null"], "give either --source"),
+        (["--batch_size=1"], "a batch_size of 1 leaves no passage to tell the right one from"),
+        (["--batch_size=0"], "batch_size must be at least 1, got 0"),
+        (["--max_steps=0"], "max_steps must be at least 1"),
+        (["--learning_rate=0"], "expected a learning_rate above 0"),
+        (["--warmup=1"], "warmup of at least 0 and below 1"),
+        (["--scale=0"], "scale must be above 0"),
+        (["--hard_negatives=-1"], "hard_negatives must be at least 0"),
+        (["--hard_negatives=20"], "lower it"),
+    ):
+        assert words in fails(capsys, *options(place, output, *given)), given
+    assert not output.exists()
+
+
+def test_bad_splits_are_refused(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(place / "data", tmp_path / "data")
+    header = "query-id\tcorpus-id\tscore\n"
+    (folder / "qrels" / "empty.tsv").write_text(header)
+    (folder / "qrels" / "zero.tsv").write_text(header + "q-otter-calm\tr0\t0\n")
+    (folder / "qrels" / "one.tsv").write_text(header + "q-otter-calm\totter-calm\t1\n")
+    for given, words in (
+        ("--train_split=empty", "empty.tsv: the split holds no query: add judgements"),
+        ("--dev_split=empty", "empty.tsv: the split holds no query: add judgements"),
+        ("--dev_split=zero", "no dev query has a gold passage"),
+    ):
+        assert words in fails(capsys, *options(place, tmp_path / "o", f"--data={folder}", given))
+    message = fails(
+        capsys, *options(place, tmp_path / "o", f"--data={folder}", "--train_split=one", "--done=false")
+    )
+    assert "one training example leaves no passage" in message
+
+
+def test_hard_negatives_need_words_in_common(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strangers = [q._replace(text="zzz") for q in queries()[:2]]
+    write_dataset(
+        tmp_path / "data", passages(), strangers, {"train": {q.id: {q.evidence[0]: 1} for q in strangers}}
+    )
+    given = options(place, tmp_path / "o", f"--data={tmp_path / 'data'}", "--dev_split=null")
+    assert "no training query shares a word with" in fails(capsys, *given, "--hard_negatives=1")
+
+
+def test_a_folder_of_another_kind_is_not_replaced(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out" / "model").mkdir(parents=True)
+    (tmp_path / "out" / "model" / "mine.txt").write_text("mine")
+    assert "holds no modules.json, so it is not replaced" in fails(capsys, *options(place, tmp_path / "out"))
+    assert (tmp_path / "out" / "model" / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("wrong", ["nan", "inf"])
+def test_a_loss_that_is_no_number_ends_the_run(
+    wrong: str,
+    place: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At its step, though no loss is logged; what an earlier run has written stays."""
+    output = train(place, tmp_path / "out", "--max_steps=1", "--dev_split=null")
+    before = (output / "model" / "model.safetensors").read_bytes()
+    factors = iter([1.0, float(wrong)])
+    monkeypatch.setattr(
+        biencoder.MaskedRankingLoss,
+        "compute_loss_from_embeddings",
+        lambda self, embeddings, labels: embeddings[0].pow(2).sum() * next(factors),
+    )
+    given = options(place, output, "--max_steps=3", "--log_every=100", "--dev_split=null")
+    assert f"the loss is {wrong} at step 2" in fails(capsys, *given)
+    assert (output / "model" / "model.safetensors").read_bytes() == before
+
+
+def test_weights_that_the_last_step_spoils_are_not_saved(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A root at zero: the loss is a number, its gradient is none."""
+    monkeypatch.setattr(
+        biencoder.MaskedRankingLoss,
+        "compute_loss_from_embeddings",
+        lambda self, embeddings, labels: (embeddings[0].sum() * 0).sqrt(),
+    )
+    given = options(place, tmp_path / "out", "--max_steps=1", "--dev_split=null")
+    assert "weights are not finite after step 1" in fails(capsys, *given)
+    assert not (tmp_path / "out" / "model").exists()
+    assert not list((tmp_path / "out" / "checkpoints").glob("checkpoint-*"))
+
+
+def test_of_the_same_recall_the_higher_ndcg_is_kept(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([(0.5, 0.1), (0.5, 0.3), (0.5, 0.2)])
+
+    def evaluate(*_: object, **__: object) -> dict[str, float]:
+        recall, ndcg = next(found)
+        return {"dev_dot_recall@1": recall, "dev_dot_ndcg@1": ndcg}
+
+    monkeypatch.setattr(biencoder.InformationRetrievalEvaluator, "__call__", evaluate)
+    output = train(place, tmp_path / "out")
+    state = json.loads((output / "checkpoints" / "checkpoint-24" / "trainer_state.json").read_text())
+    assert state["best_global_step"] == 16
+    kept = output / "checkpoints" / "checkpoint-16" / "model.safetensors"
+    assert kept.read_bytes() == (output / "model" / "model.safetensors").read_bytes()

@@ -1,0 +1,360 @@
+"""Training on chains, causal models on trees of tokens: the loss held against the plain way."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from models_small import END, log_probability, small_gpt2, small_llama
+from small_data import passages, queries, scratch, small_tokenizer, write_small
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
+
+from grls.data.codec import Codec, Limits
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split, write_dataset
+from grls.data.types import Passage, Query
+from grls.decode.exhaustive import score_all
+from grls.errors import ConfigError
+from grls.index import ConstraintIndex, build_index
+from grls.models.causal.plain import CausalGenerator
+from grls.models.load.build import GeneratorSpec, Loaded
+from grls.models.seq2seq.plain import Seq2SeqGenerator
+from grls.train.chains.collate import ChainCollator
+from grls.train.chains.decisions import Decisions, walk_paths
+from grls.train.chains.decisions import Path as Walked
+from grls.train.chains.examples import ChainExamples, HopExample, Teaching
+from grls.train.chains.module import RetrieveChains
+from grls.train.chains.targets import PassageTarget
+from grls.train.chains.token_trees import TokenTree, stack
+
+
+class Tiny(GeneratorSpec):
+    """A random Llama for the small data set."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def load(self) -> Loaded:
+        tokenizer = small_tokenizer(self.folder)
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3,
+            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+        )  # fmt: skip
+        return Loaded(LlamaForCausalLM(config), tokenizer)
+
+
+class Opinion:
+    """A teacher that always believes in the same passages."""
+
+    def __init__(self, weights: dict[int, float]):
+        self.weights = weights
+
+    def opinions(self, hops: list[HopExample]) -> list[dict[int, float]]:
+        return [self.weights for _ in hops]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path]:
+    write_small(tmp_path)
+    module = RetrieveChains(Tiny(tmp_path), freeze_embeddings=False)
+    module.model.eval()
+    corpus = Corpus.read(tmp_path)
+    codec = Codec(module.tokenizer, causal=True)
+    return module, corpus, codec, build_index(corpus, codec), tmp_path
+
+
+def test_a_node_of_a_tree_is_what_its_path_alone_would_be() -> None:
+    model = small_llama()
+    tree, other = TokenTree(), TokenTree()
+    trunk = tree.insert([3, 4, 5, 6])
+    branch = tree.insert([7, 8], trunk[1])
+    assert tree.insert([3, 4, 7]) == [*trunk[:2], branch[0]]  # what is there is shared
+    other.insert([9])
+    batch = stack([tree, other], pad_token=0)
+    with torch.no_grad():
+        found = model(
+            input_ids=batch.input_ids,
+            position_ids=batch.position_ids,
+            attention_mask=batch.bias(torch.float32),
+        ).logits
+        for row, node, path in ((0, trunk[-1], [3, 4, 5, 6]), (0, branch[-1], [3, 4, 7, 8]), (1, 0, [9])):
+            expected = model(input_ids=torch.tensor([path])).logits[0, -1]
+            torch.testing.assert_close(found[row, node], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_loss_of_a_chain_is_the_mean_over_its_hops(
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    module, corpus, codec, index, folder = small
+    some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
+    drawn = [some.draw(n, 0) for n in (0, 2, 3)]
+    assert [len(example.hops) for example in drawn] == [2, 3, 3]  # with DONE
+    batch = ChainCollator(0, index, Teaching(index, len(corpus)))(drawn)
+    with torch.no_grad():
+        found = float(module.batch_loss(batch))
+    expected = [
+        -log_probability(module.model, index, hop.source, hop.taken)
+        for example in drawn
+        for hop in example.hops
+    ]
+    assert found == pytest.approx(np.mean(expected), rel=1e-4)
+    tokens = sum(len(hop.source) for example in drawn for hop in example.hops)
+    assert batch.read.visible.shape[1] < tokens / 3  # hops share what they have in common
+
+
+@pytest.mark.parametrize("inputs", [2, 16])
+def test_a_sequence_to_sequence_model_learns_the_same_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inputs: int
+) -> None:
+    monkeypatch.setattr("grls.train.chains.hop_batches._GROUP", inputs)
+    write_small(tmp_path)
+    module = RetrieveChains(scratch(tmp_path))
+    module.model.eval()
+    corpus, codec = Corpus.read(tmp_path), Codec(module.tokenizer)
+    index = build_index(corpus, codec)
+    some = ChainExamples(*read_split(tmp_path, "train", corpus), corpus, codec)
+    teaching = Teaching(index, len(corpus), Opinion({1: 0.75, 8: 0.25}), share=0.4, branches=3)
+    hops = [hop for n in (0, 2, 2) for hop in some.draw(n, 0).hops]
+    targets, paths = teaching(hops)
+    start = int(module.model.config.decoder_start_token_id)
+    # A query that comes twice is encoded once, and of paths some are longer than others.
+    batch = ChainCollator(0, index, teaching, start_token=start)([some.draw(n, 0) for n in (0, 2, 2)])
+    assert sum(len(part.input_ids) for part in batch.read.groups) == 5
+    assert len(batch.read.groups) == -(-5 // inputs)
+    assert max(len(part.stretches) for part in batch.read.groups) > 1
+    with torch.no_grad():
+        found = float(module.batch_loss(batch))
+    scores = [score_all(Seq2SeqGenerator(module.model), index, hop.source) for hop in hops]
+    # Each path's cross-entropy with the target, decision by decision, is what the index' own walk gives.
+    expected = 0.0
+    for path in paths:
+        alone = walk_paths(index, targets, [path])
+        by_token = scores_of(alone, index, scores[path.hop], path.passage)
+        expected -= float((by_token * alone.probabilities * alone.weights[alone.owners]).sum())
+    assert found == pytest.approx(expected / len(hops), rel=1e-4)
+
+
+def scores_of(alone: Decisions, index: ConstraintIndex, scores: np.ndarray, passage: int) -> np.ndarray:
+    """Log-probability of every allowed token on a path, from those of all passages under its prefix."""
+    rows = [tuple(index.tokens(n).tolist()) for n in range(len(scores))]
+    written = rows[passage]
+    values = np.empty(len(alone.tokens))
+    for entry, (owner, token) in enumerate(zip(alone.owners, alone.tokens, strict=True)):
+        before = written[: alone.places[owner]]
+        under = [s for row, s in zip(rows, scores, strict=True) if row[: len(before)] == before]
+        child = [
+            s for row, s in zip(rows, scores, strict=True) if row[: len(before) + 1] == (*before, int(token))
+        ]
+        values[entry] = np.logaddexp.reduce(child) - np.logaddexp.reduce(under)
+    return values
+
+
+def test_every_gold_passage_that_is_left_is_right(
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    """Averaged over what is drawn, the loss is the mean over the gold passages."""
+    module, corpus, codec, index, folder = small
+    qs, qrels = read_split(folder, "train", corpus)
+    some = ChainExamples([qs[2]], qrels, corpus, codec, shuffle=True)
+    collate = ChainCollator(0, index, Teaching(index, len(corpus)))
+    epochs = [some.draw(0, epoch) for epoch in range(40)]
+    assert {example.hops[0].taken for example in epochs} == set(epochs[0].hops[0].gold)
+    assert len(epochs[0].hops[0].gold) == 2
+    assert all(example.hops[1].gold == (example.hops[1].taken,) for example in epochs)
+    with torch.no_grad():
+        values = {}
+        for example in epochs:
+            one = example._replace(hops=example.hops[:1])
+            values[one.hops[0].taken] = float(module.batch_loss(collate([one])))
+    hop = epochs[0].hops[0]
+    expected = [-log_probability(module.model, index, hop.source, gold) for gold in hop.gold]
+    assert np.mean(list(values.values())) == pytest.approx(np.mean(expected), rel=1e-4)
+
+
+def test_branches_give_the_loss_of_the_mixture_without_bias(
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    module, corpus, codec, index, folder = small
+    some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
+    hop = some.draw(0, 0).hops[0]
+    opinion = {1: 0.75, 8: 0.25}
+    every = [Walked(0, hop.taken, 0.6), *(Walked(0, p, 0.4 * w) for p, w in opinion.items())]
+    teaching = Teaching(index, len(corpus), Opinion(opinion), share=0.4, branches=1)
+    targets, paths = teaching([hop])
+    assert [path.weight for path in paths] == pytest.approx([0.6, 0.4])
+    assert paths[1].passage in opinion
+
+    class All:
+        def __call__(self, hops: list[HopExample]) -> tuple[list[PassageTarget], list[Walked]]:
+            return targets, every
+
+    example = some.draw(0, 0)._replace(hops=(hop,))
+    with torch.no_grad():
+        found = float(module.batch_loss(ChainCollator(0, index, All())([example])))  # type: ignore[arg-type]
+    mixture = {hop.taken: 0.6, 1: 0.3, 8: 0.1}
+    expected = -sum(w * log_probability(module.model, index, hop.source, p) for p, w in mixture.items())
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_passages_of_equal_texts_and_beginnings_of_others(tmp_path: Path) -> None:
+    """Two ids of one text are one answer, one text that begins another is told apart by its end, and DONE."""
+    texts = ["the otter is calm .", "the otter is calm .", "the otter is calm . really", "the heron ."]
+    some = [Passage(f"p{n}", text) for n, text in enumerate(texts)]
+    asked = Query("q", "who ?", ("p1", "p2"))
+    write_dataset(tmp_path, some, [asked], {"train": {"q": {"p1": 1, "p2": 1}}})
+    module = RetrieveChains(Tiny(tmp_path))
+    module.model.eval()
+    corpus, codec = Corpus.read(tmp_path), Codec(module.tokenizer, causal=True)
+    index = build_index(corpus, codec)
+    chain = ChainExamples([asked], {}, corpus, codec).draw(0, 0)
+    batch = ChainCollator(0, index, Teaching(index, 4))([chain])
+    expected = [-log_probability(module.model, index, hop.source, hop.taken) for hop in chain.hops]
+    with torch.no_grad():
+        assert float(module.batch_loss(batch)) == pytest.approx(np.mean(expected), rel=1e-4)
+    both = PassageTarget.of(index, {0: 1.0, 1: 1.0, 3: 2.0})
+    found = walk_paths(index, [both], [Walked(0, 0, 1.0), Walked(0, 1, 1.0), Walked(0, 3, 2.0)])
+    assert found.weights[found.places == 0].tolist() == [4.0]
+    for decision in range(len(found.weights)):
+        assert found.probabilities[found.owners == decision].sum() == pytest.approx(1)
+    # A teacher who believes in a passage that is evidence under another number is not heard on it.
+    heard = Teaching(index, 4, Opinion({0: 0.5, 3: 0.5}), share=0.5)._opinions(chain.hops)
+    assert [dict(opinion) for opinion in heard] == [{0: 0.5, 3: 0.5}, {3: 1.0}, {}]
+
+
+def test_a_chain_longer_than_the_input_limit_branches_off(tmp_path: Path) -> None:
+    write_small(tmp_path)
+    module = RetrieveChains(Tiny(tmp_path))
+    module.model.eval()
+    corpus = Corpus.read(tmp_path)
+    codec = Codec(module.tokenizer, Limits(input=20), causal=True)
+    index = build_index(corpus, codec)
+    chain = ChainExamples(*read_split(tmp_path, "train", corpus), corpus, codec).draw(2, 0)
+    assert chain.hops[2].source[: len(chain.hops[1].source)] != chain.hops[1].source  # the oldest went first
+    batch = ChainCollator(0, index, Teaching(index, len(corpus)))([chain])
+    expected = [-log_probability(module.model, index, hop.source, hop.taken) for hop in chain.hops]
+    with torch.no_grad():
+        assert float(module.batch_loss(batch)) == pytest.approx(np.mean(expected), rel=1e-4)
+
+
+def test_on_a_cpu_trees_that_are_short_are_attended_to_plainly(
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, corpus, codec, index, folder = small
+    asked, qrels = read_split(folder, "train", corpus)
+    examples = ChainExamples(asked, qrels, corpus, codec)
+    batch = ChainCollator(0, index, Teaching(index, len(corpus)))([examples.draw(0, 0)])
+    seen: list[str] = []
+    assert module._head.linear  # what setup tries: a pass of its own
+    forward = module.model.forward
+
+    def watched(*args: Any, **named: Any) -> Any:
+        seen.append(module.model.config._attn_implementation)
+        return forward(*args, **named)
+
+    monkeypatch.setattr(module.model, "forward", watched)
+    module.batch_loss(batch)
+    monkeypatch.setattr("grls.models.sessions.attention.SHORT", 1)
+    module.batch_loss(batch)
+    assert seen == ["eager", "sdpa"]
+
+
+def test_the_margin_is_between_right_and_wrong_passages(
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    module, corpus, codec, index, folder = small
+    some = ChainExamples(*read_split(folder, "train", corpus), corpus, codec)
+    hops = some.draw(2, 0).hops[:2]
+    teaching = Teaching(index, len(corpus))
+    teaching.negatives = {hops[0].seed: (5, 9), hops[1].seed: (1,)}
+    assert [path.negative for path in teaching(hops)[1]] == [False, True, True, False, True]
+    batch = ChainCollator(0, index, teaching)([some.draw(2, 0)._replace(hops=hops)])
+    gaps = [
+        log_probability(module.model, index, hop.source, hop.taken)
+        - log_probability(module.model, index, hop.source, wrong)
+        for hop, wrong in ((hops[0], 5), (hops[0], 9), (hops[1], 1))
+    ]
+    with torch.no_grad():
+        plain = float(module.batch_loss(batch))
+        module.margin, module.margin_weight = 2.0, 0.5
+        found = float(module.batch_loss(batch))
+    expected = sum(max(0.0, 2.0 - gap) for gap in gaps)
+    assert found - plain == pytest.approx(0.5 * expected / 2, rel=1e-3)
+    assert expected > 0
+
+
+def test_first_tokens_can_weigh_more(
+    small: tuple[RetrieveChains, Corpus, Codec, ConstraintIndex, Path],
+) -> None:
+    _, _, _, index, _ = small
+    target = [PassageTarget.of(index, {0: 1.0})]
+    plain = walk_paths(index, target, [Walked(0, 0, 1.0)])
+    found = walk_paths(index, target, [Walked(0, 0, 1.0)], decay=0.5)
+    assert len(plain.weights) > 1
+    assert found.weights.tolist() == pytest.approx((0.5**plain.places).tolist())
+
+
+def test_plain_session_of_inputs_of_unequal_length() -> None:
+    model = small_llama()
+    session = CausalGenerator(model).open([[3, 4, 5], [6]])
+    session.first()
+    session.step(np.array([1, 0, 0]), np.array([7, 8, END]))
+    session.step(np.array([0, 2]), np.array([9, 10]))
+    rows = np.repeat([0, 1], model.config.vocab_size)
+    tokens = np.tile(np.arange(model.config.vocab_size), 2)
+    found = session.logits(rows, tokens).reshape(2, -1)
+    with torch.no_grad():
+        for row, path in enumerate(([6, 7, 9], [3, 4, 5, END, 10])):
+            expected = model(input_ids=torch.tensor([path])).logits[0, -1].numpy()
+            np.testing.assert_allclose(found[row], expected, rtol=1e-4, atol=1e-4)
+            assert session.log_normalizer()[row] == pytest.approx(np.logaddexp.reduce(expected), rel=1e-4)
+
+
+class Given(GeneratorSpec):
+    """A model that is there, with the tokenizer of the small data set."""
+
+    def __init__(self, model: torch.nn.Module, folder: Path):
+        self.model, self.folder = model, folder
+
+    def load(self) -> Loaded:
+        return Loaded(self.model, small_tokenizer(self.folder))
+
+
+def test_a_model_that_cannot_see_trees_is_refused(tmp_path: Path) -> None:
+    """Learned positions are no obstacle; attention within a window is."""
+    write_small(tmp_path)
+    RetrieveChains(Given(small_gpt2(), tmp_path)).setup("fit")
+    shape = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "initializer_range": 0.3}
+    window = MistralConfig(
+        **shape, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2, sliding_window=64
+    )
+    with pytest.raises(ConfigError, match="attends within a window"):
+        RetrieveChains(Given(MistralForCausalLM(window), tmp_path)).setup("fit")
+    capped = Gemma2Config(
+        **shape, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        final_logit_softcapping=0.5, layer_types=["full_attention"] * 2,
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="changes its logits behind the head"):
+        RetrieveChains(Given(Gemma2ForCausalLM(capped), tmp_path)).setup("fit")
+    recurrent = MambaForCausalLM(MambaConfig(**shape, state_size=4))
+    with pytest.raises(ConfigError, match="Mamba"):
+        RetrieveChains(Given(recurrent, tmp_path)).setup("fit")
+    with pytest.raises(ConfigError, match="Mamba"):
+        CausalGenerator(recurrent)
+    assert not CausalGenerator(Gemma2ForCausalLM(capped)).head.linear  # its own logits are used
+
+
+def test_small_data_is_as_the_tests_think() -> None:
+    assert len(passages()) == 10
+    assert [len(query.evidence) for query in queries()[:4]] == [1, 1, 2, 2]

@@ -1,0 +1,264 @@
+"""Learning to rescore: what is read, the loss against the plain way, and a fit that learns to."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from failing import fails
+from small_data import scratch
+from train_helpers import chain_options, logged, write_chain_parts
+
+from grls.cli import main
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.data.spans import Spans
+from grls.data.types import Passage, Query
+from grls.data.words import Analyzer
+from grls.errors import MismatchError
+from grls.index import build_index
+from grls.io.files import read_json
+from grls.models.load.language import CausalLM
+from grls.models.rescore_spec import RESCORE, RescoreInput, readout
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hybrid.priors import BM25Prior
+from grls.retrieve.registry import open_sources
+from grls.train.chains.collate import ChainCollator
+from grls.train.chains.examples import ChainExamples, MemoriseChains, Teaching
+from grls.train.chains.loss import Read, as_tensors, rescore_loss
+from grls.train.chains.module import RetrieveChains
+from grls.train.chains.proposals import Proposals, Rescore
+from grls.train.chains.span_targets import SpanTargets
+from grls.train.core.examples import MemoriseExamples
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_chain_parts(tmp_path_factory.mktemp("rescore-fit"))
+
+
+def proposing(root: Path, codec: Codec, **options: Any) -> Proposals:
+    given = Rescore(["bm25", str(root / "dense")], **options)
+    return Proposals.open(given, Corpus.read(root / "data"), codec, "cpu")
+
+
+def chains(root: Path, codec: Codec, **options: bool) -> ChainExamples:
+    corpus = Corpus.read(root / "data")
+    return ChainExamples(*read_split(root / "data", "train", corpus), corpus, codec, **options)
+
+
+@pytest.fixture(scope="module")
+def codec(root: Path) -> Codec:
+    return Codec(CausalLM(str(root / "llama")).load().tokenizer, causal=True)
+
+
+def test_right_passages_and_proposed_ones_are_read(root: Path, codec: Codec) -> None:
+    examples = [chains(root, codec, shuffle=True).draw(n, 0) for n in range(6)]
+    proposals = proposing(root, codec, passages=4, depth=3, hops=9)
+    corpus = Corpus.read(root / "data")
+    every = codec.passages(corpus.passages(range(len(corpus))))
+    sequences = {tuple(row.tolist()): n for n, row in enumerate(every)}
+    sequences[tuple(codec.done_sequence.tolist())] = len(corpus)
+    read = proposals(examples)
+    hops = [hop for example in examples for hop in example.hops]
+    assert sorted({some.hop for some in read}) == list(range(len(hops)))  # nine hops: all of them
+    for n, hop in enumerate(hops):
+        own = [some for some in read if some.hop == n]
+        right = {sequences[some.tokens] for some in own if some.right}
+        wrong = [sequences[some.tokens] for some in own if not some.right]
+        assert right == set(hop.gold)
+        assert not set(wrong) & ({*hop.known, *hop.gold} - {len(corpus)})
+        assert (len(corpus) in wrong) == (hop.gold != (len(corpus),))
+        assert len(set(wrong)) == len(wrong) <= 5
+    assert proposals(examples) == read  # a function of the seed
+    other = [chains(root, codec, shuffle=True).draw(n, 1) for n in range(6)]
+    assert proposals(other) != read
+
+
+def test_they_are_drawn_from_the_best_of_each_retriever(root: Path, codec: Codec) -> None:
+    corpus = Corpus.read(root / "data")
+    (example,) = [chains(root, codec, shuffle=True).draw(2, 0)]
+    hop = example.hops[0]
+    proposals = proposing(root, codec, passages=40, depth=2, hops=3)
+    proposed = [some.tokens for some in proposals([example]) if some.hop == 0 and not some.right]
+    rows = [tuple(row.tolist()) for row in codec.passages(corpus.passages(range(len(corpus))))]
+    best, fine = set(), set()
+    for source in open_sources(corpus, ["bm25", str(root / "dense")], "cpu"):
+        scores = np.array(source.ask([Query("q", hop.query)], [[]])(np.array([0]))[0, : len(corpus)])
+        scores[[n for n in hop.known if n < len(corpus)]] = -np.inf
+        best.add(rows[int(scores.argmax())])
+        fine |= {rows[n] for n in np.flatnonzero(scores >= np.sort(scores)[-2])}  # equal ones are as good
+    assert best <= set(proposed) <= fine | {tuple(codec.done_sequence.tolist())}
+    assert len(proposed) <= 2 * 2 + 1  # with DONE
+
+
+def test_no_word_in_common_is_no_proposal(root: Path, codec: Codec) -> None:
+    example = chains(root, codec, multistep=False, done=False).draw(0, 0)
+    (hop,) = example.hops
+    strange = example._replace(hops=(hop._replace(query="zebras ¿"),))
+    bm25 = Proposals.open(Rescore(["bm25"]), Corpus.read(root / "data"), codec, "cpu")
+    assert [some.right for some in bm25([strange])] == [True]
+
+
+def test_bm25_proposes_by_the_words_that_are_asked_for(root: Path, codec: Codec) -> None:
+    corpus = Corpus.read(root / "data")
+    given = Proposals.open(Rescore(["bm25"], analyzer=Analyzer("en", stem=True)), corpus, codec, "cpu")
+    (bm25,) = given.sources
+    assert isinstance(bm25, BM25Prior)
+    assert bm25.retriever.analyzer == Analyzer("en", stem=True)
+
+
+def test_done_is_read_only_where_a_chain_ends_with_it(root: Path, codec: Codec) -> None:
+    """A pseudo-query tells nothing of when to stop."""
+    done = tuple(codec.done_sequence.tolist())
+    proposals = proposing(root, codec, hops=5)
+    for ends in (True, False):
+        read = proposals([chains(root, codec, done=ends).draw(n, 0) for n in range(4)])
+        assert any(some.tokens == done for some in read) == ends
+    alike = chains(root, codec, multistep=False, done=True).draw(2, 0)  # there is no hop to end with
+    assert not any(some.tokens == done for some in proposals([alike]))
+
+
+def test_one_hop_stands_for_those_of_one_input_and_some_for_all(root: Path, codec: Codec) -> None:
+    alike = [chains(root, codec, multistep=False, done=False).draw(n, 0) for n in range(4)]
+    assert [len(example.hops) for example in alike] == [1, 1, 2, 2]
+    assert len({some.hop for some in proposing(root, codec, hops=5)(alike)}) == 4
+    several = [chains(root, codec).draw(n, 0) for n in range(4)]
+    assert len({some.hop for some in proposing(root, codec, hops=2)(several)}) == 8
+    corpus = Corpus.read(root / "data")
+    silent = MemoriseChains(MemoriseExamples(corpus, codec))  # nothing is asked
+    assert proposing(root, codec)([silent.draw(0, 0)]) == []
+
+
+def test_a_text_that_is_right_is_never_wrong_under_another_number(root: Path, codec: Codec) -> None:
+    """Long passages are told apart by what is read of them alone."""
+    example = chains(root, codec).draw(0, 0)
+    proposals = proposing(root, codec, passages=60, depth=50, tokens=1)
+    read = [some for some in proposals([example]) if some.hop == 0]
+    right = {some.tokens for some in read if some.right}
+    assert all(len(some.tokens) <= 2 for some in read)
+    assert not right & {some.tokens for some in read if not some.right}
+
+
+def test_the_loss_is_listwise_and_the_mean_over_hops() -> None:
+    read = [Read(3, (1,), True), Read(3, (2,), True), Read(3, (3,), False),
+            Read(7, (4,), False), Read(7, (5,), True)]  # fmt: skip
+    rescored_passages = as_tensors(read, [0, 1, 2, 3, 4], (8, 9))
+    assert rescored_passages.hops.tolist() == [0, 0, 0, 1, 1]
+    assert rescored_passages.within.tolist() == [0, 1, 2, 0, 1]
+    odds = torch.tensor([0.5, -1.0, 2.0, 0.25, 0.75])
+    first = math.log(sum(map(math.exp, (0.5, -1.0, 2.0))))
+    second = math.log(sum(map(math.exp, (0.25, 0.75))))
+    expected = ((first - 0.5 + first + 1.0) / 2 + second - 0.75) / 2
+    assert float(rescore_loss(odds, rescored_passages)) == pytest.approx(expected)
+    nothing = as_tensors([], [], (8, 9))
+    assert float(rescore_loss(torch.zeros(0), nothing)) == 0.0
+
+
+@pytest.mark.parametrize("kind", ["causal", "spans", "sequence"])
+def test_a_batch_has_the_odds_of_each_passage_read_alone(root: Path, kind: str) -> None:
+    generator = scratch(root / "data") if kind == "sequence" else CausalLM(str(root / "llama"))
+    module = RetrieveChains(generator, freeze_embeddings=False, rescore_weight=0.7)
+    module.model.eval()
+    codec = Codec(module.tokenizer, causal=kind != "sequence")
+    corpus = Corpus.read(root / "data")
+    examples = [chains(root, codec).draw(n, 0) for n in (0, 3, 5)]
+    proposals = proposing(root, codec, passages=3, hops=2)
+    start = module.model.config.decoder_start_token_id if kind == "sequence" else None
+    # The loss without it is tested where it is learned; here it is what both batches have in common.
+    index = build_index(Spans(corpus, 2) if kind == "spans" else corpus, codec)
+    teaching = Teaching(build_index(corpus, codec), len(corpus)) if kind != "spans" else None
+    if teaching is None:
+        teaching = Teaching(index, len(corpus), spans=SpanTargets(Spans(corpus, 2)), drawn=2)
+    parts: list[Any] = [0, teaching.index, teaching, 1.0, start, None]
+    with torch.no_grad():
+        without = float(module.batch_loss(ChainCollator(*parts)(examples)))
+        found = float(module.batch_loss(ChainCollator(*parts, proposals)(examples)))
+    read = proposals(examples)
+    hops = [hop for example in examples for hop in example.hops]
+    accept, reject = readout(codec)
+    odds = []
+    for some in read:
+        source = hops[some.hop].source
+        with torch.no_grad():
+            if start is None:
+                logits = module.model(input_ids=torch.tensor([[*source, *some.tokens]])).logits[0, -1]
+            else:
+                logits = module.model(
+                    input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[start, *some.tokens]])
+                ).logits[0, -1]
+        odds.append(float(logits[accept] - logits[reject]))
+    alone = float(rescore_loss(torch.tensor(odds), as_tensors(read, range(len(read)), (accept, reject))))
+    assert found - without == pytest.approx(0.7 * alone, rel=1e-3)
+    assert alone > 0.1
+
+
+@pytest.mark.parametrize("kind", ["causal", "spans", "sequence"])
+def test_a_fit_learns_to_assess(root: Path, tmp_path: Path, kind: str) -> None:
+    """Passages that belong to the training queries come before those that do not."""
+    more = [f"--data.rescore.retrievers=[bm25, {root / 'dense'}]", "--data.rescore.passages=4",
+            "--data.rescore.tokens=20", "--recall.rescore=5", "--trainer.max_epochs=30",
+            "--data.multistep=false", "--data.done=false"]  # fmt: skip
+    if kind == "spans":
+        more += ["--data.spans.words=3", "--data.spans.drawn=2"]
+    options = chain_options(root, tmp_path / "run", *more)
+    if kind == "sequence":
+        options = [option for option in options if "name_or_path" not in option]
+        small = {"data": root / "data", "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8,
+                 "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4, "dropout": 0.0}  # fmt: skip
+        options += ["--model.generator=grls.models.load.build.ScratchT5", "--trainer.max_epochs=80"]
+        options += [f"--model.generator.{name}={value}" for name, value in small.items()]
+    assert main(options) == 0
+    losses = list(logged(tmp_path / "run", "train_loss").values())
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 1
+    assert read_json(tmp_path / "run" / "model" / RESCORE) == {"tokens": 20}
+    folder = tmp_path / "retriever"
+    command = ["index", f"--model={tmp_path / 'run' / 'model'}", f"--corpus={root / 'data'}"]
+    assert main([*command, f"--output={folder}"]) == 0
+    retriever = GenerativeRetriever.from_pretrained(folder, options=SearchOptions(beams=10))
+    assert retriever.rescore_input == RescoreInput(20)
+    queries, _ = read_split(root / "data", "train", retriever.corpus)
+    inputs = [retriever.codec.model_input(tokens) for tokens in retriever.encode(queries)]
+    odds = retriever.rescore(inputs, [range(len(retriever.corpus))] * len(inputs))
+    places = []
+    for query, own in zip(queries, odds, strict=True):
+        gold = [n for n in retriever.corpus.numbers(query.evidence) if n is not None]
+        places += [int((own > own[n]).sum()) for n in gold]
+    assert np.mean(places) < 1.5  # 4.5 by chance
+
+
+def test_frozen_layers_stay_as_they_are(root: Path, tmp_path: Path) -> None:
+    assert main(chain_options(root, tmp_path / "run", "--model.freeze_layers=1")) == 0
+    before = CausalLM(str(root / "llama")).load().model.get_decoder().layers
+    after = CausalLM(str(tmp_path / "run" / "model")).load().model.get_decoder().layers
+    for layer, same in ((0, True), (1, False)):
+        kept = [
+            torch.equal(own, other)
+            for own, other in zip(before[layer].parameters(), after[layer].parameters(), strict=True)
+        ]
+        assert all(kept) == same
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["--data.rescore.retrievers=[]"], "rescore needs retrievers"),
+        (["--data.rescore.retrievers=[bm25]", "--data.rescore.passages=0"], "counts of at least 1"),
+        (["--recall.rescore=3"], "--recall.rescore needs a generator that learns to rescore"),
+        (["--model.freeze_layers=2"], "freeze_layers must be from 0 to less than the layers"),
+    ],
+)
+def test_refusals(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], reason: str
+) -> None:
+    assert reason in fails(capsys, *chain_options(root, tmp_path / "run", *more))
+
+
+def test_a_retriever_over_another_corpus_is_refused(root: Path, codec: Codec) -> None:
+    other = Corpus.from_passages([Passage("a", "one"), Passage("b", "two")])
+    with pytest.raises(MismatchError, match="index it again"):
+        Proposals.open(Rescore([str(root / "dense")]), other, codec, "cpu")

@@ -1,0 +1,184 @@
+"""Learning to write spans: which of them a query asks for, the loss against the plain way, and fits."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from failing import fails
+from models_small import log_probability
+from train_helpers import chain_options, logged, write_chain_parts
+
+from grls.cli import main
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.data.spans import VIEWS, Spans
+from grls.data.types import Passage
+from grls.errors import ConfigError
+from grls.index import build_index
+from grls.io.files import read_json
+from grls.models.load.language import CausalLM
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.train.chains.collate import ChainCollator
+from grls.train.chains.examples import ChainExamples, HopExample, Teaching
+from grls.train.chains.module import RetrieveChains
+from grls.train.chains.span_targets import SpanTargets, WriteSpans
+
+RIVERS = [
+    Passage("a", "a river of Spain, the longest", "The Ebro"),
+    Passage("b", "the Rhine flows"),
+    Passage("c", "a town"),
+]
+
+
+def test_views_that_share_words_with_the_query_weigh_more() -> None:
+    spans = Spans(Corpus.from_passages(RIVERS), 3)
+    targets = SpanTargets(spans, temperature=2.0)
+    numbers, weights = targets.spread("Is SPAIN's river the Ebro?", {0: 0.5, 3: 0.25, 1: 0.25})
+    assert numbers.tolist() == [*range(8), len(spans), 8, 9, 10]
+    every, one = math.log(4 / 3), math.log(4 / 2)  # "the" stands in two of three passages; "Ebro" in one
+    # the Ebro a river of Spain the longest; "spains" is not "spain"
+    worth = {"the": every, "ebro": one, "river": one}
+    words = [*(["the", "ebro", "a", "river", "of", "spain", "the", "longest"]), "", "", ""]
+    scores = []
+    for n in range(8):
+        known = [worth.get(word, 0.0) for word in words[n : n + 4]]
+        scores.append(known[0] + 0.6 * sum(known[1:]))
+    expected = np.exp(np.array(scores) / 2)
+    # a word of one passage is worth log(4 / 2), that of two log(4 / 3)
+    np.testing.assert_allclose(weights[:8], 0.5 * expected / expected.sum())
+    assert weights[8] == 0.25  # DONE is one span
+    assert weights[9:].sum() == pytest.approx(0.25)
+
+
+def test_without_a_word_in_common_all_views_weigh_alike() -> None:
+    targets = SpanTargets(Spans(Corpus.from_passages(RIVERS), 3))
+    _, weights = targets.spread("who?", {0: 1.0})
+    np.testing.assert_allclose(weights, np.full(8, 1 / 8))
+    dashes = SpanTargets(Spans(Corpus.from_passages([Passage("d", "long – and wide")]), 2))
+    np.testing.assert_allclose(dashes.spread("who ?", {0: 1.0})[1], np.full(3, 1 / 3))  # signs are no words
+    # Nothing of the next passage counts for the last words of one.
+    _, weights = targets.spread("Rhine", {0: 1.0})
+    np.testing.assert_allclose(weights, np.full(8, 1 / 8))
+
+
+@pytest.mark.parametrize("given", [{"words": 0}, {"drawn": 0}, {"temperature": 0.0}, {"temperature": np.inf}])
+def test_numbers_are_positive(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="words and drawn must be at least 1"):
+        WriteSpans(**given).check()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_chain_parts(tmp_path_factory.mktemp("span-fit"))
+
+
+class Opinion:
+    """A teacher that always believes in the same passages."""
+
+    def __init__(self, weights: dict[int, float]):
+        self.weights = weights
+
+    def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
+        return [self.weights for _ in hops]
+
+
+@pytest.mark.parametrize("taught", [False, True])
+def test_the_loss_along_many_drawn_views_is_that_of_all(root: Path, taught: bool) -> None:
+    """sum over spans v of q(v) (-log P(v)), token by token; the drawn ones are an estimate of it."""
+    module = RetrieveChains(CausalLM(str(root / "llama")), freeze_embeddings=False)
+    module.model.eval()
+    corpus, codec = Corpus.read(root / "data"), Codec(module.tokenizer, causal=True)
+    spans = Spans(corpus, 3)
+    index = build_index(spans, codec)
+    targets = SpanTargets(spans, 0.3)
+    queries, qrels = read_split(root / "data", "train", corpus)
+    examples = ChainExamples(queries, qrels, corpus, codec, multistep=True, done=True, shuffle=False)
+    example = examples.draw(2, 0)
+    assert len(example.hops) == 3  # two passages and DONE
+    opinion = {4: 0.5, 9: 0.5}
+    teacher = Opinion(opinion) if taught else None
+    teaching = Teaching(
+        index, len(corpus), teacher, 0.4 if taught else 0.0, 400 if taught else 0, targets, drawn=400
+    )
+    batch = ChainCollator(0, index, teaching)([example])
+    with torch.no_grad():
+        loss = float(module.batch_loss(batch))
+    expected = 0.0
+    for hop in example.hops:
+        weights = {hop.gold[0]: 1.0}
+        if taught and hop.gold != (len(corpus),):
+            weights = {hop.gold[0]: 0.6}
+            left = {p: w for p, w in opinion.items() if p not in hop.evidence}
+            for passage, weight in left.items():
+                weights[passage] = weights.get(passage, 0.0) + 0.4 * weight / sum(left.values())
+        numbers, masses = targets.spread(hop.query, weights)
+        expected -= sum(
+            mass * log_probability(module.model, index, hop.source, span)
+            for span, mass in zip(numbers.tolist(), masses.tolist(), strict=True)
+        )
+    assert loss == pytest.approx(expected / 3, rel=0.02)
+
+
+def test_a_fit_learns_to_write_views_and_the_index_knows_of_what_length(root: Path, tmp_path: Path) -> None:
+    more = [
+        "--data.spans.words=3", "--data.spans.drawn=8", "--data.multistep=false", "--data.done=false",
+        "--trainer.max_epochs=12", "--recall.beams=40", "--checkpoint.monitor=train_loss",
+        "--checkpoint.mode=min",
+    ]  # fmt: skip
+    assert main(chain_options(root, tmp_path / "run", *more)) == 0
+    losses = list(logged(tmp_path / "run", "train_loss").values())
+    assert losses[-1] < losses[0]
+    assert "dev_recall" in (tmp_path / "run" / "logs" / "version_0" / "metrics.csv").read_text()
+    model = tmp_path / "run" / "model"
+    assert read_json(model / VIEWS) == {"words": 3, "by": "script"}
+    assert main(["index", f"--model={model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
+    opened = GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu", options=SearchOptions(beams=40))
+    queries, qrels = read_split(root / "data", "train")
+    hits = opened.retrieve(queries, 1)
+    right = [found[0].id in qrels[query.id] for query, found in zip(queries, hits, strict=True)]
+    assert sum(right) >= 8  # of 12
+
+
+def test_a_teacher_and_memories_go_along(root: Path, tmp_path: Path) -> None:
+    more = [
+        "--data.spans.words=3", f"--data.teacher={root / 'dense'}", "--data.branches=2",
+        "--data.teach_memories=true", "--data.mix.memorise.reads=keywords", "--data.mix.memorise_share=0.3",
+    ]  # fmt: skip
+    assert main(chain_options(root, tmp_path / "run", *more)) == 0
+    assert all(map(math.isfinite, logged(tmp_path / "run", "train_loss").values()))
+
+
+def test_views_are_learned_beside_a_prior_and_found_with_it(root: Path, tmp_path: Path) -> None:
+    more = ["--data.spans.words=3", "--data.prior.retrievers=[bm25]", "--data.prior.weights=[20]"]
+    more += ["--recall.hops=2", "--recall.k=2"]
+    assert main(chain_options(root, tmp_path / "run", *more)) == 0
+    assert 0 < logged(tmp_path / "run", "dev_recall").popitem()[1] <= 1
+    model = tmp_path / "run" / "model"
+    assert main(["index", f"--model={model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
+    retrieve = ["retrieve", f"--retriever={tmp_path / 'r'}", f"--data={root / 'data'}", "--split=dev"]
+    retrieve += [
+        "--prior=bm25",
+        "--prior_normalized=true",
+        "--prior_weight=20",
+        f"--output={tmp_path / 'run-dev'}",
+    ]
+    assert main(retrieve) == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--model.margin=1", "--mine.passages=2"], "--data.spans has spans of them"),
+        (["--data.spans.drawn=0"], "words and drawn must be at least 1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+) -> None:
+    assert message in fails(capsys, *chain_options(root, tmp_path / "run", "--data.spans.words=3", *more))

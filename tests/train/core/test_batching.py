@@ -1,0 +1,91 @@
+"""The order of batches: complete, shared out, of similar length, and resumable."""
+
+import numpy as np
+import pytest
+
+from grls.train.core.batching import DrawnExamples, LengthBucketedSampler
+from grls.train.core.examples import Example
+
+LENGTHS = [int(n) for n in np.random.default_rng(0).integers(1, 200, 1013)]
+
+
+def epoch(sampler: LengthBucketedSampler) -> list[list[tuple[int, int]]]:
+    """What a training loop takes: as many batches as the length says, and never one more."""
+    batches = iter(sampler)
+    return [next(batches) for _ in range(len(sampler))]
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 1013])
+def test_every_example_comes_once_an_epoch(count: int, shuffle: bool) -> None:
+    batches = list(LengthBucketedSampler(LENGTHS[:count], 8, shuffle=shuffle))
+    assert sorted(n for batch in batches for n, _ in batch) == list(range(count))
+    assert len(batches) == len(LengthBucketedSampler(LENGTHS[:count], 8)) == -(-count // 8)
+    assert all(1 <= len(batch) <= 8 for batch in batches)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize(("count", "ranks"), [(1013, 3), (16, 2), (1, 3), (17, 2)])
+def test_ranks_share_an_epoch_out_evenly(count: int, ranks: int, shuffle: bool) -> None:
+    """All have as many batches of the same sizes; only the filling up repeats an example."""
+    shares = [
+        epoch(LengthBucketedSampler(LENGTHS[:count], 4, shuffle=shuffle, rank=r, ranks=ranks))
+        for r in range(ranks)
+    ]
+    assert len({tuple(len(batch) for batch in share) for share in shares}) == 1
+    seen = [n for share in shares for batch in share for n, _ in batch]
+    assert set(seen) == set(range(count))
+    assert len(seen) == count + -count % ranks
+    if count % ranks == 0:
+        assert len(set(seen)) == len(seen)
+
+
+def test_batches_hold_similar_lengths() -> None:
+    def spread(batches: list[list[tuple[int, int]]]) -> float:
+        return float(np.mean([np.ptp([LENGTHS[n] for n, _ in batch]) for batch in batches]))
+
+    bucketed = spread(list(LengthBucketedSampler(LENGTHS, 8)))
+    assert bucketed < 0.1 * spread(list(LengthBucketedSampler(LENGTHS, 8, shuffle=False)))
+    first = [np.mean([LENGTHS[n] for n, _ in batch]) for batch in LengthBucketedSampler(LENGTHS, 8)]
+    assert abs(np.corrcoef(first, range(len(first)))[0, 1]) < 0.3, "short ones do not come first"
+
+
+def test_epochs_differ_and_are_a_function_of_the_seed() -> None:
+    sampler, same, other = (LengthBucketedSampler(LENGTHS, 8, seed) for seed in (3, 3, 4))
+    first, second = epoch(sampler), epoch(sampler)
+    assert {e for batch in first for _, e in batch} == {0}
+    assert {e for batch in second for _, e in batch} == {1}
+    assert [[n for n, _ in batch] for batch in first] != [[n for n, _ in batch] for batch in second]
+    assert [epoch(same), epoch(same)] == [first, second]
+    assert epoch(other) != first
+
+
+def test_without_shuffling_every_pass_is_the_same() -> None:
+    sampler = LengthBucketedSampler(LENGTHS[:10], 4, shuffle=False)
+    expected = [[(n, 0) for n in some] for some in ([0, 1, 2, 3], [4, 5, 6, 7], [8, 9])]
+    assert epoch(sampler) == epoch(sampler) == expected
+
+
+def test_resuming_skips_exactly_what_was_done() -> None:
+    sampler = LengthBucketedSampler(LENGTHS, 8)
+    epochs = [epoch(sampler) for _ in range(3)]
+    resumed = LengthBucketedSampler(LENGTHS, 8)
+    resumed.resume(1, 5)
+    assert list(resumed) == epochs[1][5:]
+    assert epoch(resumed) == epochs[2]
+    assert len(resumed) == len(epochs[0])
+
+
+def test_an_item_is_asked_for_by_number_and_epoch() -> None:
+    class Numbers:
+        def __len__(self) -> int:
+            return 2
+
+        def draw(self, number: int, epoch: int) -> Example:
+            return Example([number], [epoch])
+
+        def lengths(self) -> list[int]:
+            return [1, 1]
+
+    drawn = DrawnExamples(Numbers())
+    assert (len(drawn), drawn[(1, 7)]) == (2, Example([1], [7]))

@@ -1,0 +1,184 @@
+"""States of a frozen encoder are computed once for each input, within a limit, and change no loss."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_data import scratch, tiny_bert, write_small
+from torch.utils._python_dispatch import TorchDispatchMode
+from train_helpers import arguments, train
+from transformers import AutoModelForSeq2SeqLM
+
+from grls.cli import main
+from grls.models.load.build import WarmStart
+from grls.train.chains.data import ChainData
+from grls.train.chains.module import RetrieveChains
+from grls.train.core.encoder_cache import GIB, EncoderCache
+from grls.train.core.module import GeneratorModule, Retrieve
+from grls.train.stages.data import RetrieveData
+
+WIDTH = 32
+"""Of the small T5."""
+
+
+class Encoder(torch.nn.Module):
+    """Gives each token its number as state, and remembers what it was asked.
+
+    Dropout would show that it is in training mode.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = torch.nn.Dropout(0.9)
+        self.asked: list[list[int]] = []
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+        self.asked += [row[mask.bool()].tolist() for row, mask in zip(input_ids, attention_mask, strict=True)]
+        states = self.dropout(input_ids.float()[..., None].repeat(1, 1, 2))
+        return type("Output", (), {"last_hidden_state": states})
+
+
+def batch(*rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows])
+    return ids, (ids > 0).long()
+
+
+def test_an_input_is_encoded_once_whatever_it_stands_beside() -> None:
+    encoder, cache = Encoder().train(), EncoderCache(1.0)
+    first = cache(encoder, *batch([3, 4, 5], [6], [6]))
+    assert first[..., 0].tolist() == [[3, 4, 5], [6, 0, 0], [6, 0, 0]]
+    second = cache(encoder, *batch([7, 8], [6]))
+    assert second[..., 0].tolist() == [[7, 8], [6, 0]]
+    assert encoder.asked == [[3, 4, 5], [6], [7, 8]]
+    assert encoder.training  # as it was found
+    assert len(cache) == 3
+    assert cache.bytes == (3 + 1 + 2) * 2 * 4
+    cache.clear()
+    assert (len(cache), cache.bytes) == (0, 0)
+    cache(encoder, *batch([6]))
+    assert encoder.asked[-1] == [6]
+
+
+def test_a_full_cache_keeps_what_it_has() -> None:
+    encoder, cache = Encoder(), EncoderCache(5 * 2 * 4 / GIB)  # five tokens
+    for _ in range(2):
+        found = cache(encoder, *batch([3, 4, 5], [6, 7, 8], [9]))
+        assert found[..., 0].tolist() == [[3, 4, 5], [6, 7, 8], [9, 0, 0]]
+    assert (len(cache), cache.bytes) == (2, 4 * 2 * 4)
+    assert encoder.asked == [[3, 4, 5], [6, 7, 8], [9], [6, 7, 8]]
+
+
+def test_states_are_kept_as_bfloat16_where_the_decoder_computes_in_it() -> None:
+    cache = EncoderCache(1.0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert cache(Encoder().eval(), *batch([3, 4])).dtype == torch.bfloat16
+    assert cache.bytes == 2 * 2 * 2
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_small(tmp_path / "data")
+
+
+def batches(data: Path, module: GeneratorModule, kind: type[RetrieveData] = RetrieveData) -> list[Any]:
+    """Two batches, the second of which has inputs of the first."""
+    made = kind(str(data))
+    made.read(module)
+    assert module.loss == "allowed"
+    draw = made.train_examples.draw
+    return [made.collator([draw(n, 0) for n in some]) for some in ((0, 1, 2), (2, 3, 1))]
+
+
+@pytest.mark.parametrize("kind", ["t5", "bert", "chains"])
+def test_losses_and_gradients_are_those_without_it(data: Path, tmp_path: Path, kind: str) -> None:
+    start = WarmStart(str(tiny_bert(tmp_path / "bert")), 1, 0.0) if kind == "bert" else scratch(data)
+    module_class = RetrieveChains if kind == "chains" else Retrieve
+    data_class = ChainData if kind == "chains" else RetrieveData
+    found = []
+    for limit in (0.0, 1.0):
+        torch.manual_seed(0)
+        module = module_class(start, loss="allowed", freeze_encoder=True, cache_encoder=limit)
+        module.setup("fit")
+        asked: list[int] = []
+        module.model.get_encoder().register_forward_hook(
+            lambda _encoder, _given, output, asked=asked: asked.append(len(output.last_hidden_state))
+        )
+        losses = []
+        for one in batches(data, module, data_class):
+            module.batch_loss(one).backward()
+            losses.append(module.batch_loss(one).item())
+        gradients = [p.grad for p in module.parameters() if p.grad is not None]
+        found.append((losses, gradients, sum(asked)))
+    (plain, gradients, calls), (kept, others, fewer) = found
+    assert kept == pytest.approx(plain, rel=1e-4)
+    assert len(gradients) == len(others) > 0
+    for one, other in zip(gradients, others, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+    assert (calls, fewer) == ((30, 10) if kind == "chains" else (12, 4))
+
+
+def test_it_is_used_in_a_run_and_forgets_weights_of_before(data: Path, tmp_path: Path) -> None:
+    frozen = ["--model.freeze_encoder=true", "--checkpoint.monitor=null"]
+    with_ = train("retrieve", data, tmp_path / "a", *frozen, "--model.cache_encoder=0.1", dropout=0.0)
+    without = train("retrieve", data, tmp_path / "b", *frozen, dropout=0.0)
+
+    one, other = (
+        AutoModelForSeq2SeqLM.from_pretrained(run / "model").state_dict() for run in (with_, without)
+    )
+    for name, weights in one.items():
+        torch.testing.assert_close(weights, other[name], rtol=1e-2, atol=2e-3, msg=name)
+    module = Retrieve(scratch(data), freeze_encoder=True, cache_encoder=0.1)
+    assert module._cache is not None
+    module._cache(Encoder(), *batch([3]))
+    module.on_load_checkpoint({"state_dict": module.state_dict()})
+    assert len(module._cache) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--model.cache_encoder=1"], "set freeze_encoder to true"),
+        (["--model.cache_encoder=-1", "--model.freeze_encoder=true"], "number of GiB"),
+    ],
+)
+def test_a_cache_that_cannot_work_is_refused(
+    data: Path, tmp_path: Path, given: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *arguments("retrieve", data, tmp_path / "run", *given)]) != 0
+    assert message in capsys.readouterr().err
+
+
+class Widths(TorchDispatchMode):
+    """Collects the last dimension of everything that is computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.dim() > 1:
+            self.found.add(result.shape[-1])
+        return result
+
+
+@pytest.mark.parametrize("kind", [Retrieve, RetrieveChains])
+def test_the_allowed_loss_computes_no_logits_of_the_whole_vocabulary(
+    data: Path, kind: type[GeneratorModule]
+) -> None:
+    module = kind(scratch(data), loss="allowed")
+    vocabulary = module.model.get_output_embeddings().out_features
+    assert vocabulary not in (WIDTH, 2 * WIDTH)
+    one = batches(data, module, ChainData if kind is RetrieveChains else RetrieveData)[0]
+    assert module._head.linear  # tried before the first step, by logits of the whole vocabulary
+    with Widths() as allowed:
+        module.batch_loss(one).backward()
+    # Weights and their gradients are [V, d]; what has V last would be logits or their gradient. The one
+    # product that is allowed has a weight for each token that some position allows.
+    assert vocabulary not in allowed.found
+    if kind is Retrieve:
+        with Widths() as full:
+            module.batch_loss(one._replace(choices=None)).backward()
+        assert vocabulary in full.found

@@ -1,0 +1,53 @@
+"""From training pairs to a retriever that has learned from pseudo-queries, on generated data, by commands."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from data_prep.ruletaker import prepare
+from grls.cli import main
+from grls.data.dataset import read_queries
+
+ROOT = Path(__file__).parents[3]
+TINY = ("d_model=32", "d_ff=64", "d_kv=8", "num_layers=1", "num_decoder_layers=1")
+
+
+def run(*arguments: object) -> None:
+    assert main([str(argument) for argument in arguments]) == 0, arguments
+
+
+def test_pseudo_queries_of_two_hops_reach_retrieval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    prepare(Path("data/quickstart"), subjects=6, predicates=6, rules=8, max_depth=2, train=30, dev=4, test=4)
+    tiny = [f"--model.generator.{option}" for option in TINY]
+    quiet = [
+        "--trainer.enable_progress_bar=false",
+        "--trainer.enable_model_summary=false",
+        "--data.dev_size=4",
+    ]
+
+    def train(*names: str, more: list[str]) -> None:
+        run("train", *(f"--config=configs/{name}.yaml" for name in names), *quiet, *more)
+
+    train(
+        "base/query-generator", "quickstart/query-generator",
+        more=[*tiny, "--model.learning_rate=1e-2", "--data.batch_size=8", "--trainer.max_epochs=12"],
+    )  # fmt: skip
+    run("neighbours", "--data=data/quickstart", "--output=near", "--k=4")
+    run("pseudo-queries", "--data=data/quickstart", "--model=runs/quickstart/query-generator/model", "--n=2",
+        "--hops=2", "--links=near", "--k=10", "--output=runs/quickstart/pseudo.jsonl", "--temperature=0.5",
+        "--device=cpu")  # fmt: skip
+    said = capsys.readouterr().out
+    written = read_queries("runs/quickstart/pseudo.jsonl")
+    assert f"{len(written)} of " in said
+    assert "round trip: " in said
+    about = json.loads(Path("runs/quickstart/pseudo.jsonl.manifest.json").read_text())
+    assert (about["kept"], about["reads"]) == (len(written), "all")
+    assert all(len(set(query.evidence)) == 2 for query in written)
+    train("base/memorise", "quickstart/memorise", more=[*tiny, "--trainer.max_epochs=1"])
+    train("base/retrieve", "quickstart/retrieve", "quickstart/mixed", more=["--trainer.max_epochs=2"])
+    assert Path("runs/quickstart/mixed/model/config.json").is_file()

@@ -1,0 +1,221 @@
+"""A query generator through `grls train`: what it learns, and what it leaves for `grls pseudo-queries`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from failing import fails
+from small_data import passages, queries, tiny_bert, write_jsonl, write_small
+from train_helpers import logged
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from grls.answer.writer import TextWriter
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.types import Passage, Query
+from grls.errors import ConfigError
+from grls.models.load.build import train_tokenizer
+from grls.models.load.language import PretrainedLM, load_language_model
+from grls.train.doc2query.data import QueryData
+from grls.train.doc2query.examples import QueryExamples
+from grls.train.doc2query.form import QueryForm, QueryPrompt
+
+CORPUS = Corpus.from_passages(passages())
+FORM = "passage: query: \n"
+TWO_HOPS = Query("q", "is the otter\n kind ?", ("otter-calm", "r0"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("generator") / "data")
+
+
+@pytest.fixture(scope="module")
+def causal(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random causal model, whose tokenizer has no padding."""
+    folder = tmp_path_factory.mktemp("causal")
+    tokenizer = train_tokenizer(data, 120, [FORM])
+    tokenizer.pad_token = None
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def generator(kind: str, data: Path, causal: Path, folder: Path) -> list[str]:
+    """Options that make a tiny model of some kind."""
+    if kind == "causal":
+        return [
+            "--model.generator=grls.models.load.language.PretrainedLM",
+            f"--model.generator.name_or_path={causal}",
+        ]
+    if kind == "bert":
+        encoder = tiny_bert(folder / "bert")
+        return ["--model.generator=grls.models.load.build.WarmStart", f"--model.generator.encoder={encoder}",
+                "--model.generator.decoder_layers=1", "--model.generator.dropout=0"]  # fmt: skip
+    size = {"vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1,
+            "num_heads": 4, "dropout": 0.0, "texts": '["passage: query:"]'}  # fmt: skip
+    return ["--model.generator=grls.models.load.build.ScratchT5", f"--model.generator.data={data}",
+            *(f"--model.generator.{name}={value}" for name, value in size.items())]  # fmt: skip
+
+
+def options(data: Path, output: Path, *more: str) -> list[str]:
+    return [
+        "--model=grls.train.doc2query.data.WriteQueries", *more[:1],
+        f"--output={output}", "--model.learning_rate=3e-3", "--data=grls.train.doc2query.data.QueryData",
+        f"--data.data={data}", "--data.batch_size=4",
+        "--checkpoint.monitor=dev_loss", "--checkpoint.mode=min",
+        "--trainer.max_epochs=3", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
+        "--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false", *more[1:],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["causal", "t5", "bert"])
+def test_a_model_learns_to_write_queries(data: Path, causal: Path, tmp_path: Path, kind: str) -> None:
+    """Measured on what it learned; each animal's trait is asked for by one query of one hop."""
+    single = [q for q in queries() if len(q.evidence) == 1]
+    folder = tmp_path / "data"
+    write_small(folder)
+    qrels = "".join(f"{q.id}\t{q.evidence[0]}\t1\n" for q in single)
+    (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+    often = ["--trainer.max_epochs=120", "--trainer.check_val_every_n_epoch=40", "--data.dev_split=train",
+             "--model.schedule=constant", "--model.learning_rate=1e-2"]  # fmt: skip
+    output = tmp_path / "run"
+    assert main(["train", *options(folder, output, *generator(kind, data, causal, tmp_path), *often)]) == 0
+    assert min(logged(output, "dev_loss").values()) < 0.1
+    loaded = load_language_model(str(output / "model"), "cpu")
+    prompt = QueryPrompt(loaded.tokenizer, kind == "causal", QueryForm.read(output / "model"))
+    corpus = Corpus.read(folder)
+    rows = prompt.passages(
+        [corpus[n] for n in corpus.numbers([q.evidence[0] for q in single]) if n is not None]
+    )
+    written = TextWriter(*loaded, max_new_tokens=20).write([prompt.source([row]) for row in rows])
+    assert [one.text.replace(" ?", "?") for one in written] == [q.text.replace(" ?", "?") for q in single]
+    assert all(one.ended for one in written)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(causal: Path) -> Any:
+    return PretrainedLM(str(causal)).load().tokenizer
+
+
+def ids(tokenizer: Any, text: str) -> list[int]:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def test_what_is_read_and_written(tokenizer: Any) -> None:
+    """Passages a line each, cut; a causal model gets no end token, an encoder-decoder does."""
+    some = [Passage("a", "the otter is calm .", "otter"), Passage("b", "the lynx is quick .")]
+    cut = len(ids(tokenizer, "passage: the lynx"))
+    for causal in (True, False):
+        prompt = QueryPrompt(tokenizer, causal, QueryForm(passage_tokens=cut))
+        expected = ids(tokenizer, "passage: otter: the otter is calm .")[:cut] + ids(tokenizer, "\n")
+        expected += ids(tokenizer, "passage: the lynx") + ids(tokenizer, "\n") + ids(tokenizer, "query:")
+        assert prompt.source(prompt.passages(some)) == expected + ([] if causal else [tokenizer.eos_token_id])
+        assert prompt.targets(["is it\n calm ?"]) == [
+            [*ids(tokenizer, "is it calm ?"), tokenizer.eos_token_id]
+        ]
+    assert prompt.passages([]) == []
+    with pytest.raises(ConfigError, match="length limits of at least 1 token, got 0 of passages and 64"):
+        QueryPrompt(tokenizer, True, QueryForm(passage_tokens=0))
+
+
+def examples(tokenizer: Any, kind: Any, query: Query = TWO_HOPS, **how: Any) -> QueryExamples:
+    prompt = QueryPrompt(tokenizer, True, QueryForm(kind))
+    return QueryExamples([query], how.pop("qrels", {}), CORPUS, prompt, **how)
+
+
+def read(some: QueryExamples, number: int, epoch: int = 0) -> list[str]:
+    """The passages that an example reads."""
+    source = some.draw(number, epoch).source
+    text = some.prompt.tokenizer.decode(source)
+    found = {text.find(p.text): p.id for p in passages() if p.text in text}
+    return [found[place] for place in sorted(found)]
+
+
+def test_one_all_or_some_gold_passages_are_read(tokenizer: Any) -> None:
+    one, every, some = (examples(tokenizer, kind) for kind in ("one", "all", "some"))
+    assert [read(one, n) for n in range(len(one))] == [["otter-calm"], ["r0"]]
+    assert [read(every, n) for n in range(len(every))] == [["otter-calm", "r0"]]
+    assert {tuple(read(some, 0, epoch)) for epoch in range(20)} == {("otter-calm",), ("r0",)}
+    assert {tuple(read(some, 1, epoch)) for epoch in range(20)} == {("otter-calm", "r0")}
+    assert len(some) == 2
+    for kind in (one, every, some):
+        assert {tuple(kind.draw(n, 1).target) for n in range(len(kind))} == {
+            tuple(kind.prompt.targets(["is the otter kind ?"])[0])
+        }
+        assert len(kind.lengths()) == len(kind)
+    assert every.lengths()[0] > one.lengths()[0]
+    assert [some.draw(0, e) for e in range(9)] == [examples(tokenizer, "some").draw(0, e) for e in range(9)]
+
+
+def test_without_an_order_of_its_own_a_chain_is_drawn(tokenizer: Any) -> None:
+    query = Query("q", "is the otter kind ?")
+    every = examples(tokenizer, "all", query, qrels={"q": {"otter-calm": 1, "r0": 1}})
+    assert {tuple(read(every, 0, epoch)) for epoch in range(20)} == {
+        ("otter-calm", "r0"),
+        ("r0", "otter-calm"),
+    }
+
+
+def test_the_form_stands_beside_the_model(data: Path, causal: Path, tmp_path: Path) -> None:
+    more = [
+        *generator("causal", data, causal, tmp_path),
+        "--data.passages=some",
+        "--data.max_passage_tokens=9",
+    ]
+    assert main(["train", *options(data, tmp_path / "run", *more)]) == 0
+    assert QueryForm.read(tmp_path / "run" / "model") == QueryForm("some", 9, 64)
+    assert PretrainedLM(str(tmp_path / "run" / "model")).stages() == ("writequeries",)
+    with pytest.raises(ConfigError, match="is no query generator"):
+        QueryForm.read(causal)
+
+
+def test_queries_that_are_too_long_are_left_out(
+    causal: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_small(tmp_path / "data")
+    lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    lines[1]["text"] += " why" * 70
+    write_jsonl(folder / "queries.jsonl", lines)
+
+    class Module:
+        loss = "full"
+        model, tokenizer = PretrainedLM(str(causal)).load()
+
+    made = QueryData(str(folder))
+    made.read(Module)
+    assert lines[1]["_id"] not in [query.id for query in made.train_examples.queries]  # type: ignore[attr-defined]
+    assert "left out as too long: 1 of 12 queries of train have more than 64 tokens" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (["--model.loss=allowed"], "take loss `full`"),
+        (["--data.dev_split=nowhere"], "nowhere.tsv"),
+        (["--data.max_query_tokens=1"], "nothing is left to learn from: 12 of 12 queries of train"),
+        (["--data.max_passage_tokens=0"], "length limits of at least 1 token"),
+        (["--checkpoint.monitor=dev_recall", "--checkpoint.mode=max"], "dev_recall is not measured"),
+    ],
+)
+def test_options_of_a_generator_that_cannot_work(
+    data: Path, causal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], named: str
+) -> None:
+    given = options(data, tmp_path / "run", *generator("causal", data, causal, tmp_path), *more)
+    assert named in fails(capsys, "train", *given)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_split_without_queries_is_refused(causal: Path, tmp_path: Path, capsys: Any) -> None:
+    folder = write_small(tmp_path / "data")
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n")
+    given = options(folder, tmp_path / "run", *generator("causal", folder, causal, tmp_path))
+    assert "the split holds no query" in fails(capsys, "train", *given)

@@ -1,0 +1,306 @@
+"""Fine-tuning on interlaced targets through `grls train`, and `grls riches` with what came out."""
+
+import json
+import logging
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from failing import fails
+from small_data import queries, write_jsonl, write_small
+from train_helpers import logged, start
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from grls.answer.riches.targets import Targets
+from grls.cli import main
+from grls.data.dataset import read_qrels
+from grls.errors import ConfigError
+from grls.models.load.build import train_tokenizer
+from grls.models.load.language import PretrainedLM, load_language_model
+from grls.train.riches.data import InterlacedData
+from grls.train.riches.module import Interlace
+
+FORM = "question: « » answer: proved\n"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("riches") / "data")
+
+
+@pytest.fixture(scope="module")
+def causal(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random causal model, whose tokenizer has no padding."""
+    folder = tmp_path_factory.mktemp("causal")
+    tokenizer = train_tokenizer(data, 120, [FORM])
+    tokenizer.pad_token = None
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def options(data: Path, output: Path, *more: str, causal: Path | None = None) -> list[str]:
+    """A tiny run: 12 queries, 4 a batch."""
+    scratch = {
+        "data": str(data), "texts": [FORM], "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8,
+        "num_layers": 1, "num_decoder_layers": 1, "num_heads": 4, "dropout": 0.0,
+    }  # fmt: skip
+    if causal is None:
+        kind, how = "grls.models.load.build.ScratchT5", scratch
+    else:
+        kind, how = "grls.models.load.language.PretrainedLM", {"name_or_path": str(causal)}
+    generator = {"class_path": kind, "init_args": how}
+    model = {"class_path": "grls.train.riches.module.Interlace", "init_args": {"generator": generator}}
+    config = (
+        data.parent / f"{kind}.yaml"
+    )  # a file: an option's line break would reach the model as two letters
+    config.write_text(json.dumps({"model": model}), encoding="utf-8")
+    return [
+        f"--config={config}",
+        f"--output={output}",
+        "--model.learning_rate=3e-3",
+        "--data=grls.train.riches.data.InterlacedData",
+        f"--data.data={data}",
+        "--data.batch_size=4",
+        "--data.answer=proved",
+        "--quotes.max_new_tokens=60",
+        "--trainer.max_epochs=3",
+        "--trainer.accelerator=cpu",
+        "--trainer.log_every_n_steps=1",
+        "--trainer.enable_progress_bar=false",
+        "--trainer.enable_model_summary=false",
+        *more,
+    ]
+
+
+def run(*given: Any, **named: Any) -> Path:
+    assert main(["train", *options(*given, **named)]) == 0
+    return Path(given[1])
+
+
+@pytest.mark.parametrize(("kind", "loss"), [("t5", "allowed"), ("causal", "full")])
+def test_a_model_learns_to_quote(
+    data: Path, causal: Path, tmp_path: Path, kind: str, loss: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Measured on the queries it learned; the folder it writes is all that `grls riches` needs."""
+    mode = "renormalized" if loss == "allowed" else "full"
+    often = ["--trainer.max_epochs=80", "--trainer.check_val_every_n_epoch=20", "--data.dev_split=train"]
+    more = [f"--model.loss={loss}", f"--quotes.mode={mode}", "--model.schedule=constant", *often]
+    output = run(data, tmp_path / "run", *more, causal=causal if kind == "causal" else None)
+    recall = logged(output, "dev_recall")
+    assert max(recall.values()) == 1.0
+    assert set(logged(output, "dev_hits")) == set(logged(output, "dev_unclosed")) == set(recall)
+    best = torch.load(output / "checkpoints" / "best.ckpt", weights_only=True)
+    losses = logged(output, "dev_loss")
+    level = [step for step in recall if recall[step] == 1.0]
+    assert best["global_step"] == min(level, key=lambda step: losses[step]) + 1
+    model = load_language_model(str(output / "model"), "cpu").model
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, best["state_dict"][f"model.{name}"]), name
+    assert not [name for name in best["state_dict"] if not name.startswith("model.")]
+
+    written = tmp_path / "written"
+    capsys.readouterr()
+    assert main(
+        ["riches", f"--data={data}", f"--model={output / 'model'}", "--split=train", f"--output={written}",
+         "--prompt=none", f"--mode={mode}", "--beams=4", "--max_new_tokens=60", "--device=cpu"]
+    ) == 0  # fmt: skip
+    assert "hits@1 100.0" in capsys.readouterr().out
+    lines = [json.loads(line) for line in Path(f"{written}.answers.jsonl").read_text().splitlines()]
+    found = {line["query_id"]: [p for q in line["quotes"] for p in q["passages"]] for line in lines}
+    gold = {query.id: list(query.evidence) for query in queries()}
+    assert found == {query: gold[query] for query in read_qrels(data / "qrels" / "train.tsv")}
+    assert {line["answer"] for line in lines} == {"proved"}
+    assert all(line["ended"] for line in lines)
+
+
+def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(data: Path, tmp_path: Path) -> None:
+    more = ["--data.shuffle=true", "--model.loss=allowed"]
+    whole = logged(run(data, tmp_path / "whole", *more), "train_loss")
+    assert sorted(whole) == list(range(9))
+    often = [*more, "--last.every_n_train_steps=4"]
+    death = ["--trainer.callbacks+=train_helpers.KillAfter", "--trainer.callbacks.batches=5"]
+    killed = start(options(data, tmp_path / "killed", *often, *death))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    last = tmp_path / "killed" / "checkpoints" / "last.ckpt"
+    state = torch.load(last, weights_only=True)["InterlacedData"]
+    assert (state["epoch"], state["batches"]) == (1, 1)
+    resumed = run(data, tmp_path / "killed", *often, f"--ckpt_path={last}")
+    rest = logged(resumed, "train_loss", version=1)
+    assert sorted(rest) == list(range(4, 9))
+    assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
+
+
+def test_frozen_embeddings_stay(data: Path, causal: Path, tmp_path: Path) -> None:
+    before = PretrainedLM(str(causal)).load().model.state_dict()
+    output = run(data, tmp_path, "--model.freeze_embeddings=true", "--trainer.max_epochs=1", causal=causal)
+    after = PretrainedLM(str(output / "model")).load().model.state_dict()
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert "model.embed_tokens.weight" not in changed
+    assert "model.layers.0.mlp.up_proj.weight" in changed
+    assert PretrainedLM(str(output / "model")).stages() == ("interlace",)
+
+
+def drawn(data: Path, causal: Path, **how: Any) -> InterlacedData:
+    """The data module as a trainer would have set it up."""
+
+    class Module:
+        loss = "full"
+        model, tokenizer = PretrainedLM(str(causal)).load()
+
+    made = InterlacedData(str(data), **how)
+    made.read(Module)
+    return made
+
+
+def test_each_epoch_draws_its_order(data: Path, causal: Path) -> None:
+    plain = drawn(data, causal).train_examples
+    assert [plain.draw(n, 0) for n in range(12)] == [plain.draw(n, 7) for n in range(12)]
+    mixed = drawn(data, causal, shuffle=True).train_examples
+    assert [mixed.draw(n, 3) for n in range(12)] == [mixed.draw(n, 3) for n in range(12)]
+    assert len({tuple(mixed.draw(2, epoch).target) for epoch in range(9)}) == 2  # of two hops
+
+
+def test_one_of_several_proofs_is_drawn(data: Path, causal: Path, tmp_path: Path) -> None:
+    folder = write_small(tmp_path / "proofs")
+    lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    lines[2]["metadata"]["proofs"] = [lines[2]["evidence"], lines[3]["evidence"]]
+    write_jsonl(folder / "queries.jsonl", lines)
+    examples = drawn(folder, causal).train_examples
+    assert len({tuple(examples.draw(2, epoch).target) for epoch in range(9)}) == 2
+
+
+def test_what_is_too_long_is_counted_and_left_out(
+    data: Path, causal: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = drawn(data, causal).train_examples
+    sizes = [len(every.draw(n, 0).target) for n in range(12)]
+    limit = min(sizes)
+    with caplog.at_level(logging.WARNING):
+        some = drawn(data, causal, max_target_tokens=limit).train_examples
+    assert len(some) == sum(size <= limit for size in sizes) < 12
+    assert max(len(some.draw(n, e).target) for n in range(len(some)) for e in range(5)) <= limit
+    assert f"left out as too long: {12 - len(some)} of 12 queries of train: 0 have a prompt" in caplog.text
+    line = fails(capsys, "train", *options(data, data.parent / "none", "--data.max_prompt_tokens=2"))
+    assert "nothing is left to learn from. Too long are 12 of 12 queries of train: 12 have a prompt" in line
+
+
+def test_an_order_that_would_be_too_long_is_not_taken(causal: Path, tmp_path: Path) -> None:
+    """The thoughts depend on the order: with the fact first there is one, with the rule first two."""
+    folder = write_small(tmp_path / "data")
+    lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    lines[2]["text"] = "why is it kind ?"
+    write_jsonl(folder / "queries.jsonl", lines)
+    mixed = drawn(folder, causal, shuffle=True).train_examples
+    sizes = {len(mixed.draw(2, epoch).target) for epoch in range(12)}
+    assert len(sizes) == 2
+    cut = drawn(folder, causal, shuffle=True, max_target_tokens=min(sizes)).train_examples
+    (number,) = (n for n, item in enumerate(cut.items) if item[0].id == lines[2]["_id"])  # type: ignore[attr-defined]
+    assert {len(cut.draw(number, epoch).target) for epoch in range(12)} == {min(sizes)}
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (["--data.max_target_tokens=0"], "max_target_tokens must be at least 1"),
+        (["--data.dev_split=nowhere"], "nowhere.tsv"),
+        (["--data.keys=title"], "no title to quote"),
+        (["--data.markers=['the', '»']"], "holds the marker 'the'"),
+        (["--data.markers=['☃', '»']"], "cannot write the marker '☃'"),
+        (["--data.answer=☃"], "the tokenizer cannot write"),
+        (["--checkpoint.monitor=dev_f1"], "--checkpoint.monitor dev_f1 is not measured"),
+        (["--model.freeze_encoder=true"], "no encoder to freeze"),
+        (["--data.chat=true"], "no chat template"),
+    ],
+)
+def test_options_that_cannot_work(
+    data: Path, causal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], named: str
+) -> None:
+    assert named in fails(capsys, "train", *options(data, tmp_path / "run", *more, causal=causal))
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_bad_data_is_refused(causal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_small(tmp_path / "data")
+    qrels = folder / "qrels" / "train.tsv"
+    first = queries()[0]
+    kept = qrels.read_text()
+    qrels.write_text(
+        kept.replace(f"{first.id}\t{first.evidence[0]}\t1", f"{first.id}\t{first.evidence[0]}\t0")
+    )
+    run_options = options(folder, tmp_path / "run", causal=causal)
+    assert f"query '{first.id}' has neither evidence nor a qrel above zero" in fails(
+        capsys, "train", *run_options
+    )
+    qrels.write_text(kept + f"{first.id}\tgone\t1\n")
+    assert "'gone' is not in" in fails(capsys, "train", *run_options)
+
+
+def test_quantized_weights_become_plain_ones(
+    data: Path, causal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model from a GGUF file carries a quantization_config, with which it cannot be saved."""
+    loaded = load_language_model(str(causal), "cpu")
+    loaded.model.config.quantization_config = {"quant_method": "gguf"}
+    monkeypatch.setattr("grls.models.load.language.load_language_model", lambda name, device: loaded)
+    model, tokenizer = PretrainedLM("x.gguf").load()
+    assert getattr(model.config, "quantization_config", None) is None
+    assert tokenizer.pad_token_id == tokenizer.eos_token_id
+    tokens = torch.tensor([[3, 4, 5]])
+    assert torch.equal(model.eval()(tokens).logits, loaded.model(tokens).logits)
+    assert np.isfinite(model(tokens).logits.detach().numpy()).all()
+
+
+def test_targets_are_what_is_learned(data: Path, causal: Path) -> None:
+    made = drawn(data, causal, thoughts="none", answer="proved")
+    example = made.train_examples.draw(2, 0)
+    query = made.train_examples.items[2][0]  # type: ignore[attr-defined]
+    again = Targets(made.targets.tokenizer, made.corpus, made.keys, "none", "proved").write(
+        query, query.evidence
+    )
+    assert (example.target, example.spans) == (list(again.tokens), again.spans)
+    assert example.source == made.prompt.inputs(made.targets.tokenizer, [query.text])[0][:-1]
+
+
+def test_a_causal_model_needs_a_position_for_each_token_once(data: Path, causal: Path) -> None:
+    module = Interlace(PretrainedLM(str(causal)))
+    made = drawn(data, causal)
+    batch = made.collator([made.train_examples.draw(n, 0) for n in range(2)])
+    module.model.config.max_position_embeddings = batch.input_ids.shape[1]
+    assert torch.isfinite(module.batch_loss(batch))
+    module.model.config.max_position_embeddings -= 1
+    with pytest.raises(ConfigError, match="positions"):
+        module.batch_loss(batch)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--quotes.limit=0"], "at least 1"),
+        (["--quotes.max_new_tokens=250"], "lower --quotes.max_new_tokens"),
+    ],
+)
+def test_what_dev_cannot_measure_is_refused_at_once(
+    data: Path, causal: Path, tmp_path: Path, more: list[str], message: str, capsys: Any
+) -> None:
+    assert message in fails(capsys, "train", *options(data, tmp_path / "out", *more, causal=causal))
+
+
+def test_a_dev_question_that_is_too_long_is_left_out_of_the_measurement(
+    data: Path, causal: Path, tmp_path: Path
+) -> None:
+    changed = write_small(tmp_path / "data")
+    lines = [json.loads(line) for line in (changed / "queries.jsonl").read_text().splitlines()]
+    lines[12]["text"] += " why" * 300
+    write_jsonl(changed / "queries.jsonl", lines)
+    assert main(["train", *options(changed, tmp_path / "out", "--trainer.max_epochs=1", causal=causal)]) == 0
+    assert len(logged(tmp_path / "out", "dev_recall")) == 1

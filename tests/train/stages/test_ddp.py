@@ -1,0 +1,59 @@
+"""Two processes on the CPU through the real entry point."""
+
+from pathlib import Path
+
+import pytest
+from small_data import tiny_bert, write_small
+from train_helpers import arguments, logged, start
+
+from grls.models.load.build import Pretrained
+
+TWO = ["--trainer.devices=2", "--trainer.strategy=ddp"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("ddp") / "data")
+
+
+def test_two_processes_train_and_measure(data: Path, tmp_path: Path) -> None:
+    options = [*TWO, "--recall.hops=3", "--checkpoint.monitor=dev_f1", "--trainer.max_epochs=6"]
+    done = start(arguments("retrieve", data, tmp_path, *options))
+    assert done.returncode == 0, done.stderr
+    losses = list(logged(tmp_path, "train_loss").values())
+    assert len(losses) == 6 * 4  # 30 examples, 2 times 4 a step
+    assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
+    for name in ("dev_recall", "dev_f1", "dev_loss"):
+        assert len(logged(tmp_path, name)) == 6
+    assert all(0 <= recall <= 1 for recall in logged(tmp_path, "dev_recall").values())
+    assert (tmp_path / "checkpoints" / "last.ckpt").is_file()
+    Pretrained(str(tmp_path / "model")).load()
+
+
+def test_a_warm_started_model_has_no_unused_parameter(data: Path, tmp_path: Path) -> None:
+    """A pooler without a gradient would stop DDP with an error."""
+    options = [o for o in arguments("memorise", data, tmp_path / "out", *TWO) if "generator" not in o]
+    bert = tiny_bert(tmp_path / "bert")
+    generator = ["--model.generator=grls.models.load.build.WarmStart", f"--model.generator.encoder={bert}"]
+    done = start([*options, *generator, "--model.generator.decoder_layers=1", "--trainer.max_epochs=2"])
+    assert done.returncode == 0, done.stderr
+    assert len(logged(tmp_path / "out", "train_loss")) == 2 * 2  # 10 passages, 2 times 4 a step
+    assert len(logged(tmp_path / "out", "dev_recall")) == 2
+
+
+def test_a_process_without_a_dev_input_measures_with_the_others(data: Path, tmp_path: Path) -> None:
+    done = start(arguments("retrieve", data, tmp_path, *TWO, "--data.dev_size=1", "--trainer.max_epochs=1"))
+    assert done.returncode == 0, done.stderr
+    (recall,) = logged(tmp_path, "dev_recall").values()
+    assert 0 <= recall <= 1
+
+
+def test_a_loss_that_is_no_number_in_one_process_ends_both(data: Path, tmp_path: Path) -> None:
+    spoilt = ["--trainer.callbacks+=train_helpers.Spoil", "--trainer.callbacks.step=3"]
+    done = start(
+        arguments("retrieve", data, tmp_path, *TWO, *spoilt, "--trainer.callbacks.rank=1"), timeout=120
+    )
+    assert done.returncode == 1, done.stderr
+    assert "the training has diverged: the loss is" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "checkpoints" / "last.ckpt").exists()

@@ -1,0 +1,266 @@
+"""A run that is killed and resumed goes on to the same losses."""
+
+import shutil
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from failing import fails
+from small_data import write_small
+from train_helpers import arguments, logged, start, train
+
+from grls.cli import main
+from grls.errors import ConfigError
+from grls.train.core.checkpoints import BestCheckpoint, refuse_unfinished, tell_changed
+
+# 30 examples, 4 a batch: 8 steps an epoch. Killed after step 13, in the middle of the second epoch; the last
+# checkpoint is that of step 10, in the middle of it, too.
+OFTEN = "--last.every_n_train_steps=5"
+KILLED = [
+    "--trainer.callbacks+=train_helpers.KillAfter",
+    "--trainer.callbacks.batches=13",
+]
+SHUFFLED = ["--data.shuffle=true"]
+CONSTANT = ("--model.schedule=constant", "--model.warmup=0")  # else the rate depends on the number of epochs
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("resume") / "data")
+
+
+@pytest.fixture(scope="module")
+def halted(data: Path) -> tuple[Path, Path]:
+    """The data, and the output of a run of one epoch on it."""
+    return data, train("retrieve", data, data.parent / "halted", "--trainer.max_epochs=1")
+
+
+def test_a_run_that_sigterm_ends_does_not_look_done(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    politely = "--trainer.callbacks.politely=true"
+    ended = start(arguments("retrieve", data, tmp_path / "ended", OFTEN, *KILLED, politely))
+    assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
+    last = tmp_path / "ended" / "checkpoints" / "last.ckpt"
+    assert f"go on from its last checkpoint with --ckpt_path {last}." in ended.stderr
+    assert not (tmp_path / "ended" / "model").exists()
+    again = fails(capsys, "train", *arguments("retrieve", data, tmp_path / "ended"))
+    assert (
+        f"{last} is of a run that did not finish, or diverged: go on from it with --ckpt_path {last}" in again
+    )
+
+
+def test_before_the_first_checkpoint_sigterm_promises_none(data: Path, tmp_path: Path) -> None:
+    early = ["--trainer.callbacks+=train_helpers.KillAfter", "--trainer.callbacks.batches=2"]
+    politely = "--trainer.callbacks.politely=true"
+    ended = start(arguments("retrieve", data, tmp_path / "ended", *early, politely))
+    assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
+    assert "nothing was saved yet" in ended.stderr
+    assert "--ckpt_path" not in ended.stderr
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_kill_9_and_resume_gives_the_losses_of_an_uninterrupted_run(
+    data: Path, tmp_path: Path, workers: int
+) -> None:
+    options = [*SHUFFLED, f"--data.workers={workers}"]
+    whole = logged(train("retrieve", data, tmp_path / "whole", *options), "train_loss")
+    assert sorted(whole) == list(range(24))
+
+    killed = start(arguments("retrieve", data, tmp_path / "killed", *options, OFTEN, *KILLED))
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    last = tmp_path / "killed" / "checkpoints" / "last.ckpt"
+    assert torch.load(last, weights_only=True)["global_step"] == 10
+
+    resumed = train("retrieve", data, tmp_path / "killed", *options, OFTEN, f"--ckpt_path={last}")
+    rest = logged(resumed, "train_loss", version=1)
+    assert sorted(rest) == list(range(10, 24))
+    assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
+    for name in ("dev_loss", "dev_recall"):
+        expected = logged(tmp_path / "whole", name)
+        assert logged(resumed, name, version=1) == pytest.approx(
+            {step: expected[step] for step in (15, 23)}, abs=1e-6
+        )
+
+
+@pytest.mark.parametrize("limit", [[], ["--trainer.max_steps=24"]])
+@pytest.mark.parametrize("every", ["--last.every_n_train_steps=8", "--last.every_n_epochs=1"])
+def test_resume_at_the_end_of_an_epoch(data: Path, tmp_path: Path, every: str, limit: list[str]) -> None:
+    """The checkpoint of step 8 (Lightning has counted the epoch or not) starts the second epoch."""
+    options = [*SHUFFLED, *CONSTANT, *limit]
+    whole = logged(train("retrieve", data, tmp_path / "whole", *options), "train_loss")
+    halted = train("retrieve", data, tmp_path / "cut", *options, every, "--trainer.max_epochs=1")
+    last = halted / "checkpoints" / "last.ckpt"
+    state = torch.load(last, weights_only=True)["RetrieveData"]
+    assert (state["epoch"], state["batches"]) == (1, 0)
+    resumed = train("retrieve", data, halted, *options, every, f"--ckpt_path={last}")
+    rest = logged(resumed, "train_loss", version=1)
+    assert sorted(rest) == list(range(8, 24))
+    assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ("--data.batch_size=8", "--data.batch_size 4, and now it is 8"),
+        ("--trainer.limit_train_batches=5", "--trainer.limit_train_batches 1.0, and now it is 5"),
+        ("--data.done=false", "examples 30, and now it is"),
+    ],
+)
+def test_a_run_is_not_resumed_with_other_batches(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: str, named: str
+) -> None:
+    """Where it stood in its epoch could not be told."""
+    halted = train("retrieve", data, tmp_path / "run", OFTEN, "--trainer.max_epochs=1", *CONSTANT)
+    last = halted / "checkpoints" / "last.ckpt"
+    options = arguments("retrieve", data, halted, OFTEN, *CONSTANT, f"--ckpt_path={last}", changed)
+    assert named in fails(capsys, "train", *options)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "named"),
+    [
+        ("corpus.jsonl", "the lynx is calm .", "the lynx is still .", "corpus.jsonl"),
+        ("queries.jsonl", "is the otter calm ?", "is the otter mild ?", "queries.jsonl (split train)"),
+        ("queries.jsonl", '["otter-calm", "r0"]', '["r0", "otter-calm"]', "queries.jsonl (split train)"),
+        ("qrels/dev.tsv", "\t1", "\t2", "qrels/dev.tsv"),
+        ("queries.jsonl", "is the lynx kind ?", "is the lynx mild ?", None),  # a test query
+    ],
+)
+def test_a_run_whose_data_has_changed_is_not_resumed(
+    file: str,
+    old: str,
+    new: str,
+    named: str | None,
+    halted: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = shutil.copytree(halted[0], tmp_path / "data")
+    text = (data / file).read_text()
+    assert old in text
+    (data / file).write_text(text.replace(old, new))
+    last = halted[1] / "checkpoints" / "last.ckpt"
+    same = [f"--model.generator.data={halted[0]}", "--trainer.max_epochs=1", f"--ckpt_path={last}"]
+    given = arguments("retrieve", data, tmp_path / "run", *same)
+    if named is None:
+        assert main(["train", *given]) == 0
+    else:
+        assert f"{named} of {data} has changed since the run began" in fails(capsys, "train", *given)
+
+
+def test_a_checkpoint_without_fingerprints_is_gone_on_with(halted: tuple[Path, Path], tmp_path: Path) -> None:
+    state = torch.load(halted[1] / "checkpoints" / "last.ckpt", weights_only=True)
+    del state["RetrieveData"]["fingerprints"]
+    torch.save(state, tmp_path / "last.ckpt")
+    resume = f"--ckpt_path={tmp_path / 'last.ckpt'}"
+    train("retrieve", halted[0], tmp_path / "run", "--trainer.max_epochs=1", resume)
+
+
+def test_one_seed_decides_all_that_are_not_given(data: Path, tmp_path: Path) -> None:
+    """Of a model that is read, too: order and dropout."""
+
+    def losses(name: str, *more: str) -> list[float]:
+        short = ["--trainer.max_epochs=1", "--trainer.limit_val_batches=0", "--model.seed=null", *more]
+        options = [o for o in arguments("retrieve", data, tmp_path / name, *short) if "generator" not in o]
+        start_from = [
+            "--model.generator=grls.models.load.build.Pretrained",
+            f"--model.generator.name_or_path={model}",
+        ]
+        assert main(["train", *options, *start_from]) == 0
+        return list(logged(tmp_path / name, "train_loss").values())
+
+    model = train("memorise", data, tmp_path / "one", "--trainer.max_epochs=1") / "model"
+    first = losses("a", "--seed_everything=0")
+    assert losses("b", "--seed_everything=1") != first
+    assert losses("c", "--seed_everything=1", "--model.seed=0", "--data.seed=0") == first
+
+
+def test_of_the_same_recall_the_lower_loss_is_kept(tmp_path: Path) -> None:
+    callback = BestCheckpoint(str(tmp_path), "best", monitor="dev_recall", mode="max")
+    kept = []
+    for recall, loss in ((0.5, 3.0), (0.5, 2.0), (0.5, 2.5), (0.4, 1.0), (0.6, 9.0), (0.6, 8.0)):
+        scores = {"dev_recall": torch.tensor(recall), "dev_loss": torch.tensor(loss)}
+        trainer: Any = SimpleNamespace(
+            callback_metrics=scores, strategy=SimpleNamespace(reduce_boolean_decision=bool)
+        )
+        if callback.check_monitor_top_k(trainer, scores["dev_recall"]):
+            kept.append((recall, loss))
+            callback.best_model_score = scores["dev_recall"]
+            callback.best_k_models = {"best": scores["dev_recall"]}
+            callback.kth_best_model_path = "best"
+        again = BestCheckpoint(str(tmp_path), "best", monitor="dev_recall", mode="max")
+        again.load_state_dict(callback.state_dict())
+        assert again._loss == kept[-1][1]
+    assert kept == [(0.5, 3), (0.5, 2), (0.6, 9), (0.6, 8)]
+    assert callback.state_key.startswith("ModelCheckpoint{")
+
+
+def test_a_run_that_is_resumed_with_other_options_is_told_of(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    halted = train("retrieve", data, tmp_path / "run", "--trainer.max_epochs=1", *CONSTANT)
+    resume = f"--ckpt_path={halted / 'checkpoints' / 'last.ckpt'}"
+    train("retrieve", data, halted, "--trainer.max_epochs=2", *CONSTANT, resume)
+    assert "other options" not in caplog.text
+    train("retrieve", data, halted, "--trainer.max_epochs=3", "--model.loss=full", *CONSTANT, resume)
+    assert "other options than it began with: --model.loss full (before: allowed)." in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "model: [", "model: {init_args: {age: 3}}"])
+def test_earlier_options_that_say_nothing_are_no_change(
+    text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = tmp_path / "logs" / "version_0" / "config.yaml"
+    written.parent.mkdir(parents=True)
+    written.write_text(text)
+    for checkpoint in (tmp_path / "checkpoints" / "last.ckpt", "last"):
+        tell_changed(str(checkpoint), str(tmp_path), "model: {init_args: {size: 2}}")
+    assert not caplog.records
+    written.write_text("model: {init_args: {size: 3}}")
+    for checkpoint in (tmp_path / "checkpoints" / "last.ckpt", "last"):
+        tell_changed(str(checkpoint), str(tmp_path), "model: {init_args: {size: 2}}")
+        assert "--model.size 2 (before: 3)" in caplog.text
+        caplog.clear()
+
+
+def test_a_job_that_slurm_requeues_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_NTASKS", raising=False)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    last.parent.mkdir()
+    last.touch()
+    with pytest.raises(ConfigError, match="did not finish, or diverged"):
+        refuse_unfinished(str(tmp_path))
+    (tmp_path / "hpc_ckpt_1.ckpt").touch()
+    with pytest.raises(ConfigError, match=r"hpc_ckpt_1\.ckpt is of a run that did not finish"):
+        refuse_unfinished(str(tmp_path))  # at home nobody goes on with it by itself
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    monkeypatch.setenv("SLURM_JOB_NAME", "train")
+    refuse_unfinished(str(tmp_path))
+
+
+def test_a_resumed_run_that_saves_otherwise_still_names_its_checkpoint(data: Path, tmp_path: Path) -> None:
+    halted = train("retrieve", data, tmp_path / "run", "--trainer.max_epochs=1", *CONSTANT)
+    last = halted / "checkpoints" / "last.ckpt"
+    early = ["--trainer.callbacks+=train_helpers.KillAfter", "--trainer.callbacks.batches=10"]
+    politely = "--trainer.callbacks.politely=true"
+    resume = [f"--ckpt_path={last}", "--last.every_n_train_steps=50", *CONSTANT]
+    ended = start(arguments("retrieve", data, halted, *resume, *early, politely))
+    assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
+    assert f"--ckpt_path {last}." in ended.stderr
+
+
+def test_epochs_differ_and_repeat_with_the_seed(data: Path, tmp_path: Path) -> None:
+    """Another order every epoch (learning rate nearly 0, no dropout: losses tell the batches apart)."""
+    still = ["--model.learning_rate=1e-12", "--trainer.max_epochs=2"]
+    first = logged(train("retrieve", data, tmp_path / "a", *still, dropout=0.0), "train_loss")
+    again = logged(train("retrieve", data, tmp_path / "b", *still, dropout=0.0), "train_loss")
+    other = logged(
+        train("retrieve", data, tmp_path / "c", *still, "--data.seed=1", dropout=0.0), "train_loss"
+    )
+    assert first == again
+    assert [first[s] for s in range(8)] != pytest.approx([first[s] for s in range(8, 16)], abs=1e-4)
+    assert [first[s] for s in range(8)] != pytest.approx([other[s] for s in range(8)], abs=1e-4)
