@@ -31,7 +31,7 @@ from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.fusion.fuse import Fusion, tune_weights
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import BM25Prior, DensePrior, EmptyPromptPrior, PriorSource, Remembering
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, Remembering, RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
 from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune
 
@@ -87,7 +87,7 @@ class Bench:
 
     def systems(self) -> dict[str, System]:
         """All systems by name, their weights tuned."""
-        dense, words = DensePrior(self.dense), BM25Prior(self.bm25)
+        dense, words = RetrieverPrior(self.dense), RetrieverPrior(self.bm25)
         made: dict[str, System] = {
             "generator": lambda queries: self.generator.retrieve(queries, self.depth),
             "bi-encoder": lambda queries: self.dense.retrieve(queries, self.depth),

@@ -17,7 +17,8 @@ from grls.answer.prompts import ANSWER, FOLLOW_UP, ITERATIVE_TASK, evidence, ite
 from grls.answer.writer import Continuation, TextWriter
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
-from grls.retrieve.base import Retriever, check_counts
+from grls.retrieve.base import Retriever
+from grls.retrieve.queries import check_counts
 from grls.runs.results import find_passages
 
 log = logging.getLogger(__name__)

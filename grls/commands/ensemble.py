@@ -24,8 +24,8 @@ from grls.data.types import Hit
 from grls.errors import ConfigError
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.retrieve.fusion.ensemble import Length, chain_hits, chain_length, fuse_chains
 from grls.retrieve.fusion.fuse import Fusion, Method, Normalization, fuse_rankings, tune_weights
+from grls.retrieve.fusion.retriever import Length, chain_hits, chain_length, fuse_chains
 from grls.runs.comparable import (
     LoadedRun,
     Missing,

@@ -23,10 +23,10 @@ from grls.io.files import read_json, refuse_unwritable, write_json
 from grls.io.logs import quiet
 from grls.io.resumable import GrowingFile
 from grls.models.precision import Precision
-from grls.retrieve.base import check_counts
-from grls.retrieve.generative.folder import MANIFEST
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.queries import check_counts
+from grls.retrieve.spec import MANIFEST
 from grls.runs.manifest import Steps, fingerprint_queries
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from grls.models.load.sentence_folder import MODULES
 from grls.models.rescore_spec import RESCORE, read_rescore_input
 from grls.retrieve.dense.encode import work_folder
 from grls.retrieve.dense.retriever import DenseRetriever
-from grls.retrieve.generative.folder import MANIFEST
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.spec import MANIFEST
 
 Kind = Literal["auto", "generative", "dense", "st5"]
 

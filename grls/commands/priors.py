@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, TypeVar
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
 from grls.models.load.build import BESIDE
+from grls.retrieve.base import Retriever, WritesChains
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import EmptyPromptPrior
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
-from grls.retrieve.registry import open_sources
+from grls.retrieve.registry import as_generator
 
 log = logging.getLogger(__name__)
 Value = TypeVar("Value", str, float)
@@ -102,7 +102,7 @@ def _listed(given: list[Value] | Value | None) -> tuple[Value, ...]:
 
 
 def open_hybrid(
-    generator: object,
+    opened: Retriever,
     priors: PriorOptions,
     device: str,
     options: SearchOptions,
@@ -113,8 +113,7 @@ def open_hybrid(
     Raises:
         ConfigError: It is none, or a prior cannot be used.
     """
-    if not isinstance(generator, GenerativeRetriever):
-        raise ConfigError("priors look ahead for a generative retriever; give one by --retriever.")
+    generator = as_generator(opened, "priors look ahead for a generator")
     sources = open_sources(generator.corpus, priors.prior, device, options, analyzer)
     weighed = [
         WeightedSource(*some)
@@ -125,18 +124,19 @@ def open_hybrid(
     return HybridRetriever(generator, weighed, priors.done_share, priors.prior_normalized)
 
 
-def tell_unlike_training(generator: object, normalized: bool | None = None) -> None:
+def tell_unlike_training(opened: Retriever, normalized: bool | None = None) -> None:
     """Warn where a generator that learned beside priors is decoded in another way, or the other way round.
 
     Args:
-        generator: What was opened, with or without priors.
-        normalized: Whether sums with priors are to be normalized; None: as ``generator`` does.
+        opened: What was opened, with or without priors.
+        normalized: Whether sums with priors are to be normalized; None: as it does.
     """
-    if not isinstance(generator, GenerativeRetriever | HybridRetriever) or not generator.stages:
+    told = opened.describe()
+    if not isinstance(opened, WritesChains) or not told.stages:
         return
     if normalized is None:
-        normalized = isinstance(generator, HybridRetriever) and generator.normalized
-    learned = generator.stages[-1] == BESIDE
+        normalized = bool(told.options.get("prior_normalized"))
+    learned = told.stages[-1] == BESIDE
     if learned and not normalized:
         log.warning(
             "the generator learned beside priors; decoded otherwise, it knows only where they are wrong: "

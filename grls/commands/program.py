@@ -22,9 +22,9 @@ from grls.io.files import refuse_unwritable
 from grls.io.logs import quiet
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
-from grls.retrieve.base import check_counts
 from grls.retrieve.fusion.fuse import Method as FusionMethod
-from grls.runs.manifest import RunInfo, Steps, System, fingerprint_queries
+from grls.retrieve.queries import check_counts
+from grls.runs.manifest import RunInfo, Steps, fingerprint_queries
 
 if TYPE_CHECKING:
     from grls.answer.dsp.retrieval import Retrieval
@@ -184,7 +184,7 @@ def program(
     for query, reading in list(zip(asked, readings, strict=True))[:show]:
         print(shown_reading(query, reading, corpus) + "\n")
     _write_answers(f"{output}{ENDING}", asked, readings, records, corpus)
-    system: System = "generator"
+    system: str = "generator"
     mode = "none"
     if source is not None:
         system, mode = source.system, source.score_mode

@@ -22,9 +22,10 @@ from grls.io.logs import quiet
 from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
 from grls.models.load.language import load_language_model, weights_fingerprint
-from grls.retrieve.base import Retriever, check_counts
+from grls.retrieve.base import Retriever
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import open_retriever
 from grls.train.doc2query.form import QueryForm, QueryPrompt
 from grls.train.doc2query.generate import Drawing, From, QueryWriter, Task, tasks

@@ -28,9 +28,9 @@ from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
 from grls.io.terminal import visible
 from grls.models.load.language import load_language_model, weights_fingerprint
-from grls.retrieve.base import check_counts
 from grls.retrieve.fusion.fuse import Method as FusionMethod
-from grls.runs.manifest import RunInfo, Steps, System, fingerprint_queries
+from grls.retrieve.queries import check_counts
+from grls.runs.manifest import RunInfo, Steps, fingerprint_queries
 from grls.runs.results import find_passages
 
 Method = Literal["closed-book", "retrieve", "iterative"]
@@ -195,7 +195,7 @@ def _read(
         return read_on(file, queries, answer, writer.spent, BATCHES * writer.batch_size)
 
 
-def _origin(source: Origin | None, method: Method) -> tuple[System, str, dict[str, Any]]:
+def _origin(source: Origin | None, method: Method) -> tuple[str, str, dict[str, Any]]:
     """System, score mode, and options of what retrieved."""
     if source is None:
         return "generator", "none", {}

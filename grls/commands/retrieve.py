@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeGuard, get_args
+from typing import Any
 
 from grls.commands.output import Outcome, write_outputs
 from grls.commands.portions import in_portions
@@ -23,25 +22,16 @@ from grls.errors import ConfigError, MismatchError
 from grls.io.files import refuse_unwritable, sha256
 from grls.io.logs import quiet
 from grls.models.precision import Precision
-from grls.retrieve.base import check_counts
+from grls.retrieve.base import FindsChains, Retriever, Steps
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.appending import AppendingMultistep
-from grls.retrieve.hops.expected_f1 import expected_f1
-from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import Choice, HopOptions
 from grls.retrieve.hops.pool import pooled_ranking
-from grls.retrieve.hybrid.retriever import DONE_SHARE, HybridRetriever
+from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.hybrid.retriever import DONE_SHARE
+from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import open_retriever
-from grls.runs.manifest import RunInfo, Steps, System, fingerprint_queries
-
-Choice = Literal["likeliest", "expected-f1"]
-CHOICES: tuple[Choice, ...] = get_args(Choice)
-NEEDS_PROBABILITIES = (
-    "--choose expected-f1 needs probabilities of chains: a generator, or one with priors that are normalized."
-)
-AnyRetriever = GenerativeRetriever | DenseRetriever | BM25Retriever | HybridRetriever
+from grls.runs.manifest import RunInfo, fingerprint_queries
 
 
 def retrieve(
@@ -148,18 +138,9 @@ def retrieve(
     quiet()
     check_counts(k=k)
     refuse_unwritable(output)
-    if not math.isfinite(done_bias):
-        raise ConfigError(f"--done_bias must be a finite number, got {done_bias}.")
     if bm25 == (retriever is not None):
         raise ConfigError("give either --retriever FOLDER or --bm25 true.")
-    if pool and steps != "fixed":
-        raise ConfigError(
-            "pool ranks the passages of chains of a fixed number of hops: choose --steps fixed."
-        )
-    if sets and steps == "single":
-        raise ConfigError("--sets true is about chains: choose --steps dynamic or fixed.")
-    if choose != "likeliest" and steps != "dynamic":
-        raise ConfigError(f"--choose {choose} is about chains that end: choose --steps dynamic.")
+    hop_options = HopOptions(steps, hops, chains, branch, done_bias, repeat, sets, choose, pool)
     if compile and bm25:
         raise ConfigError("--compile true compiles the search of a generative retriever; BM25 has no such.")
     corpus = None if split is None else own_corpus(data)
@@ -173,41 +154,32 @@ def retrieve(
     opened = opened_retriever(data, retriever, device, precision, options, analyzer, corpus)
     if priors.given:
         opened = open_hybrid(opened, priors, device, options, analyzer)
-    refuse_to_rescore(opened, rescore)
+    if rescore and not opened.describe().options.get("rescore"):
+        raise ConfigError("--rescore is for a generative retriever that has learned to (--data.rescore).")
     refuse_other_corpus(opened, data, split, corpus)
     tell_unlike_training(opened)
-    hop_by_hop = Hops(hops, *usual_beams(opened, chains, branch), done_bias, repeat, sets)
-    kind, score_mode, own = described(opened)
-    if choose != "likeliest":
-        score_mode = f"{score_mode}, {choose}"
+    if steps != "single":
+        opened = HopsRetriever(opened, hop_options)
+    told = opened.describe()
     given = {"allow": allow, "where": where, "query_filters": query_filters or None}
     filtered = {option: value for option, value in given.items() if value is not None}
     info = RunInfo(
-        system=kind,
-        name=name or f"{kind}, {steps}{', pooled' if pool else ''}",
+        system=told.system,
+        name=name or f"{told.system}, {steps}{', pooled' if pool else ''}",
         steps=steps,
         corpus=opened.corpus.fingerprint,
         queries=fingerprint_queries(queries),
         data=data,
         split=split,
-        score_mode=score_mode,
-        stages=() if isinstance(opened, BM25Retriever) else opened.stages,
-        options={
-            "k": k,
-            **vars(hop_by_hop),
-            "choose": choose,
-            "pool": pool,
-            **own,
-            **filtered,
-            **priors.record,
-            **({"prior_analyzer": used} if priors.prior and (used := analyzer.settings()) else {}),
-        },
+        score_mode=told.score_mode,
+        stages=told.stages,
+        options={"k": k, **told.options, **filtered},
     )
     found = in_portions(
         output,
         lambda: _settings(info, opened, queries, precision, allow, query_filters),
         queries,
-        lambda some: _retrieve(opened, queries[some], steps, k, hop_by_hop, choose, pool, filters[some]),
+        lambda some: _retrieve(opened, queries[some], k, pool, filters[some]),
     )
     info = replace(info, seconds=found.seconds)
     write_outputs(output, queries, opened.corpus, found.parts, info)
@@ -217,7 +189,7 @@ def retrieve(
 
 def _settings(
     info: RunInfo,
-    opened: AnyRetriever,
+    opened: Retriever,
     queries: list[Query],
     precision: Precision,
     allow: str | None,
@@ -228,53 +200,12 @@ def _settings(
     own = [query.metadata for query in queries] if query_filters else []
     return {
         **{name: getattr(info, name) for name in kept},
-        "retriever": _fingerprints(opened),
+        "retriever": opened.fingerprint(),
         "precision": precision,
         "allow": None if allow is None else sha256(allow),
         "metadata": opened.corpus.metadata_fingerprint,
         "filters": hashlib.sha256(json.dumps(own).encode()).hexdigest(),
     }
-
-
-def _fingerprints(opened: AnyRetriever) -> list[str]:
-    """Of a retriever and its priors, what they find by."""
-    if isinstance(opened, HybridRetriever):
-        retrievers = [getattr(prior.source, "retriever", None) for prior in opened.priors]
-        members = [some for some in retrievers if isinstance(some, DenseRetriever | GenerativeRetriever)]
-        return [some.fingerprint() for some in (opened.generator, *members)]
-    return [] if isinstance(opened, BM25Retriever) else [opened.fingerprint()]
-
-
-@dataclass(frozen=True)
-class Hops:
-    """How retrieval goes hop by hop; see :func:`retrieve`."""
-
-    hops: int
-    chains: int
-    branch: int
-    done_bias: float
-    repeat: bool
-    sets: bool = False
-
-
-def usual_beams(opened: AnyRetriever, chains: int | None, branch: int | None) -> tuple[int, int]:
-    """Chains and branch, as given or as is usual for the kind of retriever."""
-    generative = writes_chains(opened)
-    kept = (4 if generative else 1) if chains is None else chains
-    return kept, (4 if generative else kept) if branch is None else branch
-
-
-def writes_chains(opened: AnyRetriever) -> TypeGuard[GenerativeRetriever | HybridRetriever]:
-    """Whether its scores are log-probabilities of chains: a generator's, or normalized ones beside priors."""
-    return isinstance(opened, GenerativeRetriever) or (
-        isinstance(opened, HybridRetriever) and opened.normalized
-    )
-
-
-def writes_spans(opened: AnyRetriever) -> bool:
-    """Whether it has a generator that writes spans of passages."""
-    generator = opened.generator if isinstance(opened, HybridRetriever) else opened
-    return isinstance(generator, GenerativeRetriever) and generator.spans is not None
 
 
 def _filters(queries: list[Query], allow: str | None, where: str | None, own: bool) -> list[Filter | None]:
@@ -293,7 +224,7 @@ def opened_retriever(
     options: SearchOptions,
     analyzer: Analyzer = USUAL,
     corpus: Corpus | None = None,
-) -> AnyRetriever:
+) -> Retriever:
     """A retriever folder, or BM25 over the corpus of a data set (``corpus``, where it is read already).
 
     Raises:
@@ -306,31 +237,19 @@ def opened_retriever(
     return BM25Retriever(corpus or Corpus.read(data), analyzer=analyzer)
 
 
-def refuse_to_rescore(opened: AnyRetriever, rescore: int) -> None:
-    """Refuse to rescore with what has not learned to.
-
-    Raises:
-        ConfigError: It is no generator, or has not.
-    """
-    generator = opened.generator if isinstance(opened, HybridRetriever) else opened
-    if rescore and not isinstance(generator, GenerativeRetriever):
-        raise ConfigError("--rescore is for a generative retriever that has learned to (--data.rescore).")
-    if rescore and isinstance(generator, GenerativeRetriever):
-        generator.refuse_to_rescore()
-
-
 def refuse_other_corpus(
-    opened: AnyRetriever, data: str, split: str | None, corpus: Corpus | None = None
+    opened: Retriever, data: str, split: str | None, corpus: Corpus | None = None
 ) -> None:
-    """A run is scored against the data set's own passages (``corpus``, where it is read already), so the
+    """A run is scored against the data set own passages (``corpus``, where it is read already), so the
     retriever must be over the same; without a split over any.
 
     Raises:
         MismatchError: It is over others.
     """
-    if split is None or isinstance(opened, BM25Retriever) or not corpus_file(data).is_file():
+    if split is None or not corpus_file(data).is_file():
         return
-    if (corpus or Corpus.read(data)).fingerprint != opened.corpus.fingerprint:
+    corpus = corpus or Corpus.read(data)
+    if corpus is not opened.corpus and corpus.fingerprint != opened.corpus.fingerprint:
         raise MismatchError(
             f"the retriever is over another corpus than {corpus_file(data)}, so the run could not be scored "
             f"there: make it again with `grls index --corpus {data}`, or give {data}/queries.jsonl and "
@@ -339,59 +258,12 @@ def refuse_other_corpus(
 
 
 def _retrieve(
-    opened: AnyRetriever,
-    queries: list[Query],
-    steps: Steps,
-    k: int,
-    options: Hops,
-    choose: Choice,
-    pool: bool,
-    filters: list[Filter | None],
+    opened: Retriever, queries: list[Query], k: int, pool: bool, filters: list[Filter | None]
 ) -> Outcome:
-    if steps == "single":
+    if not isinstance(opened, FindsChains):
         return Outcome(rankings=opened.retrieve(queries, k, filters))
-    search = multistep(opened, steps == "dynamic", options)
-    if choose == "expected-f1" and not isinstance(search, MultistepRetriever):
-        raise ConfigError(NEEDS_PROBABILITIES)
-    chains = search.retrieve_chains(queries, filters)
-    if choose == "expected-f1":
-        sets = [expected_f1(some) for some in chains]
-        return Outcome([list(chosen.hits) for chosen in sets], sets)
-    rankings = [pooled_ranking(some, k) for some in chains] if pool else None
-    return Outcome(rankings, [best[0] for best in chains])
-
-
-def multistep(opened: AnyRetriever, dynamic: bool, options: Hops) -> MultistepRetriever | AppendingMultistep:
-    """Retrieval hop by hop with an opened retriever.
-
-    Raises:
-        ConfigError: It cannot end a chain, and is to.
-    """
-    if writes_chains(opened):
-        return MultistepRetriever(opened, dynamic=dynamic, **vars(options))
-    if options.sets:
-        raise ConfigError("--sets true needs a generator, or one with priors that are normalized.")
-    if dynamic and isinstance(opened, BM25Retriever):
-        raise ConfigError("BM25 never writes DONE: choose --steps single or fixed.")
-    given = {name: value for name, value in vars(options).items() if name != "sets"}
-    return AppendingMultistep(opened, opened.corpus, dynamic=dynamic, **given)
-
-
-def described(opened: AnyRetriever) -> tuple[System, str, dict[str, Any]]:
-    """System, score mode, and the options that are this kind's own."""
-    if isinstance(opened, BM25Retriever):
-        settings = opened.analyzer.settings()
-        return "bm25", "bm25", {"analyzer": settings} if settings else {}
-    if isinstance(opened, DenseRetriever):
-        limit = opened.biencoder.max_tokens
-        own = {"max_input_tokens": limit, "truncate_queries": opened.truncate_queries}
-        return "biencoder", "inner_product", own
-    hybrid = isinstance(opened, HybridRetriever)
-    how = opened.generator.options if isinstance(opened, HybridRetriever) else opened.options
-    names = ["beams", "early_stop", "truncate_queries"]
-    if writes_spans(opened):
-        names.append("span_temperature")
-    names += ["rescore", "rescore_weight"] if how.rescore else []
-    own = {name: getattr(how, name) for name in names}
-    mode = f"{how.mode}{' with priors' if hybrid else ''}{', rescored' if how.rescore else ''}"
-    return "hybrid" if hybrid else "generator", mode, own
+    chains = opened.retrieve_chains(queries, filters)
+    best = [some[0] for some in chains]
+    if opened.describe().sets:
+        return Outcome([list(chain.hits) for chain in best], best)
+    return Outcome([pooled_ranking(some, k) for some in chains] if pool else None, best)

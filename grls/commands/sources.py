@@ -7,31 +7,22 @@ know which it is.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from grls.commands.retrieve import (
-    AnyRetriever,
-    Hops,
-    described,
-    multistep,
-    refuse_other_corpus,
-    usual_beams,
-)
+from grls.commands.retrieve import refuse_other_corpus
 from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.retrieve.base import Retriever, check_counts
+from grls.retrieve.base import Retriever, Steps, WritesChains
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
-from grls.retrieve.fusion.ensemble import EnsembleRetriever
 from grls.retrieve.fusion.fuse import Fusion, Method
+from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.chained import ChainedRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import open_retriever
-from grls.runs.manifest import Steps, System
 
 Folders = list[str] | str | None
 """Retriever folders as an option gives them: several, one, or none."""
@@ -56,7 +47,7 @@ class Source(NamedTuple):
 
     retriever: Retriever
     corpus: Corpus
-    system: System
+    system: str
     label: str
     score_mode: str
     options: dict[str, Any]
@@ -181,7 +172,7 @@ def open_source(
     if named.bm25 and named.steps == "dynamic":
         raise ConfigError("BM25 never writes DONE: choose --steps single or fixed.")
     options = SearchOptions(batch_size=batch_size, truncate_queries=True)
-    opened: list[AnyRetriever] = []
+    opened: list[Retriever] = []
     for folder in named.folders:
         opened.append(open_retriever(folder, device, options=options))
         if data is not None:
@@ -189,38 +180,24 @@ def open_source(
     if named.bm25:
         opened.append(BM25Retriever(Corpus.read(str(data)), analyzer=named.analyzer))
     members = [_stepped(one, named) for one in opened]
-    return members[0] if len(members) == 1 else _fused(members, named)
+    return _source(members[0] if len(members) == 1 else _fused(members, named))
 
 
-def _stepped(opened: AnyRetriever, named: Named) -> Source:
+def _source(retriever: Retriever) -> Source:
+    told = retriever.describe()
+    probable = isinstance(retriever, WritesChains) and retriever.writes_chains
+    mode = told.score_mode if told.steps == "single" else "pooled"
+    corpus, made_of = retriever.corpus, retriever.fingerprint()
+    return Source(retriever, corpus, told.system, told.name, mode, told.options, probable, made_of)
+
+
+def _stepped(opened: Retriever, named: Named) -> Retriever:
     """A retriever in a single step, or hop by hop."""
-    system, mode, own = described(opened)
     if named.steps == "single":
-        probable = isinstance(opened, GenerativeRetriever)
-        return Source(opened, opened.corpus, system, system, mode, own, probable, _fingerprint(opened))
-    hops = Hops(
-        HOPS if named.hops is None else named.hops, *usual_beams(opened, None, None), named.done_bias, False
-    )
-    dynamic = named.steps == "dynamic"
-    search = multistep(opened, dynamic, hops)
-    retriever = ChainedRetriever(search, opened.corpus, None if dynamic else opened)
-    label = f"{system} in {hops.hops} hops" if not dynamic else f"{system} in hops until DONE"
-    options = {**own, **vars(hops)}
-    return Source(retriever, opened.corpus, system, label, "pooled", options, False, _fingerprint(opened))
+        return opened
+    hops = HOPS if named.hops is None else named.hops
+    return HopsRetriever(opened, HopOptions(named.steps, hops, done_bias=named.done_bias))
 
 
-def _fused(members: list[Source], named: Named) -> Source:
-    fusion = Fusion(named.fusion, weights=named.weights)
-    retriever = EnsembleRetriever([member.retriever for member in members], fusion)
-    own = {"members": [{"retriever": n, **m.options} for n, m in zip(named.names, members, strict=True)]}
-    label = " + ".join(member.label for member in members)
-    made_of = " ".join(member.fingerprint for member in members)
-    corpus = members[0].corpus
-    return Source(retriever, corpus, "ensemble", label, fusion.score_mode, own, False, made_of)
-
-
-def _fingerprint(opened: AnyRetriever) -> str:
-    if isinstance(opened, GenerativeRetriever | DenseRetriever):
-        return opened.fingerprint()
-    words = opened.analyzer.settings() if isinstance(opened, BM25Retriever) else {}
-    return f"bm25 {opened.corpus.fingerprint}{f' {json.dumps(words)}' if words else ''}"
+def _fused(members: list[Retriever], named: Named) -> Retriever:
+    return FusionRetriever(members, Fusion(named.fusion, weights=named.weights))

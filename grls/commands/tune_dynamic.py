@@ -14,19 +14,7 @@ from typing import NamedTuple
 
 from grls.commands.output import write_config
 from grls.commands.priors import open_hybrid, prior_options, tell_unlike_training
-from grls.commands.retrieve import (
-    CHOICES,
-    NEEDS_PROBABILITIES,
-    AnyRetriever,
-    Choice,
-    Hops,
-    multistep,
-    opened_retriever,
-    refuse_other_corpus,
-    refuse_to_rescore,
-    usual_beams,
-    writes_spans,
-)
+from grls.commands.retrieve import opened_retriever, refuse_other_corpus
 from grls.data.dataset import gold_passages, own_corpus, read_split
 from grls.data.types import Chain
 from grls.decode.scores import ScoreMode
@@ -37,18 +25,14 @@ from grls.io.files import refuse_unwritable
 from grls.io.logs import quiet
 from grls.io.progress import Progress
 from grls.models.precision import Precision
-from grls.retrieve.base import check_counts
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.base import Retriever, TakesEvidence, WritesChains
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.expected_f1 import expected_f1
 from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import CHOICES, Choice, HopOptions
+from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever
 from grls.retrieve.hybrid.retriever import DONE_SHARE
-
-GENERATIVE_BIASES = (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
-"""In nats."""
-DENSE_BIASES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
-"""Of inner products of unit vectors."""
+from grls.retrieve.queries import check_counts
 
 
 class ChainSetting(NamedTuple):
@@ -142,10 +126,11 @@ def tune_dynamic(
     opened = opened_retriever(data, retriever, device, precision, options, corpus=corpus)
     if priors.given:
         opened = open_hybrid(opened, priors, device, options)
-    refuse_to_rescore(opened, rescore)
     refuse_other_corpus(opened, data, split, corpus)
     tell_unlike_training(opened)
-    search = _search(opened, Hops(hops, *usual_beams(opened, chains, branch), 0.0, False, sets))
+    search = HopsRetriever(opened, HopOptions("dynamic", hops, chains, branch, sets=sets)).chains
+    if isinstance(search, MultistepRetriever):
+        search.memory = {}
     gold = [set(gold_passages(query, qrels)) for query in queries]
     tried = []
     biases, choices = _biases(done_biases, opened), _choices(choose, search)
@@ -164,7 +149,7 @@ def tune_dynamic(
         "retriever": retriever, "steps": "dynamic", "hops": hops, "beams": beams, "chains": search.chains,
         "branch": search.branch, "sets": sets, "mode": mode, "done_bias": best_one.done_bias,
         "choose": best_one.choose, "truncate_queries": truncate_queries, "precision": precision,
-        **({"span_temperature": span_temperature} if writes_spans(opened) else {}),
+        **({"span_temperature": span_temperature} if "span_temperature" in opened.describe().options else {}),
         **({"rescore": rescore, "rescore_weight": rescore_weight} if rescore else {}),
         **priors.told,
     }  # fmt: skip
@@ -172,21 +157,13 @@ def tune_dynamic(
     print(f"{output}: {_shown(best_one)}; {len(queries):,} queries, {perf_counter() - start:.1f} s")
 
 
-def _search(opened: AnyRetriever, options: Hops) -> MultistepRetriever | AppendingMultistep:
-    """Dynamic retrieval that remembers what it has found, where it can."""
-    search = multistep(opened, True, options)
-    if isinstance(search, MultistepRetriever):
-        search.memory = {}
-    return search
-
-
-def _biases(given: Sequence[float] | None, opened: AnyRetriever) -> Sequence[float]:
+def _biases(given: Sequence[float] | None, opened: Retriever) -> Sequence[float]:
     """What is tried for the bias on DONE.
 
     Raises:
         ConfigError: Nothing is, or a value is not finite.
     """
-    usual = DENSE_BIASES if isinstance(opened, DenseRetriever) else GENERATIVE_BIASES
+    usual = opened.done_biases if isinstance(opened, TakesEvidence | WritesChains) else (0.0,)
     biases = usual if given is None else given
     if not biases or not all(map(math.isfinite, biases)):
         raise ConfigError(f"--done_biases must be finite numbers, at least one; got {list(biases)}.")

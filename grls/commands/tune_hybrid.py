@@ -22,13 +22,12 @@ from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.io.files import refuse_unwritable
 from grls.io.logs import quiet
 from grls.models.precision import Precision
-from grls.retrieve.base import check_counts
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
 from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune, tune_in_turn
-from grls.retrieve.registry import open_retriever, open_sources
+from grls.retrieve.queries import check_counts
+from grls.retrieve.registry import as_generator, open_retriever
 
 WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
@@ -104,9 +103,8 @@ def tune_hybrid(
     if not queries:
         raise DataError(f"the split {split!r} holds no query to tune on; give another --split.", data)
     options = SearchOptions(beams, mode, None, batch_size, truncate_queries, span_temperature)
-    opened = open_retriever(retriever, device, precision, options)
-    if not isinstance(opened, GenerativeRetriever):
-        raise ConfigError(f"{retriever} is no generative retriever; priors look ahead for one.")
+    some = open_retriever(retriever, device, precision, options)
+    opened = as_generator(some, "priors look ahead for a generator")
     if opened.spans is not None and empty_weights is None:
         tried = replace(tried, empty=())  # the walk through all spans takes long, so it must be asked for
         if not names:

@@ -23,12 +23,12 @@ from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.io.files import refuse_unwritable
 from grls.io.logs import quiet
 from grls.models.precision import Precision
-from grls.retrieve.base import check_counts
+from grls.retrieve.base import Under, WritesChains
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.rescore import rescored
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.retriever import DONE_SHARE, HybridRetriever
-from grls.retrieve.registry import open_retriever
+from grls.retrieve.hybrid.retriever import DONE_SHARE
+from grls.retrieve.queries import check_counts
+from grls.retrieve.registry import as_generator, open_retriever
 
 WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 
@@ -98,9 +98,8 @@ def tune_rescore(
         raise DataError(f"the split {split!r} holds no query to tune on; give another --split.", data)
     options = SearchOptions(beams, mode, None, batch_size, truncate_queries, span_temperature)
     priors = prior_options(prior, prior_weight, prior_temperature, empty_weight, done_share, prior_normalized)
-    opened = open_retriever(retriever, device, precision, options)
-    if not isinstance(opened, GenerativeRetriever):
-        raise ConfigError(f"{retriever} is no generative retriever, and nothing else rescores passages.")
+    some = open_retriever(retriever, device, precision, options)
+    opened = as_generator(some, "nothing else rescores passages")
     opened.refuse_to_rescore()
     if opened.spans is None and beams < rescore:  # as wide as it becomes, whatever weight is found
         beams = rescore
@@ -141,11 +140,7 @@ def tune_rescore(
     print(f"{output}: rescore_weight {best:g}")
 
 
-def _found(
-    opened: GenerativeRetriever | HybridRetriever, queries: Sequence[Query], k: int
-) -> list[list[ScoredPassage]]:
+def _found(opened: WritesChains, queries: Sequence[Query], k: int) -> list[list[ScoredPassage]]:
     """The k best passages of each query, by their scores alone."""
-    if isinstance(opened, HybridRetriever):
-        return opened.search(queries, [()] * len(queries), k, [[opened.generator.done]] * len(queries))
-    inputs = [opened.codec.model_input(tokens) for tokens in opened.encode(queries)]
-    return opened.search(inputs, k, [[opened.done]] * len(inputs))
+    under = [Under(query, (), (opened.done,)) for query in range(len(queries))]
+    return opened.next_hop(queries, None)(under, 0, k)

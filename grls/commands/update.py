@@ -8,8 +8,8 @@ from grls.data.corpus import Corpus
 from grls.errors import ConfigError
 from grls.io.files import named_lines, refuse_foreign
 from grls.io.logs import quiet
-from grls.retrieve.generative.folder import MANIFEST
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.spec import MANIFEST
 
 
 def update(

@@ -1,47 +1,91 @@
-"""What every single-step retriever can do.
+"""What a retriever is, and what some can do beyond that.
 
-A retriever gets queries and returns passages; whether it decodes them, looks words up or compares
-vectors is its own affair. The protocol knows nothing of hops: a multi-step retriever wraps or extends
-one of these and returns chains.
+A retriever gets queries and returns passages; whether it decodes them, looks words up or compares vectors
+is its own. Whoever needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never for a kind:
+
+- :class:`ScoresAll`: scores of all passages, so it can be a prior, a teacher, a source of negatives;
+- :class:`TakesEvidence`: takes the passages found so far in its own way, and scores DONE;
+- :class:`WritesChains`: its scores are log-probabilities of passages beside DONE, so those of hops add up;
+- :class:`FindsChains`: goes hop by hop.
+
+Kinds are registered in :mod:`grls.retrieve.registry`.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
+import numpy.typing as npt
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow, Numbers, evaluate_filters, one_each
-from grls.data.types import Hit, Query
-from grls.errors import ConfigError, DataError
+from grls.data.filters import Allow
+from grls.data.types import Chain, Hit, Passage, Query
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from grls.decode import ScoredPassage
+
+Steps = Literal["single", "fixed", "dynamic"]
+"""A ranking; chains of a fixed number of hops; chains until DONE."""
+
+AllScores = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+"""From n numbers of queries to their scores, ``[n, N]``, or ``[n, N + 1]`` with DONE last."""
 
 
-class Reachable(NamedTuple):
-    """What the filters of some queries let through.
+@dataclass(frozen=True)
+class Description:
+    """What manifests and reports say of a retriever.
 
-    Attributes:
-        sets: ``[n]`` passage numbers of each distinct filter, ascending.
-        places: For each query, which of them; None: it has no filter.
+    Args:
+        system: What it is called in tables: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``,
+            or the kind.
+        score_mode: What its scores mean.
+        options: What results depend on, beside the fingerprint; JSON values.
+        label: How it retrieves, in a few words; empty: ``system``.
+        stages: The training stages of its model.
+        members: The labels of what it is made of.
+        steps: See :data:`Steps`.
+        sets: Its chains are sets: the scores of their passages rank them, not the places.
     """
 
-    sets: list[Numbers]
-    places: list[int | None]
+    system: str
+    score_mode: str
+    options: dict[str, Any] = field(default_factory=dict)
+    label: str = ""
+    stages: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    steps: Steps = "single"
+    sets: bool = False
 
-    def of(self, query: int) -> Numbers | None:
-        """The passages that a query may find; None: all."""
-        place = self.places[query]
-        return None if place is None else self.sets[place]
+    @property
+    def name(self) -> str:
+        """The label, or the system."""
+        return self.label or self.system
 
 
 class Retriever(Protocol):
-    """Single-step retrieval over one corpus."""
+    """Retrieval over one corpus."""
 
-    def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
+    @property
+    def kind(self) -> str:
+        """Its name in :mod:`grls.retrieve.registry`."""
+        ...
+
+    @property
+    def corpus(self) -> Corpus:
+        """What it retrieves from."""
+        ...
+
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Of what it finds passages by: two of another model, corpus or setting differ."""
+        ...
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k distinct passages of each query, best first.
 
         Args:
@@ -52,66 +96,142 @@ class Retriever(Protocol):
                 filter). The top k are those of the allowed passages: nothing is retrieved to be thrown away.
 
         Returns:
-            One list a query. Scores never rise along a list; what they mean is the retriever's to say.
+            One list a query. Scores never rise along a list; what they mean, :meth:`describe` says.
         """
         ...
 
 
-def queries_of(given: Sequence[Query | str]) -> list[Query]:
-    """Queries as they were given, a plain text as one whose id is its place.
+@runtime_checkable
+class ScoresAll(Protocol):
+    """A retriever that scores all passages."""
 
-    Raises:
-        DataError: It is one text instead of a list, or an element is neither.
+    @property
+    def temperature(self) -> float:
+        """What its scores are divided by where a softmax over passages is taken, if nothing else is said."""
+        ...
+
+    @property
+    def scores_done(self) -> bool:
+        """Whether it scores DONE, too, as a passage after the last one."""
+        ...
+
+    @property
+    def least_score(self) -> float:
+        """A passage that scores no more is no hit (BM25: 0); minus infinity where every passage is one."""
+        ...
+
+    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
+        """Make ready for Q queries.
+
+        Args:
+            queries: The queries.
+            evidence: For each, the passages found so far, in order; empty: none.
+
+        Returns:
+            A function from n numbers of these queries to their scores. It is called when a query gets its
+            turn, so that no more than those of a few are in memory.
+        """
+        ...
+
+
+class HopHits(NamedTuple):
+    """What a hop finds.
+
+    Attributes:
+        hits: Passages, best first, DONE not among them.
+        done: The score of DONE; None where the retriever knows none.
     """
-    if isinstance(given, str):
-        raise DataError(f"expected a list of queries, got the text {given!r}; write [{given!r}].")
-    for place, some in enumerate(given):
-        if not isinstance(some, Query | str):
-            raise DataError(f"query {place}: expected a Query or a text, got {some!r}.")
-    return [Query(str(n), some) if isinstance(some, str) else some for n, some in enumerate(given)]
+
+    hits: list[Hit]
+    done: float | None
 
 
-def reachable(
-    queries: Sequence[Query], allow: Allow, corpus: Corpus, gone: Collection[int] = ()
-) -> Reachable:
-    """Evaluate the filters of some queries, each distinct one once.
+@runtime_checkable
+class TakesEvidence(Protocol):
+    """A retriever that takes the passages found so far in its own way, and scores DONE."""
 
-    A query whose filter leaves nothing is told of, and finds nothing.
+    @property
+    def done_biases(self) -> Sequence[float]:
+        """What is tried for the bias of DONE, in the unit of the scores, where nothing else is said."""
+        ...
 
-    Args:
-        queries: The queries.
-        allow: What the caller allows them.
-        corpus: What it is about.
-        gone: Numbers of passages that nobody may find.
+    @property
+    def learned_done(self) -> bool | None:
+        """Whether it was trained to tell when DONE follows; None: not known."""
+        ...
 
-    Raises:
-        ConfigError: A filter cannot be used, or none of them leaves a passage.
-        DataError: A filter names a passage that the corpus does not hold.
+    def retrieve_hop(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        allow: Allow = None,
+    ) -> list[HopHits]:
+        """The top-k allowed passages given those found so far, and the score of DONE."""
+        ...
+
+
+class Under(NamedTuple):
+    """A chain under way, as its next hop is asked for.
+
+    Attributes:
+        query: Place of its query.
+        passages: Numbers of the passages found so far.
+        hidden: Numbers that may not come next.
     """
-    filters = one_each(allow, len(queries))
-    found = evaluate_filters([some for some in filters if some is not None], corpus)
-    if gone:
-        removed = np.array(sorted(gone), dtype=np.int64)
-        found = {some: np.setdiff1d(numbers, removed, True) for some, numbers in found.items()}
-    place = {some: number for number, some in enumerate(found)}
-    empty = [
-        q.id for q, some in zip(queries, filters, strict=True) if some is not None and not len(found[some])
-    ]
-    if empty and len(empty) == len(queries):
-        raise ConfigError(
-            f"no passage of {corpus.source} is allowed by the filter, so nothing can be retrieved; check it."
-        )
-    for name in empty:
-        log.warning("query %r: its filter leaves no passage, so it finds none.", name)
-    return Reachable(list(found.values()), [None if some is None else place[some] for some in filters])
+
+    query: int
+    passages: tuple[int, ...]
+    hidden: tuple[int, ...]
 
 
-def check_counts(**counts: int) -> None:
-    """Refuse counts below 1, by the name of their option.
+NextHop = Callable[[Sequence[Under], int, int], "list[list[ScoredPassage]]"]
+"""Chains under way, number of the hop, k -> the k likeliest next passages of each, DONE among them."""
 
-    Raises:
-        ConfigError: One is.
-    """
-    for name, value in counts.items():
-        if value < 1:
-            raise ConfigError(f"{name} must be at least 1, got {value}.")
+
+@runtime_checkable
+class WritesChains(Protocol):
+    """A retriever whose scores are log-probabilities of passages, DONE among them."""
+
+    @property
+    def writes_chains(self) -> bool:
+        """Whether they are: a hybrid's only where they are normalized."""
+        ...
+
+    @property
+    def corpus(self) -> Corpus:
+        """What it retrieves from."""
+        ...
+
+    @property
+    def done_biases(self) -> Sequence[float]:
+        """What is tried for the bias of DONE (nats), where nothing else is said."""
+        ...
+
+    @property
+    def done(self) -> int:
+        """The number of DONE."""
+        ...
+
+    @property
+    def widest(self) -> int:
+        """Passages that a search knows, whatever k is: its beams."""
+        ...
+
+    def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
+        """Make ready for hops of these queries; ``allow`` holds for every hop."""
+        ...
+
+
+@runtime_checkable
+class FindsChains(Protocol):
+    """A retriever that goes hop by hop, or ends rankings as sets."""
+
+    @property
+    def corpus(self) -> Corpus:
+        """What it retrieves from."""
+        ...
+
+    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
+        """The chains of each query, best first, made of allowed passages."""
+        ...

@@ -7,27 +7,45 @@ nothing is saved.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import bm25s
 import numpy as np
 import numpy.typing as npt
 
-from grls.data.corpus import Corpus
+from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow, Numbers
-from grls.data.types import Hit, Query
+from grls.data.types import Hit, Passage, Query
 from grls.data.words import Analyzer, nothing_found
 from grls.errors import ConfigError, DataError
+from grls.io.files import atomic_folder, write_json
 from grls.io.progress import Progress, waiting
-from grls.retrieve.base import queries_of, reachable
+from grls.retrieve.base import AllScores, Description
+from grls.retrieve.queries import joined, queries_of, reachable
+from grls.retrieve.registry import Opening
+from grls.retrieve.spec import FORMAT, MANIFEST, check_fields, made, recorded
 
 log = logging.getLogger(__name__)
 
 logging.getLogger("bm25s").setLevel(logging.INFO)  # it asks for DEBUG on import, whatever the root says
 
 Method = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
+
+_USUAL: dict[str, Any] = {"k1": 1.5, "b": 0.75, "method": "lucene"}
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """As they stand in a file."""
+
+    k1: float = 1.5
+    b: float = 0.75
+    method: Method = "lucene"
 
 
 class BM25Retriever:
@@ -47,6 +65,11 @@ class BM25Retriever:
         DataError: The corpus is empty, or no passage has a word to index.
     """
 
+    kind = "bm25"
+    temperature = 2.0
+    scores_done = False
+    least_score = 0.0
+
     def __init__(
         self,
         corpus: Corpus,
@@ -58,6 +81,7 @@ class BM25Retriever:
         if k1 < 0 or not 0 <= b <= 1:
             raise ConfigError(f"expected k1 >= 0 and 0 <= b <= 1, got k1={k1}, b={b}.")
         self.corpus = corpus
+        self.parameters = {"k1": k1, "b": b, "method": method}
         with waiting(f"index {len(corpus):,} passages by their words", None):
             texts = [f"{passage.title} {passage.text}" for passage in corpus]
             self.analyzer = (analyzer or Analyzer()).over(texts)
@@ -68,6 +92,34 @@ class BM25Retriever:
             self._index.index(words, show_progress=False)
         self._asked = self._empty = 0
         self._told = 1
+
+    @classmethod
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+        """Open a folder, or BM25 that is embedded in another; see :func:`grls.retrieve.registry.load`.
+
+        ``corpus`` names the folder of the passages; without it they are the folder's own, or those of the
+        retriever that it is embedded in.
+
+        Raises:
+            DataError: There is no corpus.
+        """
+        file = folder / MANIFEST
+        check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method"), file)
+        analyzer = made(Analyzer, spec.get("analyzer", {}), file, "analyzer")
+        named = spec.get("corpus")
+        corpus = (
+            how.corpus if named is None and how.corpus is not None else Corpus.read(folder / (named or "."))
+        )
+        own = made(_Parameters, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
+        return cls(corpus, own.k1, own.b, own.method, analyzer)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a folder with the passages and how they become words; the index is made at each opening."""
+        content: dict[str, Any] = {name: v for name, v in self.parameters.items() if v != _USUAL[name]}
+        content["analyzer"] = recorded(self.analyzer)
+        with atomic_folder(folder, MANIFEST) as new:
+            self.corpus.write(corpus_file(new))
+            write_json(new / MANIFEST, {"format": FORMAT, "kind": self.kind, **content})
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score.
@@ -87,7 +139,32 @@ class BM25Retriever:
                 bar.update()
         return found
 
-    def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        own: dict[str, Any] = {k: v for k, v in self.parameters.items() if v != _USUAL[k]}
+        if settings := self.analyzer.settings():
+            own["analyzer"] = settings
+        return Description("bm25", "bm25", own)
+
+    def fingerprint(self) -> str:
+        """Of the corpus, and of how texts become words."""
+        own = self.describe().options
+        return f"bm25 {self.corpus.fingerprint}{f' {json.dumps(own)}' if own else ''}"
+
+    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
+        """BM25 of all passages; evidence joins the query's words. See
+        :class:`~grls.retrieve.base.ScoresAll`.
+        """
+        texts = [
+            joined(query, some) for query, some in zip(queries, evidence or [()] * len(queries), strict=True)
+        ]
+
+        def scores(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            return self.text_scores([texts[n] for n in numbers.tolist()])
+
+        return scores
+
+    def text_scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """The BM25 score of every passage for each text, ``[texts, passages]``; 0 where no word is shared."""
         found = np.zeros((len(texts), len(self.corpus)), dtype=np.float32)
         asked = self._words(texts)

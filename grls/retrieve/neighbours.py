@@ -18,7 +18,8 @@ from grls.data.neighbours import Neighbours, copies
 from grls.data.types import Query
 from grls.data.words import Analyzer
 from grls.errors import ConfigError, DataError
-from grls.retrieve.base import Retriever, check_counts
+from grls.retrieve.base import Retriever
+from grls.retrieve.queries import check_counts
 
 log = logging.getLogger(__name__)
 

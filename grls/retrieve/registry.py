@@ -1,24 +1,163 @@
-"""Opening a retriever folder, whatever kind of retriever is in it, and what priors are made of."""
+"""The kinds of retrievers, and the one way to open a folder of any.
+
+A kind is a class with ``open(folder, spec, how)``; a kind of your own is one file and :func:`register`.
+Modules are imported when their kind is opened.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from grls.data.corpus import Corpus
-from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, DataError
-from grls.index.array_files import asked_to_verify
-from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import KIND, DenseRetriever
-from grls.retrieve.generative.folder import MANIFEST, manifest_of
-from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import BM25Prior, DensePrior, PriorSource
+from grls.retrieve.base import Retriever
+from grls.retrieve.spec import MANIFEST, Member, read_spec
+
+if TYPE_CHECKING:
+    from grls.retrieve.generative.options import SearchOptions
+    from grls.retrieve.generative.retriever import GenerativeRetriever
+
+KINDS: dict[str, str] = {
+    "bm25": "grls.retrieve.bm25:BM25Retriever",
+    "dense": "grls.retrieve.dense.retriever:DenseRetriever",
+    "generative": "grls.retrieve.generative.retriever:GenerativeRetriever",
+    "hybrid": "grls.retrieve.hybrid.retriever:HybridRetriever",
+    "hops": "grls.retrieve.hops.retriever:HopsRetriever",
+    "fusion": "grls.retrieve.fusion.retriever:FusionRetriever",
+    "cut": "grls.retrieve.fusion.cut:CutRetriever",
+}
+"""Kind -> ``module:class``."""
 
 BM25 = "bm25"
-"""What stands for BM25 where folders of retrievers are named."""
+"""Stands for BM25 over the corpus at hand, where a retriever is named."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a folder is opened.
+
+    Args:
+        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+        precision: ``float32`` or ``bfloat16``; a generator also takes the others of
+            :mod:`grls.models.precision`.
+        search: How to search; None: as the folder says, or as usual.
+        verify: Whether checksums are compared; None: see :func:`grls.index.load_index`.
+        corpus: What an embedded BM25 retrieves from; None: it must be named.
+    """
+
+    device: str = "auto"
+    precision: str = "float32"
+    search: SearchOptions | None = None
+    verify: bool | None = None
+    corpus: Corpus | None = None
+
+
+class Openable(Protocol):
+    """The class of a kind."""
+
+    def open(self, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
+        """Open a folder (of an embedded specification: that which it is embedded in)."""
+        ...
+
+
+def register(kind: str, target: str) -> None:
+    """Add a kind.
+
+    Args:
+        kind: Its name in ``grls.json``.
+        target: ``module:class``; the class has ``open`` as of :class:`Openable`.
+
+    Raises:
+        ConfigError: The name is taken by another class.
+    """
+    if KINDS.get(kind, target) != target:
+        raise ConfigError(f"the kind {kind!r} is {KINDS[kind]} already; choose another name.")
+    KINDS[kind] = target
+
+
+def class_of(kind: Any, file: Path | None = None) -> Openable:
+    """The class of a kind.
+
+    Raises:
+        DataError: It is not known.
+    """
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise DataError(
+            f"unknown kind of retriever {kind!r}; known are {', '.join(sorted(KINDS))}. Make the folder "
+            "again with `grls index`, or install what brings the kind.",
+            file,
+        )
+    module, _, name = KINDS[kind].partition(":")
+    return cast(Openable, getattr(import_module(module), name))
+
+
+def load(folder: str | Path, how: Opening | None = None) -> Retriever:
+    """Open a retriever folder of any kind; ``kind`` in its ``grls.json`` says which (absent: generative).
+
+    Args:
+        folder: What ``grls index`` or a retriever's ``save_pretrained`` wrote.
+        how: How to open it.
+
+    Raises:
+        ConfigError: An option cannot be heeded by the kind.
+        DataError: The folder is no retriever, or of an unknown kind, or a member is gone.
+        MismatchError: Its parts do not belong together.
+    """
+    path = Path(folder)
+    return _opened(path, read_spec(path), how or Opening())
+
+
+def _opened(folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
+    from grls.retrieve.options import stored_search
+
+    if how.search is None:
+        how = replace(how, search=stored_search(spec, folder / MANIFEST))
+    return class_of(spec.get("kind", "generative"), folder / MANIFEST).open(folder, spec, how)
+
+
+def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retriever:
+    """Open a member of a composite retriever.
+
+    Args:
+        member: Its path, relative to the folder, or its specification.
+        folder: The composite's.
+        field: Where in its ``grls.json`` it is named, for errors.
+        how: How to open it.
+
+    Raises:
+        DataError: It is gone.
+    """
+    if isinstance(member, Mapping):
+        return _opened(folder, dict(member), how)
+    file = folder / MANIFEST
+    if not isinstance(member, str):
+        raise DataError(f"{field}: expected the path of a retriever folder, or its specification.", file)
+    if member == BM25 and not (folder / member).is_dir():
+        return _opened(folder, {"kind": BM25}, how)
+    path = folder / member
+    if not (path / MANIFEST).is_file():
+        raise DataError(
+            f"{field} names {member}, and there is no retriever at {path}: move it back, or "
+            "write where it is.",
+            file,
+        )
+    return load(path, how)
+
+
+def load_named(name: str, corpus: Corpus, how: Opening | None = None) -> Retriever:
+    """Open a retriever as it is named in options: a folder, or ``bm25`` over a corpus.
+
+    Args:
+        name: The folder's path, or ``bm25``.
+        corpus: What BM25 is over.
+        how: How to open it.
+    """
+    given = replace(how or Opening(), corpus=corpus)
+    return open_member(name, Path(), name, given) if name == BM25 else load(name, given)
 
 
 def open_retriever(
@@ -27,76 +166,23 @@ def open_retriever(
     precision: str = "float32",
     options: SearchOptions | None = None,
     verify: bool | None = None,
-) -> GenerativeRetriever | DenseRetriever:
-    """Open what ``grls index`` wrote; ``kind`` in its manifest says what it is (absent: generative).
+) -> Retriever:
+    """:func:`load`, with what :class:`Opening` says as arguments."""
+    return load(folder, Opening(device, precision, options, verify))
+
+
+def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
+    """The retriever, as the generator that it must be.
 
     Args:
-        folder: The retriever folder.
-        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
-        precision: ``float32`` or ``bfloat16``; a generator also takes the others of
-            :mod:`grls.models.precision`.
-        options: How to search; a dense retriever heeds batch size, ``truncate_queries`` and ``progress``.
-        verify: Whether checksums are compared: of a generative index, see :func:`grls.index.load_index`;
-            those of a dense retriever always are, unless it is False.
+        retriever: Any.
+        why: What needs one, for the error.
 
     Raises:
-        ConfigError: The option ``compile`` or ``rescore`` is set for a dense retriever.
-        DataError: The folder is no retriever, or of an unknown kind.
-        MismatchError: Its parts do not belong together.
+        ConfigError: It is of another kind.
     """
-    file = Path(folder) / MANIFEST
-    manifest = manifest_of(Path(folder))
-    kind = manifest.get("kind", "generative") if isinstance(manifest, dict) else "generative"
-    if kind == "generative":  # its own check of the manifest follows
-        return GenerativeRetriever.from_pretrained(folder, device, precision, options, verify)
-    if kind != KIND:
-        raise DataError(f"unknown kind of retriever {kind!r}; make it again with `grls index`.", file)
-    given = options or SearchOptions()
-    if given.compile:
-        raise ConfigError(f"{folder} is a dense retriever, which has no step to compile: leave compile out.")
-    if given.rescore:
-        raise ConfigError(f"{folder} is a dense retriever, which rescores nothing: leave rescore out.")
-    return DenseRetriever.from_pretrained(
-        folder,
-        device,
-        precision,
-        batch_size=given.batch_size,
-        verify=asked_to_verify(verify) is not False,
-        truncate_queries=given.truncate_queries,
-        progress=given.progress,
-    )
+    from grls.retrieve.generative.retriever import GenerativeRetriever
 
-
-def open_sources(
-    corpus: Corpus,
-    names: Sequence[str],
-    device: str = "auto",
-    options: SearchOptions | None = None,
-    analyzer: Analyzer = USUAL,
-) -> list[PriorSource]:
-    """Open what priors are made of.
-
-    Args:
-        corpus: What BM25 is over.
-        names: Folders of bi-encoders, or ``bm25``.
-        device: Where bi-encoders embed.
-        options: As of :func:`open_retriever`.
-        analyzer: How BM25 splits texts into words.
-
-    Raises:
-        ConfigError: A folder holds no bi-encoder.
-        DataError: It holds no retriever.
-    """
-    if options is not None:
-        options = replace(options, rescore=0)  # the generator's alone
-    sources: list[PriorSource] = []
-    for name in names:
-        if name == BM25:
-            sources.append(BM25Prior(BM25Retriever(corpus, analyzer=analyzer)))
-            continue
-        opened = open_retriever(name, device, "float32", options)
-        if not isinstance(opened, DenseRetriever):
-            raise ConfigError(f"{name} is no bi-encoder's folder; a prior is one, or {BM25}.")
-        opened.progress = False  # whoever asks shows its own
-        sources.append(DensePrior(opened, name))
-    return sources
+    if not isinstance(retriever, GenerativeRetriever):
+        raise ConfigError(f"{why}: give the folder of a generative retriever; this one is {retriever.kind}.")
+    return retriever

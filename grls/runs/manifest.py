@@ -21,7 +21,6 @@ from grls.data.types import Query
 FORMAT = 1
 ENDINGS = (".trec", ".jsonl")
 
-System = Literal["generator", "biencoder", "bm25", "hybrid", "ensemble"]
 Steps = Literal["single", "fixed", "dynamic"]
 
 
@@ -30,7 +29,7 @@ class RunInfo:
     """What made a run.
 
     Args:
-        system: Kind of retriever.
+        system: What retrieved: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``, or another kind.
         name: What reports call the run.
         steps: ``single``, ``fixed`` (a number of hops) or ``dynamic`` (hops until DONE).
         corpus: Fingerprint of the corpus (:attr:`grls.data.corpus.Corpus.fingerprint`); empty where unknown.
@@ -46,7 +45,7 @@ class RunInfo:
         files: Ending -> SHA-256 of the files this belongs to; filled in by :func:`write_info`.
     """
 
-    system: System
+    system: str
     name: str
     steps: Steps
     corpus: str
@@ -119,9 +118,9 @@ def read_info(run: str | Path) -> RunInfo | None:
 
 def _check(info: RunInfo) -> None:
     """Raise ValueError where a field is not of its kind; JSON says nothing of types."""
-    if info.system not in get_args(System) or info.steps not in get_args(Steps):
-        raise ValueError(f"unknown system {info.system!r} or steps {info.steps!r}")
-    texts = (info.name, info.corpus, info.queries, info.data, info.score_mode, *info.stages, *info.members)
+    if info.steps not in get_args(Steps):
+        raise ValueError(f"unknown steps {info.steps!r}")
+    texts = (info.system, info.name, info.corpus, info.queries, info.data, info.score_mode, *info.stages, *info.members)
     if not all(isinstance(text, str) for text in texts) or not isinstance(info.split, str | None):
         raise ValueError("a text is none")
     if not isinstance(info.seconds, int | float) or isinstance(info.seconds, bool):

@@ -18,7 +18,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import BM25Prior, DensePrior, EmptyPromptPrior
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
 from grls.runs.manifest import read_info
 from grls.runs.trec import read_run
@@ -53,8 +53,8 @@ def test_priors_come_from_options(data: Path, dense: Path, generative: Path, tmp
     expected = HybridRetriever(
         generator,
         [
-            WeightedSource(DensePrior(opened), 0.5, 10.0),
-            WeightedSource(BM25Prior(BM25Retriever(generator.corpus)), 2.0, 1.0),
+            WeightedSource(RetrieverPrior(opened), 0.5, 10.0),
+            WeightedSource(RetrieverPrior(BM25Retriever(generator.corpus)), 2.0, 1.0),
             WeightedSource(EmptyPromptPrior(generator), -0.25),
         ],
     )

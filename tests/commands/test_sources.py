@@ -18,8 +18,8 @@ from grls.data.types import Passage
 from grls.errors import ConfigError, MismatchError
 from grls.models.biencoder import BiEncoder
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.fusion.ensemble import EnsembleRetriever
 from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hops.pool import pooled_ranking
@@ -71,7 +71,7 @@ def test_several_are_fused_as_asked(folder: Path) -> None:
         source = open_source(asked, data, "cpu")
         assert source is not None
         fusion = Fusion(asked.fusion, weights=asked.weights)
-        expected = EnsembleRetriever(members, fusion).retrieve(queries, 4)
+        expected = FusionRetriever(members, fusion).retrieve(queries, 4)
         assert source.retriever.retrieve(queries, 4) == expected
         assert (source.system, source.label, source.score_mode) == (
             "ensemble", "biencoder + bm25", fusion.score_mode

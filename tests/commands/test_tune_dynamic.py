@@ -11,7 +11,6 @@ from failing import fails
 from small_data import small_retriever, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
-from grls.commands.tune_dynamic import GENERATIVE_BIASES
 from grls.evaluation.evaluate import evaluate_run
 from grls.models.biencoder import BiEncoder
 from grls.retrieve.generative.retriever import GenerativeRetriever
@@ -95,7 +94,7 @@ def test_scores_in_nats_have_biases_of_their_own(
 ) -> None:
     assert main(tune(data, generative, tmp_path / "x.yaml", "--limit=2", "--beams=3", *options)) == 0
     tried = [SHOWN.search(line) for line in capsys.readouterr().out.splitlines()[:-1]]
-    assert {float(match[3]) for match in tried if match} == set(GENERATIVE_BIASES)
+    assert {float(match[3]) for match in tried if match} == set(GenerativeRetriever.done_biases)
 
 
 def test_what_was_found_with_one_bias_is_not_searched_for_with_the_next(

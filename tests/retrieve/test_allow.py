@@ -19,7 +19,7 @@ from grls.index import UnionIndex
 from grls.models.biencoder import BiEncoder
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
-from grls.retrieve.fusion.ensemble import EnsembleRetriever
+from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.multistep import MultistepRetriever
@@ -49,7 +49,7 @@ def kinds(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any
         "bm25": BM25Retriever(corpus, analyzer=Analyzer("none")),
         "dense": DenseRetriever.assemble(bert, corpus),
     }
-    return made | {"ensemble": EnsembleRetriever([made["bm25"], made["dense"]])}
+    return made | {"ensemble": FusionRetriever([made["bm25"], made["dense"]])}
 
 
 def over(retriever: GenerativeRetriever, kept: list[Passage]) -> GenerativeRetriever:

@@ -11,7 +11,7 @@ from grls.answer.dsp.needed import dspy
 from grls.answer.dsp.programs import Answer, answered, context, in_turn, stops
 from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.answer.dsp.trace import note
-from grls.retrieve.base import check_counts
+from grls.retrieve.queries import check_counts
 
 
 class Ask(dspy.Signature):

@@ -22,8 +22,8 @@ from grls.answer.dsp.needed import dspy
 from grls.answer.dsp.retrieval import Retrieval, RetrievedPassage
 from grls.answer.dsp.trace import note
 from grls.data.types import Hit
-from grls.retrieve.base import check_counts
 from grls.retrieve.fusion.fuse import interleave
+from grls.retrieve.queries import check_counts
 
 NOTHING = "nothing was found"
 STOP = "N/A"

@@ -19,8 +19,9 @@ from grls.answer.prompts import shown
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError
-from grls.retrieve.base import Retriever, check_counts
+from grls.retrieve.base import Retriever
 from grls.retrieve.fusion.fuse import comb_sum
+from grls.retrieve.queries import check_counts
 from grls.runs.results import find_passages
 
 Scale = Literal["softmax", "log"]

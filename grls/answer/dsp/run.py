@@ -19,8 +19,8 @@ from grls.answer.dsp.trace import recorded
 from grls.data.types import Hit
 from grls.errors import ConfigError, DataError
 from grls.io.resumable import GrowingFile
-from grls.retrieve.base import check_counts
 from grls.retrieve.fusion.fuse import interleave
+from grls.retrieve.queries import check_counts
 
 
 def settings(lm: Any, adapter: Any) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,17 +23,20 @@ from typing import Any, Self
 import numpy as np
 
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.filters import Allow
+from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
-from grls.errors import DataError, MismatchError
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.index.array_files import asked_to_verify
 from grls.io.files import atomic_folder, sha256, write_json
+from grls.models.base import Floats
 from grls.models.biencoder import BiEncoder, Matrix
-from grls.retrieve.base import Reachable, check_counts, queries_of, reachable
+from grls.retrieve.base import AllScores, Description, HopHits
 from grls.retrieve.dense.encode import EMBEDDINGS, encode_corpus, encode_to_disk, refuse_unusable_corpus
 from grls.retrieve.dense.search import BLOCK, Nearest, inner_products, top_k
-from grls.retrieve.generative.folder import MANIFEST, manifest_of
-from grls.retrieve.hops.appending import HopHits
 from grls.retrieve.hub import upload
+from grls.retrieve.queries import Reachable, check_counts, queries_of, reachable
+from grls.retrieve.registry import Opening
+from grls.retrieve.spec import MANIFEST, read_spec
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +66,10 @@ class DenseRetriever:
         DataError: The corpus cannot be used, or an embedding is not finite.
         MismatchError: The embeddings are not those of this corpus and model.
     """
+
+    kind = "dense"
+    least_score = -math.inf
+    done_biases = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
     def __init__(
         self,
@@ -178,6 +186,34 @@ class DenseRetriever:
         opened._embedded_by = manifest["model"]
         return opened
 
+    @classmethod
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+        """Open a folder; see :func:`grls.retrieve.registry.load`.
+
+        Of the options of search it heeds the batch size, ``truncate_queries`` and ``progress``.
+
+        Raises:
+            ConfigError: ``compile`` or ``rescore`` is set.
+        """
+        search = how.search
+        if search is not None and search.compile:
+            raise ConfigError(
+                f"{folder} is a dense retriever, which has no step to compile: leave compile out."
+            )
+        if search is not None and search.rescore:
+            raise ConfigError(f"{folder} is a dense retriever, which rescores nothing: leave rescore out.")
+        options = (
+            {}
+            if search is None
+            else {
+                "batch_size": search.batch_size,
+                "truncate_queries": search.truncate_queries,
+                "progress": search.progress,
+            }
+        )
+        verify = asked_to_verify(how.verify) is not False
+        return cls.from_pretrained(folder, how.device, how.precision, verify, **options)
+
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
 
@@ -263,6 +299,32 @@ class DenseRetriever:
         done = [float(inner_products(vector, self.embeddings[-1:])[0]) for vector in vectors]
         return [HopHits(self._hits(near), score) for near, score in zip(found, done, strict=True)]
 
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        own = {"max_input_tokens": self.biencoder.max_tokens, "truncate_queries": self.truncate_queries}
+        return Description("biencoder", "inner_product", own, stages=self.stages)
+
+    @property
+    def temperature(self) -> float:
+        """That of training: 1 / 20 for vectors of length one, else 1."""
+        lengths = np.linalg.norm(self.embeddings[:16], axis=1)
+        return 0.05 if np.allclose(lengths, 1.0, atol=1e-2) else 1.0
+
+    @property
+    def scores_done(self) -> bool:
+        """Whether DONE is scored: where the model was trained to."""
+        return self.learned_done is True
+
+    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
+        """Inner products with all embeddings; see :class:`~grls.retrieve.base.ScoresAll`."""
+        vectors = self.embed(queries, evidence or [()] * len(queries))
+        rows = self.embeddings if self.scores_done else self.embeddings[:-1]
+
+        def scores(numbers: Numbers) -> Floats:
+            return np.asarray(vectors[numbers] @ rows.T, dtype=np.float64)
+
+        return scores
+
     def embed(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Matrix:
         """The embeddings of queries with the passages found so far, ``[Q, d]``.
 
@@ -316,7 +378,7 @@ def read_dense_manifest(folder: Path) -> dict[str, Any]:
         DataError: There is none, or it is not one of ours.
     """
     file = folder / MANIFEST
-    manifest = manifest_of(folder)
+    manifest = read_spec(folder)
     if isinstance(manifest, dict) and manifest.get("kind", KIND) != KIND:
         raise DataError(
             f"this is a retriever of the kind {manifest['kind']!r}, and a dense one is wanted here: give the "

@@ -19,19 +19,27 @@ though, so measures of rank change for what is cut alone. The module knows no te
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from grls.data.types import Chain, Hit
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow
+from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError
 from grls.models.base import Floats
+from grls.retrieve.base import Description, Retriever
+from grls.retrieve.queries import check_counts
+from grls.retrieve.registry import Opening, open_member
+from grls.retrieve.spec import MANIFEST, check_fields, made, relative, write_spec
 
 _LEAST = 1e-9
 """No passage is less probable, so that logarithms are finite."""
@@ -50,6 +58,17 @@ class Size(NamedTuple):
 
     k: int
     expected_f1: float
+
+
+@dataclass(frozen=True)
+class _Record:
+    """A :class:`SetSize` as plain numbers, one each a feature; ``missing`` as there."""
+
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    weights: tuple[float, ...]
+    bias: float
+    missing: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -89,6 +108,34 @@ class SetSize:
         lacking = [len(set(own) - {h.id for h in hits}) for own, hits in zip(gold, rankings, strict=True)]
         return cls(model, np.bincount(lacking) / len(lacking))
 
+    def record(self) -> _Record:
+        """As plain numbers."""
+        scaler, regression = (step for _, step in self.model.steps)
+        return _Record(
+            tuple(scaler.mean_.tolist()),
+            tuple(scaler.scale_.tolist()),
+            tuple(regression.coef_[0].tolist()),
+            float(regression.intercept_[0]),
+            tuple(self.missing.tolist()),
+        )
+
+    @classmethod
+    def from_record(cls, record: _Record) -> SetSize:
+        """From what :meth:`record` gives.
+
+        Raises:
+            ConfigError: The numbers are not as many as the features.
+        """
+        features = len(_features([Hit("", 0.0)])[0])
+        if {len(record.mean), len(record.scale), len(record.weights)} != {features} or not record.missing:
+            raise ConfigError(f"expected {features} numbers of each kind for a cut; tune it again.")
+        scaler, regression = StandardScaler(), LogisticRegression()
+        scaler.mean_, scaler.scale_ = np.array(record.mean), np.array(record.scale)
+        scaler.var_, scaler.n_features_in_ = scaler.scale_**2, features
+        regression.coef_, regression.intercept_ = np.array([record.weights]), np.array([record.bias])
+        regression.classes_ = np.array([False, True])
+        return cls(make_pipeline(scaler, regression), np.array(record.missing))
+
     def probabilities(self, hits: Sequence[Hit]) -> Floats:
         """``[n]`` the probability that each passage of a ranking is gold."""
         if not hits:
@@ -108,6 +155,77 @@ class SetSize:
         kept = zip(hits[: size.k], np.log(probabilities).tolist(), strict=False)
         score = math.log(max(size.expected_f1, _LEAST))
         return Chain(tuple(Hit(hit.id, log) for hit, log in kept), score, True)
+
+
+class CutRetriever:
+    """Cuts what another retriever ranks: a retriever of kind ``cut``.
+
+    Args:
+        retriever: Ranks.
+        size: Fitted on its rankings of development queries.
+        depth: Passages of a ranking that are looked at: as many as when ``size`` was fitted.
+    """
+
+    kind = "cut"
+
+    def __init__(self, retriever: Retriever, size: SetSize, depth: int):
+        check_counts(depth=depth)
+        self.retriever = retriever
+        self.size = size
+        self.depth = depth
+
+    @classmethod
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+        """Open a folder; see :func:`grls.retrieve.registry.load`."""
+        file = folder / MANIFEST
+        check_fields(spec, ("retriever", "size", "depth"), (), file)
+        size = SetSize.from_record(made(_Record, spec["size"], file, "size"))
+        own = made(_Depth, {"depth": spec["depth"]}, file, "cut")
+        return cls(open_member(spec["retriever"], folder, "retriever", how), size, own.depth)
+
+    def save_pretrained(self, folder: str | Path, retriever: str | Path) -> None:
+        """Write a folder that names the one of the retriever."""
+        named = {"retriever": relative(retriever, folder), "depth": self.depth}
+        write_spec(folder, self.kind, named | {"size": asdict(self.size.record())})
+
+    @property
+    def corpus(self) -> Corpus:
+        """What it retrieves from."""
+        return self.retriever.corpus
+
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        told = self.retriever.describe()
+        mode, label = f"{told.score_mode}, cut", f"{told.name}, cut"
+        return replace(
+            told,
+            score_mode=mode,
+            label=label,
+            options={**told.options, "cut": self.depth},
+            steps="dynamic",
+            sets=True,
+        )
+
+    def fingerprint(self) -> str:
+        """Of the retriever, and of where it is cut."""
+        return f"{self.retriever.fingerprint()} {json.dumps(asdict(self.size.record()))} {self.depth}"
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """At most k passages of each query, as the retriever ranks them."""
+        found = self.retriever.retrieve(queries, max(k, self.depth), allow)
+        return [self._kept(hits)[:k] for hits in found]
+
+    def _kept(self, hits: list[Hit]) -> list[Hit]:
+        return hits[: len(self.size.cut(hits[: self.depth]).hits)]
+
+    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
+        """One chain a query: the passages that are kept."""
+        return [[self.size.cut(hits)] for hits in self.retriever.retrieve(queries, self.depth, allow)]
+
+
+@dataclass(frozen=True)
+class _Depth:
+    depth: int
 
 
 def best_size(probabilities: Floats, missing: Floats) -> Size:

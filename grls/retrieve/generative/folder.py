@@ -7,8 +7,6 @@ passages were added since, ``added/`` (a second segment of the index), and where
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,28 +21,16 @@ from grls.index.storage import write_index
 from grls.io.files import read_json, sha256, write_json
 from grls.models.load.language import weights_fingerprint
 from grls.models.rescore_spec import RescoreInput
+from grls.retrieve.spec import MANIFEST, own_sum, read_spec
 
 FORMAT = 1
 CHANGED = 2
 """The format of a folder with added or removed passages, which a reader of format 1 would overlook."""
 OF_VIEWS = 3
 """The format of a folder whose index holds spans, which a reader of the others would take for passages."""
-MANIFEST = "grls.json"
 KIND = "generative"
 REMOVED = "removed.json"
 _FORMATS = (FORMAT, CHANGED, OF_VIEWS)
-
-
-def manifest_of(folder: Path) -> Any:
-    """What stands in the ``grls.json`` of a retriever of either kind, whatever it is.
-
-    Raises:
-        DataError: There is none, or it is no JSON.
-    """
-    file = folder / MANIFEST
-    if not file.is_file():
-        raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
-    return read_json(file)
 
 
 def read_generative_manifest(folder: Path) -> dict[str, Any]:
@@ -54,7 +40,7 @@ def read_generative_manifest(folder: Path) -> dict[str, Any]:
         DataError: There is none, or it is not one of ours.
     """
     file = folder / MANIFEST
-    manifest = manifest_of(folder)
+    manifest = read_spec(folder)
     if isinstance(manifest, dict) and manifest.get("kind", KIND) != KIND:
         raise DataError(
             f"this is a retriever of the kind {manifest['kind']!r}, and a generative one is wanted here: "
@@ -143,12 +129,6 @@ def _refuse_changed(folder: Path, manifest: dict[str, Any], corpus: Corpus) -> N
         raise MismatchError(
             f"{folder}: {changed[0]} has changed since it was written; make it again with `grls index`."
         )
-
-
-def own_sum(manifest: dict[str, Any]) -> str:
-    """SHA-256 of a manifest but for the sum itself, so that no limit or stage changes unseen."""
-    rest = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def refuse_other_weights(folder: Path, manifest: dict[str, Any], model: Any) -> None:

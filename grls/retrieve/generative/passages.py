@@ -20,7 +20,7 @@ from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, merge
 from grls.index.array import ArrayIndex
 from grls.index.build import build_segment
 from grls.index.rows import Ints
-from grls.retrieve.base import reachable
+from grls.retrieve.queries import reachable
 
 
 class IndexedPassages:

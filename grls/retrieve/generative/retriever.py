@@ -36,10 +36,9 @@ from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.models.seq2seq.plain import check_positions
 from grls.models.turns import turn
-from grls.retrieve.base import check_counts, queries_of
+from grls.retrieve.base import Description, NextHop, Under
 from grls.retrieve.generative.decoders import Decoders
 from grls.retrieve.generative.folder import (
-    MANIFEST,
     read_generative_manifest,
     read_limits,
     read_passages,
@@ -60,10 +59,13 @@ from grls.retrieve.generative.span_scores import (
     said_of,
 )
 from grls.retrieve.hub import upload
+from grls.retrieve.queries import check_counts, queries_of
+from grls.retrieve.registry import Opening
+from grls.retrieve.spec import MANIFEST
 
 
 class GenerativeRetriever(IndexedPassages):
-    """Retrieves by decoding passages.
+    """Retrieves by decoding passages; its scores are log-probabilities.
 
     Args:
         model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
@@ -76,6 +78,10 @@ class GenerativeRetriever(IndexedPassages):
         spans: What it writes of a passage, where it does not write passages from their beginning.
         rescoring: How the model learned to rescore passages; None: it did not.
     """
+
+    kind = "generative"
+    writes_chains = True
+    done_biases = (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
 
     def __init__(
         self,
@@ -165,6 +171,14 @@ class GenerativeRetriever(IndexedPassages):
         move(loaded.model, where, precision)
         return opened
 
+    @classmethod
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+        """Open a folder; see :func:`grls.retrieve.registry.load`."""
+        opened = cls.from_pretrained(folder, how.device, how.precision, how.search, how.verify)
+        if opened.options.rescore:
+            opened.refuse_to_rescore()
+        return opened
+
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
 
@@ -215,6 +229,35 @@ class GenerativeRetriever(IndexedPassages):
         allowed = self.subsets(queries, allow)
         found = self.search(inputs, k, [[self.done]] * len(inputs), allow=allowed)
         return [self.hits(some) for some in found]
+
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        how = self.options
+        names = ["beams", "early_stop", "truncate_queries"]
+        names += [] if self.spans is None else ["span_temperature"]
+        names += ["rescore", "rescore_weight"] if how.rescore else []
+        mode = f"{how.mode}{', rescored' if how.rescore else ''}"
+        return Description(
+            "generator", mode, {name: getattr(how, name) for name in names}, stages=self.stages
+        )
+
+    @property
+    def widest(self) -> int:
+        """Passages that a search knows, whatever k is."""
+        return max(self.options.beams, self.options.rescore)
+
+    def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
+        """Make ready for hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""
+        tokens, allowed = self.encode(queries), self.subsets(queries, allow)
+
+        def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
+            inputs = [
+                self.codec.model_input(tokens[chain.query], self.sequences(chain.passages)) for chain in live
+            ]
+            within = [allowed[chain.query] for chain in live]
+            return self.search(inputs, k, [chain.hidden for chain in live], f"hop {hop + 1}", within)
+
+        return find
 
     def decoder(self, k: int) -> Decoder:
         """The plain beam search for k passages an input; :meth:`search` finds what it finds."""

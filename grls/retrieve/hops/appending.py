@@ -4,7 +4,7 @@ Legend: C chain beams a query, W passages that continue a chain at each hop.
 
 This is how a retriever without a decoder goes hop by hop (BM25, a bi-encoder), with the chain beams of MDR
 (Xiong et al. 2021, arXiv 2009.12756): the score of a chain is the sum of its hops' scores. A retriever that
-embeds DONE among its passages (:class:`HopRetriever`) ends chains itself. Sums then favour long chains where
+embeds DONE among its passages (``TakesEvidence``) ends chains itself. Sums then favour long chains where
 scores are positive, as inner products mostly are, so dynamic chains are ranked by the mean score of a
 hop, DONE's included.
 """
@@ -14,48 +14,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
-from grls.retrieve.base import Retriever, check_counts, queries_of
+from grls.retrieve.base import HopHits, Retriever, TakesEvidence
+from grls.retrieve.queries import check_counts, joined, queries_of
 
 log = logging.getLogger(__name__)
-
-
-class HopHits(NamedTuple):
-    """What a hop finds.
-
-    Attributes:
-        hits: Passages, best first, DONE not among them.
-        done: The score of DONE; None where the retriever knows none.
-    """
-
-    hits: list[Hit]
-    done: float | None
-
-
-@runtime_checkable
-class HopRetriever(Protocol):
-    """A retriever that takes evidence in its own way, and scores DONE."""
-
-    @property
-    def learned_done(self) -> bool | None:
-        """Whether it was trained to tell when DONE follows; None: not known."""
-        ...
-
-    def retrieve_hop(
-        self,
-        queries: Sequence[Query],
-        evidence: Sequence[Sequence[Passage]],
-        k: int,
-        allow: Allow = None,
-    ) -> list[HopHits]:
-        """The top-k allowed passages given those found so far, and the score of DONE."""
-        ...
 
 
 class _Path(NamedTuple):
@@ -81,7 +50,7 @@ class AppendingMultistep:
     """At every hop, passages not yet in the chain continue it; with C = W = 1, the best one.
 
     Args:
-        retriever: Retrieves one step. A :class:`HopRetriever` gets the passages found as such; any other one
+        retriever: Retrieves one step. A ``TakesEvidence`` gets the passages found as such; any other one
             gets their titles and texts appended to the query's.
         corpus: What it retrieves from.
         hops: Length of a chain (at most, where ``dynamic``); shorter where the retriever finds nothing new.
@@ -109,11 +78,15 @@ class AppendingMultistep:
 
     def __post_init__(self) -> None:
         check_counts(hops=self.hops, chains=self.chains, branch=self.branch)
-        if self.dynamic and not isinstance(self.retriever, HopRetriever):
+        if self.dynamic and not isinstance(self.retriever, TakesEvidence):
             raise ConfigError(
-                f"{type(self.retriever).__name__} never writes DONE; retrieve a fixed number of hops with it."
+                f"{self.retriever.kind} never writes DONE: choose --hops.steps fixed, or a single step."
             )
-        if self.dynamic and isinstance(self.retriever, HopRetriever) and self.retriever.learned_done is False:
+        if (
+            self.dynamic
+            and isinstance(self.retriever, TakesEvidence)
+            and self.retriever.learned_done is False
+        ):
             log.warning(
                 "the model was not trained with DONE (an encoder as it is, or --done false or --multistep "
                 "false in training), so where a chain ends is chance: train it with `grls train-biencoder` "
@@ -173,7 +146,7 @@ class AppendingMultistep:
         asked = [queries[path.query] for path in live]
         allow = [filters[path.query] for path in live]
         k = self.branch + (0 if self.repeat else hop)
-        if isinstance(self.retriever, HopRetriever):
+        if isinstance(self.retriever, TakesEvidence):
             found = self.retriever.retrieve_hop(asked, evidence, k, allow)
         else:
             texts = [joined(query, some) for query, some in zip(asked, evidence, strict=True)]
@@ -221,9 +194,3 @@ class AppendingMultistep:
     def _chain(self, path: _Path) -> Chain:
         score = path.total / max(len(path.hits), 1) if self.dynamic else path.total
         return Chain(path.hits[:-1] if path.done else path.hits, score, path.done)
-
-
-def joined(query: Query, evidence: Sequence[Passage]) -> str:
-    """The text of a query with those of the passages found so far."""
-    parts = [query.text, *(part for passage in evidence for part in (passage.title, passage.text))]
-    return " ".join(part for part in parts if part)

@@ -21,19 +21,19 @@ to stop. It is approximate from the third passage on: a set goes on in its likel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from grls.data.filters import Allow, one_each, resolved
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow
 from grls.data.types import Chain, Hit, Query
 from grls.decode import ScoredPassage
 from grls.errors import ConfigError
-from grls.retrieve.base import check_counts, queries_of
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.base import NextHop, Under, WritesChains
+from grls.retrieve.queries import check_counts, queries_of
 
 
 class _Live(NamedTuple):
@@ -50,10 +50,6 @@ class _Live(NamedTuple):
     passages: tuple[int, ...]
     scores: tuple[float, ...]
     total: float
-
-
-_Find = Callable[[Sequence[_Live], int], list[list[ScoredPassage]]]
-"""Chains under way, and the number of the hop -> what may continue each, best first."""
 
 
 Memory = dict[tuple[Query, tuple[int, ...], tuple[int, ...]], list[ScoredPassage]]
@@ -82,7 +78,7 @@ class MultistepRetriever:
         ConfigError: A count is not positive, or a hybrid's scores are no log-probabilities.
     """
 
-    retriever: GenerativeRetriever | HybridRetriever
+    retriever: WritesChains
     hops: int = 20
     dynamic: bool = True
     chains: int = 4
@@ -95,15 +91,16 @@ class MultistepRetriever:
 
     def __post_init__(self) -> None:
         check_counts(hops=self.hops, chains=self.chains, branch=self.branch)
-        if isinstance(self.retriever, HybridRetriever) and not self.retriever.normalized:
+        if not self.retriever.writes_chains:
             raise ConfigError(
                 "sums of scores with priors are no log-probabilities of chains: normalize them, or take "
                 "grls.retrieve.hops.appending.AppendingMultistep."
             )
 
     @property
-    def _generator(self) -> GenerativeRetriever:
-        return self.retriever.generator if isinstance(self.retriever, HybridRetriever) else self.retriever
+    def corpus(self) -> Corpus:
+        """What it retrieves from."""
+        return self.retriever.corpus
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """At most C chains a query, best first.
@@ -118,9 +115,9 @@ class MultistepRetriever:
             ConfigError: A filter cannot be used, or none of them leaves a passage.
         """
         queries = queries_of(queries)
-        find = self._finder(queries, allow)
+        find = self.retriever.next_hop(queries, allow)
         if self.memory is not None:
-            find = self._remembering(find, self.memory, queries)
+            find = _remembering(find, self.memory, queries)
         live = [_Live(q, (), (), 0.0) for q in range(len(queries))]
         ended: list[list[tuple[_Live, bool]]] = [[] for _ in queries]
         for hop in range(self.hops):
@@ -133,13 +130,14 @@ class MultistepRetriever:
 
     def _hop(
         self,
-        find: _Find,
+        find: NextHop,
         live: list[_Live],
         hop: int,
         ended: list[list[tuple[_Live, bool]]],
     ) -> list[_Live]:
         """Continue every chain by one passage; chains that end are moved to ``ended``."""
-        found = find(live, hop)
+        under = [Under(chain.query, chain.passages, tuple(self._hidden(chain, hop))) for chain in live]
+        found = find(under, hop, self._width)
         candidates: dict[int, list[_Live]] = {}
         for chain, hits in zip(live, found, strict=True):
             if not hits:  # every passage that may be found is in the chain already
@@ -154,59 +152,15 @@ class MultistepRetriever:
                 candidates.setdefault(chain.query, []).append(longer)
         return [chain for some in candidates.values() for chain in self._keep(some, ended)]
 
-    def _finder(self, queries: Sequence[Query], allow: Allow) -> _Find:
-        """What finds the passages that continue each chain."""
-        if isinstance(self.retriever, HybridRetriever):
-            return self._find_beside_priors(self.retriever, queries, allow)
-        generator = self.retriever
-        codec = generator.codec
-        tokens = generator.encode(queries)
-        allowed = generator.subsets(queries, allow)
-
-        def find(live: Sequence[_Live], hop: int) -> list[list[ScoredPassage]]:
-            inputs = [
-                codec.model_input(tokens[chain.query], generator.sequences(chain.passages)) for chain in live
-            ]
-            hidden = [self._hidden(chain, hop) for chain in live]
-            within = [allowed[chain.query] for chain in live]
-            return generator.search(inputs, self._width, hidden, label=f"hop {hop + 1}", allow=within)
-
-        return find
-
-    def _find_beside_priors(self, hybrid: HybridRetriever, queries: Sequence[Query], allow: Allow) -> _Find:
-        filters = resolved(one_each(allow, len(queries)), hybrid.corpus)
-
-        def find(live: Sequence[_Live], hop: int) -> list[list[ScoredPassage]]:
-            return hybrid.search(
-                [queries[chain.query] for chain in live],
-                [hybrid.corpus.passages(chain.passages) for chain in live],
-                self._width,
-                [self._hidden(chain, hop) for chain in live],
-                [filters[chain.query] for chain in live],
-            )
-
-        return find
-
-    def _remembering(self, find: _Find, memory: Memory, queries: Sequence[Query]) -> _Find:
-        def remembered(live: Sequence[_Live], hop: int) -> list[list[ScoredPassage]]:
-            keys = [(queries[chain.query], chain.passages, tuple(self._hidden(chain, hop))) for chain in live]
-            new = [n for n, key in enumerate(keys) if key not in memory]
-            for n, hits in zip(new, find([live[n] for n in new], hop) if new else (), strict=True):
-                memory[keys[n]] = hits
-            return [memory[key] for key in keys]
-
-        return remembered
-
     @property
     def _width(self) -> int:
         """Hits to ask for: with a bias, the probability of DONE must be known where it can matter."""
         weighed = self.done_bias or self.memory is not None
-        options = self._generator.options
-        return max(self.branch, options.beams, options.rescore) if weighed else self.branch
+        return max(self.branch, self.retriever.widest) if weighed else self.branch
 
     def _weighed(self, hits: Sequence[ScoredPassage]) -> list[tuple[float, ScoredPassage]]:
         """The W best hits once DONE is weighed, each with what it adds to the chain's total."""
-        done = self._generator.done
+        done = self.retriever.done
         score = min(next((hit.score for hit in hits if hit.passage == done), -math.inf), 0.0)
         others = math.log(-math.expm1(score)) if score < 0 else -math.inf
         normalizer = float(np.logaddexp(others, score + self.done_bias)) if self.done_bias else 0.0
@@ -218,7 +172,7 @@ class MultistepRetriever:
         """Passages that may not come next."""
         hidden = [] if self.repeat else list(chain.passages)
         if not self.dynamic or hop < self.min_hops:
-            hidden.append(self._generator.done)
+            hidden.append(self.retriever.done)
         return hidden
 
     def _keep(self, candidates: list[_Live], ended: list[list[tuple[_Live, bool]]]) -> list[_Live]:
@@ -228,11 +182,11 @@ class MultistepRetriever:
         candidates.sort(key=lambda chain: -chain.total)
         query = candidates[0].query
         for chain in candidates[: self.chains]:
-            if chain.passages[-1] == self._generator.done:
+            if chain.passages[-1] == self.retriever.done:
                 ended[query].append((chain, True))
         done = sorted((chain.total for chain, _ in ended[query]), reverse=True)
         bar = done[self.chains - 1] if len(done) >= self.chains else float("-inf")
-        live = [chain for chain in candidates if chain.passages[-1] != self._generator.done]
+        live = [chain for chain in candidates if chain.passages[-1] != self.retriever.done]
         return [chain for chain in live[: self.chains] if chain.total > bar]
 
     def _ranked(self, ended: list[tuple[_Live, bool]]) -> list[Chain]:
@@ -241,7 +195,7 @@ class MultistepRetriever:
 
     def _chain(self, chain: _Live, done: bool) -> Chain:
         passages = chain.passages[:-1] if done else chain.passages
-        ids = self._generator.corpus.ids(passages)
+        ids = self.retriever.corpus.ids(passages)
         hits = tuple(Hit(i, s) for i, s in zip(ids, chain.scores, strict=False))
         return Chain(hits, chain.total, done)
 
@@ -257,3 +211,16 @@ def _merged(chains: Sequence[_Live]) -> list[_Live]:
         )
         for some in sets.values()
     ]
+
+
+def _remembering(find: NextHop, memory: Memory, queries: Sequence[Query]) -> NextHop:
+    """The same, which asks only for chains that have not been met."""
+
+    def remembered(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
+        keys = [(queries[chain.query], chain.passages, chain.hidden) for chain in live]
+        new = [n for n, key in enumerate(keys) if key not in memory]
+        for n, hits in zip(new, find([live[n] for n in new], hop, k) if new else (), strict=True):
+            memory[keys[n]] = hits
+        return [memory[key] for key in keys]
+
+    return remembered

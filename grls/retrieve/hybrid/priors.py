@@ -12,23 +12,27 @@ retriever they make, :mod:`grls.retrieve.hybrid.retriever`'s.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
+from grls.data.words import USUAL, Analyzer
 from grls.decode.prior import LogWeights
 from grls.decode.score_all import score_rows
+from grls.errors import ConfigError
 from grls.index import ConstraintIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.models.turns import turn
-from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.base import Retriever, ScoresAll
+from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.appending import joined
+from grls.retrieve.registry import BM25, Opening, load, open_member
+from grls.retrieve.spec import recorded
 
 
 class PriorSource(Protocol):
@@ -52,6 +56,10 @@ class PriorSource(Protocol):
     @property
     def knows_done(self) -> bool: ...  # noqa: D102
 
+    def fingerprint(self) -> str:
+        """Of what its scores depend on."""
+        ...
+
     def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
         """Make ready for Q queries.
 
@@ -66,25 +74,30 @@ class PriorSource(Protocol):
         ...
 
 
-@dataclass
-class DensePrior:
-    """Inner products with the embeddings of a bi-encoder, all of them.
-
-    The temperature is that of training: 1 / 20 for vectors of length one, else 1. It scores DONE where it was
-    trained to.
+class RetrieverPrior:
+    """The scores of a retriever that scores all passages.
 
     Args:
-        retriever: Bi-encoder and embeddings.
-        name: What manifests call it.
+        retriever: Any with the capability :class:`~grls.retrieve.base.ScoresAll`.
+        name: What manifests call it; empty: its kind.
+
+    Raises:
+        ConfigError: It scores only what it finds.
     """
 
-    retriever: DenseRetriever
-    name: str = "biencoder"
+    def __init__(self, retriever: Retriever, name: str = ""):
+        if not isinstance(retriever, ScoresAll):
+            raise ConfigError(
+                f"{name or retriever.kind} ({retriever.kind}) does not score all passages, so it cannot be a "
+                "prior, a teacher or a source of proposals; take a bi-encoder's folder, or bm25."
+            )
+        self.retriever = retriever
+        self.name = name or retriever.kind
+        self._scoring: ScoresAll = retriever
 
     @property
     def temperature(self) -> float:  # noqa: D102
-        lengths = np.linalg.norm(self.retriever.embeddings[:16], axis=1)
-        return 0.05 if np.allclose(lengths, 1.0, atol=1e-2) else 1.0
+        return self._scoring.temperature
 
     @property
     def corpus(self) -> Corpus:  # noqa: D102
@@ -92,50 +105,20 @@ class DensePrior:
 
     @property
     def knows_done(self) -> bool:  # noqa: D102
-        return self.retriever.learned_done is True
+        return self._scoring.scores_done
+
+    @property
+    def least_score(self) -> float:
+        """A passage that scores no more is no hit."""
+        return self._scoring.least_score
+
+    def fingerprint(self) -> str:  # noqa: D102
+        return self.retriever.fingerprint()
 
     def ask(  # noqa: D102
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]
     ) -> LogWeights:
-        vectors = self.retriever.embed(queries, evidence)
-        rows = self.retriever.embeddings if self.knows_done else self.retriever.embeddings[:-1]
-
-        def scores(numbers: Ints) -> Floats:
-            return np.asarray(vectors[numbers] @ rows.T, dtype=np.float64)
-
-        return scores
-
-
-@dataclass
-class BM25Prior:
-    """BM25 scores; a passage that shares no word with the query scores 0. Evidence joins the query's words.
-
-    Args:
-        retriever: BM25.
-        name: What manifests call it.
-    """
-
-    retriever: BM25Retriever
-    name: str = "bm25"
-    temperature: float = 2.0
-
-    @property
-    def corpus(self) -> Corpus:  # noqa: D102
-        return self.retriever.corpus
-
-    @property
-    def knows_done(self) -> bool:  # noqa: D102
-        return False
-
-    def ask(  # noqa: D102
-        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]
-    ) -> LogWeights:
-        texts = [joined(query, some) for query, some in zip(queries, evidence, strict=True)]
-
-        def scores(numbers: Ints) -> Floats:
-            return self.retriever.scores([texts[n] for n in numbers.tolist()])
-
-        return scores
+        return self._scoring.scores(queries, evidence)
 
 
 class EmptyPromptPrior:
@@ -169,6 +152,9 @@ class EmptyPromptPrior:
             return np.broadcast_to(weights, (len(numbers), len(weights)))
 
         return scores
+
+    def fingerprint(self) -> str:  # noqa: D102
+        return f"empty prompt of {self._retriever.fingerprint()}"
 
     def log_probabilities(self) -> Floats:
         """``[N]`` of every passage; those with equal tokens share their row's probability evenly.
@@ -212,6 +198,9 @@ class Remembering:
     def knows_done(self) -> bool:  # noqa: D102
         return self._source.knows_done
 
+    def fingerprint(self) -> str:  # noqa: D102
+        return self._source.fingerprint()
+
     def ask(  # noqa: D102
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]
     ) -> LogWeights:
@@ -220,3 +209,30 @@ class Remembering:
         if last is None or last[0] != question:
             last = self._asked = question, self._source.ask(queries, evidence)
         return last[1]
+
+
+def open_sources(
+    corpus: Corpus,
+    names: Sequence[str],
+    device: str = "auto",
+    options: SearchOptions | None = None,
+    analyzer: Analyzer = USUAL,
+) -> list[RetrieverPrior]:
+    """Open what priors are made of, in float32.
+
+    Args:
+        corpus: What BM25 is over.
+        names: Folders of retrievers that score all passages (bi-encoders), or ``bm25``.
+        device: Where they compute.
+        options: How they search; none of them rescores, compiles or shows progress.
+        analyzer: How BM25 splits texts into words.
+
+    Raises:
+        ConfigError: A folder's retriever does not score all passages.
+        DataError: It holds no retriever.
+    """
+    search = replace(options or SearchOptions(), rescore=0, compile=False, progress=False)
+    how = Opening(device, search=search, corpus=corpus)
+    words = {"kind": BM25, "analyzer": recorded(analyzer)}
+    opened = [open_member(words, Path(), name, how) if name == BM25 else load(name, how) for name in names]
+    return [RetrieverPrior(one, name) for one, name in zip(opened, names, strict=True)]

@@ -17,28 +17,91 @@ gets a constant share of every prior. Where chains end is tuned by ``done_bias``
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from grls.data.corpus import Corpus
-from grls.data.filters import Allow
+from grls.data.filters import Allow, one_each, resolved
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Fixed, LogWeights, Prior, WeightedPrior
 from grls.errors import ConfigError, MismatchError
 from grls.index.rows import Ints
 from grls.models.base import Floats
-from grls.retrieve.base import check_counts, queries_of
+from grls.retrieve.base import Description, HopHits, NextHop, Under
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.appending import HopHits
-from grls.retrieve.hybrid.priors import PriorSource
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, RetrieverPrior
+from grls.retrieve.queries import check_counts, queries_of
+from grls.retrieve.registry import Opening, as_generator, open_member
+from grls.retrieve.spec import MANIFEST, check_fields, made
 
 DONE_SHARE = math.log(0.5)
 """What DONE gets of a prior that knows nothing of it (nats): as much as all passages together."""
+
+
+@dataclass(frozen=True)
+class PriorSpec:
+    """A prior as it is named.
+
+    Args:
+        retriever: Folder of a retriever over the same corpus that scores all passages (a bi-encoder), or
+            ``bm25``, or an embedded specification.
+        weight: What it counts beside the generator (w); negative takes back.
+        temperature: What its scores are divided by (T); null: 0.05 for a bi-encoder of unit vectors, 1 for
+            another, 2 for BM25.
+
+    Raises:
+        ConfigError: The weight is no finite number, or the temperature not above 0.
+    """
+
+    retriever: str | dict[str, Any]
+    weight: float = 1.0
+    temperature: float | None = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.weight):
+            raise ConfigError(f"the weight of {self.retriever} must be a finite number, got {self.weight}.")
+        if self.temperature is not None and not 0 < self.temperature < math.inf:
+            raise ConfigError(f"the temperature of {self.retriever} must be above 0, got {self.temperature}.")
+
+
+@dataclass(frozen=True)
+class PriorOptions:
+    """How priors are taken together.
+
+    Args:
+        empty_weight: How much of a passage's log-probability under an empty prompt is taken from its score,
+            against what the generator favours whatever is asked.
+        done_share: Log of DONE's share of every prior that does not know it (nats, below 0).
+        normalized: Normalize the sums of scores at every token, for a generator that was trained beside these
+            priors (``--data.prior``) with these weights.
+
+    Raises:
+        ConfigError: ``done_share`` is not below 0.
+    """
+
+    empty_weight: float = 0.0
+    done_share: float = DONE_SHARE
+    normalized: bool = False
+
+    def __post_init__(self) -> None:
+        if not -math.inf < self.done_share < 0:
+            raise ConfigError(f"done_share must be a finite number below 0 (nats), got {self.done_share}.")
+
+
+_OPTIONS = ("empty_weight", "done_share", "normalized")
+
+
+@dataclass(frozen=True)
+class _Priors:
+    priors: list[dict[str, Any]]
 
 
 class WeightedSource(NamedTuple):
@@ -61,7 +124,7 @@ class WeightedSource(NamedTuple):
 
 
 class HybridRetriever:
-    """A generative retriever with priors; a :class:`~grls.retrieve.hops.appending.HopRetriever`.
+    """A generative retriever with priors.
 
     Args:
         generator: What writes.
@@ -74,6 +137,9 @@ class HybridRetriever:
         ConfigError: A weight, temperature or share cannot be used, or the generator is set to compile.
         MismatchError: A prior is over another corpus.
     """
+
+    kind = "hybrid"
+    done_biases = GenerativeRetriever.done_biases
 
     def __init__(
         self,
@@ -90,10 +156,116 @@ class HybridRetriever:
         self.done_share = done_share
         self.normalized = normalized
 
+    @classmethod
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+        """Open a folder; see :func:`grls.retrieve.registry.load`.
+
+        Priors of folders are opened in float32; ``bm25`` is over the generator's corpus.
+
+        Raises:
+            DataError: A field cannot be.
+            ConfigError: The generator is none, or a prior cannot be used.
+        """
+        file = folder / MANIFEST
+        check_fields(spec, ("generator", "priors"), ("empty_weight", "done_share", "normalized"), file)
+        options = made(PriorOptions, {n: spec[n] for n in _OPTIONS if n in spec}, file, "hybrid")
+        opened = open_member(spec["generator"], folder, "generator", how)
+        generator = as_generator(opened, f"{file}: priors look ahead for a generator")
+        own = made(_Priors, {"priors": spec["priors"]}, file, "hybrid")
+        specs = [made(PriorSpec, one, file, f"priors[{n}]") for n, one in enumerate(own.priors)]
+        return cls.over(generator, specs, options, folder, how)
+
+    @classmethod
+    def over(
+        cls,
+        generator: GenerativeRetriever,
+        priors: Sequence[PriorSpec],
+        options: PriorOptions,
+        folder: str | Path = ".",
+        how: Opening | None = None,
+    ) -> Self:
+        """A generator with priors as they are named.
+
+        Args:
+            generator: What writes.
+            priors: What looks ahead.
+            options: How priors are taken together.
+            folder: What their paths are relative to.
+            how: How folders are opened; the precision is the generator's alone.
+        """
+        search = how.search if how is not None and how.search is not None else generator.options
+        search = replace(search, rescore=0, compile=False, progress=False)
+        how = replace(how or Opening(), precision="float32", search=search, corpus=generator.corpus)
+        weighed = []
+        for number, prior in enumerate(priors):
+            opened = open_member(prior.retriever, Path(folder), f"priors[{number}]", how)
+            named = prior.retriever if isinstance(prior.retriever, str) else opened.kind
+            weighed.append(WeightedSource(RetrieverPrior(opened, named), prior.weight, prior.temperature))
+        if options.empty_weight:
+            weighed.append(WeightedSource(EmptyPromptPrior(generator), -options.empty_weight))
+        return cls(generator, weighed, options.done_share, options.normalized)
+
     @property
     def corpus(self) -> Corpus:
         """What it retrieves from."""
         return self.generator.corpus
+
+    @property
+    def done(self) -> int:
+        """The number of DONE."""
+        return self.generator.done
+
+    @property
+    def writes_chains(self) -> bool:
+        """Whether scores are log-probabilities."""
+        return self.normalized
+
+    @property
+    def widest(self) -> int:
+        """Passages that a search knows, whatever k is."""
+        return self.generator.widest
+
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        told = self.generator.describe()
+        *priors, empty = self.priors if self._takes_back else (*self.priors, None)
+        own = {
+            "prior": [prior.source.name for prior in priors],
+            "prior_weight": [prior.weight for prior in priors],
+            "prior_temperature": [prior.divisor for prior in priors],
+            "prior_normalized": self.normalized,
+            "empty_weight": 0.0 if empty is None else -empty.weight,
+            "done_share": self.done_share,
+        }
+        mode, _, rescored = told.score_mode.partition(",")
+        mode = f"{mode} with priors{',' + rescored if rescored else ''}"
+        return Description("hybrid", mode, {**told.options, **own}, stages=told.stages)
+
+    @property
+    def _takes_back(self) -> bool:
+        """Whether the last prior is the generator's own, under an empty prompt."""
+        return bool(self.priors) and isinstance(self.priors[-1].source, EmptyPromptPrior)
+
+    def fingerprint(self) -> str:
+        """Of the generator, of every prior, and of what they count."""
+        parts = [self.generator.fingerprint(), *(prior.source.fingerprint() for prior in self.priors)]
+        parts += [json.dumps(self.describe().options)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
+        """Make ready for hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""
+        filters = resolved(one_each(allow, len(queries)), self.corpus)
+
+        def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
+            return self.search(
+                [queries[chain.query] for chain in live],
+                [self.corpus.passages(chain.passages) for chain in live],
+                k,
+                [chain.hidden for chain in live],
+                [filters[chain.query] for chain in live],
+            )
+
+        return find
 
     @property
     def stages(self) -> tuple[str, ...]:

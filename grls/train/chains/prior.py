@@ -27,8 +27,8 @@ from grls.models.base import Floats
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
+from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.hybrid.retriever import DONE_SHARE, HybridRetriever, WeightedSource, check_priors, prior_of
-from grls.retrieve.registry import open_sources
 from grls.train.chains.examples import HopExample
 
 _NONE = -1000.0

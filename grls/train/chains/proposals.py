@@ -20,8 +20,7 @@ from grls.errors import ConfigError, MismatchError
 from grls.index.rows import Ints
 from grls.models.rescore_spec import RescoreInput, readout
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.hybrid.priors import BM25Prior, PriorSource
-from grls.retrieve.registry import open_sources
+from grls.retrieve.hybrid.priors import RetrieverPrior, open_sources
 from grls.train.chains.examples import ChainExample, HopExample
 from grls.train.chains.loss import Read
 
@@ -78,7 +77,7 @@ class Proposals:
         codec: Makes tokens of them.
     """
 
-    def __init__(self, options: Rescore, sources: Sequence[PriorSource], corpus: Corpus, codec: Codec):
+    def __init__(self, options: Rescore, sources: Sequence[RetrieverPrior], corpus: Corpus, codec: Codec):
         self.options = options
         self.sources = sources
         self.corpus = corpus
@@ -141,7 +140,7 @@ class Proposals:
             for n, hop in enumerate(hops):
                 own = np.array(scores(np.array([n]))[0, : len(self.corpus)])
                 own[[number for number in hop.known if number < len(self.corpus)]] = -np.inf
-                least = 0.0 if isinstance(source, BM25Prior) else -np.inf  # no word in common: no proposal
+                least = source.least_score  # no word in common: no proposal
                 most = min(self.options.depth, len(own))
                 best = np.sort(np.argpartition(-own, most - 1)[:most])
                 found[n].append(best[own[best] > least])

@@ -15,7 +15,8 @@ from grls.data.neighbours import copies
 from grls.data.types import Query
 from grls.data.words import plain_words
 from grls.io.progress import Progress
-from grls.retrieve.base import Retriever, check_counts
+from grls.retrieve.base import Retriever
+from grls.retrieve.queries import check_counts
 
 EMPTY = "empty"
 CUT = "cut off"

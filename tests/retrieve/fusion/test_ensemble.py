@@ -6,14 +6,14 @@ from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.retrieve.bm25 import BM25Retriever
-from grls.retrieve.fusion.ensemble import (
-    EnsembleChains,
-    EnsembleRetriever,
+from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.fusion.retriever import (
+    FusedChains,
+    FusionRetriever,
     chain_hits,
     chain_length,
     fuse_chains,
 )
-from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.hops.appending import AppendingMultistep
 
 CORPUS = Corpus.from_passages([Passage(i, f"text {i}") for i in "abcdef"])
@@ -34,8 +34,8 @@ class Fixed:
 class FixedChains:
     """A multi-step retriever that knows its chains."""
 
-    def __init__(self, chains):
-        self.chains = chains
+    def __init__(self, chains, corpus=CORPUS):
+        self.chains, self.corpus = chains, corpus
 
     def retrieve_chains(self, queries, allow=None):
         return [[self.chains[q.id], Chain((Hit("f", -9.0),), -9.0, False)] for q in queries]
@@ -51,23 +51,23 @@ def ids(hits):
 
 def test_members_are_asked_and_interleaved():
     one, two = Fixed({"q1": "abc", "q2": ""}), Fixed({"q1": "cde", "q2": "fa"})
-    found = EnsembleRetriever([one, two]).retrieve(QUERIES, 3)
+    found = FusionRetriever([one, two]).retrieve(QUERIES, 3)
     assert [ids(hits) for hits in found] == [["a", "c", "b"], ["f", "a"]]
     assert one.asked == two.asked == [3]
 
 
 def test_depth_asks_members_for_more_and_never_for_less():
     one, two = Fixed({"q1": "abcd", "q2": "a"}), Fixed({"q1": "efcd", "q2": "a"})
-    shallow = EnsembleRetriever([one, two], Fusion("rrf"), depth=1).retrieve(QUERIES, 2)
+    shallow = FusionRetriever([one, two], Fusion("rrf"), depth=1).retrieve(QUERIES, 2)
     assert ids(shallow[0]) == ["a", "e"]
-    deep = EnsembleRetriever([one, two], Fusion("rrf"), depth=4).retrieve(QUERIES, 2)
+    deep = FusionRetriever([one, two], Fusion("rrf"), depth=4).retrieve(QUERIES, 2)
     assert ids(deep[0]) == ["c", "d"]
     assert one.asked == [2, 4]
 
 
 def test_an_ensemble_is_a_retriever():
-    inner = EnsembleRetriever([Fixed({"q1": "ab", "q2": "a"}), Fixed({"q1": "c", "q2": "b"})])
-    outer = EnsembleRetriever([inner, Fixed({"q1": "d", "q2": "b"})])
+    inner = FusionRetriever([Fixed({"q1": "ab", "q2": "a"}), Fixed({"q1": "c", "q2": "b"})])
+    outer = FusionRetriever([inner, Fixed({"q1": "d", "q2": "b"})])
     assert [ids(hits) for hits in outer.retrieve(QUERIES, 4)] == [["a", "d", "c", "b"], ["a", "b"]]
     assert outer.corpus is CORPUS
 
@@ -76,36 +76,34 @@ def test_members_over_different_corpora_are_refused_with_both_named():
     other = Corpus.from_passages([Passage("a", "text a")], "other.jsonl")
     answers = {"q1": "a", "q2": "a"}
     with pytest.raises(MismatchError, match=r"Fixed is over corpus \(6 .* BM25Retriever over other.jsonl"):
-        EnsembleRetriever([Fixed(answers), BM25Retriever(other)])
+        FusionRetriever([Fixed(answers), BM25Retriever(other)])
     same = Corpus.from_passages(list(CORPUS))
-    assert EnsembleRetriever([Fixed(answers), Fixed(answers, same)]).corpus is CORPUS
-    assert EnsembleRetriever([Fixed(answers, None), Fixed(answers, None)]).corpus is None
+    assert FusionRetriever([Fixed(answers), Fixed(answers, same)]).corpus is CORPUS
+    assert FusionRetriever([Fixed(answers, None), Fixed(answers, None)]).corpus is None
 
 
-def test_the_corpus_of_a_wrapped_retriever_counts():
+def test_members_that_find_chains_are_over_one_corpus():
     other = Corpus.from_passages([Passage("a", "text a")], "other.jsonl")
-    inside = FixedChains({})
-    inside.retriever = Fixed({}, other)  # as MultistepRetriever holds its retriever
     with pytest.raises(MismatchError, match=r"other\.jsonl"):
-        EnsembleChains([AppendingMultistep(BM25Retriever(CORPUS), CORPUS, 2), inside])
+        FusedChains([FixedChains({}), FixedChains({}, other)])
 
 
-@pytest.mark.parametrize("kind", [EnsembleRetriever, EnsembleChains])
+@pytest.mark.parametrize("kind", [FusionRetriever, FusedChains])
 def test_members_and_weights_that_cannot_work(kind):
     with pytest.raises(ConfigError, match="at least two members, got 1"):
         kind([Fixed({})])
     with pytest.raises(ConfigError, match="3 weights for 2 members"):
         kind([Fixed({}), Fixed({})], Fusion("rrf", weights=(1.0, 1.0, 1.0)))
     with pytest.raises(ConfigError, match="depth must be at least 1"):
-        EnsembleRetriever([Fixed({}), Fixed({})], depth=0)
+        FusionRetriever([Fixed({}), Fixed({})], depth=0)
     with pytest.raises(ConfigError, match="length 2 names no member"):
-        EnsembleChains([Fixed({}), Fixed({})], length=2)
+        FusedChains([Fixed({}), Fixed({})], length=2)
 
 
 def test_dynamic_chains_are_interleaved_and_as_long_as_the_mean():
     one = FixedChains({"q1": chain("ab"), "q2": chain("")})
     two = FixedChains({"q1": chain("cad", done=False), "q2": chain("e")})
-    (first,), (second,) = EnsembleChains([one, two]).retrieve_chains(QUERIES)
+    (first,), (second,) = FusedChains([one, two]).retrieve_chains(QUERIES)
     assert ids(first.hits) == ["a", "c", "b"]  # (2 + 3) / 2, rounded up
     assert not first.done
     assert first.score == pytest.approx(1 + 1 / 2 + 1 / 3)
@@ -129,11 +127,13 @@ def test_lengths_are_rounded_half_up():
 
 def test_chains_of_a_member_without_an_answer_count_as_empty():
     class Silent:
+        corpus = CORPUS
+
         def retrieve_chains(self, queries, allow=None):
             return [[] for _ in queries]
 
     one = FixedChains({"q1": chain("ab"), "q2": chain("c")})
-    (first,), (second,) = EnsembleChains([one, Silent()]).retrieve_chains(QUERIES)
+    (first,), (second,) = FusedChains([one, Silent()]).retrieve_chains(QUERIES)
     assert (ids(first.hits), first.done) == (["a"], False)
     assert ids(second.hits) == ["c"]
 
@@ -143,7 +143,7 @@ def test_fixed_chains_are_fused_as_rankings():
         FixedChains({"q1": chain("ab"), "q2": chain("c")}),
         FixedChains({"q1": chain("cb"), "q2": chain("c")}),
     )
-    found = EnsembleChains([one, two], Fusion("rrf")).retrieve(QUERIES, 2)
+    found = FusedChains([one, two], Fusion("rrf")).retrieve(QUERIES, 2)
     assert [ids(hits) for hits in found] == [["b", "a"], ["c"]]
 
 
@@ -151,7 +151,7 @@ def test_text_retrievers_that_append_are_members():
     texts = {"a": "red fox", "b": "fox den", "c": "den mother"}
     corpus = Corpus.from_passages([Passage(*pair) for pair in texts.items()])
     steps = AppendingMultistep(BM25Retriever(corpus), corpus, 2)
-    found = EnsembleChains([steps, FixedChains({"q": chain("c")})]).retrieve([Query("q", "red")], 3)
+    found = FusedChains([steps, FixedChains({"q": chain("c")}, corpus)]).retrieve([Query("q", "red")], 3)
     assert ids(found[0]) == ["a", "c", "b"]
 
 

@@ -27,8 +27,8 @@ from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
-from grls.retrieve.registry import open_sources
 
 
 @pytest.fixture(scope="module")

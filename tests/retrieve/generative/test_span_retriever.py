@@ -25,9 +25,8 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import prior_over_spans
 from grls.retrieve.hops.multistep import MultistepRetriever
-from grls.retrieve.hybrid.priors import EmptyPromptPrior
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
-from grls.retrieve.registry import open_sources
 
 WIDE = SearchOptions(beams=100)  # all spans there are
 

@@ -14,13 +14,14 @@ from grls.decode import DeviceDecoder
 from grls.decode.exhaustive import score_all
 from grls.errors import ConfigError, MismatchError
 from grls.models.biencoder import BiEncoder
+from grls.retrieve.base import TakesEvidence
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative import decoders
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.appending import AppendingMultistep, HopRetriever
+from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.multistep import MultistepRetriever
-from grls.retrieve.hybrid.priors import BM25Prior, DensePrior, EmptyPromptPrior, PriorSource, Remembering
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, Remembering, RetrieverPrior
 from grls.retrieve.hybrid.retriever import DONE_SHARE, HybridRetriever, WeightedSource
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
@@ -66,8 +67,8 @@ def test_scores_are_those_of_the_formula(
     hybrid = HybridRetriever(
         generator,
         [
-            WeightedSource(DensePrior(dense), 0.5, 10.0),
-            WeightedSource(BM25Prior(bm25), 0.25),
+            WeightedSource(RetrieverPrior(dense), 0.5, 10.0),
+            WeightedSource(RetrieverPrior(bm25), 0.25),
             WeightedSource(empty, -0.4),
         ],
     )
@@ -92,20 +93,20 @@ def test_scores_are_those_of_the_formula(
 
 
 def test_temperatures_are_those_of_training(dense: DenseRetriever, bm25: BM25Retriever) -> None:
-    assert DensePrior(dense).temperature == 1.0
+    assert RetrieverPrior(dense).temperature == 1.0
     unit = dense.embeddings / np.linalg.norm(dense.embeddings, axis=1, keepdims=True)
-    assert DensePrior(DenseRetriever(dense.biencoder, dense.corpus, unit)).temperature == 0.05
-    assert WeightedSource(BM25Prior(bm25), 1.0).divisor == 2.0
-    assert WeightedSource(BM25Prior(bm25), 1.0, 3.0).divisor == 3.0
+    assert RetrieverPrior(DenseRetriever(dense.biencoder, dense.corpus, unit)).temperature == 0.05
+    assert WeightedSource(RetrieverPrior(bm25), 1.0).divisor == 2.0
+    assert WeightedSource(RetrieverPrior(bm25), 1.0, 3.0).divisor == 3.0
 
 
 def test_without_weight_it_is_the_generator(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
-    hybrid = HybridRetriever(generator, [WeightedSource(BM25Prior(bm25), 0.0)])
+    hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 0.0)])
     assert hybrid.retrieve(QUERIES, 5) == generator.retrieve(QUERIES, 5)
 
 
 def test_with_great_weight_it_is_the_prior(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
-    hybrid = HybridRetriever(generator, [WeightedSource(BM25Prior(bm25), 500.0)])
+    hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 500.0)])
     everything = queries()
     for found, words in zip(hybrid.retrieve(everything, 1), bm25.retrieve(everything, 20), strict=True):
         best = {hit.id for hit in words if hit.score > words[0].score - 1e-3}
@@ -113,7 +114,7 @@ def test_with_great_weight_it_is_the_prior(generator: GenerativeRetriever, bm25:
 
 
 def test_filters_hold(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
-    hybrid = HybridRetriever(generator, [WeightedSource(BM25Prior(bm25), 1.0)])
+    hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 1.0)])
     allowed = ["lynx-calm", "r0", "otter-quick"]
     for hits in hybrid.retrieve(QUERIES, 5, allow=allowed):
         assert sorted(hit.id for hit in hits) == sorted(allowed)
@@ -123,13 +124,13 @@ def test_evidence_reaches_generator_and_priors(
     generator: GenerativeRetriever, dense: DenseRetriever, bm25: BM25Retriever
 ) -> None:
     passage = next(iter(generator.corpus))
-    for source in (DensePrior(dense), BM25Prior(bm25)):
+    for source in (RetrieverPrior(dense), RetrieverPrior(bm25)):
         before = source.ask(QUERIES, NONE)(np.array([0, 1]))
         after = source.ask(QUERIES, [(), (passage,)])(np.array([0, 1]))
         assert before.shape == after.shape == (2, len(generator.corpus))
         assert before[0] == pytest.approx(after[0], abs=1e-5)
         assert np.abs(before[1] - after[1]).max() > 1e-3
-    hybrid = HybridRetriever(generator, [WeightedSource(BM25Prior(bm25), 0.0)])
+    hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 0.0)])
     first, second = (hybrid.retrieve_hop(QUERIES[1:], some, 3) for some in ([()], [(passage,)]))
     assert first != second
 
@@ -141,11 +142,11 @@ def test_done_has_its_share_unless_the_prior_knows_it(
     inputs = generator.codec.model_input(generator.encode(QUERIES[:1])[0])
     alone = score_all(generator.decoder(1).generator, generator.index, inputs)
     for share in (DONE_SHARE, -3.0):
-        hybrid = HybridRetriever(generator, [WeightedSource(DensePrior(dense), 0.5, 10.0)], share)
+        hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(dense), 0.5, 10.0)], share)
         done = hybrid.retrieve_hop(QUERIES[:1], NONE[:1], count)[0].done
         assert done == pytest.approx(alone[-1] + 0.5 * share, abs=1e-3)
     monkeypatch.setattr(dense.biencoder, "learned_done", True)
-    source = DensePrior(dense)
+    source = RetrieverPrior(dense)
     assert source.knows_done
     scores = source.ask(QUERIES[:1], NONE[:1])(np.array([0]))[0]
     assert len(scores) == count + 1
@@ -163,8 +164,8 @@ def test_done_that_fell_out_of_the_beam_is_not_known(generator: GenerativeRetrie
 
 
 def test_chains_go_hop_by_hop(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
-    hybrid = HybridRetriever(generator, [WeightedSource(BM25Prior(bm25), 1.0)])
-    assert isinstance(hybrid, HopRetriever)
+    hybrid = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 1.0)])
+    assert isinstance(hybrid, TakesEvidence)
     chains = AppendingMultistep(hybrid, hybrid.corpus, hops=3, chains=2, branch=2).retrieve(QUERIES)
     for chain in chains:
         assert len({hit.id for hit in chain.hits}) == 3
@@ -191,7 +192,7 @@ def test_the_empty_prompt_is_asked_once_and_again_when_passages_come(data: Path)
 
 
 def test_what_is_remembered_is_asked_once(generator: GenerativeRetriever, bm25: BM25Retriever) -> None:
-    class Counted(BM25Prior):
+    class Counted(RetrieverPrior):
         asked = 0
 
         def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]):  # type: ignore[no-untyped-def]
@@ -213,10 +214,10 @@ def test_a_model_without_slots_takes_the_plain_search(
     generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = queries()
-    expected = HybridRetriever(generator, [WeightedSource(BM25Prior(bm25), 1.0)]).retrieve(every, 3)
+    expected = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(every, 3)
     plain = small_retriever(data, beams=20, batch_size=3)
     plain._decoders.trees = None
-    found = HybridRetriever(plain, [WeightedSource(BM25Prior(bm25), 1.0)]).retrieve(every, 3)
+    found = HybridRetriever(plain, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(every, 3)
     for some, others in zip(found, expected, strict=True):
         assert [hit.score for hit in some] == pytest.approx([hit.score for hit in others], abs=1e-4)
 
@@ -224,14 +225,14 @@ def test_a_model_without_slots_takes_the_plain_search(
 def test_where_the_search_for_gpus_would_be_taken_the_fast_one_is(
     generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = HybridRetriever(generator, [WeightedSource(BM25Prior(bm25), 1.0)]).retrieve(QUERIES, 3)
+    expected = HybridRetriever(generator, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(QUERIES, 3)
     monkeypatch.setattr(decoders, "suits", lambda *_: True)
     other = small_retriever(data, beams=20)
     alone = other.retrieve(QUERIES, 3)
     assert other._decoders._kept is not None
     assert isinstance(other._decoders._kept[1], DeviceDecoder)
     assert (
-        HybridRetriever(other, [WeightedSource(BM25Prior(bm25), 1.0)]).retrieve(QUERIES, 3)
+        HybridRetriever(other, [WeightedSource(RetrieverPrior(bm25), 1.0)]).retrieve(QUERIES, 3)
         == expected
         != alone
     )
@@ -240,7 +241,7 @@ def test_where_the_search_for_gpus_would_be_taken_the_fast_one_is(
 def test_what_cannot_work_is_refused(
     generator: GenerativeRetriever, bm25: BM25Retriever, data: Path, tmp_path: Path
 ) -> None:
-    prior = BM25Prior(bm25)
+    prior = RetrieverPrior(bm25)
     with pytest.raises(ConfigError, match="the weight of bm25 must be a finite number"):
         HybridRetriever(generator, [WeightedSource(prior, float("inf"))])
     for wrong in (0.0, -1.0, float("nan")):
@@ -255,14 +256,14 @@ def test_what_cannot_work_is_refused(
         HybridRetriever(small_retriever(data, compile=True), [WeightedSource(prior, 1.0)])
     other = BM25Retriever(Corpus.from_passages([Passage("x", "another passage")]))
     with pytest.raises(MismatchError, match="bm25 is over"):
-        HybridRetriever(generator, [WeightedSource(BM25Prior(other), 1.0)])
+        HybridRetriever(generator, [WeightedSource(RetrieverPrior(other), 1.0)])
 
 
 def test_chains_beside_normalized_priors_have_log_probabilities(
     generator: GenerativeRetriever, dense: DenseRetriever
 ) -> None:
     """Hop by hop what the search finds; a sum over chains of all first hops is one."""
-    weighed = [WeightedSource(DensePrior(dense), 0.5)]
+    weighed = [WeightedSource(RetrieverPrior(dense), 0.5)]
     hybrid = HybridRetriever(generator, weighed, normalized=True)
     count = len(generator.corpus)
     search = MultistepRetriever(hybrid, hops=2, chains=count, branch=count, done_bias=0.0)

@@ -15,7 +15,7 @@ from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hybrid.priors import BM25Prior, EmptyPromptPrior
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
 from grls.retrieve.hybrid.tuning import ROUNDS, Pool, Quality, Setting, Tried, beside, tune, tune_in_turn
 
@@ -47,7 +47,7 @@ class _Small:
             self.generator = GenerativeRetriever.assemble(*parts, options=options, span_words=3)
         self.queries, qrels = read_split(data, "train")
         self.gold = [gold_passages(query, qrels) for query in self.queries]
-        bm25 = WeightedSource(BM25Prior(BM25Retriever(self.generator.corpus)), 0.0)
+        bm25 = WeightedSource(RetrieverPrior(BM25Retriever(self.generator.corpus)), 0.0)
         empty = WeightedSource(EmptyPromptPrior(self.generator), 0.0)
         tried = Tried((0.25, 1.0, 4.0, 16.0), (1.0, 3.0), (0.3,))
         self.choices = tried.choices([bm25], empty)

@@ -6,7 +6,8 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Only
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError
-from grls.retrieve.hops.chained import ChainedRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
 
 CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdef"])
 QUERIES = [Query("q1", "one"), Query("q2", "two")]
@@ -24,6 +25,8 @@ class Chains:
 
 
 class Single:
+    kind, corpus = "single", CORPUS
+
     def __init__(self, answers):
         self.answers, self.asked = answers, []
 
@@ -32,17 +35,23 @@ class Single:
         return [[Hit(i, 9.0) for i in self.answers[query.id][:k]] for query in queries]
 
 
+def hops(chains: Chains, single: Single, steps: str) -> HopsRetriever:
+    made = HopsRetriever(single, HopOptions("fixed", 2))
+    made.hops, made.chains = HopOptions(steps, 2), chains
+    return made
+
+
 def test_the_best_chain_comes_first_and_a_passage_once() -> None:
-    found = ChainedRetriever(Chains({"q1": ["cb", "ca"], "q2": ["f"]}), CORPUS).retrieve(QUERIES, 3)
+    found = hops(Chains({"q1": ["cb", "ca"], "q2": ["f"]}), Single({}), "dynamic").retrieve(QUERIES, 3)
     assert found == [[Hit("c", 1.0), Hit("b", 1 / 2), Hit("a", 1 / 3)], [Hit("f", 1.0)]]
     with pytest.raises(ConfigError, match="k must be"):
-        ChainedRetriever(Chains({}), CORPUS).retrieve([], 0)
+        hops(Chains({}), Single({}), "dynamic").retrieve([], 0)
 
 
 def test_what_is_missing_is_found_in_a_single_step() -> None:
     single, chains = Single({"q2": "dfe"}), Chains({"q1": ["cb"], "q2": ["f"]})
     allow = [{"b", "c"}, {"d", "e", "f"}]
-    found = ChainedRetriever(chains, CORPUS, single).retrieve(QUERIES, 2, allow)
+    found = hops(chains, single, "fixed").retrieve(QUERIES, 2, allow)
     assert [[hit.id for hit in hits] for hits in found] == [["c", "b"], ["f", "d"]]
     assert [hit.score for hit in found[1]] == [1.0, 1 / 2]
     ((asked, k, (own,)),) = single.asked

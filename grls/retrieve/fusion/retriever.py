@@ -1,7 +1,7 @@
 """Ensembles: several retrievers asked the same, their answers fused.
 
-:class:`EnsembleRetriever` is a single-step retriever made of single-step retrievers, of one kind (two seeds)
-or of several (a generator and a bi-encoder). :class:`EnsembleChains` is the same for multi-step retrievers.
+:class:`FusionRetriever` is a single-step retriever made of single-step retrievers, of one kind (two seeds)
+or of several (a generator and a bi-encoder). :class:`FusedChains` is the same for multi-step retrievers.
 arXiv 2204.13596 interleaves: one passage of each member in turn, duplicates dropped, which is the default
 here. The length of a fused dynamic chain is a choice of ours, by default the mean of the members' lengths.
 How to fuse is :mod:`grls.retrieve.fusion.fuse`'s affair. All members must be over one corpus. Nothing here
@@ -10,31 +10,29 @@ reads or writes files; ``grls ensemble`` fuses what stands in run files.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, MismatchError
-from grls.retrieve.base import Retriever, queries_of
+from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.queries import queries_of
+from grls.retrieve.registry import Opening, open_member
+from grls.retrieve.spec import MANIFEST, check_fields, made, recorded, relative, write_spec
 
 Length = Literal["mean", "min", "max"] | int
 """How long a fused chain is: by the members' lengths (a half is rounded up), or as one member's, from 0."""
 
 
-class ChainRetriever(Protocol):
-    """A multi-step retriever, such as ``MultistepRetriever`` and ``AppendingMultistep``."""
-
-    def retrieve_chains(self, queries: Sequence[Query], allow: Allow = None) -> list[list[Chain]]:
-        """The chains of each query, best first, made of allowed passages."""
-        ...
-
-
-class EnsembleRetriever:
+class FusionRetriever:
     """Single-step retrieval by several retrievers.
 
     Args:
@@ -48,6 +46,8 @@ class EnsembleRetriever:
         MismatchError: Two members are over different corpora.
     """
 
+    kind = "fusion"
+
     def __init__(self, members: Sequence[Retriever], fusion: Fusion | None = None, depth: int | None = None):
         if depth is not None and depth < 1:
             raise ConfigError(f"depth must be at least 1, got {depth}.")
@@ -56,6 +56,47 @@ class EnsembleRetriever:
         self.depth = depth
         self.corpus = shared_corpus(self.members)
         _refuse_other_weights(self.fusion, len(self.members))
+
+    @staticmethod
+    def open(folder: Path, spec: dict[str, Any], how: Opening) -> FusionRetriever | FusedChains:
+        """Open a folder; see :func:`grls.retrieve.registry.load`. Members that end chains give chains.
+
+        Raises:
+            DataError: A field cannot be, or a member is gone.
+            MismatchError: Two members are over different corpora.
+        """
+        file = folder / MANIFEST
+        check_fields(
+            spec, ("members",), ("method", "normalization", "weights", "rrf_k", "depth", "length"), file
+        )
+        names = [one.name for one in fields(Fusion)]
+        fusion = made(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
+        own = made(
+            _Members,
+            {name: spec[name] for name in ("members", "depth", "length") if name in spec},
+            file,
+            "fusion",
+        )
+        members: list[Any] = []
+        for number, member in enumerate(own.members):
+            more = how if not members else replace(how, corpus=members[0].corpus)
+            members.append(open_member(member, folder, f"members[{number}]", more))
+        if all(member.describe().steps == "dynamic" for member in members):
+            return FusedChains(members, fusion, own.length)
+        return FusionRetriever(members, fusion, own.depth)
+
+    def save_pretrained(self, folder: str | Path, members: Sequence[str | Path]) -> None:
+        """Write a folder that names those of the members."""
+        named = {"members": [relative(member, folder) for member in members]}
+        write_spec(folder, self.kind, named | recorded(self.fusion))
+
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        return _description(self.members, self.fusion)
+
+    def fingerprint(self) -> str:
+        """Of the members, and of how they are fused."""
+        return _fingerprint(self.members, self.fusion)
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`.
@@ -69,7 +110,7 @@ class EnsembleRetriever:
         return [self.fusion.fuse(rankings, k) for rankings in zip(*found, strict=True)]
 
 
-class EnsembleChains:
+class FusedChains:
     """Multi-step retrieval by several multi-step retrievers, each going its own way; best chains are fused.
 
     Args:
@@ -82,9 +123,11 @@ class EnsembleChains:
         MismatchError: Two members are over different corpora.
     """
 
+    kind = "fusion"
+
     def __init__(
         self,
-        members: Sequence[ChainRetriever],
+        members: Sequence[FindsChains],
         fusion: Fusion | None = None,
         length: Length = "mean",
     ):
@@ -94,6 +137,15 @@ class EnsembleChains:
         self.corpus = shared_corpus(self.members)
         _refuse_other_weights(self.fusion, len(self.members))
         chain_length([0] * len(self.members), length)
+
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        told = _description(self.members, self.fusion)
+        return replace(told, options={**told.options, "length": self.length}, steps="dynamic")
+
+    def fingerprint(self) -> str:
+        """Of the members, and of how they are fused."""
+        return f"{_fingerprint(self.members, self.fusion)} {self.length}"
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """Dynamic setting: one fused chain a query, in a list of its own as elsewhere."""
@@ -119,6 +171,28 @@ class EnsembleChains:
         beams = [member.retrieve_chains(queries, allow) for member in self.members]
         found = [[some[0] if some else none for some in member] for member in beams]
         return list(zip(*found, strict=True))
+
+
+@dataclass(frozen=True)
+class _Members:
+    """As they stand in a file."""
+
+    members: list[str | dict[str, Any]]
+    depth: int | None = None
+    length: Literal["mean", "min", "max"] | int = "mean"
+
+
+def _description(members: Sequence[Any], fusion: Fusion) -> Description:
+    told = [member.describe() for member in members]
+    own = {"members": [{"retriever": one.name, **one.options} for one in told], **recorded(fusion)}
+    label = " + ".join(one.name for one in told)
+    names = tuple(one.name for one in told)
+    stages = tuple(dict.fromkeys(stage for one in told for stage in one.stages))
+    return Description("ensemble", fusion.score_mode, own, label, stages, names)
+
+
+def _fingerprint(members: Sequence[Any], fusion: Fusion) -> str:
+    return " ".join([*(member.fingerprint() for member in members), json.dumps(recorded(fusion))])
 
 
 def chain_hits(chain: Chain) -> list[Hit]:
@@ -185,8 +259,8 @@ def chain_length(lengths: Sequence[int], how: Length) -> int:
     return min(lengths) if how == "min" else max(lengths)
 
 
-def shared_corpus(members: Sequence[object]) -> Corpus | None:
-    """The corpus that the members retrieve from; None where none of them tells.
+def shared_corpus(members: Sequence[Retriever | FindsChains]) -> Corpus:
+    """The corpus that the members retrieve from.
 
     Raises:
         ConfigError: There are fewer than two members.
@@ -194,24 +268,15 @@ def shared_corpus(members: Sequence[object]) -> Corpus | None:
     """
     if len(members) < 2:
         raise ConfigError(f"an ensemble needs at least two members, got {len(members)}.")
-    told = [(member, corpus) for member in members if (corpus := _corpus(member)) is not None]
-    for member, corpus in told[1:]:
-        first, other = told[0]
-        if corpus.fingerprint != other.fingerprint:
+    first = members[0]
+    for member in members[1:]:
+        if member.corpus.fingerprint != first.corpus.fingerprint:
             raise MismatchError(
                 f"members of an ensemble retrieve from one corpus, but {type(first).__name__} is over "
-                f"{other.source} ({len(other):,} passages) and {type(member).__name__} over {corpus.source} "
-                f"({len(corpus):,} passages); build both from the same corpus.jsonl."
+                f"{first.corpus.source} ({len(first.corpus):,} passages) and {type(member).__name__} over "
+                f"{member.corpus.source} ({len(member.corpus):,} passages); make both from the same file."
             )
-    return told[0][1] if told else None
-
-
-def _corpus(member: object) -> Corpus | None:
-    """The corpus of a retriever, or of the one that it wraps."""
-    corpus = getattr(member, "corpus", None)
-    if corpus is None:
-        corpus = getattr(getattr(member, "retriever", None), "corpus", None)
-    return corpus if isinstance(corpus, Corpus) else None
+    return first.corpus
 
 
 def _refuse_other_weights(fusion: Fusion, members: int) -> None:

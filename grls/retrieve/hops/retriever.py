@@ -1,0 +1,150 @@
+"""Any retriever, hop by hop: a retriever of kind ``hops``.
+
+Where scores are log-probabilities of passages beside DONE, hops add up (:mod:`grls.retrieve.hops.multistep`);
+any other retriever gets the passages found so far with the query (:mod:`grls.retrieve.hops.appending`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow, one_each
+from grls.data.types import Chain, Hit, Query
+from grls.errors import ConfigError
+from grls.retrieve.base import Description, Retriever, WritesChains
+from grls.retrieve.hops.appending import AppendingMultistep
+from grls.retrieve.hops.expected_f1 import expected_f1
+from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.pool import pooled_ranking
+from grls.retrieve.queries import check_counts, queries_of
+from grls.retrieve.registry import Opening, open_member
+from grls.retrieve.spec import MANIFEST, check_fields, made, recorded, relative, write_spec
+
+NEEDS_PROBABILITIES = (
+    "hops.choose expected-f1 needs log-probabilities of chains: a generator, or one whose priors are "
+    "normalized."
+)
+
+
+class HopsRetriever:
+    """Goes hop by hop with a retriever.
+
+    Args:
+        retriever: Finds the passages of each hop.
+        hops: How; ``steps`` is ``fixed`` or ``dynamic``.
+
+    Raises:
+        ConfigError: The retriever cannot go so: it never writes DONE, or its scores are no probabilities.
+    """
+
+    kind = "hops"
+
+    def __init__(self, retriever: Retriever, hops: HopOptions):
+        if hops.steps == "single":
+            raise ConfigError("a single step has no hops: choose --hops.steps fixed or dynamic.")
+        self.retriever = retriever
+        self.hops = hops
+        self.chains = _multistep(retriever, hops)
+        if hops.choose == "expected-f1" and not isinstance(self.chains, MultistepRetriever):
+            raise ConfigError(NEEDS_PROBABILITIES)
+
+    @classmethod
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+        """Open a folder; see :func:`grls.retrieve.registry.load`."""
+        file = folder / MANIFEST
+        check_fields(spec, ("retriever", "hops"), (), file)
+        hops = made(HopOptions, spec["hops"], file, "hops")
+        return cls(open_member(spec["retriever"], folder, "retriever", how), hops)
+
+    def save_pretrained(self, folder: str | Path, retriever: str | Path) -> None:
+        """Write a folder that names the one of the retriever."""
+        content = {"retriever": relative(retriever, folder), "hops": recorded(self.hops)}
+        write_spec(folder, self.kind, content)
+
+    @property
+    def corpus(self) -> Corpus:
+        """What it retrieves from."""
+        return self.retriever.corpus
+
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        told = self.retriever.describe()
+        until = f"{self.hops.max} hops" if self.hops.steps == "fixed" else "hops until DONE"
+        mode = (
+            told.score_mode if self.hops.choose == "likeliest" else f"{told.score_mode}, {self.hops.choose}"
+        )
+        return Description(
+            told.system,
+            mode,
+            {**told.options, **_record(self.hops, self.chains)},
+            f"{told.name} in {until}",
+            told.stages,
+            told.members,
+            self.hops.steps,
+            self.hops.choose != "likeliest",
+        )
+
+    def fingerprint(self) -> str:
+        """Of the retriever, and of how it goes."""
+        own = json.dumps(_record(self.hops, self.chains))
+        return hashlib.sha256(f"{self.retriever.fingerprint()} {own}".encode()).hexdigest()
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """At most k passages of each query: the best chain's in hop order, then those of the next chain.
+
+        Chains of a fixed number of hops that hold fewer are filled up by a single step; ``Hit.score`` is
+        1 / place.
+
+        Raises:
+            ConfigError: k is below 1.
+        """
+        check_counts(k=k)
+        asked = queries_of(queries)
+        chains = self.retrieve_chains(asked, allow)
+        found = [pooled_ranking(some, k) for some in chains]
+        short = [n for n, hits in enumerate(found) if len(hits) < k]
+        if self.hops.steps == "dynamic" or not short:
+            return found
+        allowed = one_each(allow, len(asked))
+        more = self.retriever.retrieve([asked[n] for n in short], k, [allowed[n] for n in short])
+        for n, hits in zip(short, more, strict=True):
+            found[n] = pooled_ranking([*chains[n], Chain(tuple(hits), 0.0, False)], k)
+        return found
+
+    def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
+        """The chains of each query, best first; with ``expected-f1`` the one set, as a chain."""
+        found = self.chains.retrieve_chains(queries, allow)
+        return [[expected_f1(some)] for some in found] if self.hops.choose == "expected-f1" else found
+
+
+def _multistep(retriever: Retriever, hops: HopOptions) -> MultistepRetriever | AppendingMultistep:
+    dynamic = hops.steps == "dynamic"
+    if isinstance(retriever, WritesChains) and retriever.writes_chains:
+        kept, branch = hops.chains or 4, hops.branch or 4
+        how = (hops.max, dynamic, kept, branch, hops.done_bias)
+        return MultistepRetriever(retriever, *how, repeat=hops.repeat, sets=hops.sets)
+    if hops.sets:
+        raise ConfigError("hops.sets needs a generator, or one whose priors are normalized.")
+    kept = hops.chains or 1
+    how = (hops.max, dynamic, kept, hops.branch or kept, hops.done_bias)
+    return AppendingMultistep(retriever, retriever.corpus, *how, repeat=hops.repeat)
+
+
+def _record(hops: HopOptions, search: MultistepRetriever | AppendingMultistep) -> dict[str, Any]:
+    """The options that are in force, for manifests."""
+    return {
+        "hops": hops.max,
+        "chains": search.chains,
+        "branch": search.branch,
+        "done_bias": hops.done_bias,
+        "repeat": hops.repeat,
+        "sets": hops.sets,
+        "choose": hops.choose,
+        "pool": hops.pool,
+    }

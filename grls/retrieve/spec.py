@@ -1,0 +1,186 @@
+"""A retriever as data: what stands in ``grls.json`` of its folder.
+
+A composite retriever is a folder with this file alone. It names its members, each the path of a folder
+(relative to its own), or a whole specification that is embedded::
+
+    {"format": 1, "kind": "hybrid", "generator": "../spans",
+     "priors": [{"retriever": "../biencoder", "weight": 2.0}, {"retriever": {"kind": "bm25"}}]}
+
+``search`` and ``hops`` are options that any folder may hold; what is tuned is written there, so that whoever
+opens it retrieves so without further options. The module knows the form, no kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from grls.errors import ConfigError, DataError
+from grls.io.files import atomic_folder, read_json, write_json
+
+MANIFEST = "grls.json"
+FORMAT = 1
+"""The format of composite retrievers; those that hold data of their own have others."""
+
+OPTIONS = ("search", "hops")
+"""Sections of options that any folder may have."""
+
+Member = str | dict[str, Any]
+"""The path of a retriever folder, or an embedded specification."""
+
+Made = TypeVar("Made")
+
+
+def read_spec(folder: str | Path) -> dict[str, Any]:
+    """What stands in the ``grls.json`` of a retriever folder of any kind.
+
+    Raises:
+        DataError: There is none, or it is no object.
+    """
+    file = Path(folder) / MANIFEST
+    if not file.is_file():
+        raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
+    spec = read_json(file)
+    if not isinstance(spec, dict):
+        raise DataError("expected an object with the kind of the retriever; make it again.", file)
+    return spec
+
+
+def write_spec(folder: str | Path, kind: str, content: Mapping[str, Any]) -> None:
+    """Write the folder of a composite retriever, atomically; an earlier one there is replaced.
+
+    Raises:
+        ConfigError: The folder exists and holds something else.
+        WriteError: The disk is full or the place cannot be written.
+    """
+    with atomic_folder(folder, MANIFEST) as new:
+        write_json(new / MANIFEST, {"format": FORMAT, "kind": kind, **content})
+
+
+def update_spec(folder: str | Path, changes: Mapping[str, Any]) -> None:
+    """Change some fields of a folder's ``grls.json``, atomically; None takes a field out.
+
+    A checksum of the file itself is made anew, as the folder's own kind would.
+    """
+    file = Path(folder) / MANIFEST
+    spec = {name: value for name, value in {**read_spec(folder), **changes}.items() if value is not None}
+    if "sha256" in spec:
+        spec["sha256"] = own_sum(spec)
+    write_json(file, spec)
+
+
+def own_sum(spec: Mapping[str, Any]) -> str:
+    """SHA-256 of all fields but itself and the options, so that no limit or stage changes unseen."""
+    rest = {name: value for name, value in spec.items() if name not in ("sha256", *OPTIONS)}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def check_fields(
+    spec: Mapping[str, Any], needed: tuple[str, ...], known: tuple[str, ...], file: Path
+) -> None:
+    """Refuse a composite's specification of a newer format, with a field too many or too few.
+
+    Raises:
+        DataError: With the field's name and the remedy.
+    """
+    if spec.get("format", FORMAT) != FORMAT:
+        raise DataError(
+            f"format {spec['format']!r} of a retriever of kind {spec.get('kind')!r}; this version reads "
+            f"{FORMAT}: install a newer grls, or make the folder again.",
+            file,
+        )
+    lacking = [name for name in needed if name not in spec]
+    if lacking:
+        raise DataError(f"the field {lacking[0]!r} is missing; make the folder again, or write it in.", file)
+    unknown = [name for name in spec if name not in {"format", "kind", *OPTIONS, *needed, *known}]
+    if unknown:
+        raise DataError(
+            f"unknown field {unknown[0]!r} of kind {spec.get('kind')!r}; known are "
+            f"{', '.join((*needed, *known, *OPTIONS))}.",
+            file,
+        )
+
+
+def made(cls: type[Made], record: Any, file: Path, field: str) -> Made:
+    """A dataclass of options from JSON.
+
+    Args:
+        cls: The dataclass; nested ones are made, too.
+        record: Its fields, those that are left out as usual.
+        file: For errors.
+        field: Where in the file it stands.
+
+    Raises:
+        DataError: A field is unknown or cannot be.
+    """
+    if not isinstance(record, dict):
+        raise DataError(f"{field}: expected an object, got {record!r}.", file)
+    hints = get_type_hints(cls)
+    known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for name, value in record.items():
+        if name not in known:
+            raise DataError(f"{field}.{name} is no option; known are {', '.join(sorted(known))}.", file)
+        kind = hints[name]
+        if is_dataclass(kind) and isinstance(kind, type):
+            values[name] = made(kind, value, file, f"{field}.{name}")
+        elif not _fits(value, kind):
+            raise DataError(f"{field}.{name}: expected {_told(kind)}, got {value!r}.", file)
+        else:
+            values[name] = tuple(value) if isinstance(value, list) else value
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        raise DataError(f"{field}: {error}", file) from None
+    except TypeError as error:
+        raise DataError(f"{field}: {error}; write what is missing.", file) from None
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a JSON value is of a type: numbers, texts, truth values, their lists and choices."""
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in get_args(kind))
+    if origin is Literal:
+        return value in get_args(kind)
+    if origin in (tuple, list):
+        return isinstance(value, list) and all(_fits(one, get_args(kind)[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, dict)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return kind is Any or isinstance(value, kind)
+
+
+def _told(kind: Any) -> str:
+    return str(kind.__name__ if isinstance(kind, type) else kind).replace("typing.", "")
+
+
+def recorded(options: Any) -> dict[str, Any]:
+    """A dataclass of options as JSON, without what is as usual."""
+    usual = {one.name: one for one in fields(options)}
+    found: dict[str, Any] = {}
+    for name, value in asdict(options).items():
+        if value != _usual(usual[name]):
+            found[name] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def _usual(field: Any) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    made = field.default_factory() if field.default_factory is not MISSING else MISSING
+    return asdict(made) if is_dataclass(made) and not isinstance(made, type) else made
+
+
+def relative(path: str | Path, folder: str | Path) -> str:
+    """A member's path as it stands in a folder's file."""
+    return Path(os.path.relpath(Path(path).resolve(), Path(folder).resolve())).as_posix()
