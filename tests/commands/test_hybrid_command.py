@@ -119,12 +119,12 @@ def test_what_cannot_work_is_refused(
     for command, options, message in (
         ("retrieve", [generator, "--prior=bm25", "--prior_weight=[1, 2]"], "2 values for 1 priors"),
         ("retrieve", [generator, "--prior_weight=1"], "1 values for 0 priors"),
-        ("retrieve", [f"--retriever={dense}", "--prior=bm25"], "look ahead for a generative retriever"),
-        ("retrieve", ["--bm25=true", "--empty_weight=0.1"], "look ahead for a generative retriever"),
+        ("retrieve", [f"--retriever={dense}", "--prior=bm25"], "look ahead for a generator"),
+        ("retrieve", ["--bm25=true", "--empty_weight=0.1"], "look ahead for a generator"),
         ("retrieve", [generator, f"--prior={generative}"], "is no bi-encoder's folder"),
         ("retrieve", [generator, "--prior=bm25", "--done_share=0"], "must be a finite number below 0"),
         ("retrieve", [generator, "--prior_normalized=true"], "name them by --prior"),
-        ("retrieve", [generator, "--sets=true"], "choose --steps dynamic or fixed"),
+        ("retrieve", [generator, "--sets=true"], "choose --hops.steps dynamic or fixed"),
         (
             "retrieve",
             [f"--retriever={dense}", "--sets=true", "--steps=fixed"],

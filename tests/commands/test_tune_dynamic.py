@@ -146,6 +146,6 @@ def test_what_cannot_be_tuned_is_refused(
     assert "finite numbers" in fails(capsys, *tune(data, generative, output, "--done_biases=[]"))
     assert "finite numbers" in fails(capsys, *tune(data, generative, output, "--done_biases=[.inf]"))
     assert "--choose is empty" in fails(capsys, *tune(data, generative, output, "--choose=[]"))
-    assert "needs probabilities" in fails(capsys, *tune(data, dense, output, "--choose=[expected-f1]"))
+    assert "needs log-probabilities" in fails(capsys, *tune(data, dense, output, "--choose=[expected-f1]"))
     assert "limit must be at least 1" in fails(capsys, *tune(data, dense, output, "--limit=0"))
     assert not output.exists()

@@ -228,13 +228,14 @@ class HybridRetriever:
     def describe(self) -> Description:
         """What manifests and reports say of it."""
         told = self.generator.describe()
-        *priors, empty = self.priors if self._takes_back else (*self.priors, None)
+        empty = self.priors[-1].weight if self._takes_back else 0.0
+        priors = self.priors[:-1] if self._takes_back else self.priors
         own = {
             "prior": [prior.source.name for prior in priors],
             "prior_weight": [prior.weight for prior in priors],
             "prior_temperature": [prior.divisor for prior in priors],
             "prior_normalized": self.normalized,
-            "empty_weight": 0.0 if empty is None else -empty.weight,
+            "empty_weight": abs(empty),
             "done_share": self.done_share,
         }
         mode, _, rescored = told.score_mode.partition(",")

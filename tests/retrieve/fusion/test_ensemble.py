@@ -79,7 +79,6 @@ def test_members_over_different_corpora_are_refused_with_both_named():
         FusionRetriever([Fixed(answers), BM25Retriever(other)])
     same = Corpus.from_passages(list(CORPUS))
     assert FusionRetriever([Fixed(answers), Fixed(answers, same)]).corpus is CORPUS
-    assert FusionRetriever([Fixed(answers, None), Fixed(answers, None)]).corpus is None
 
 
 def test_members_that_find_chains_are_over_one_corpus():

@@ -223,7 +223,7 @@ def test_what_cannot_work_is_refused() -> None:
     for name in ("hops", "chains", "branch"):
         with pytest.raises(ConfigError, match=f"{name} must be at least 1, got 0"):
             AppendingMultistep(WordOverlap(), CORPUS, **{"hops": 2, name: 0})
-    with pytest.raises(ConfigError, match="BM25Retriever never writes DONE"):
+    with pytest.raises(ConfigError, match="bm25 never writes DONE"):
         AppendingMultistep(BM25Retriever(CORPUS), CORPUS, 2, dynamic=True)
     with pytest.raises(MismatchError, match="not in corpus"):
         AppendingMultistep(WordOverlap(), LETTERS, 2).retrieve([Query("q", "stone")])
