@@ -1,92 +1,100 @@
-"""The command line: ``grls COMMAND [options]``.
+"""The command line: ``grls VERB [NAME] [arguments] [options]``.
 
-Every command is one function of ``grls.commands``, whose docstring is its ``--help``; ``train`` is
-LightningCLI. How a command ends, and with which exit code, says :mod:`grls.io.ending`; a wrong option ends it
-with exit code 2.
+A verb is a function of ``grls.commands``: its docstring is the ``--help``, the parameters before ``*`` are
+arguments without a name, those behind it options. Dataclasses of options are nested: ``--search.beams 20``.
+What a retriever's folder says of itself (``search``, ``hops`` in its ``grls.json``) stands in for options
+that are not given. How a command ends, and with which exit code, says :mod:`grls.io.ending`; a wrong option
+ends it with 2.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
-from inspect import signature
-from typing import TYPE_CHECKING, get_type_hints
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 from grls.io import ending
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
 
-COMMANDS = {
-    "train": "train a stage of a generator: memorise, retrieve, or answer with quotes",
-    "neighbours": "find the passages near to each passage, for memorisation and chains of passages",
-    "train-biencoder": "fine-tune a bi-encoder",
-    "index": "put model, tokenizer, corpus and constraint index into one retriever folder",
-    "update": "add passages to a retriever folder, remove some, merge both into its index",
-    "retrieve": "retrieve for the queries of a data set: single-step, fixed or dynamic multi-step, or BM25",
-    "tune-hybrid": "find the weights of bi-encoder, BM25 and empty prompt in hybrid decoding, on dev queries",
-    "tune-rescore": "find what a generator's rescores of passages are to count, on dev queries",
-    "tune-dynamic": "find where chains are to end, and how one is chosen, on dev queries",
-    "ensemble": "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
-    "cut": "end rankings where their set has the highest expected F1, by dev queries",
-    "evaluate": "score a run",
-    "report": "compare runs on one page: tables, curves, proof graphs, significance",
-    "riches": "answer questions with evidence that is retrieved while they are answered",
-    "propositions": "let a language model write propositions of every passage, as keys for riches",
-    "pseudo-queries": "let a trained query generator write queries for passages that have none",
-    "read": "answer questions without retrieval, from retrieved passages, or from one follow-up to the next",
-    "program": "answer questions with a program of demonstrate-search-predict, on DSPy",
-    "answers": "score answers and how well their evidence supports them",
-    "ralm": "let a frozen language model read or write with retrieved documents",
-    "train-reranker": "train a judge of the documents that such a model gets",
-    "explain": "say why a gold passage was not found, with the beam tree",
-    "check": "report what is peculiar about a corpus",
+
+@dataclass(frozen=True)
+class Verb:
+    """A command.
+
+    Args:
+        what: What it does, in a line.
+        target: ``module:function`` in ``grls.commands``; empty where only ``names`` do something.
+        names: What may follow the verb.
+    """
+
+    what: str
+    target: str = ""
+    names: Mapping[str, Verb] = field(default_factory=dict)
+
+
+VERBS = {
+    "train": Verb("train a stage of a generator: memorise, retrieve, or answer with quotes", "train:train"),
+    "neighbours": Verb(
+        "find the passages near to each passage, for memorisation and chains of passages",
+        "neighbours:neighbours",
+    ),
+    "train-biencoder": Verb("fine-tune a bi-encoder", "train_biencoder:train_biencoder"),
+    "index": Verb(
+        "put model, tokenizer, corpus and constraint index into one retriever folder", "index:index"
+    ),
+    "update": Verb(
+        "add passages to a retriever folder, remove some, merge both into its index", "update:update"
+    ),
+    "retrieve": Verb(
+        "retrieve for the queries of a data set, in a single step or hop by hop", "retrieve:retrieve"
+    ),
+    "tune-hybrid": Verb(
+        "find the weights of bi-encoder, BM25 and empty prompt in hybrid decoding, on dev",
+        "tune_hybrid:tune_hybrid",
+    ),
+    "tune-rescore": Verb("find the weight of rescoring, on dev", "tune_rescore:tune_rescore"),
+    "tune-dynamic": Verb(
+        "find where chains are to end, and how one is chosen, on dev", "tune_dynamic:tune_dynamic"
+    ),
+    "ensemble": Verb(
+        "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores", "ensemble:ensemble"
+    ),
+    "cut": Verb("end rankings where their set has the highest expected F1, by dev queries", "cut:cut"),
+    "evaluate": Verb("score a run", "evaluate:evaluate"),
+    "report": Verb("compare runs on one page: tables, curves, proof graphs, significance", "report:report"),
+    "riches": Verb(
+        "answer questions with evidence that is retrieved while they are answered", "riches:riches"
+    ),
+    "propositions": Verb(
+        "let a language model write propositions of every passage, as keys for riches",
+        "propositions:propositions",
+    ),
+    "pseudo-queries": Verb(
+        "let a trained query generator write queries for passages that have none",
+        "pseudo_queries:pseudo_queries",
+    ),
+    "read": Verb(
+        "answer questions without retrieval, from retrieved passages, or by follow-up questions", "read:read"
+    ),
+    "program": Verb(
+        "answer questions with a program of demonstrate-search-predict, on DSPy", "program:program"
+    ),
+    "answers": Verb("score answers and how well their evidence supports them", "answers:answers"),
+    "ralm": Verb("let a frozen language model read or write with retrieved documents", "ralm:ralm"),
+    "train-reranker": Verb(
+        "train a judge of the documents that such a model gets", "train_reranker:train_reranker"
+    ),
+    "explain": Verb("say why a gold passage was not found, with the beam tree", "explain:explain"),
+    "check": Verb("report what is peculiar about a corpus", "check:check"),
 }
-"""Command -> what it does. ``grls.commands.NAME.NAME`` is its function (a hyphen is an underscore there)."""
 
-FIRST = {
-    "cut": {"run": "JSONL of `grls retrieve` or `grls ensemble`, single or fixed, or a TREC run."},
-    "program": {
-        "action": "run",
-        "program": "openqa, multihop, conversational, vanilla, retrieve-then-read or self-ask",
-    },
-}
-"""Commands whose first arguments, and only these, are given without option names: what they are."""
-
-POSITIONAL = ("check", "explain")
-"""Commands whose required arguments are given without option names."""
-
-SEVERAL = {
-    "answers": ("files", "NAME.answers.jsonl of `grls riches` or `grls read`."),
-    "ensemble": ("runs", "JSONL of `grls retrieve` or TREC runs: one corpus, the same queries."),
-    "report": ("runs", "NAME.jsonl or NAME.trec; a manifest NAME.info.json beside it says what made it."),
-}
-"""Commands that take any number of files without an option name: the argument of their function, its help."""
-
-LISTS = {
-    "ensemble": ("--tune", "--weights"),
-    **dict.fromkeys(("program", "ralm", "read"), ("--retriever", "--weights")),
-}
-"""Options that take several values, separated by spaces."""
-
-VERIFIES = (
-    "explain", "neighbours", "program", "pseudo-queries", "ralm", "read", "retrieve", "riches",
-    "tune-rescore", "tune-dynamic", "tune-hybrid", "update",
-)  # fmt: skip
-"""Commands that open folders with an index: their ``--verify`` is declared here, once."""
-_VERIFY = (
-    "true compares the checksums of every folder that is opened with its index, however large; null: of a "
-    "large one a sample; false: none."
-)
-
-_LINES = "".join(f"  {name:<16} {what}\n" for name, what in COMMANDS.items())
-USAGE = f"""usage: grls COMMAND [options]
-
-{_LINES}
-`grls COMMAND --help` explains the options of a command.
-"""
+RENAMED: dict[str, str] = {}
+"""Commands of earlier versions: what they are called now."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,100 +105,160 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help"):
-        print(USAGE, end="")
+        print(_usage("grls", "VERB", VERBS), end="")
         return 0 if given else 2
-    command, rest = given[0], given[1:]
-    if command not in COMMANDS:
-        print(f"error: unknown command {command!r}\n\n{USAGE}", end="", file=sys.stderr)
-        return 2
+    verb, names, rest = VERBS.get(given[0]), [given[0]], given[1:]
+    while verb is not None and rest and rest[0] in verb.names:
+        verb, names, rest = verb.names[rest[0]], [*names, rest[0]], rest[1:]
+    prog = " ".join(["grls", *names])
+    if verb is None:
+        return _unknown(given)
+    if not verb.target:
+        asked = bool(rest) and rest[0] in ("-h", "--help")
+        print(_usage(prog, "NAME", verb.names, verb.what), end="", file=sys.stdout if asked else sys.stderr)
+        return 0 if asked else 2
+    command = Command(verb, prog)
     return ending.told(
-        lambda: _run(command, rest),
-        saving=lambda: _saving(command),
+        lambda: command.run(rest),
+        saving=command.saving,
         again="go on from the last checkpoint",  # Lightning writes checkpoints and logs itself
-        signals=["SIGHUP"] if command == "train" else ending.SIGNALS,  # trainings handle SIGTERM themselves
+        signals=["SIGHUP"] if names[0] == "train" else ending.SIGNALS,  # trainings handle SIGTERM themselves
     )
 
 
-_SAVES = {
-    "memory": "--memory",
-    "batch_size": "--batch_size",
-    "beams": "--beams",
-    "window": "--window",
-    "candidates": "--candidates",
-    "max_new_tokens": "--max_new_tokens",
-}
-"""Options that save memory where they are lower, the first ones first."""
-_TRAINING = {
-    "train": "Lower --data.batch_size (with --trainer.accumulate_grad_batches as many times higher a step "
-    "stays as large), or give --model.gradient_checkpointing true",
-    "train-biencoder": "Lower --batch_size, or give --gradient_checkpointing true",
-}
+def _usage(prog: str, word: str, verbs: Mapping[str, Verb], what: str = "") -> str:
+    lines = "".join(f"  {name:<16} {verb.what}\n" for name, verb in verbs.items())
+    more = f"\n{what}\n" if what else ""
+    return f"usage: {prog} {word} [options]\n{more}\n{lines}\n`{prog} {word} --help` explains its options.\n"
 
 
-def _saving(command: str) -> str:
-    """Which options of a command save memory."""
-    told = _TRAINING.get(command)
-    if told is None:
-        name = command.replace("-", "_")
-        known = signature(getattr(import_module(f"grls.commands.{name}"), name)).parameters
-        options = [option for name, option in _SAVES.items() if name in known]
-        told = f"Lower {' or '.join(options)}" if options else "Give it less at a time"
-    return f"{told}, end other programs, or take a machine (--device: a GPU) with more memory."
+def _unknown(given: Sequence[str]) -> int:
+    for count in (2, 1):
+        now = RENAMED.get(" ".join(given[:count]))
+        if now is not None:
+            print(f"error: `grls {' '.join(given[:count])}` is now `grls {now}`.", file=sys.stderr)
+            return 2
+    print(f"error: unknown verb {given[0]!r}\n\n{_usage('grls', 'VERB', VERBS)}", end="", file=sys.stderr)
+    return 2
 
 
-def _run(command: str, arguments: list[str]) -> None:
-    if command == "train":
-        from grls.train.cli import train
+class Command:
+    """A verb with its parser.
 
-        train(arguments)
-        return
-    from grls.index.array_files import verifying
-    from grls.io.progress import showing
+    Args:
+        verb: The verb, with a target.
+        prog: How it is called.
+    """
 
-    name = command.replace("-", "_")
-    function = getattr(import_module(f"grls.commands.{name}"), name)
-    parser = _parser(command, function)
-    parsed = parser.parse_args(_gathered(arguments, LISTS.get(command, ())))
-    options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
-    options.pop("config", None)
-    with verifying(options.pop("verify", None)), showing():
-        function(**options)
+    def __init__(self, verb: Verb, prog: str):
+        self.prog = prog
+        self._target = verb.target
 
+    @property
+    def function(self) -> Callable[..., None]:
+        """What it runs."""
+        module, _, name = self._target.partition(":")
+        found: Callable[..., None] = getattr(import_module(f"grls.commands.{module}"), name)
+        return found
 
-def _parser(command: str, function: Callable[..., None]) -> ArgumentParser:
-    """The options of a command: the arguments of its function."""
-    from jsonargparse import ArgumentParser
+    def run(self, arguments: list[str]) -> None:
+        """Parse and run."""
+        function = self.function
+        if "arguments" in signature(function).parameters:  # parses for itself, as LightningCLI does
+            function(arguments)
+            return
+        from grls.index.array_files import verifying
+        from grls.io.progress import showing
 
-    parser = ArgumentParser(prog=f"grls {command}")
-    parser.add_argument("--config", action="config", help="YAML with options; later ones override it.")
-    first = FIRST.get(command, {})
-    types = get_type_hints(function)
-    for argument, what in first.items():
-        parser.add_argument(argument, type=types[argument], help=what)
-    if command in SEVERAL:
-        several, what = SEVERAL[command]
-        parser.add_argument(several, nargs="+", help=what)
-        first = {several: what}
-    parser.add_function_arguments(
-        function, as_positional=command in POSITIONAL, skip=set(first), sub_configs=True
-    )
-    if command in VERIFIES:
-        parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
-    return parser
+        parser = self.parser()
+        parsed = parser.parse_args(arguments)
+        if self._set_stored(parser, parsed.as_dict()):
+            parsed = parser.parse_args(arguments)
+        options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
+        options.pop("config", None)
+        with verifying(options.pop("verify", None)), showing():
+            function(**options)
 
+    def parser(self) -> ArgumentParser:
+        """The options: the parameters of the function."""
+        from jsonargparse import ArgumentParser
 
-def _gathered(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:
-    """``--tune a b`` as ``--tune=["a", "b"]``, as jsonargparse writes it, for the options in ``lists``."""
-    gathered: list[str] = []
-    values: list[str] | None = None
-    for argument in arguments:
-        if argument.startswith("--"):
-            values = [] if argument in lists else None
-        elif values is not None and not (not values and argument.startswith("[")):
-            values.append(argument)
-            gathered[-1] = f"{gathered[-1].split('=')[0]}={json.dumps(values)}"
-            continue
+        function = self.function
+        parser = ArgumentParser(prog=self.prog, description=_description(function))
+        parser.add_argument("--config", action="config", help="YAML with options; later ones override it.")
+        places = _arguments(function)
+        types, helps = get_type_hints(function), _helps(function)
+        for name, parameter in places.items():
+            several = get_origin(types[name]) is list
+            optional = parameter.default is not Parameter.empty
+            more: dict[str, Any] = {"nargs": "*" if optional else "+"} if several else {"type": types[name]}
+            if optional:
+                more |= {"default": parameter.default} | ({} if several else {"nargs": "?"})
+            parser.add_argument(name, help=helps.get(name, ""), **more)
+        parser.add_function_arguments(function, skip=set(places), sub_configs=True)
+        if "retriever" in signature(function).parameters:
+            parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
+        return parser
+
+    def _set_stored(self, parser: ArgumentParser, parsed: Mapping[str, Any]) -> bool:
+        """Make the options that a retriever's folder holds the defaults; whether there are any."""
+        from pathlib import Path
+
+        from grls.retrieve.spec import MANIFEST, OPTIONS, read_spec
+
+        folder = parsed.get("retriever")
+        if not isinstance(folder, str) or not (Path(folder) / MANIFEST).is_file():
+            return False
+        spec = read_spec(folder)
+        stored = {
+            f"{section}.{name}": value
+            for section in OPTIONS
+            if section in parsed and isinstance(spec.get(section), dict)
+            for name, value in spec[section].items()
+        }
+        parser.set_defaults(stored)
+        return bool(stored)
+
+    def saving(self) -> str:
+        """Which options save memory, for where there is too little."""
+        if self.prog.startswith("grls train"):
+            told = (
+                "Lower --data.batch_size (of a bi-encoder: --batch_size), with accumulate_grad_batches as many "
+                "times higher, or give gradient_checkpointing true"
+            )
         else:
-            values = None  # a list as jsonargparse writes it: what follows is none of it
-        gathered.append(argument)
-    return gathered
+            known = [action.dest for action in self.parser()._actions]
+            options = [f"--{dest}" for name in _SAVES for dest in known if dest.rsplit(".", 1)[-1] == name]
+            told = f"Lower {' or '.join(options)}" if options else "Give it less at a time"
+        return f"{told}, end other programs, or take a machine (--device: a GPU) with more memory."
+
+
+_SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_tokens")
+"""Options that save memory where they are lower, the first ones first."""
+_VERIFY = (
+    "true compares the checksums of every folder that is opened with its index, however large; null: of a "
+    "large one a sample; false: none."
+)
+
+
+def _arguments(function: Callable[..., None]) -> dict[str, Parameter]:
+    """The parameters before ``*``; none where all are options."""
+    every = signature(function).parameters
+    if not any(one.kind is Parameter.KEYWORD_ONLY for one in every.values()):
+        return {}
+    return {name: one for name, one in every.items() if one.kind is Parameter.POSITIONAL_OR_KEYWORD}
+
+
+def _docstring(function: Callable[..., None]) -> Any:
+    from docstring_parser import parse
+
+    return parse(function.__doc__ or "")
+
+
+def _description(function: Callable[..., None]) -> str:
+    doc = _docstring(function)
+    return "\n\n".join(text for text in (doc.short_description, doc.long_description) if text)
+
+
+def _helps(function: Callable[..., None]) -> dict[str, str]:
+    return {param.arg_name: param.description or "" for param in _docstring(function).params}

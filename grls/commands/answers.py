@@ -18,6 +18,7 @@ from grls.runs.manifest import RunInfo, read_info
 
 def answers(
     files: list[str],
+    *,
     data: str,
     split: str = "test",
     ks: tuple[int, ...] | int | str = KS,

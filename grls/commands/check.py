@@ -16,6 +16,7 @@ from grls.models.load.build import load_tokenizer
 
 def check(
     corpus: str,
+    *,
     tokenizer: str | None = None,
     max_passage_tokens: int = 512,
     examples: int = 3,

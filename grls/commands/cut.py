@@ -21,6 +21,7 @@ from grls.runs.results import Results
 
 def cut(
     run: str,
+    *,
     tune: str,
     output: str,
     data: str | None = None,

@@ -40,6 +40,7 @@ from grls.runs.trec import chain_ranking
 
 def ensemble(
     runs: list[str],
+    *,
     output: str,
     method: Method = "interleave",
     normalization: Normalization = "min-max",

@@ -44,6 +44,7 @@ class Hop(NamedTuple):
 
 def explain(
     query: str,
+    *,
     retriever: str | None = None,
     gold: str | None = None,
     data: str | None = None,

@@ -40,6 +40,7 @@ Demonstrations = Literal["none", "labeled", "bootstrap", "nearest", "search"]
 def program(
     action: Literal["run"],
     program: Program,
+    *,
     data: str,
     lm: str,
     output: str,

@@ -11,6 +11,7 @@ from grls.report.runs import load_groups
 
 def report(
     runs: list[str],
+    *,
     output: str = "report",
     data: str | None = None,
     split: str | None = None,

@@ -216,7 +216,9 @@ def test_what_cannot_work_is_refused(
     assert "pool ranks" in fails(capsys, *asked, f"--retriever={dense}", "--pool=true")
     assert "BM25 has no such" in fails(capsys, *asked, "--bm25=true", "--compile=true")
     assert "no step to compile" in fails(capsys, *asked, f"--retriever={dense}", "--compile=true")
-    assert "choose --hops.steps dynamic" in fails(capsys, *asked, f"--retriever={dense}", "--choose=expected-f1")
+    assert "choose --hops.steps dynamic" in fails(
+        capsys, *asked, f"--retriever={dense}", "--choose=expected-f1"
+    )
     chosen = fails(capsys, *asked, f"--retriever={dense}", "--choose=expected-f1", "--steps=dynamic")
     assert "needs log-probabilities of chains" in chosen
     assert "BM25 never writes DONE" in fails(capsys, *asked, "--bm25=true", "--steps=dynamic")
