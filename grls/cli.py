@@ -9,6 +9,7 @@ ends it with 2.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,8 @@ class Verb:
 
     Args:
         what: What it does, in a line.
-        target: ``module:function`` in ``grls.commands``; empty where only ``names`` do something.
+        target: ``module:function``, of ``grls.commands`` where no package is named; empty where only
+            ``names`` do something.
         names: What may follow the verb.
     """
 
@@ -38,7 +40,9 @@ class Verb:
 
 
 VERBS = {
-    "train": Verb("train a stage of a generator: memorise, retrieve, or answer with quotes", "train:train"),
+    "train": Verb(
+        "train a stage of a generator: memorise, retrieve, or answer with quotes", "grls.train.cli:train"
+    ),
     "neighbours": Verb(
         "find the passages near to each passage, for memorisation and chains of passages",
         "neighbours:neighbours",
@@ -158,7 +162,8 @@ class Command:
     def function(self) -> Callable[..., None]:
         """What it runs."""
         module, _, name = self._target.partition(":")
-        found: Callable[..., None] = getattr(import_module(f"grls.commands.{module}"), name)
+        module = module if "." in module else f"grls.commands.{module}"
+        found: Callable[..., None] = getattr(import_module(module), name)
         return found
 
     def run(self, arguments: list[str]) -> None:
@@ -171,6 +176,7 @@ class Command:
         from grls.io.progress import showing
 
         parser = self.parser()
+        arguments = _gathered(arguments, _lists(function))
         parsed = parser.parse_args(arguments)
         if self._set_stored(parser, parsed.as_dict()):
             parsed = parser.parse_args(arguments)
@@ -223,8 +229,8 @@ class Command:
         """Which options save memory, for where there is too little."""
         if self.prog.startswith("grls train"):
             told = (
-                "Lower --data.batch_size (of a bi-encoder: --batch_size), with accumulate_grad_batches as many "
-                "times higher, or give gradient_checkpointing true"
+                "Lower --data.batch_size (of a bi-encoder: --batch_size), with accumulate_grad_batches as "
+                "many times higher, or give gradient_checkpointing true"
             )
         else:
             known = [action.dest for action in self.parser()._actions]
@@ -239,6 +245,28 @@ _VERIFY = (
     "true compares the checksums of every folder that is opened with its index, however large; null: of a "
     "large one a sample; false: none."
 )
+
+
+def _lists(function: Callable[..., None]) -> list[str]:
+    """The options that take several values."""
+    return [f"--{name}" for name, kind in get_type_hints(function).items() if "list[" in str(kind)]
+
+
+def _gathered(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:
+    """``--tune a b`` as ``--tune=["a", "b"]``, as jsonargparse writes it, for the options in ``lists``."""
+    gathered: list[str] = []
+    values: list[str] | None = None
+    for argument in arguments:
+        if argument.startswith("--"):
+            values = [] if argument in lists else None
+        elif values is not None and not (not values and argument.startswith("[")):
+            values.append(argument)
+            gathered[-1] = f"{gathered[-1].split('=')[0]}={json.dumps(values)}"
+            continue
+        else:
+            values = None  # a list as jsonargparse writes it: what follows is none of it
+        gathered.append(argument)
+    return gathered
 
 
 def _arguments(function: Callable[..., None]) -> dict[str, Parameter]:

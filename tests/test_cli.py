@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from failing import fails, refuses
 from small_data import passages, small_retriever, small_tokenizer, write_jsonl, write_small
 
-from grls.cli import COMMANDS, USAGE, main
+from grls.cli import RENAMED, VERBS, Verb, main
 from grls.data.corpus import Corpus
 
 
@@ -31,11 +32,27 @@ def retriever(data: Path) -> Path:
     return folder
 
 
+def commands(verbs: Mapping[str, Verb] = VERBS, before: str = "") -> list[str]:
+    """All commands, as they are called."""
+    found = []
+    for name, verb in verbs.items():
+        found += [f"{before}{name}"] if verb.target else []
+        found += commands(verb.names, f"{before}{name} ")
+    return found
+
+
 def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    assert capsys.readouterr().out == USAGE
+    usage = capsys.readouterr().out
     assert main([]) == 2
-    assert all(re.search(rf"^  {command} ", USAGE, re.MULTILINE) for command in COMMANDS)
+    assert all(re.search(rf"^  {verb} ", usage, re.MULTILINE) for verb in VERBS)
+
+
+def test_a_renamed_command_says_its_new_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for old, new in RENAMED.items():
+        assert main(old.split()) == 2
+        assert f"is now `grls {new}`" in capsys.readouterr().err
+        assert " ".join(new.split()[:2]) in commands() or new.split()[0] in commands()
 
 
 def _unread(program: str, unbuffered: str = "") -> subprocess.CompletedProcess[str]:
@@ -73,7 +90,7 @@ from grls.errors import GrlsError
 def run(command, arguments):
     print("the first line")
     {ends}
-grls.cli._run = run
+grls.cli.Command.run = run
 sys.exit(grls.cli.main(["evaluate"]))
 """
     done = _unread(program)
@@ -92,7 +109,7 @@ def test_another_broken_pipe_is_not_hidden(
     def broken(command: str, arguments: list[str]) -> None:
         raise BrokenPipeError("a worker has gone")
 
-    monkeypatch.setattr("grls.cli._run", broken)
+    monkeypatch.setattr("grls.cli.Command.run", broken)
     with pytest.raises(BrokenPipeError, match="a worker"):
         main(["evaluate"])
     assert not capsys.readouterr().out
@@ -131,7 +148,7 @@ def _map() -> None:
 def test_too_little_memory_is_one_line_that_says_what_saves_some(
     cause: Any, command: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("grls.cli._run", lambda command, arguments: cause())
+    monkeypatch.setattr("grls.cli.Command.run", lambda command, arguments: cause())
     assert main([command]) == 1
     told = capsys.readouterr().err
     assert told.count("\n") == 1
@@ -142,20 +159,20 @@ def test_an_error_of_another_kind_is_a_fault(monkeypatch: pytest.MonkeyPatch) ->
     def broken(command: str, arguments: list[str]) -> None:
         raise RuntimeError("size mismatch")
 
-    monkeypatch.setattr("grls.cli._run", broken)
+    monkeypatch.setattr("grls.cli.Command.run", broken)
     with pytest.raises(RuntimeError, match="mismatch"):
         main(["evaluate"])
 
 
 def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["retreive"]) == 2
-    assert capsys.readouterr().err.startswith("error: unknown command 'retreive'\n")
+    assert capsys.readouterr().err.startswith("error: unknown verb 'retreive'\n")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", commands())
 def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     assert caught.value.code == 0
     text = capsys.readouterr().out
     options = re.split(r"\n  (?=-)", text)[1:]
@@ -239,7 +256,7 @@ def test_an_index_of_another_corpus_is_refused(
 def test_bad_data_is_one_line_with_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write_jsonl(tmp_path / "corpus.jsonl", [{"_id": "a", "text": "x"}, "{"])
     assert f"{file}, line 2: expected a JSON object" in fails(capsys, "check", tmp_path)
-    assert "BM25 never writes DONE" in fails(
+    assert "bm25 never writes DONE" in fails(
         capsys,
         "retrieve",
         f"--data={write_small(tmp_path / 'd')}",

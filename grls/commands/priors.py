@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 Value = TypeVar("Value", str, float)
 
 
-class PriorOptions(NamedTuple):
+class GivenPriors(NamedTuple):
     """The priors of one run.
 
     Attributes:
@@ -68,7 +68,7 @@ def prior_options(
     empty_weight: float,
     done_share: float,
     normalized: bool,
-) -> PriorOptions:
+) -> GivenPriors:
     """Options as they are given, one value standing for a list of one.
 
     Raises:
@@ -85,7 +85,7 @@ def prior_options(
             raise ConfigError(
                 f"--{option} has {len(values)} values for {len(names)} priors; give one for each."
             )
-    return PriorOptions(
+    return GivenPriors(
         names,
         weights or (1.0,) * len(names),
         temperatures or (None,) * len(names),
@@ -103,7 +103,7 @@ def _listed(given: list[Value] | Value | None) -> tuple[Value, ...]:
 
 def open_hybrid(
     opened: Retriever,
-    priors: PriorOptions,
+    priors: GivenPriors,
     device: str,
     options: SearchOptions,
     analyzer: Analyzer = USUAL,

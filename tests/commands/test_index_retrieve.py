@@ -221,7 +221,7 @@ def test_what_cannot_work_is_refused(
     )
     chosen = fails(capsys, *asked, f"--retriever={dense}", "--choose=expected-f1", "--steps=dynamic")
     assert "needs log-probabilities of chains" in chosen
-    assert "BM25 never writes DONE" in fails(capsys, *asked, "--bm25=true", "--steps=dynamic")
+    assert "bm25 never writes DONE" in fails(capsys, *asked, "--bm25=true", "--steps=dynamic")
     for name in ("chains", "branch"):
         message = fails(capsys, *asked, f"--retriever={dense}", "--steps=fixed", f"--{name}=0")
         assert f"{name} must be at least 1" in message
@@ -236,7 +236,7 @@ def test_what_cannot_work_is_refused(
         assert "the folder cannot be written" in message
     for bias, read in ((".nan", "nan"), ("-.inf", "-inf"), ("1e400", "inf")):  # as YAML writes them
         message = fails(capsys, *asked, f"--retriever={dense}", "--steps=dynamic", f"--done_bias={bias}")
-        assert f"--done_bias must be a finite number, got {read}" in message
+        assert f"done_bias must be a finite number, got {read}" in message
     made = ("index", f"--corpus={data}", f"--output={tmp_path / 'r'}")
     message = fails(capsys, *made, f"--model={sentence}", "--max_passage_tokens=9")
     assert "no max_passage_tokens; set max_input_tokens" in message

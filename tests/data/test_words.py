@@ -41,7 +41,7 @@ def test_scores_are_those_of_bm25s_over_the_same_words() -> None:
     for query in ("中国的湖", "竹子", "черный", "北京 owl"):
         expected = index.get_scores(analyzer.words(query))
         assert expected.any()
-        assert retriever.scores([query])[0].tolist() == expected.tolist()
+        assert retriever.text_scores([query])[0].tolist() == expected.tolist()
 
 
 def test_unspaced_scripts_are_found_by_pairs_and_by_single_characters() -> None:
@@ -177,7 +177,7 @@ def test_a_corpus_where_most_queries_find_nothing_is_told_of(caplog: pytest.LogC
     assert not caplog.records
     retriever.retrieve(asked, 1)
     assert not caplog.records, "half of them find something"
-    retriever.scores([query.text for query in asked[:2]])
+    retriever.text_scores([query.text for query in asked[:2]])
     assert "4 of 6 queries share no word with" in caplog.text
     caplog.clear()
     retriever.retrieve(asked[:2], 1)

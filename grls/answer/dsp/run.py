@@ -1,8 +1,9 @@
 """Queries answered by a program, many at once; each is on disk as soon as it is answered.
 
-A query whose model failed for good is recorded as failed, with what was done until then, and the others go
-on; when the run is called again it is tried anew. A failure that every query would meet (a refused key, an
-unpaid account, a provider that is not known) ends the run instead: nothing that was answered is lost.
+A query whose model failed for good is recorded_calls as failed, with what was done until then, and the
+others go on; when the run is called again it is tried anew. A failure that every query would meet (a
+refused key, an unpaid account, a provider that is not known) ends the run instead: nothing that was
+answered is lost.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from grls.answer.dsp.heard import error_line
 from grls.answer.dsp.needed import dspy
 from grls.answer.dsp.retrieval import RetrievedPassage
-from grls.answer.dsp.trace import recorded
+from grls.answer.dsp.trace import recorded_calls
 from grls.data.types import Hit
 from grls.errors import ConfigError, DataError
 from grls.io.resumable import GrowingFile
@@ -114,7 +115,7 @@ def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
 
 def _answer(program: Any, name: str, given: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
     """The record of one query; in a thread of the pool."""
-    with settings(lm, adapter), recorded() as trace:
+    with settings(lm, adapter), recorded_calls() as trace:
         record: dict[str, Any] = {"query_id": name, "answer": "", "found": [], "read": []}
         try:
             prediction = program(**given)

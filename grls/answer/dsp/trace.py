@@ -45,7 +45,7 @@ _current: ContextVar[ProgramTrace | None] = ContextVar("trace", default=None)
 
 
 @contextmanager
-def recorded() -> Iterator[ProgramTrace]:
+def recorded_calls() -> Iterator[ProgramTrace]:
     """Within this block, of this thread, steps are noted in the trace that it yields."""
     trace = ProgramTrace()
     before = _current.set(trace)
@@ -56,7 +56,7 @@ def recorded() -> Iterator[ProgramTrace]:
 
 
 def note(kind: str, **what: Any) -> None:
-    """Note a step, where a trace is recorded."""
+    """Note a step, where a trace is recorded_calls."""
     trace = _current.get()
     if trace is not None:
         trace.steps.append({"kind": kind, **what})

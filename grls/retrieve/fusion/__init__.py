@@ -1,3 +1,3 @@
-"""Fusion: ``fuse`` makes one ranking of several, ``ensemble`` runs several retrievers and fuses what they
+"""Fusion: ``fuse`` makes one ranking of several, ``retriever`` asks several retrievers and fuses what they
 find, and ``cut`` ends a ranking where the expected F1 of its set is highest.
 """

@@ -23,7 +23,7 @@ from grls.answer.dsp.build import adapter_named, lm_named
 from grls.answer.dsp.lm import LocalEngine, endpoint_lm, local_lm
 from grls.answer.dsp.patience import APART
 from grls.answer.dsp.run import answer_all, settings
-from grls.answer.dsp.trace import recorded
+from grls.answer.dsp.trace import recorded_calls
 from grls.errors import ConfigError
 from grls.io.resumable import GrowingFile
 
@@ -82,7 +82,7 @@ def test_draws_depend_on_prompt_and_seed_alone(engine: LocalEngine) -> None:
 
 
 def test_a_local_model_in_a_program(engine: LocalEngine) -> None:
-    with settings(local_lm(engine, "x"), patient()), recorded() as trace:
+    with settings(local_lm(engine, "x"), patient()), recorded_calls() as trace:
         answer = Vanilla()(question="q").answer
     assert answer
     assert (trace.cost()["calls"], trace.cost()["tokens_written"] > 0) == (1, True)
@@ -132,7 +132,7 @@ def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str) 
     replies = [(503, "busy"), (200, "<html>"), ("hang", ""), completion("what?"), completion(GOOD)]
     Endpoint.replies = iter(replies)
     lm = lm_named("m", endpoint, max_new_tokens=9, timeout=0.5).lm
-    with settings(lm, adapter_named("chat", 5, 0.0)), recorded() as trace:
+    with settings(lm, adapter_named("chat", 5, 0.0)), recorded_calls() as trace:
         assert Vanilla()(question="who").answer == "Ada"
     failures = [step.get("failed", "") for step in trace.steps]
     assert [failure.split(":")[0] for failure in failures] == [

@@ -17,7 +17,7 @@ from grls.answer.dsp.demonstrate import demonstrate, dspy_examples, inputs_of
 from grls.answer.dsp.programs import Conversational, MultiHop, OpenQA, stops
 from grls.answer.dsp.retrieval import Retrieval
 from grls.answer.dsp.run import settings
-from grls.answer.dsp.trace import recorded
+from grls.answer.dsp.trace import recorded_calls
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 
@@ -25,7 +25,7 @@ P = {p: math.log(p) for p in (0.6, 0.5, 0.4, 0.3, 0.2, 0.1)}
 
 
 def ran(program: Any, lm: Any, **inputs: str) -> tuple[Any, list[dict[str, Any]]]:
-    with settings(lm, patient()), recorded() as trace:
+    with settings(lm, patient()), recorded_calls() as trace:
         found = program(**inputs)
     return found, trace.steps
 

@@ -21,7 +21,7 @@ from grls.answer.dsp.patience import APART, LONGEST_WAIT, Patience
 from grls.answer.dsp.programs import MultiHop
 from grls.answer.dsp.retrieval import Retrieval
 from grls.answer.dsp.run import answer_all, refuse_other, settings
-from grls.answer.dsp.trace import note, recorded
+from grls.answer.dsp.trace import note, recorded_calls
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.resumable import GrowingFile
@@ -69,7 +69,7 @@ def test_nonsense_is_asked_again_at_a_temperature_and_failures_after_longer_and_
         return next(said)
 
     lm, _ = scripted(reply)
-    with settings(lm, Patience(LinesAdapter(), 4, 0.5, slept.append)), recorded() as trace:
+    with settings(lm, Patience(LinesAdapter(), 4, 0.5, slept.append)), recorded_calls() as trace:
         assert Vanilla()(question="who").answer == "Ada"
     assert asked == [(None, None), (0.7, APART), (0.7, APART), (0.7, APART)]
     assert slept == [0.5, 1.0, 2.0]
@@ -90,7 +90,7 @@ def test_every_call_is_in_the_trace_with_what_it_served_and_what_it_cost() -> No
     lm, script = scripted(lambda text, config: next(replies))
     program = MultiHop(retrieval({"a is b": [("a", -1.0)], "c": [("b", -1.0)]}), hops=2)
     program.load_state(program.dump_state())  # as with demonstrations of a file
-    with settings(lm, patient(4)), recorded() as trace:
+    with settings(lm, patient(4)), recorded_calls() as trace:
         assert program(question="who").answer == "Ada"
     steps = [step for step in trace.steps if step["kind"] == "lm"]
     assert [step["signature"] for step in steps] == ["SearchQuery", *["NextQuery"] * 3, "Answer"]
@@ -107,7 +107,7 @@ def test_every_call_is_in_the_trace_with_what_it_served_and_what_it_cost() -> No
 def test_a_second_field_that_fails_is_counted_with_the_first() -> None:
     said: Iterator[Any] = iter(["known", dspy.lm15.ServerError("busy"), "known", "N/A"])
     lm, _ = scripted(lambda text, config: next(said))
-    with settings(lm, patient(2)), recorded() as trace:
+    with settings(lm, patient(2)), recorded_calls() as trace:
         dspy.Predict("question -> summary, query")(question="who")
     assert {step["signature"] for step in trace.steps} == {"question -> summary, query"}
     assert [len(step["calls"]) for step in trace.steps] == [2, 2]

@@ -246,5 +246,5 @@ def test_a_prior_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> Non
     write_llama(tmp_path / "llama", root / "data")
     index = ["index", f"--model={tmp_path / 'llama'}", f"--corpus={root / 'data'}"]
     assert main([*index, f"--output={tmp_path / 'generative'}"]) == 0
-    with pytest.raises(ConfigError, match="no bi-encoder's folder"):
+    with pytest.raises(ConfigError, match="does not score all passages"):
         open_sources(data.corpus, [str(tmp_path / "generative")])
