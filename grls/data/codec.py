@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 from transformers import PreTrainedTokenizerBase
 
-from grls.errors import ConfigError, DataError
 from grls.data.spelling import splitting, turn_markers
 from grls.data.types import Passage
+from grls.errors import ConfigError, DataError
 
 log = logging.getLogger(__name__)
 

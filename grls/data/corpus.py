@@ -1,8 +1,9 @@
 """The passages of a data set: read, validated, found by number or id, written.
 
 ``corpus.jsonl`` holds one object a line: ``{"_id", "title", "text", "metadata"}``; the files beside it are
-:mod:`grls.data.dataset`'s affair. The corpus lives in an Arrow table of ``datasets``: in memory while it is small,
-memory-mapped from a cache file when it is not, so it may be larger than memory. Nothing here knows of tokens.
+:mod:`grls.data.dataset`'s affair. The corpus lives in an Arrow table of ``datasets``: in memory while it is
+small, memory-mapped from a cache file when it is not, so it may be larger than memory. Nothing here knows
+of tokens.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.util import hash_array
 
+from grls.data.codec import DONE_ID
+from grls.data.types import Passage
 from grls.errors import DataError
 from grls.io.files import atomic_file, atomic_folder, read_json, sha256, write_json
 from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
-from grls.data.codec import DONE_ID
-from grls.data.types import Passage
 
 _SCHEMA = pa.schema([(name, pa.large_string()) for name in ("_id", "title", "text", "metadata")])
 _IN_MEMORY_BYTES = 256 * 2**20

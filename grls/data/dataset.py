@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus, passage_record
+from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.io.files import atomic_folder, text_lines
 from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
-from grls.data.types import Passage, Query
 
 Qrels = dict[str, dict[str, int]]
 """Query id -> passage id -> relevance grade."""

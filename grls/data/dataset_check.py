@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import QRELS_HEADER, query_of, read_qrels, relevant
+from grls.data.types import Query
 from grls.errors import DataError
 from grls.io.files import text_lines
 from grls.io.jsonl import read_jsonl
 from grls.io.terminal import visible
-from grls.data.types import Query
 
 
 class DataFault(NamedTuple):
@@ -46,7 +46,9 @@ def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
     file = Path(folder) / "queries.jsonl"
     splits = sorted((Path(folder) / "qrels").glob("*.tsv"))
     if not file.is_file():
-        return [DataFault(split, None, "there is no queries.jsonl whose queries it judges") for split in splits]
+        return [
+            DataFault(split, None, "there is no queries.jsonl whose queries it judges") for split in splits
+        ]
     faults: list[DataFault] = []
     lines: dict[str, int] = {}
     queries: list[Query] = []
@@ -107,7 +109,9 @@ def _of_split(file: Path, queries: dict[str, int], corpus: Corpus) -> list[DataF
         if len(fields) != 3 or (line == 1 and fields[0] == QRELS_HEADER[0]):
             continue
         if fields[0] not in queries:
-            faults.append(DataFault(file, line, f"the query id {fields[0]!r} stands in no line of queries.jsonl"))
+            faults.append(
+                DataFault(file, line, f"the query id {fields[0]!r} stands in no line of queries.jsonl")
+            )
         pairs.append((line, fields[1]))
     return faults + _unknown(file, pairs, corpus, "judged")
 

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError, DataError
-from grls.io.files import named_lines
 from grls.data.types import Query
 from grls.data.where import Expression, parse_filter
+from grls.errors import ConfigError, DataError
+from grls.io.files import named_lines
 
 Numbers = npt.NDArray[np.int64]
 """Passage numbers, ascending."""

@@ -7,7 +7,8 @@ never saw as an answer it can only guess. With spans it may begin at any word: a
 holds, say. A span is a span of a few words, title and text taken together, and the constraint index is over
 spans instead of passages, each the name of the passage that it stands in. Substrings as identifiers are those
 of Bevilacqua et al. 2022 (arXiv 2204.10628), several spans of a passage those of Li et al. 2023 (arXiv
-2305.16675). How the spans of a passage that were found make its score is :mod:`grls.retrieve.generative.span_scores`' affair.
+2305.16675). How the spans of a passage that were found make its score is
+:mod:`grls.retrieve.generative.span_scores`' affair.
 
 Spans are numbered as their passages are, those of one passage side by side in the order of its words; DONE
 comes after the last one. Nothing of them is stored: they follow from the corpus and their length.
@@ -24,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError, DataError
-from grls.io.files import read_count
 from grls.data.types import Passage
 from grls.data.words import pieces
+from grls.errors import ConfigError, DataError
+from grls.io.files import read_count
 
 VIEWS = "views.json"
 """The file beside a trained model that says what spans it learned to write."""

@@ -24,8 +24,8 @@ import regex
 import Stemmer
 from bm25s import stopwords
 
-from grls.errors import ConfigError
 from grls.data.language import STEMMERS, guess
+from grls.errors import ConfigError
 
 log = logging.getLogger(__name__)
 

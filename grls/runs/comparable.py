@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_queries, read_split
+from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.runs.manifest import RunInfo, Steps, fingerprint_queries, info_file, read_info
 from grls.runs.results import Results, load_results
 from grls.runs.trec import refuse_unknown, without_done
-from grls.data.types import Chain, Hit, Query
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from grls.data.types import Query
 from grls.errors import DataError
 from grls.io.files import read_json, sha256, write_json
-from grls.data.types import Query
 
 FORMAT = 1
 ENDINGS = (".trec", ".jsonl")
@@ -29,7 +29,8 @@ class RunInfo:
     """What made a run.
 
     Args:
-        system: What retrieved: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``, or another kind.
+        system: What retrieved: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``, or another
+            kind.
         name: What reports call the run.
         steps: ``single``, ``fixed`` (a number of hops) or ``dynamic`` (hops until DONE).
         corpus: Fingerprint of the corpus (:attr:`grls.data.corpus.Corpus.fingerprint`); empty where unknown.
@@ -120,7 +121,16 @@ def _check(info: RunInfo) -> None:
     """Raise ValueError where a field is not of its kind; JSON says nothing of types."""
     if info.steps not in get_args(Steps):
         raise ValueError(f"unknown steps {info.steps!r}")
-    texts = (info.system, info.name, info.corpus, info.queries, info.data, info.score_mode, *info.stages, *info.members)
+    texts = (
+        info.system,
+        info.name,
+        info.corpus,
+        info.queries,
+        info.data,
+        info.score_mode,
+        *info.stages,
+        *info.members,
+    )
     if not all(isinstance(text, str) for text in texts) or not isinstance(info.split, str | None):
         raise ValueError("a text is none")
     if not isinstance(info.seconds, int | float) or isinstance(info.seconds, bool):

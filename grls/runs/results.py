@@ -22,7 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
+from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import DataError
+from grls.io.files import atomic_file
+from grls.io.jsonl import read_jsonl
 from grls.runs.trec import (
     chain_ranking,
     check_ranking,
@@ -31,9 +34,6 @@ from grls.runs.trec import (
     refuse_unknown,
     without_done,
 )
-from grls.io.files import atomic_file
-from grls.io.jsonl import read_jsonl
-from grls.data.types import Chain, Hit, Passage, Query
 
 Part = tuple[Sequence[Query], Mapping[str, Sequence[Hit]], Mapping[str, Chain]]
 """Queries, with the rankings and the chains of some of them by query id."""

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from grls.data.codec import DONE_ID
 from grls.data.dataset import Qrels
+from grls.data.types import Chain, Hit
 from grls.errors import DataError
 from grls.io.files import atomic_file, text_lines
-from grls.data.codec import DONE_ID
-from grls.data.types import Chain, Hit
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,6 @@ from small_data import small_tokenizer, tiny_bert, write_small
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
-from grls.errors import ConfigError, DataError
-from grls.models.load.build import train_tokenizer
 from grls.data.codec import (
     DONE,
     EVIDENCE,
@@ -23,6 +21,8 @@ from grls.data.codec import (
     tokenizer_fingerprint,
 )
 from grls.data.types import Passage
+from grls.errors import ConfigError, DataError
+from grls.models.load.build import train_tokenizer
 
 
 @pytest.fixture(scope="module")

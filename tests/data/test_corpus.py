@@ -15,9 +15,9 @@ from small_data import GOOD, TRICKY, passages, write_jsonl, write_small
 import grls.data.corpus
 from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
+from grls.data.types import Passage
 from grls.errors import DataError
 from grls.io.jsonl import read_jsonl
-from grls.data.types import Passage
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,9 @@ def test_numbers_are_found_among_many_and_hashed_once(monkeypatch):
 
 def test_ids_of_one_hash_are_told_apart(monkeypatch):
     """As if all ids had the same hash."""
-    monkeypatch.setattr("grls.data.corpus.hash_array", lambda ids, categorize: np.zeros(len(ids), dtype=np.uint64))
+    monkeypatch.setattr(
+        "grls.data.corpus.hash_array", lambda ids, categorize: np.zeros(len(ids), dtype=np.uint64)
+    )
     corpus = Corpus.from_passages([Passage("a", "x"), Passage("b", "x"), Passage("c", "x")])
     assert corpus.numbers(["c", "a", "d", "b"]) == [2, 0, None, 1]
 

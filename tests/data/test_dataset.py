@@ -10,8 +10,8 @@ from small_data import GOOD, TRICKY, queries, write_jsonl, write_small
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_qrels, read_queries, read_split, write_dataset
-from grls.errors import DataError
 from grls.data.types import Passage, Query
+from grls.errors import DataError
 
 
 @pytest.mark.parametrize(

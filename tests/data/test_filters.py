@@ -6,7 +6,6 @@ import pytest
 from small_data import write_jsonl
 
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError, DataError
 from grls.data.filters import (
     AllOf,
     Filter,
@@ -20,6 +19,7 @@ from grls.data.filters import (
     where,
 )
 from grls.data.types import Query
+from grls.errors import ConfigError, DataError
 
 METADATA = {
     "a": {"year": 1999, "lang": "de", "tags": ["x", "y"]},

@@ -4,9 +4,9 @@ import pytest
 from small_data import TRICKY, passages
 
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError
-from grls.data.types import Passage
 from grls.data.spans import Spans
+from grls.data.types import Passage
+from grls.errors import ConfigError
 
 TWO = [Passage("p", "– a river in Spain .", "The Ebro"), Passage("q", "... !"), Passage("r", "")]
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grls.errors import ConfigError
 from grls.data.where import DEPTH, MOST, parse_filter
+from grls.errors import ConfigError
 
 BIG = 2**60 + 1
 

@@ -4,15 +4,15 @@ import bm25s
 import pytest
 
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError, DataError
 from grls.data.language import guess
-from grls.retrieve.neighbours import by_shared_words
-from grls.retrieve.bm25 import BM25Retriever
-from grls.train.core.passage_inputs import content_words
-from grls.train.chains.span_targets import SpanTargets
-from grls.data.types import Passage, Query
 from grls.data.spans import Spans, read_spans
+from grls.data.types import Passage, Query
 from grls.data.words import Analyzer, count, fold, pieces, plain_words
+from grls.errors import ConfigError, DataError
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.neighbours import by_shared_words
+from grls.train.chains.span_targets import SpanTargets
+from grls.train.core.passage_inputs import content_words
 
 ENGLISH = "The Quick_brown fox's 2 dens, e.g. at No. 17, hold\tAN owl - isn't it so? Yes!"
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from grls.data.types import Query
 from grls.errors import DataError
 from grls.runs.manifest import RunInfo, fingerprint_queries, info_file, read_info, write_info
-from grls.data.types import Query
 
 INFO = RunInfo(
     system="generator",

@@ -8,12 +8,12 @@ import pytest
 from ir_measures import RR, R, SetF, SetP, SetR
 
 from grls.data.corpus import Corpus
+from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import DataError
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.runs.results import Results, find_passages, load_results, read_results, write_results
 from grls.runs.trec import align, chain_ranking, read_run, without_done, write_run
-from grls.data.types import Chain, Hit, Passage, Query
 
 CORPUS = Corpus.from_passages([Passage("a", "alpha", "First"), Passage("b", "beta"), Passage("c d", "gamma")])
 QUERIES = [Query("q1", "one?"), Query("q2", "two?"), Query("q3", "three?")]
