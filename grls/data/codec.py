@@ -257,6 +257,14 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
+def reset_tokenizer(tokenizer: Any) -> None:
+    """Take back the padding and truncation of earlier calls: what is saved must not depend on them."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_padding()
+        backend.no_truncation()
+
+
 def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
     """The end token of a target: EOS, or SEP for BERT's tokenizers."""
     for token in (tokenizer.eos_token_id, tokenizer.sep_token_id):

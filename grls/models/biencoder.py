@@ -26,14 +26,16 @@ import torch
 from sentence_transformers import SentenceTransformer, SimilarityFunction
 from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor
+from transformers import PreTrainedConfig
 
-from grls.data.codec import DONE_ID, foreign_ids, tokenizer_fingerprint
+from grls.data.codec import DONE_ID, foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.io.files import atomic_folder, write_json
 from grls.io.progress import Progress
 from grls.models.load.build import TRAINING, Loaded, Pretrained, read_stages
 from grls.models.load.sentence_folder import MODULES
+from grls.models.load.settings import settings_of
 from grls.models.load.sources import packaged_encoder, refuse_missing_folder
 from grls.models.precision import warn_of_emulation
 from grls.models.sentence_model import (
@@ -337,6 +339,11 @@ class BiEncoder:
             digest.update(tensor.detach().contiguous().flatten().view(torch.uint8).cpu().numpy().data)
         return digest.hexdigest()
 
+    def settings(self) -> list[dict[str, Any]]:
+        """Of each network (:func:`grls.models.load.settings.settings_of`)."""
+        configs = (getattr(part, "config", None) for part in self.model.modules())
+        return [settings_of(config.to_dict()) for config in configs if isinstance(config, PreTrainedConfig)]
+
     def save(self, folder: str | Path) -> None:
         """Write model, tokenizer and what its training was to a folder, atomically; :meth:`load` opens it.
 
@@ -349,6 +356,7 @@ class BiEncoder:
 
     def write(self, folder: Path) -> None:
         """Write into a folder that the caller makes final."""
+        reset_tokenizer(self.tokenizer)
         self.model.save(str(folder), create_model_card=False)
         known = {} if self.learned_done is None else {"done": self.learned_done}
         compared = {} if self.similarity == DOT else {"similarity": self.similarity}

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import is_sentence_transformer_model
 from torch import Tensor
@@ -100,7 +101,8 @@ def open_network(source: str) -> SentenceTransformer:
             module = FirstDecoderOutput.load(source)
             return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
         refuse_missing_parts(source, parts)
-        model = SentenceTransformer(source, device="cpu", trust_remote_code=False)
+        whole = {"dtype": torch.float32}  # whatever the config says: its weights may hold more
+        model = SentenceTransformer(source, device="cpu", trust_remote_code=False, model_kwargs=whole)
         refuse_unread(model)
         return model
 

@@ -97,5 +97,5 @@ class FirstDecoderOutput(InputModule):
         """Open what :meth:`save` wrote in a local folder."""
         folder = Path(model_name_or_path) / subfolder
         config = cls.load_config(str(folder))
-        backbone = open_model(AutoModelForSeq2SeqLM, folder)
+        backbone = open_model(AutoModelForSeq2SeqLM, folder, dtype=torch.float32)
         return cls(backbone, open_tokenizer(folder), int(config["max_seq_length"]))

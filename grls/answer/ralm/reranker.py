@@ -18,7 +18,7 @@ from transformers import AutoModelForSequenceClassification
 
 from grls.answer.ralm.choose import Candidates
 from grls.answer.ralm.strides import Stride
-from grls.data.codec import foreign_places
+from grls.data.codec import foreign_places, reset_tokenizer
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.io.jsonl import read_jsonl
@@ -101,8 +101,9 @@ class Reranker:
             config = open_config(source, num_labels=1)
             tokenizer = open_tokenizer(source)
             model = open_model(
-                AutoModelForSequenceClassification, source, new_head=not trained, pooler=True, config=config
-            )
+                AutoModelForSequenceClassification, source, new_head=not trained, pooler=True, config=config,
+                dtype=torch.float32,
+            )  # fmt: skip
         own = getattr(model.config, "grls_reranker", None) or {}
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         move(model, where, "float32")
@@ -116,6 +117,7 @@ class Reranker:
             "prefix_tokens": self.prefix_tokens, "max_tokens": self.max_tokens,
         }  # fmt: skip
         self.model.save_pretrained(folder)
+        reset_tokenizer(self.tokenizer)
         self.tokenizer.save_pretrained(folder)
 
     def logits(self, prefixes: Sequence[str], documents: Sequence[str]) -> Tensor:

@@ -215,7 +215,7 @@ class WarmStart(GeneratorSpec):
             )
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = self.dropout
         with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
-            encoder = open_model(AutoModel, source, config=config)
+            encoder = open_model(AutoModel, source, config=config, dtype=torch.float32)
         encoder.resize_token_embeddings(len(tokenizer))
         model = EncoderDecoderModel(encoder=encoder, decoder=self._decoder(encoder))
         for part in (model.config, model.generation_config):

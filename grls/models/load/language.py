@@ -27,6 +27,7 @@ from grls.models.load.build import (
 from grls.models.load.opening import open_config, open_model, open_tokenizer, opening
 from grls.models.load.sources import language_source
 from grls.models.precision import Precision, move, refuse_nan_logits
+from grls.models.seq2seq.plain import start_token
 from grls.models.turns import turn
 
 _BLOCK = 2**24
@@ -77,10 +78,23 @@ def _load(name: str, device: str, precision: Precision) -> LanguageModel:
         refuse_encoder(config)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         model = open_model(kind, source, dtype=torch.float32, **options)
+        if config.is_encoder_decoder:
+            _name_start(model)
     if tokenizer.eos_token_id is None:
         raise ConfigError(f"the tokenizer of {name!r} has no EOS token; set eos_token in it.")
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return LanguageModel(move(model, where, precision), tokenizer)
+
+
+def _name_start(model: Any) -> None:
+    """Tell ``generate`` the decoder's start token, which may stand in the config alone.
+
+    Raises:
+        ConfigError: It is no token, or there is none.
+    """
+    how = model.generation_config
+    if how.decoder_start_token_id is not None or how.bos_token_id is None:
+        how.decoder_start_token_id = start_token(model)
 
 
 def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:

@@ -8,6 +8,7 @@ is ever run: no code of a folder, and no pickle. It does not know what a model i
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,17 @@ from grls.models.load.sources import first_line
 
 _POOLER = "pooler"
 """A layer of encoders that nothing here reads, unless a classifier stands behind it."""
+_NUMBERS = frozenset(
+    {
+        "max_length", "max_new_tokens", "min_length", "min_new_tokens", "num_beams", "num_return_sequences",
+        "temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
+        "length_penalty", "diversity_penalty", "no_repeat_ngram_size",
+        "encoder_no_repeat_ngram_size", "guidance_scale", "max_time",
+    }
+)  # fmt: skip
+"""Settings of transformers' ``generate`` that are numbers."""
+_LISTS = ("suppress_tokens", "begin_suppress_tokens")
+_PENALTIES = ("repetition_penalty", "encoder_repetition_penalty")
 _SHOWN = 3
 """Weights that an error names."""
 _DAMAGED = (
@@ -132,7 +144,7 @@ def open_model(
 
     Raises:
         IncompleteError: The folder lacks weights that the architecture needs, or has some without a
-            place in it, or keeps them as a pickle.
+            place in it, or keeps them as a pickle; or a setting of how it writes is of a wrong kind.
     """
     refuse_code(source)
     if not options.get("gguf_file"):
@@ -140,6 +152,7 @@ def open_model(
         options["use_safetensors"] = True
     model, report = kind.from_pretrained(source, trust_remote_code=False, output_loading_info=True, **options)
     refuse_incomplete(model, report, new_head, pooler)
+    _refuse_unusable_generation(model)
     return model
 
 
@@ -171,6 +184,33 @@ def refuse_incomplete(
             f"it holds {_named(unplaced)}, for which a {type(model).__name__} of this config.json has "
             "no place (they would be dropped): correct config.json, or take the weights that belong to it"
         )
+
+
+def _refuse_unusable_generation(model: Any) -> None:
+    """Refuse settings of ``generate`` that it would break on in the middle of a run."""
+    most = getattr(model.config, "vocab_size", math.inf)
+    for name, value in vars(getattr(model, "generation_config", None) or object).items():
+        expected = None if value is None else _expected(name, value, most)
+        if expected:
+            raise IncompleteError(
+                f"{name} of its generation_config.json is {value!r}, and {expected} is expected: correct it, "
+                "or copy the file from where the model comes from"
+            )
+
+
+def _expected(name: str, value: Any, tokens: float) -> str | None:
+    """What a setting of ``generate`` ought to be; None where it may be what it is."""
+    if name.endswith(("_token_id", "_token_ids")):
+        several = value if isinstance(value, list) and name.startswith(("eos", "forced_eos")) else [value]
+        within = not name.startswith("forced") or all(
+            type(one) is int and 0 <= one < tokens for one in several
+        )
+        return None if within and all(type(one) is int for one in several) else "the number of a token"
+    if name in _PENALTIES and value != 1 and not (type(value) is float and value > 0):
+        return "a number above 0 with a decimal point"
+    if name in _LISTS and not (isinstance(value, list) and all(type(one) is int for one in value)):
+        return "a list of numbers of tokens"
+    return "a number" if name in _NUMBERS and type(value) not in (int, float) else None
 
 
 def _within(model: Any, key: str) -> bool:

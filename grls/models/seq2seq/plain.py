@@ -143,12 +143,20 @@ def start_token(model: Any) -> int:
     """What the model's decoder begins with.
 
     Raises:
-        ConfigError: The model's config names no ``decoder_start_token_id``.
+        ConfigError: The model's config names no ``decoder_start_token_id``, or one that is no token.
     """
     for config in (getattr(model, "generation_config", None), model.config):
         token = getattr(config, "decoder_start_token_id", None)
-        if token is not None:
-            return int(token)
+        if token is None:
+            continue
+        most = getattr(model.config, "decoder", model.config).vocab_size
+        if type(token) is not int or not 0 <= token < most:
+            raise ConfigError(
+                f"decoder_start_token_id is {token!r} (of generation_config.json or config.json); "
+                f"expected the number of a token, 0 to {most - 1}: correct it, or copy the file from where "
+                "the model comes from."
+            )
+        return token
     raise ConfigError(
         f"{type(model).__name__} names no decoder_start_token_id; set it in the model's config.json."
     )

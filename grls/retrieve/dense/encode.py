@@ -3,15 +3,16 @@
 Legend: N passages, d embedding dimension.
 
 The rows are appended to one ``.npy`` file in a work folder, a shard at a time; how many are safely there, and
-the hash of the file so far, stand in ``plan.json``, which is written after each shard and names model and
-corpus by their fingerprints. What a killed run has written beyond that is dropped; rows that are not as they
-were written are embedded anew. Row n is passage n, row N is DONE.
+the hash of the file so far, stand in ``plan.json``, which is written after each shard and names model,
+settings and corpus by their fingerprints. What a killed run has written beyond that is dropped; rows that are
+not as they were written are embedded anew. Row n is passage n, row N is DONE.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -97,6 +98,7 @@ def encode_to_disk(
     plan = {
         "format": FORMAT,
         "model": biencoder.fingerprint(),
+        "settings": _sum(biencoder.settings()),
         "corpus": corpus.fingerprint,
         "rows": len(corpus) + 1,
         "dimension": biencoder.dimension,
@@ -113,6 +115,10 @@ def encode_to_disk(
         write_json(folder / PLAN, {**plan, "done": done, "sha256": digest.hexdigest()})
     file.close()
     return file.path
+
+
+def _sum(settings: Any) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -30,6 +30,7 @@ from grls.index.array_files import asked_to_verify
 from grls.io.files import atomic_folder, sha256, write_json
 from grls.models.base import Floats
 from grls.models.biencoder import BiEncoder, Matrix
+from grls.models.load.settings import refuse_other_settings, settings_in
 from grls.retrieve.base import AllScores, Description, HopHits
 from grls.retrieve.dense.encode import EMBEDDINGS, encode_corpus, encode_to_disk, refuse_unusable_corpus
 from grls.retrieve.dense.search import BLOCK, Nearest, inner_products, top_k
@@ -173,6 +174,7 @@ class DenseRetriever:
         corpus = Corpus.read(path)
         if corpus.fingerprint != manifest["corpus"]:
             raise _mismatch(path, "corpus")
+        refuse_other_settings(path / "model", manifest.get("settings"), path / MANIFEST)
         biencoder = BiEncoder.load(str(path / "model"), "auto", "cpu", manifest["max_tokens"])
         file = path / EMBEDDINGS
         if not file.is_file() or file.stat().st_size != manifest["embeddings"]["bytes"]:
@@ -244,6 +246,7 @@ class DenseRetriever:
                 "dimension": self.biencoder.dimension,
                 "max_tokens": self.biencoder.max_tokens,
                 "stages": list(self.stages),
+                "settings": settings_in(new / "model"),
             }
             write_json(new / MANIFEST, manifest)
         self._leave_work(Path(folder))

@@ -20,6 +20,7 @@ from grls.index.storage import MANIFEST as INDEX
 from grls.index.storage import write_index
 from grls.io.files import read_json, sha256, write_json
 from grls.models.load.language import weights_fingerprint
+from grls.models.load.settings import settings_in
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.spec import MANIFEST, own_sum, read_spec
 
@@ -163,7 +164,7 @@ def write_passages(
     rescore_input: RescoreInput | None,
     weights: str,
 ) -> None:
-    """Write all but the model, the manifest last.
+    """Write all but the model, which is there already; the manifest last.
 
     Args:
         folder: The retriever's.
@@ -198,7 +199,8 @@ def write_passages(
         manifest["views"] = spans.record
     if rescore_input is not None:
         manifest["assess"] = rescore_input._asdict()
-    manifest |= {"weights": weights, **sums_of(folder, corpus)}
+    settings = settings_in(folder / "model")
+    manifest |= {"weights": weights, "settings": settings, **sums_of(folder, corpus)}
     write_json(folder / MANIFEST, {**manifest, "sha256": own_sum(manifest)})
 
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from grls.data.codec import Codec, Limits, tokenizer_fingerprint
+from grls.data.codec import Codec, Limits, reset_tokenizer, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.spans import By, Spans
@@ -32,6 +32,7 @@ from grls.models.base import Floats
 from grls.models.load.build import Pretrained, checked_stages
 from grls.models.load.kinds import is_causal
 from grls.models.load.language import weights_fingerprint
+from grls.models.load.settings import refuse_other_settings
 from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.models.seq2seq.plain import check_positions
@@ -158,6 +159,7 @@ class GenerativeRetriever(IndexedPassages):
         path = Path(folder)
         manifest = read_generative_manifest(path)
         limits = read_limits(path, manifest)
+        refuse_other_settings(path / "model", manifest.get("settings"), path / MANIFEST)
         loaded = Pretrained(str(path / "model")).load()
         refuse_other_weights(path, manifest, loaded.model)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
@@ -189,6 +191,7 @@ class GenerativeRetriever(IndexedPassages):
             raise ConfigError("its weights are packed and cannot be saved; open it in float32 to save it.")
         with atomic_folder(folder, MANIFEST) as new:
             self.model.save_pretrained(new / "model")
+            reset_tokenizer(self.codec.tokenizer)
             self.codec.tokenizer.save_pretrained(new / "model")
             passages = (self.corpus, self._segments(), self.removed, self.spans)
             weights = weights_fingerprint(self.model)

@@ -17,6 +17,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
+from grls.data.codec import reset_tokenizer
 from grls.data.dataset import gold_passages
 from grls.errors import ConfigError
 from grls.evaluation.metrics.sequence_recall import recall_at
@@ -225,6 +226,7 @@ class SaveModel(L.Callback):
             merge_adapters(module.model)
             with atomic_folder(self.folder, "config.json") as new:
                 module.model.save_pretrained(new)
+                reset_tokenizer(module.tokenizer)
                 module.tokenizer.save_pretrained(new)
                 data: Any = trainer.datamodule  # type: ignore[attr-defined]
                 for name, content in data.beside_model().items():

@@ -1,0 +1,183 @@
+"""What a model computes by beside its weights: noticed where it changed, refused where it cannot be."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_data import scratch, small_retriever, tiny_bert, write_small
+
+from grls.answer.writer import TextWriter
+from grls.data.corpus import Corpus
+from grls.data.types import Query
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.models.biencoder import BiEncoder
+from grls.models.load.language import load_language_model
+from grls.retrieve.dense.encode import encode_to_disk, work_folder
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.registry import Opening, load
+from grls.retrieve.spec import write_spec
+
+QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
+CPU = Opening(device="cpu")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A generative, a dense and an st5 retriever over one corpus, and a fusion of the first two."""
+    place = tmp_path_factory.mktemp("settings")
+    corpus = Corpus.read(write_small(place / "data"))
+    small_retriever(place / "data").save_pretrained(place / "generative")
+    torch.manual_seed(0)
+    biencoder = BiEncoder.load(str(tiny_bert(place / "bert")), device="cpu")
+    DenseRetriever.assemble(biencoder, corpus).save_pretrained(place / "dense")
+    st5 = BiEncoder.from_generator(scratch(place / "data").load(), 64)
+    DenseRetriever.assemble(st5, corpus).save_pretrained(place / "st5")
+    members = {"members": ["../dense", "../generative"], "method": "rrf"}
+    write_spec(place / "fusion", "fusion", members)
+    return place
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "made"))
+
+
+def edit(file: Path, **values: Any) -> None:
+    """Change fields of a JSON file; ``None`` of a field takes it out."""
+    content = {**json.loads(file.read_text()), **values}
+    file.write_text(json.dumps({name: value for name, value in content.items() if value is not ...}))
+
+
+CHANGES = [
+    ("generative", "config.json", {"layer_norm_epsilon": 0.1}, "layer_norm_epsilon is 0.1, and was 1e-06"),
+    ("generative", "config.json", {"dense_act_fn": "gelu"}, 'dense_act_fn is "gelu", and was "relu"'),
+    ("generative", "config.json", {"layer_norm_epsilon": ...}, "layer_norm_epsilon is not there, and was"),
+    ("generative", "generation_config.json", {"decoder_start_token_id": 7}, "decoder_start_token_id is 7"),
+    ("generative", "generation_config.json", {"decoder_start_token_id": "x"}, "decoder_start_token_id is"),
+    ("dense", "config.json", {"layer_norm_eps": 0.1}, "layer_norm_eps is 0.1, and was 1e-12"),
+    ("dense", "config.json", {"hidden_act": "relu"}, 'hidden_act is "relu", and was "gelu"'),
+    ("dense", "1_Pooling/config.json", {"pooling_mode": "cls"}, 'pooling_mode is "cls", and was "mean"'),
+    ("st5", "config.json", {"relative_attention_max_distance": 2}, "relative_attention_max_distance is 2"),
+    ("st5", "generation_config.json", {"decoder_start_token_id": 7}, "decoder_start_token_id is 7"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "values", "message"), CHANGES)
+def test_a_changed_setting_is_refused_by_file_and_field(
+    place: Path, kind: str, name: str, values: dict[str, Any], message: str
+) -> None:
+    edit(place / kind / "model" / name, **values)
+    for verify in (None, False):
+        with pytest.raises(MismatchError, match=rf"{kind}/model/{name}: {message}.*`grls index`"):
+            load(place / kind, Opening(device="cpu", verify=verify))
+    if kind != "st5":  # which is no member
+        with pytest.raises(MismatchError, match=f"{kind}/model/{name}: {message}"):
+            load(place / "fusion", CPU)
+
+
+def test_what_changes_no_result_is_let_pass(place: Path) -> None:
+    harmless = {
+        "transformers_version": "9.0", "dtype": "bfloat16", "torch_dtype": "bfloat16", "_name_or_path": "x",
+        "architectures": ["T5Model"], "id2label": {"0": "a"},
+    }  # fmt: skip
+    for kind in ("generative", "dense", "st5"):
+        before = load(place / kind, CPU).retrieve(QUERIES, 5)
+        edit(place / kind / "model" / "config.json", **harmless)
+        if kind != "dense":
+            edit(place / kind / "model" / "generation_config.json", max_length=3, transformers_version="9")
+        for verify in (None, False):
+            assert load(place / kind, Opening(device="cpu", verify=verify)).retrieve(QUERIES, 5) == before
+
+
+def test_a_folder_that_does_not_know_its_settings_opens(place: Path, caplog: Any) -> None:
+    for kind in ("generative", "dense", "st5"):
+        manifest = json.loads((place / kind / "grls.json").read_text())
+        assert "config.json" in manifest.pop("settings")
+        manifest.pop("sha256", None)
+        (place / kind / "grls.json").write_text(json.dumps(manifest))
+        assert load(place / kind, CPU).retrieve(QUERIES, 2)
+    assert not caplog.records
+
+
+def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> None:
+    file = place / "dense" / "model" / "config.json"
+    file.write_text("[]")
+    with pytest.raises(DataError, match=r"model/config.json: expected an object"):
+        load(place / "dense", CPU)
+    edit(place / "dense" / "grls.json", settings=["config.json"])
+    with pytest.raises(DataError, match=r"grls.json: settings: expected those of the model"):
+        load(place / "dense", CPU)
+
+
+@pytest.mark.parametrize("value", ["x", "0", -1, 10**9, [0], 1.5, True, float("nan")])
+@pytest.mark.parametrize("name", ["generation_config.json", "config.json"])
+def test_a_start_token_that_is_none_is_one_error(place: Path, name: str, value: Any) -> None:
+    """Of a folder that does not know its settings, a generator, a bi-encoder and a language model."""
+    model = place / "generative" / "model"
+    edit(place / "generative" / "grls.json", settings=..., sha256=...)
+    edit(model / "generation_config.json", decoder_start_token_id=...)
+    edit(model / name, decoder_start_token_id=value)
+    opens: list[Callable[[], Any]] = [
+        lambda: GenerativeRetriever.from_pretrained(place / "generative", "cpu"),
+        lambda: BiEncoder.load(str(model), "st5", "cpu"),
+        lambda: load_language_model(str(model), "cpu"),
+    ]
+    for opened in opens:
+        with pytest.raises(ConfigError, match=r"decoder_start_token_id .*expected.*correct it"):
+            opened()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("eos_token_id", "x"), ("pad_token_id", 1.5), ("num_beams", "x"), ("repetition_penalty", -1.0),
+        ("forced_bos_token_id", 10**9), ("suppress_tokens", "x"), ("temperature", [1]),
+    ],
+)  # fmt: skip
+def test_settings_that_generate_breaks_on_are_refused_at_opening(place: Path, field: str, value: Any) -> None:
+    model = place / "generative" / "model"
+    edit(model / "generation_config.json", **{field: value})
+    with pytest.raises(ConfigError, match=rf"{field} of its generation_config.json .* expected"):
+        load_language_model(str(model), "cpu")
+
+
+def test_a_language_model_whose_config_alone_names_the_start_writes(place: Path) -> None:
+    model, written = place / "generative" / "model", []
+    for values in ({}, {"decoder_start_token_id": ...}):
+        edit(model / "generation_config.json", **values)
+        loaded, tokenizer = load_language_model(str(model), "cpu")
+        written.append(TextWriter(loaded, tokenizer, 4, 2).write([[5, 6, 7], [9, 8]]))
+    assert written[0] == written[1]
+
+
+def test_embeddings_of_other_settings_are_not_gone_on_with(place: Path) -> None:
+    corpus = Corpus.read(place / "data")
+    work = work_folder(place / "new")
+    rows = [encode_to_disk(BiEncoder.load(str(place / "bert"), device="cpu"), corpus, work).read_bytes()]
+    edit(place / "bert" / "config.json", layer_norm_eps=0.1)
+    other = BiEncoder.load(str(place / "bert"), device="cpu")
+    rows.append(encode_to_disk(other, corpus, work).read_bytes())
+    assert rows[0] != rows[1]
+    expected = DenseRetriever.assemble(other, corpus).embeddings
+    assert rows[1].endswith(expected.tobytes())
+
+
+@pytest.mark.parametrize("kind", ["bert", "generative/model"])
+def test_the_saved_tokenizer_does_not_depend_on_what_was_embedded(place: Path, kind: str) -> None:
+    """A run that was killed when all passages were embedded reads no text when it is run again."""
+    corpus = Corpus.read(place / "data")
+    how = "auto" if kind == "bert" else "st5"
+    saved = []
+    for name in ("at once", "again"):
+        if name == "again":
+            encode_to_disk(BiEncoder.load(str(place / kind), how, "cpu"), corpus, place / "work")  # type: ignore[arg-type]
+        biencoder = BiEncoder.load(str(place / kind), how, "cpu")  # type: ignore[arg-type]
+        DenseRetriever.assemble(biencoder, corpus, place / "work").save_pretrained(place / name)
+        files = sorted(file for file in (place / name).rglob("*") if file.is_file())
+        saved.append({str(file.relative_to(place / name)): file.read_bytes() for file in files})
+    assert saved[0] == saved[1]
