@@ -12,7 +12,8 @@ parse with it. A statement says that something has an attribute, or stands in a 
     if the dog chases the mouse then the dog is young .      a rule about one subject
 
 and a query names its start facts and asks for the goal: ``anna is kind . why is anna big ?`` or ``… why does
-the cat chase the mouse ?``. Nothing here knows of passages' ids, models or files.
+the cat chase the mouse ?``. A variable or its pronoun is never what a relation leads to: ``the mouse sees
+it`` is not of this language. Nothing here knows of passages' ids, models or files.
 """
 
 from __future__ import annotations
@@ -26,16 +27,20 @@ VARIABLES = {"someone": "they", "something": "it"}
 """Word of a rule's variable -> its pronoun."""
 
 _WORD = r"[^\W_]+"
-_TERM = rf"(?:the (?:{_WORD} )??)?(?!(?:is|does|has|not)\b){_WORD}"
+_NO_THING = "|".join(("is", "does", "has", "not"))
+_NO_OBJECT = "|".join((_NO_THING, "it", "they", "them", *VARIABLES))
+_TERM = rf"(?:the (?:{_WORD} )??)?(?!(?:{_NO_THING})\b){_WORD}"
+_OBJECT = rf"(?:the (?:{_WORD} )??)?(?!(?:{_NO_OBJECT})\b){_WORD}"
 _VERB = r"(?!(?:is|does|has)\b)[^\W_]+s"
-_ATTRIBUTE = re.compile(rf"({_TERM}) is ({_WORD})")
-_RELATION = re.compile(rf"({_TERM}) ({_VERB} {_TERM})")
-_THEY_ARE = re.compile(rf"they are ({_WORD})")
-_THEY_DO = re.compile(rf"they (?!are\b)({_WORD}) ({_TERM})")
+_ADJECTIVE = rf"(?!(?:{_NO_OBJECT})\b){_WORD}"
+_ATTRIBUTE = re.compile(rf"({_TERM}) is ({_ADJECTIVE})")
+_RELATION = re.compile(rf"({_TERM}) ({_VERB} {_OBJECT})")
+_THEY_ARE = re.compile(rf"they are ({_ADJECTIVE})")
+_THEY_DO = re.compile(rf"they (?!are\b)({_WORD}) ({_OBJECT})")
 _RULE = re.compile(r"if (.+) then (.+)")
 _END = re.compile(r" ?\.$")
-_WHY_IS = re.compile(rf"why is ({_TERM}) ({_WORD}) ?\?")
-_WHY_DOES = re.compile(rf"why does ({_TERM}) ({_WORD}) ({_TERM}) ?\?")
+_WHY_IS = re.compile(rf"why is ({_OBJECT}) ({_ADJECTIVE}) ?\?")
+_WHY_DOES = re.compile(rf"why does ({_OBJECT}) ({_WORD}) ({_OBJECT}) ?\?")
 
 
 class Fact(NamedTuple):
@@ -199,7 +204,7 @@ def _parse_rule(clauses: Sequence[str], last: str) -> Rule | None:
     for n, clause in enumerate((*clauses, last)):
         before = next((fact.subject for fact in facts if fact.subject in VARIABLES), None)
         before = before or (facts[0].subject if facts else None)
-        shortened = n == 1 < len(clauses) and re.fullmatch(_WORD, clause) and not _is_verb(facts[0])
+        shortened = n == 1 < len(clauses) and re.fullmatch(_ADJECTIVE, clause) and not _is_verb(facts[0])
         fact = Fact(str(before), clause) if shortened else _parse_clause(clause, before)
         if fact is None:
             return None

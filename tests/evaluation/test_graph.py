@@ -280,11 +280,24 @@ def test_sentences_of_the_papers_language(text, expected):
         "anna is very kind .",
         "if someone is kind .",
         "if someone is a and b and c then they are d .",
+        "the cat chases it .",
+        "the cat chases something .",
+        "the cat is something .",
+        "if something chases the cat then the mouse sees it .",
+        "if the dog chases the cat then the mouse sees it .",
+        "if someone is kind then anna likes them .",
+        "if someone is kind and they like them then they are big .",
+        "if something is kind and it then it is big .",
         "x",
     ],
 )
 def test_other_texts_are_no_statements(text):
     assert parse_statement(text) is None
+
+
+@pytest.mark.parametrize("question", ["is it big", "is anna it", "does anna see it", "does something see anna"])
+def test_a_pronoun_is_no_goal(question):
+    assert parse_query(f"anna is kind . why {question} ?") is None
 
 
 def test_a_query_about_a_noun_of_two_words_is_read():
