@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from grls.errors import ConfigError
+from grls.models.positions import positions_in
 
 log = logging.getLogger(__name__)
 
@@ -23,12 +24,12 @@ def room_of(model: Any, new_tokens: int) -> int | None:
         model: A transformers model; an encoder-decoder has its positions twice, for prompt and output.
         new_tokens: Most tokens that are written behind the prompt.
     """
-    most = getattr(model.config, "max_position_embeddings", None)
+    most = positions_in(model.config)
     if most is None:
         return None
     if model.config.is_encoder_decoder:
-        return int(most) if new_tokens <= most else 0
-    return max(0, int(most) - new_tokens)
+        return most if new_tokens <= most else 0
+    return max(0, most - new_tokens)
 
 
 def too_long(

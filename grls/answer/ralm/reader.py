@@ -30,6 +30,7 @@ from grls.data.filters import Allow
 from grls.data.types import Query
 from grls.data.words import count
 from grls.errors import ConfigError, DataError
+from grls.models.positions import positions_in
 from grls.retrieve.base import Retriever
 
 _BLOCK_TOKENS = 1024
@@ -244,7 +245,7 @@ def refuse_long_window(model: Any, window: int, name: str) -> None:
     Raises:
         ConfigError: It has fewer than ``window``.
     """
-    most = getattr(model.config, "max_position_embeddings", None)
+    most = positions_in(model.config)
     if most is not None and window > most:
         raise ConfigError(f"a window of {window} tokens, but {name} has {most} positions; lower it.")
 

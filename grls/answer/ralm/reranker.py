@@ -23,6 +23,7 @@ from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.io.jsonl import read_jsonl
 from grls.models.encoder_input import padded
+from grls.models.load.build import encoder_positions
 from grls.models.load.opening import open_config, open_model, open_tokenizer, opening
 from grls.models.load.sources import packaged_encoder, refuse_missing_folder
 from grls.models.precision import move, refuse_nan_logits
@@ -60,7 +61,7 @@ class Reranker:
     def __init__(self, model: Any, tokenizer: Any, prefix_tokens: int = 64, max_tokens: int = 256):
         if model.config.num_labels != 1:
             raise ConfigError(f"a reranker has one label, got {model.config.num_labels}; train it anew.")
-        most = getattr(model.config, "max_position_embeddings", None) or max_tokens
+        most = encoder_positions(model.config) or max_tokens
         if max_tokens > most:
             raise ConfigError(f"max_tokens of {max_tokens}, but the encoder has {most} positions; lower it.")
         self.model = model

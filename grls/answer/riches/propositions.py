@@ -29,6 +29,7 @@ from grls.data.sentences import sentences
 from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.models.load.language import end_tokens
+from grls.models.positions import positions_in
 from grls.models.turns import turn
 
 _TAIL = 8
@@ -89,7 +90,7 @@ class Propositionizer:
         self.fallback = fallback
         self._head = self._without_end(self.prompt.head(tokenizer))
         self._read: tuple[int, DynamicCache] | None = None
-        positions = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
+        positions = positions_in(model.config) or sys.maxsize
         self._room = positions - (0 if self.encoder_decoder else max_new_tokens)
         if len(self._head) >= self._room or max_new_tokens >= positions:
             raise ConfigError(

@@ -24,6 +24,7 @@ from transformers import DynamicCache
 from grls.errors import ConfigError, out_of_memory
 from grls.index.rows import Ints
 from grls.models.head import Head
+from grls.models.positions import positions_in
 from grls.models.sessions.forest import Branches
 from grls.models.sessions.memory import (
     KeysValues,
@@ -226,7 +227,7 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
     name = type(model).__name__
     config = model.config
     refuse_windows(model)
-    most = getattr(config, "max_position_embeddings", None)
+    most = positions_in(config)
     if most is not None and len(prompt) >= most:
         raise ConfigError(f"a prompt of {len(prompt)} tokens, but {name} has {most} positions; shorten it.")
     with turn(model):  # the trial reads the model as it is, not as another thread drives it

@@ -38,6 +38,7 @@ from grls.errors import ConfigError, DataError
 from grls.io.files import read_json
 from grls.models.load.opening import IncompleteError, open_config, open_model, open_tokenizer, opening
 from grls.models.load.sources import language_source, packaged_encoder, refuse_missing_folder
+from grls.models.positions import positions_in
 
 TRAINING = "training.json"
 """Stands beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the stages it has gone through,
@@ -324,10 +325,10 @@ def _texts(data: str | Path) -> Iterator[str]:
 
 def encoder_positions(config: Any) -> int | None:
     """The longest text an encoder can read, in tokens, by its config; None where positions are relative."""
-    most = getattr(config, "max_position_embeddings", None)
+    most = positions_in(config)
     if most is None:
         return None
     kind = getattr(config, "model_type", "")
     if "roberta" in kind or kind == "camembert":
         most -= config.pad_token_id + 1  # its positions are counted from there
-    return int(most)
+    return most

@@ -22,6 +22,7 @@ from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.models.head import Head
+from grls.models.positions import positions_in
 
 
 class Seq2SeqGenerator:
@@ -176,7 +177,7 @@ def check_positions(model: Any, input_length: int, target_length: int) -> None:
     """
     config = model.config
     if not config.is_encoder_decoder:
-        most = getattr(config, "max_position_embeddings", None)
+        most = positions_in(config)
         if most is not None and input_length + target_length > most:
             raise ConfigError(
                 f"inputs of {input_length} and passages of {target_length} tokens, but the model has {most} "
@@ -187,7 +188,7 @@ def check_positions(model: Any, input_length: int, target_length: int) -> None:
         ("inputs", getattr(config, "encoder", config), input_length, "max_input_tokens"),
         ("passages", getattr(config, "decoder", config), target_length, "max_passage_tokens"),
     ):
-        most = getattr(part, "max_position_embeddings", None)
+        most = positions_in(part)
         if most is not None and length > most:
             raise ConfigError(
                 f"{what} of {length} tokens, but the model has {most} positions; set --{option} (in training "

@@ -11,6 +11,7 @@ from grls.data.dataset import gold_passages
 from grls.decode.interleave.continuations import Beam, InterleaveOptions
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
+from grls.models.positions import positions_in
 from grls.train.riches.data import InterlacedData
 from grls.train.stages.callbacks import log_means, refuse_unmeasured
 
@@ -79,7 +80,7 @@ class QuoteRecall(L.Callback):
 
     def _refuse_too_long(self, data: InterlacedData, module: Any) -> None:
         config = module.model.config
-        most = getattr(config, "max_position_embeddings", None)
+        most = positions_in(config)
         longest = max(len(prompt) for _, prompt, *_ in data.dev_examples.items)
         needed = longest + self.options.max_new_tokens
         if most is not None and not config.is_encoder_decoder and needed > most:

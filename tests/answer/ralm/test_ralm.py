@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import torch
 from ralm_helpers import PASSAGES, TEXT, Scripted, begun_tokenizer, byte_tokenizer, causal_model
-from transformers import BertConfig, BertLMHeadModel, Gemma3ForCausalLM, Gemma3TextConfig
+from transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    XLNetConfig,
+    XLNetLMHeadModel,
+)
 
 from grls.answer.ralm.choose import Oracle, ZeroShot
 from grls.answer.ralm.collect import collect
@@ -15,9 +22,11 @@ from grls.answer.ralm.generate import continue_texts
 from grls.answer.ralm.reader import InContextRalm, ScoredStride, perplexity, words_of
 from grls.answer.ralm.scoring import TextScorer, Wanted
 from grls.answer.ralm.strides import Stride, WindowOptions, strides
+from grls.answer.room import room_of
 from grls.data.corpus import Corpus
 from grls.data.filters import Numbered
 from grls.errors import ConfigError, DataError
+from grls.models.positions import positions_in
 
 CORPUS = Corpus.from_passages(PASSAGES)
 TOKENIZER = byte_tokenizer()
@@ -379,6 +388,17 @@ def test_a_model_that_sees_what_is_to_come_has_no_perplexity(model: Any) -> None
         TextScorer(model, lambda number: [])
     causal = BertLMHeadModel(BertConfig(**SEEING, is_decoder=True))
     TextScorer(causal, lambda number: [])
+
+
+def test_a_model_without_a_limit_of_positions_is_judged_by_what_it_sees() -> None:
+    """XLNet's config says -1 positions, which is no limit; it sees the whole input at once."""
+    config = XLNetConfig(vocab_size=len(TOKENIZER), d_model=32, n_layer=1, n_head=4, d_inner=64)
+    assert config.max_position_embeddings == -1
+    assert positions_in(config) is None
+    model = XLNetLMHeadModel(config).eval()
+    assert room_of(model, 10) is None
+    with pytest.raises(ConfigError, match="XLNetLMHeadModel sees what is to come"):
+        InContextRalm(model, TOKENIZER, WindowOptions(documents=0, window=512))
 
 
 def test_white_space_asks_for_nothing() -> None:
