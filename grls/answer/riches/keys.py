@@ -152,7 +152,7 @@ def _origin(
         raise ConfigError(f"unknown kind of key {kind!r}; expected one of {', '.join(get_args(KeyKind))}.")
     if (kind == "proposition") != (propositions is not None):
         raise ConfigError("--keys proposition and --propositions FILE go together.")
-    check_markers(*markers)  # before the work begins
+    check_markers(tokenizer, *markers)  # before the work begins
     source = ""
     if propositions is not None:
         if not Path(propositions).is_file():

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from grls.data.codec import controls
 from grls.decode.interleave.characters import is_text, token_texts, within
 from grls.errors import ConfigError
 from grls.index.rows import Ints
@@ -57,12 +58,11 @@ class TextMarkers(Markers):
         closing: What ends it.
 
     Raises:
-        ConfigError: A marker is empty or has white space around it, both are equal, or the tokenizer cannot
-            write one.
+        ConfigError: See :func:`check_markers`; or the tokenizer cannot write a marker.
     """
 
     def __init__(self, tokenizer: Any, opening: str = OPENING, closing: str = CLOSING):
-        check_markers(opening, closing)
+        check_markers(tokenizer, opening, closing)
         way = _written(tokenizer, opening)
         barred = _barred(tokenizer, opening, closing)
         super().__init__((way,), _written(tokenizer, closing), barred, within(tokenizer))
@@ -87,17 +87,26 @@ class TextMarkers(Markers):
         return text.endswith(self._text)
 
 
-def check_markers(opening: str, closing: str) -> None:
-    """Refuse markers that no tokenizer could tell apart.
+def check_markers(tokenizer: Any, opening: str, closing: str) -> None:
+    """Refuse markers that could not be told apart, or that are no text to a tokenizer.
 
     Raises:
-        ConfigError: One is empty or has white space around it, or both are equal.
+        ConfigError: One is empty or has white space around it, both are equal, or one holds a special token,
+            or one that parts the turns of a chat.
     """
     for marker in (opening, closing):
         if not marker or marker != marker.strip():
             raise ConfigError(f"a marker is a text without white space around it, got {marker!r}.")
     if opening == closing:
         raise ConfigError(f"the markers must be two different texts, got {opening!r} twice.")
+    barred = {str(tokenizer.convert_ids_to_tokens(token)) for token in controls(tokenizer)}
+    for marker in (opening, closing):
+        special = sorted(token for token in barred if token and token in marker)
+        if special:
+            raise ConfigError(
+                f"the marker {marker!r} holds {special[0]!r}, a special token of the model, which stands for "
+                "no text; choose another one with --markers."
+            )
 
 
 def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """Interlaced retrieval as a program and as a command."""
 
 import json
+import re
 import shutil
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -366,6 +367,22 @@ def test_markers_are_found_however_they_are_written(folder: Path) -> None:
         assert not markers.opens(tokenizer(text, add_special_tokens=False)["input_ids"]), text
     assert tokenizer.decode(markers.closing).strip() == "»"
     assert tokenizer.convert_tokens_to_ids("»") in markers.barred
+
+
+@pytest.mark.parametrize("marker", ["</s>", "<pad>", "<|eot_id|>", "a<|turn|>"])
+def test_a_special_token_is_no_marker(folder: Path, marker: str) -> None:
+    """``<|turn|>`` is what the chat template parts turns by; it is not special."""
+    _, tokenizer = load_language_model(str(folder / "model"), "cpu")
+    tokenizer.add_special_tokens({"pad_token": "<pad>", "eos_token": "</s>", "bos_token": "<|eot_id|>"})
+    tokenizer.add_tokens(["<|turn|>"])
+    tokenizer.chat_template = "{% for m in messages %}<|turn|>{{ m.content }}{% endfor %}"
+    corpus = Corpus.from_passages(PASSAGES)
+    for markers in ((marker, "»"), ("«", marker)):
+        expected = rf"marker {re.escape(repr(marker))} holds .*, a special token .*--markers"
+        with pytest.raises(ConfigError, match=expected):
+            TextMarkers(tokenizer, *markers)
+        with pytest.raises(ConfigError, match=expected):
+            build_keys(corpus, tokenizer, markers=markers)
 
 
 def byte_level(texts: list[str]) -> Any:
