@@ -17,7 +17,9 @@ Values are compared with their like alone. A number (``2000``, ``-1.5``, ``1e3``
 such, whole numbers exactly, however large; with a text it is equal where the letters are, and it is neither
 above nor below one. ``true`` and ``false`` are equal to truth values. Everything else, and all that is
 quoted, is text, in the order of its letters. Of a list any element may hold; with ``!=`` and ``not in`` none
-may be equal. Where a field is missing or null no comparison holds, ``!=`` and ``not in`` included.
+may be equal. Where a field is missing or null no comparison holds, ``!=`` and ``not in`` included; so a bare
+``null`` is no value, and ``true``, ``false``, ``nan``, ``inf`` and ``infinity``, which have no order, do not
+stand behind ``<``, ``<=``, ``>`` and ``>=``. Quoted they are text like any other.
 
 A text is read in time proportional to its length. Which passages there are is not known here.
 """
@@ -46,6 +48,8 @@ _TOKEN = re.compile(
 _NUMBER = re.compile(r"[+-]?[0-9]+(?P<part>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?)")
 _LIKE_A_NUMBER = re.compile(r"[+\-\u2212]?\.?\d[\d.,_]*(?:[eE][+-]?\d*)?")
 """Words that look like numbers and are read as text: ``.5``, ``5.``, ``1_000``, ``٣``, ``−5``."""
+_UNORDERED = re.compile(r"true|false|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+"""Words that are no text to whoever writes them, and that nothing is above or below."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _WORDS = ("and", "or", "not", "in")
 
@@ -247,7 +251,7 @@ class _Parser:
             raise self.error("one of = != < <= > >=, or 'in'")
         self._next()
         if operator not in ("=", "!="):
-            return FieldComparison(field, operator, (self._value("a value"),))
+            return FieldComparison(field, operator, (self._value("a value", ordered=True),))
         return FieldComparison(field, operator, self._values("|"))
 
     def _values(self, between: str) -> tuple[FilterValue, ...]:
@@ -257,24 +261,29 @@ class _Parser:
             values.append(self._value("a value"))
         return tuple(values)
 
-    def _value(self, wanted: str, names: bool = False) -> FilterValue:
+    def _value(self, wanted: str, names: bool = False, ordered: bool = False) -> FilterValue:
         token = self.token
         if token.kind not in ("word", "quoted") or (names and token.kind == "word" and token.text in _WORDS):
             raise self.error(wanted)
         if token.kind == "word" and not names:
-            self._refuse_doubtful(token)
+            self._refuse_doubtful(token, ordered)
         self._next()
         if token.kind == "word":
             return FilterValue(token.text)
         return FilterValue(_ESCAPE.sub(r"\1", token.text[1:-1]), True)
 
-    def _refuse_doubtful(self, token: _Token) -> None:
-        """Refuse a value that means a number or a truth value and would be text."""
+    def _refuse_doubtful(self, token: _Token, ordered: bool) -> None:
+        """Refuse a value that means something else than text and would be text."""
         text = token.text
         if _LIKE_A_NUMBER.fullmatch(text) and not _NUMBER.fullmatch(text):
             raise self._error(token.place, f"{text!r} is no number as 20, -1.5 or 1e3", _QUOTE)
         if text.lower() in ("true", "false") and text != text.lower():
             raise self._error(token.place, f"truth values are true and false, got {text!r}", _QUOTE)
+
+        if text.lower() == "null":
+            raise self._error(token.place, "no comparison holds for what is null or missing", _QUOTE)
+        if ordered and _UNORDERED.fullmatch(text):
+            raise self._error(token.place, f"nothing is above or below {text}", _QUOTE)
 
     def _is(self, word: str) -> bool:
         return self.token.kind == "word" and self.token.text == word

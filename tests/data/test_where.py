@@ -30,7 +30,8 @@ BIG = 2**60 + 1
         *(("f='10'", 10, False), ("f='10'", "10", True), ("f!='10'", 10, True)),
         # truth values
         *(("f=true", True, True), ("f=1", True, False), ("f=true", "true", True), ("f='true'", True, False)),
-        *(("f>false", True, False), ("f=false", False, True)),
+        *(("f=false", False, True), ("f>'false'", "true", True), ("f<'inf'", "a", True)),
+        *(("f='null'", "null", True), ("f=nullable", "nullable", True), ("f>trueish", "zoo", True)),
         # text by its letters
         *(("f>=2020-01-05", "2020-01-10", True), ("f<b", "a", True), ("f='a b'", "a b", True)),
         *(("f=\"it's\"", "it's", True), (r"f='it\'s'", "it's", True), ("f=o'neil", "o'neil", True)),
@@ -64,6 +65,11 @@ def test_a_value_is_compared_with_its_like(text: str, value: Any, expected: bool
         ("a in 1", 6, r"'\('"),
         *(("a>=.5", 4, "no number as 20"), ("a>=2020.", 4, "no number"), ("a=２０２０", 3, "Quote it")),
         ("a>=\u22125", 4, "no number"),  # a minus, not a hyphen
+        *(("b>true", 3, "nothing is above or below true. Quote it"), ("b<=FALSE", 4, "truth values")),
+        *(("y<inf", 3, "nothing is above or below inf. Quote"), ("y>=-Infinity", 4, "above or below -Inf")),
+        *(("x=1 and y<NaN", 11, "above or below NaN"), ("y>+inf", 3, r"above or below \+inf")),
+        *(("n=null", 3, "no comparison holds for what is null"), ("n != 1 or n in (a, NULL)", 20, "is null")),
+        *(("n<null", 3, "is null or missing. Quote"), ("n=a|null", 5, "is null")),
         *(("a=1_000", 3, "no number"), ("a=True", 3, "truth values are true and false")),
     ],
 )  # fmt: skip

@@ -295,7 +295,9 @@ def test_other_texts_are_no_statements(text):
     assert parse_statement(text) is None
 
 
-@pytest.mark.parametrize("question", ["is it big", "is anna it", "does anna see it", "does something see anna"])
+@pytest.mark.parametrize(
+    "question", ["is it big", "is anna it", "does anna see it", "does something see anna"]
+)
 def test_a_pronoun_is_no_goal(question):
     assert parse_query(f"anna is kind . why {question} ?") is None
 
