@@ -1,6 +1,8 @@
 """The imports go one way."""
 
 import ast
+import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,11 @@ ORDER = (
 """From the bottom to the top. A layer imports itself and what stands below it."""
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def module_name(file: Path) -> str:
     parts = file.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -44,7 +51,7 @@ def imports(tree: ast.AST) -> list[tuple[str, list[str]]]:
 
 
 def own(file: Path) -> list[tuple[str, list[str]]]:
-    found = imports(ast.parse(file.read_text(encoding="utf-8")))
+    found = imports(parsed(file))
     spread = []
     for module, names in found:
         if module == "grls":  # `from grls import commands` names modules
@@ -106,7 +113,7 @@ def test_a_folder_says_what_each_of_its_files_is_for(folder: Path) -> None:
     """The docstring of a folder names its modules and folders; those of ``grls`` stand in the README."""
     if folder.name == "grls":
         return
-    told = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    told = ast.get_docstring(parsed(folder / "__init__.py")) or ""
     names = [f.stem for f in folder.glob("*.py") if f.stem != "__init__"]
     names += [f"{f.name}/" for f in folder.iterdir() if (f / "__init__.py").is_file()]
     unnamed = [name for name in names if f"``{name}``" not in told]
@@ -115,7 +122,7 @@ def test_a_folder_says_what_each_of_its_files_is_for(folder: Path) -> None:
 
 def defined(file: Path) -> list[str]:
     """The public classes and functions of a module."""
-    body = ast.parse(file.read_text(encoding="utf-8")).body
+    body = parsed(file).body
     kinds = ast.ClassDef | ast.FunctionDef
     return [node.name for node in body if isinstance(node, kinds) and not node.name.startswith("_")]
 
@@ -128,9 +135,61 @@ def test_a_public_name_stands_for_one_thing() -> None:
     assert {name: modules for name, modules in where.items() if len(modules) > 1} == {}
 
 
+ROLE = re.compile(r":(?:mod|class|func|meth|data|attr|exc):`~?\.?([^`<]+)`")
+
+
+def named_in(tree: ast.AST) -> set[str]:
+    """What a module or class holds: functions, classes, variables, fields, and what it imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            found |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+    return found
+
+
+def test_what_docstrings_refer_to_exists() -> None:
+    """``:mod:``, ``:class:``, ``:func:`` and the like name something that is there, where they say."""
+    trees = {module_name(file): parsed(file) for file in FILES}
+    held = {module: named_in(tree) for module, tree in trees.items()}
+    classes = {
+        node.name: named_in(node)
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    anywhere = set().union(*held.values())
+    gone = []
+    for file in FILES:
+        for match in ROLE.finditer(file.read_text(encoding="utf-8")):
+            name = re.sub(r"\s+", "", match[1]).removesuffix("()")
+            first, *rest = name.split(".")
+            if first == "grls":
+                module = max((m for m in held if f"{name}.".startswith(f"{m}.")), key=len)
+                rest = name.removeprefix(module).split(".")[1:]
+                there = not rest or rest[0] in held[module]
+                there &= len(rest) < 2 or rest[1] in classes.get(rest[0], anywhere)
+            else:
+                there = first in anywhere and (not rest or rest[0] in classes.get(first, anywhere))
+            if not there:
+                gone.append(f"{module_name(file)}: {name}")
+    assert gone == []
+
+
+def test_folders_and_files_that_texts_name_are_there() -> None:
+    path = re.compile(r"`((?:grls|data_prep|benchmarks|tests|docs)/[\w/.-]*)`")
+    texts = [*FILES, ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "tests").rglob("*.py")]
+    named = {(file.name, one) for file in texts for one in path.findall(file.read_text(encoding="utf-8"))}
+    assert sorted((file, one) for file, one in named if not (ROOT / one).exists()) == []
+    assert len(named) > 10
+
+
 def test_nothing_in_the_package_imports_the_preparations_or_benchmarks() -> None:
     for file in FILES:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = parsed(file)
         assert not [m for m, _ in imports(tree) if m.split(".")[0] in ("data_prep", "benchmarks", "tests")]
 
 

@@ -223,17 +223,20 @@ class SaveModel(L.Callback):
             )
         _refuse_diverged(module.model, self.folder)
         if trainer.is_global_zero:
-            merge_adapters(module.model)
-            with atomic_folder(self.folder, "config.json") as new:
-                module.model.save_pretrained(new)
-                reset_tokenizer(module.tokenizer)
-                module.tokenizer.save_pretrained(new)
-                data: Any = trainer.datamodule  # type: ignore[attr-defined]
-                for name, content in data.beside_model().items():
-                    write_json(new / name, content)
-                beside = [] if getattr(data, "priors", None) is None else [BESIDE]
-                write_json(new / TRAINING, {"stages": [*module.stages, *beside]})
+            self._write(module, trainer.datamodule)  # type: ignore[attr-defined]
             print(f"{self.folder}: the model of step {taken:,} of {trainer.global_step:,}{measured}")
+
+    def _write(self, module: Any, data: Any) -> None:
+        """The model, its tokenizer, and what stands beside them."""
+        merge_adapters(module.model)
+        with atomic_folder(self.folder, "config.json") as new:
+            module.model.save_pretrained(new)
+            reset_tokenizer(module.tokenizer)
+            module.tokenizer.save_pretrained(new)
+            for name, content in data.beside_model().items():
+                write_json(new / name, content)
+            beside = [] if getattr(data, "priors", None) is None else [BESIDE]
+            write_json(new / TRAINING, {"stages": [*module.stages, *beside]})
 
     def on_exception(
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException

@@ -83,7 +83,7 @@ def test_every_precision_opens_and_finds(
 def test_compile_takes_the_search_for_gpus(
     retriever: GenerativeRetriever, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever the model is; the compiler itself is tested in tests/decode/test_step.py."""
+    """Wherever the model is; the compiler itself is tested in tests/decode/gpu/test_step.py."""
     compiled: list[str] = []
 
     def compile_nothing(work: Any, **how: Any) -> Any:
