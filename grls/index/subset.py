@@ -140,12 +140,8 @@ class Subset:
             return self._members.holds(passages)
         return self.rows.holds(np.asarray(self._index.row_of)[passages].astype(np.int64))
 
-    def passages_in(self, low: int, high: int) -> list[int]:
-        """Numbers of the passages of the subset in the rows ``low:high``, in row order."""
-        return list(self.each_in(low, high))
-
     def each_in(self, low: int, high: int) -> Iterator[int]:
-        """The same one after another, for who needs the first ones of many."""
+        """Numbers of the passages of the subset in the rows ``low:high``, in row order, one after another."""
         for row in self.rows.between(low, high).tolist():
             for passage in map(int, self._index.members_in(row, row + 1)):
                 if self._members is None or passage in self._members:
