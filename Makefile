@@ -26,10 +26,13 @@ lint: install
 	$(BIN)/mypy
 
 quickstart: install
-	$(BIN)/python -m data_prep.ruletaker --config configs/quickstart/data.yaml
+	$(BIN)/python -m data_prep.ruletaker --config configs/prepare/quickstart.yaml
 	rm -rf runs/quickstart/memorise/checkpoints runs/quickstart/retrieve/checkpoints
-	$(BIN)/grls train --config configs/base/memorise.yaml --config configs/quickstart/memorise.yaml
-	$(BIN)/grls train --config configs/base/retrieve.yaml --config configs/quickstart/retrieve.yaml
+	$(BIN)/grls train --config configs/memorise.yaml --config configs/scratch/memorise.yaml \
+	  --config configs/quickstart.yaml --model.generator.data data/quickstart --output runs/quickstart/memorise
+	$(BIN)/grls train --config configs/retrieve.yaml --config configs/scratch/retrieve.yaml \
+	  --config configs/quickstart.yaml --model.generator.name_or_path runs/quickstart/memorise/model \
+	  --output runs/quickstart/retrieve
 	$(BIN)/grls index --model runs/quickstart/retrieve/model --corpus data/quickstart --output runs/quickstart/retriever
 	$(BIN)/grls retrieve --retriever runs/quickstart/retriever --data data/quickstart --split test \
 	  --steps dynamic --hops 8 --output runs/quickstart/test

@@ -20,6 +20,7 @@ from pathlib import Path
 from jsonargparse import auto_cli
 
 from benchmarks.common import going_on
+from benchmarks.trainings import options as training
 from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
@@ -91,7 +92,7 @@ class Comparison:
     """Runs the commands of one comparison.
 
     Args:
-        name: Data set: ``data/NAME``, ``configs/NAME``; everything is written to ``runs/NAME``.
+        name: Data set: ``data/NAME``; everything is written to ``runs/NAME``.
         dry_run: Print the commands only.
         skip: Systems that are left out.
         steps: Kinds of retrieval that are compared, as far as the plan has them.
@@ -149,13 +150,13 @@ class Comparison:
         left_out = {*self.skip, *(("memorise", "retrieve") if "generator" in self.skip else ())}
         stages = {output: stage for output, stage in stages.items() if output not in left_out}
         for output, (stage, options) in stages.items():
-            layers = self.layers(stage)
+            layers = training(self.name, stage)
             where = ("--output", f"{self.folder}/{output}") if options else ()
             made = self.folder / output / "model" / "config.json"
             self.grls("train", *layers, *where, *options, *going_on(made), makes=made)
         made = self.folder / "biencoder" / "model" / "modules.json"
         if "biencoder" not in self.skip:
-            self.grls("train-biencoder", *self.layers("biencoder"), makes=made)
+            self.grls("train-biencoder", *training(self.name, "biencoder"), makes=made)
         for output in self.seconds():
             self.second(output)
 
@@ -165,15 +166,11 @@ class Comparison:
         made = self.folder / output / "model"
         if output == "generator2":
             seeds = ("--seed_everything", "1", "--data.seed", "1", "--model.seed", "1")
-            options = (*self.layers("retrieve"), *where, *seeds, *going_on(made / "config.json"))
+            options = (*training(self.name, "retrieve"), *where, *seeds, *going_on(made / "config.json"))
             self.grls("train", *options, makes=made / "config.json")
         else:
-            options = (*self.layers("biencoder"), *where, "--seed", "1")
+            options = (*training(self.name, "biencoder"), *where, "--seed", "1")
             self.grls("train-biencoder", *options, makes=made / "modules.json")
-
-    def layers(self, stage: str) -> tuple[str, ...]:
-        """The configs of a stage."""
-        return "--config", f"configs/base/{stage}.yaml", "--config", f"configs/{self.name}/{stage}.yaml"
 
     def indexes(self) -> None:
         """A retriever folder for each system that has a model."""
@@ -233,12 +230,12 @@ class Comparison:
 
     def ensembles(self) -> None:
         """Generator and bi-encoder fused as in the paper, and with tuned weights; two alike; all three."""
-        config = ("--config", f"configs/{self.name}/ensemble.yaml")
-        tuned = (*config, "--config", f"configs/{self.name}/ensemble-tuned.yaml")
         pair = ("generator", "biencoder")
+        dev = [f"{self.folder}/{system}-single-dev.jsonl" for system in pair]
+        tuned = ("--config", "configs/fusion.yaml", "--tune", *dev)
         both = "generator + biencoder"
-        self.fuse("ensemble-single", f"{both}, interleaved, single", (), *config)
-        self.fuse("ensemble-tuned-single", f"{both}, tuned, single", (), *tuned)
+        self.fuse("ensemble-single", f"{both}, interleaved, single", pair)
+        self.fuse("ensemble-tuned-single", f"{both}, tuned, single", pair, *tuned)
         self.fuse("ensemble-rrf-single", f"{both} + bm25, rrf, single", (*pair, "bm25"), "--method", "rrf")
         plan = self.plan
         for steps in [*(["fixed"] if plan.hops else []), *(["dynamic"] if plan.dynamic else [])]:
@@ -266,7 +263,7 @@ class Comparison:
         )  # fmt: skip
 
     def fuse(self, output: str, name: str, systems: tuple[str, ...], *options: str) -> None:
-        """One ensemble; without systems, a config names the runs."""
+        """One ensemble."""
         runs = [f"{self.folder}/{system}-{output.rpartition('-')[2]}.jsonl" for system in systems]
         made = str(self.folder / output)
         self.runs.append(f"{made}.jsonl")

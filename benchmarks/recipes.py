@@ -14,14 +14,12 @@ class Stage(NamedTuple):
     """A stage of training.
 
     Attributes:
-        config: Its name, and that of its file in ``configs/base`` and in ``configs/NAME``.
+        config: Its name among the trainings of the data set (:mod:`benchmarks.trainings`).
         after: Begins with the model of that stage.
-        layers: Its files in ``configs``, where they are others.
     """
 
     config: str
     after: str | None = None
-    layers: tuple[str, ...] = ()
 
 
 class Recipe(NamedTuple):
@@ -47,11 +45,6 @@ class Recipe(NamedTuple):
     data: str | None = None
     cuts: tuple[str, ...] = ()
     across: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-
-
-def _spans(causal: str, name: str, config: str = "spans", after: str | None = None) -> Stage:
-    """A language model that writes spans, by the ``causal.yaml`` of some folder."""
-    return Stage(config, after, ("base/causal", f"{causal}/causal", "base/spans", f"{name}/{config}"))
 
 
 _VIEWS = ("--steps", "single", "--k", "100", "--beams", "20", "--truncate_queries", "true")
@@ -94,13 +87,13 @@ _TWO_STAGES = (Stage("memorise"), Stage("retrieve", "memorise"))
 RECIPES = {
     "ruletaker-paper": Recipe(_TWO_STAGES, {"dynamic": ("--steps", "dynamic", "--hops", "10")}),
     "strategyqa": Recipe(
-        (_spans("strategyqa", "strategyqa"),),
+        (Stage("spans"),),
         {"single": _VIEWS},
         _beside(_STRATEGYQA),
         _ENSEMBLES,
     ),
     "strategyqa-rescore": Recipe(
-        (_spans("strategyqa", "strategyqa", "spans-rescore"),),
+        (Stage("spans-rescore"),),
         {
             "single": (*_VIEWS, *_rescored("5")),
             "hybrid": (*_ahead(_STRATEGYQA, "4", "4"), *_rescored("5", "20")),
@@ -117,14 +110,9 @@ RECIPES = {
         data="strategyqa",
         cuts=("biencoder", "hops", "bm25 + biencoder + hops", "hybrid", "all"),
     ),
-    "nq": Recipe(
-        (_spans("default", "nq"),), {"single": _VIEWS}, _beside("runs/nq/default/dense"), _ENSEMBLES
-    ),
+    "nq": Recipe((Stage("spans"),), {"single": _VIEWS}, _beside("runs/nq/default/dense"), _ENSEMBLES),
     "explagraphs": Recipe(
-        (
-            _spans("explagraphs", "explagraphs"),
-            _spans("explagraphs", "explagraphs", "spans-hops", "spans"),
-        ),
+        (Stage("spans"), Stage("spans-hops", "spans")),
         {
             "single": _VIEWS,
             "hybrid": _ahead("runs/explagraphs/biencoder-retriever", "0.25", "1"),
@@ -134,7 +122,7 @@ RECIPES = {
         _ENSEMBLES,
     ),
     "explagraphs-rescore": Recipe(
-        (_spans("explagraphs", "explagraphs", "spans-rescore"),),
+        (Stage("spans-rescore"),),
         {
             "unassessed": _VIEWS,
             "single": (*_VIEWS, *_rescored("1.5")),
@@ -146,10 +134,7 @@ RECIPES = {
         cuts=("single", "hybrid", "bm25", "biencoder"),
     ),
     "entailmentbank": Recipe(
-        (
-            _spans("entailmentbank", "entailmentbank"),
-            _spans("entailmentbank", "entailmentbank", "spans-memories", "spans"),
-        ),
+        (Stage("spans"), Stage("spans-memories", "spans")),
         {
             "memories": _VIEWS,
             "single": _VIEWS,
@@ -160,10 +145,7 @@ RECIPES = {
         {"single": "spans", "hybrid": "spans"},
     ),
     "entailmentbank-wt": Recipe(
-        (
-            _spans("entailmentbank", "entailmentbank", "spans-rescore"),
-            _spans("entailmentbank", "entailmentbank", "hops-rescore", "spans-rescore"),
-        ),
+        (Stage("spans-rescore"), Stage("hops-rescore", "spans-rescore")),
         {
             "unassessed": _VIEWS,
             "single": (*_VIEWS, *_rescored("0.7")),

@@ -25,6 +25,7 @@ from jsonargparse import auto_cli
 
 from benchmarks.common import going_on
 from benchmarks.recipes import RECIPES, Stage
+from benchmarks.trainings import options as training
 from grls.cli import main as grls
 from grls.errors import GrlsError
 from grls.evaluation.evaluate import evaluate_run
@@ -41,7 +42,7 @@ class Repeat:
     """Runs the commands of one recipe with several seeds.
 
     Args:
-        name: The recipe, mostly that of a data set: ``data/NAME``, ``configs/NAME``; everything is written to
+        name: The recipe, mostly that of a data set: ``data/NAME``; everything is written to
             ``runs/NAME/seed-N``.
         dry_run: Print the commands only.
         precision: In which numbers it trains, as lightning names them; None: as the configs say.
@@ -133,15 +134,18 @@ class Repeat:
 
     @property
     def _data(self) -> str:
-        return f"data/{RECIPES[self.name].data or self.name}"
+        return f"data/{self._set}"
+
+    @property
+    def _set(self) -> str:
+        return RECIPES[self.name].data or self.name
 
     def _measured(self, run: Path) -> dict[str, float]:
         """The measures of a run on test; nothing where it was not made."""
         return {} if self.dry_run else flat(evaluate_run(f"{run}.jsonl", self._data, "test"))
 
     def _train(self, stage: Stage, folder: Path, seed: int) -> None:
-        layers = stage.layers or tuple(f"{base}/{stage.config}" for base in ("base", self.name))
-        options = [word for layer in layers for word in ("--config", f"configs/{layer}.yaml")]
+        options = training(self._set, stage.config)
         for option in ("seed_everything", "data.seed", "model.seed"):
             options += [f"--{option}", str(seed)]
         if self.precision is not None:
@@ -207,7 +211,7 @@ def main(
             entailmentbank-wt (with WorldTree's pairs: spans and rescore learned together, then hop by
             hop); explagraphs-rescore, strategyqa-rescore (spans and rescore learned together). The data
             are in data/NAME, those of the last two in data/explagraphs and data/strategyqa. The bi-encoder's
-            retriever, and the neighbours, that configs and runs name must be there.
+            retriever, and the neighbours, that trainings and runs name must be there.
         seeds: Which.
         dry_run: Print the commands only.
         precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.

@@ -79,7 +79,7 @@ def quickstart(place: Place) -> Any:
         ("memorise", 8, [*tiny, "--model.learning_rate=1e-2", "--trainer.check_val_every_n_epoch=4"]),
         ("retrieve", 4, [f"--model.generator.name_or_path={root / 'memorise' / 'model'}"]),
     ):
-        layers = [f"--config=configs/{kind}/{stage}.yaml" for kind in ("base", "quickstart")]
+        layers = [f"--config=configs/{layer}.yaml" for layer in (stage, f"scratch/{stage}", "quickstart")]
         called("train", *layers, f"--output={root / stage}", f"--trainer.max_epochs={epochs}", *common, *more)
         names = ("train_loss", "dev_loss", "dev_recall", *(["dev_f1"] if stage == "retrieve" else []))
         found[stage] = curve(root / stage, *names)
@@ -417,7 +417,7 @@ def _scratch_training(place: Place, output: Path, config: str, form: str, *more:
     layer = place.folder / f"{config}.yaml"
     layer.write_text(json.dumps({"model": {"init_args": {"generator": generator}}}), encoding="utf-8")
     few = ["--data.batch_size=4", "--trainer.max_epochs=1", "--model.learning_rate=3e-3", *QUIET]
-    layers = [f"--config=configs/base/{config}.yaml", f"--config={layer}"]
+    layers = [f"--config=configs/{config}.yaml", f"--config={layer}"]
     called("train", *layers, f"--output={output}", f"--data.data={place.data}", *few, *more)
     return curve(output, "train_loss", "dev_loss")
 
@@ -430,7 +430,7 @@ def _riches_training(place: Place, output: Path) -> Any:
 
 
 def _query_training(place: Place, output: Path) -> Any:
-    return _scratch_training(place, output, "query-generator", "passage: query:")
+    return _scratch_training(place, output, "doc2query", "passage: query:")
 
 
 def _biencoder_training(place: Place, output: Path) -> Any:

@@ -1,6 +1,6 @@
 """Every shipped config, the README's commands and the quickstart's, through the real entry points.
 
-Data and models are small; everything else is as shipped.
+The trainings are those of ``benchmarks.trainings``. Data and models are small; everything else is as shipped.
 """
 
 import json
@@ -15,6 +15,8 @@ import yaml
 from small_data import tiny_bert
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from benchmarks.trainings import TRAININGS, options
+from data_prep.common import run as run_preparation
 from data_prep.ruletaker import prepare
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -25,6 +27,8 @@ from grls.retrieve.dense.retriever import DenseRetriever
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("memorise", "retrieve")
+MADE = ("quickstart", "ruletaker", "ruletaker-paper", "ruletaker-relations")
+"""Sets that are generated."""
 SETTINGS = {
     "paper": {
         "memorise": (3, 240, 1e-05, "rest"),
@@ -40,18 +44,16 @@ SETTINGS = {
 """Epochs, batch size, rate and target of arXiv 2204.13596 and of its released configuration."""
 
 
-def sets_with(stage: str) -> list[str]:
-    """The data sets that have a config of their own for a stage."""
-    found = {file.parent.name for file in (ROOT / "configs").glob(f"*/{stage}.yaml")}
-    return sorted(found - {"base", *SETTINGS})
+def sets_with(run: str) -> list[str]:
+    """The data sets that have such a training."""
+    return sorted(name for name, runs in TRAININGS.items() if run in runs)
 
 
-def causal_of(name: str) -> str:
-    """The config of a causal generator that those of a data set are layered over."""
-    return f"{name if name in sets_with('causal') else 'default'}/causal"
+def train(name: str, run: str, *more: str) -> None:
+    """A training of a set as shipped, but for some options."""
+    assert main(["train", *options(name, run), *more]) == 0, (name, run)
 
 
-SETS = sets_with("memorise")
 QUICK = (
     "--trainer.max_epochs=1",
     "--trainer.check_val_every_n_epoch=1",
@@ -98,13 +100,24 @@ def makefile_commands(target: str) -> list[list[str]]:
     return [shlex.split(line.replace("$(BIN)/", "")) for line in recipe.group(1).splitlines()]
 
 
-@pytest.mark.parametrize("name", SETS)
+def test_every_config_is_run_here() -> None:
+    """By a training of a set, as the paper's settings, in the README, or to make data."""
+    shipped = {str(file.relative_to(ROOT / "configs"))[:-5] for file in (ROOT / "configs").rglob("*.yaml")}
+    trained = {
+        layer for runs in TRAININGS.values() for training in runs.values() for layer in training.layers
+    }
+    named = {f"{name}/{stage}" for name, stages in SETTINGS.items() for stage in stages}
+    words = {word for command in readme_commands() for word in command}
+    read = {word.removeprefix("configs/")[:-5] for word in words if word.startswith("configs/")}
+    others = {"fusion", *(f"prepare/{name}" for name in MADE)}  # the first in test_ensemble_command.py
+    assert shipped == trained | named | read | others
+
+
+@pytest.mark.parametrize("name", sets_with("memorise"))
 def test_shipped_configs_train(name: str, workplace: Path) -> None:
     small(workplace / "data" / name)
     for stage in STAGES:
-        layers = [f"--config=configs/base/{stage}.yaml", f"--config=configs/{name}/{stage}.yaml"]
-        swap = tiny_model(f"data/{name}") if stage == "memorise" else []
-        assert main(["train", *layers, *swap, *QUICK]) == 0
+        train(name, stage, *(tiny_model(f"data/{name}") if stage == "memorise" else []), *QUICK)
         assert (workplace / "runs" / name / stage / "model" / "config.json").is_file()
 
 
@@ -113,7 +126,7 @@ def test_the_papers_settings_and_the_released_ones(name: str, workplace: Path) -
     """A small model in the place of T5-large; what it was trained with is what the names promise."""
     small(workplace / "data" / "mine")
     for stage in STAGES:
-        layers = [f"--config=configs/{folder}/{stage}.yaml" for folder in ("base", name)]
+        layers = [f"--config=configs/{layer}.yaml" for layer in (stage, f"{name}/{stage}")]
         given = ["--data.data=data/mine", f"--output=runs/{stage}", *tiny_model("data/mine")]
         quick = [o for o in QUICK if not o.startswith(("--trainer.max_epochs", "--trainer.check_val"))]
         assert main(["train", *layers, *given, *quick, "--trainer.max_steps=1"]) == 0
@@ -129,7 +142,7 @@ def test_the_papers_settings_and_the_released_ones(name: str, workplace: Path) -
         ) == expected
         schedule = ("constant", 0.0) if stage == "memorise" else ("linear", 0.1)
         assert (model["optimizer"], model["schedule"], model["warmup"]) == ("adafactor", *schedule)
-    layers = [f"--config=configs/{folder}/biencoder.yaml" for folder in ("base", name)]
+    layers = [f"--config=configs/{layer}.yaml" for layer in ("biencoder", f"{name}/biencoder")]
     generator = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
     given = ["--data=data/mine", "--output=runs/bi", "--source=null", "--kind=auto", "--max_steps=1"]
     assert main(["train-biencoder", *layers, *given, *generator]) == 0
@@ -142,16 +155,12 @@ def test_the_papers_settings_and_the_released_ones(name: str, workplace: Path) -
 def test_shipped_configs_learn_to_quote(name: str, workplace: Path) -> None:
     """A model that is fine-tuned is a small one here; one from scratch is as shipped, but for its size."""
     small(workplace / "data" / name)
-    layers = ["--config=configs/base/riches.yaml", f"--config=configs/{name}/riches.yaml"]
-    scratch = "ScratchT5" in (ROOT / "configs" / name / "riches.yaml").read_text()
     swap = [f"--model.generator.{option}" for option in TINY]
-    if not scratch:
+    if "scratch/riches" not in TRAININGS[name]["riches"].layers:
         language_model(workplace, f"data/{name}")
         swap = ["--model.generator.name_or_path=lm"]
     short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0", "--quotes.limit=2"]
-    assert (
-        main(["train", *layers, *swap, *short, *QUICK, "--quotes.max_new_tokens=6", "--quotes.beams=2"]) == 0
-    )
+    train(name, "riches", *swap, *short, *QUICK, "--quotes.max_new_tokens=6", "--quotes.beams=2")
     assert (workplace / "runs" / name / "riches" / "model" / "config.json").is_file()
 
 
@@ -160,10 +169,7 @@ def test_shipped_configs_train_a_causal_generator(name: str, workplace: Path) ->
     """A small model in the place of the pretrained one, and no teacher, who would have to be trained."""
     small(workplace / "data" / name)
     language_model(workplace, f"data/{name}")
-    layers = ["--config=configs/base/causal.yaml", f"--config=configs/{name}/causal.yaml"]
-    swap = ["--model.generator.name_or_path=lm", "--data.teacher=null", "--data.branches=0"]
-    given = [f"--data.data=data/{name}", f"--output=runs/{name}/causal"]
-    assert main(["train", *layers, *swap, *given, *QUICK]) == 0
+    train(name, "causal", "--model.generator.name_or_path=lm", "--data.teacher=null", *QUICK)
     assert (workplace / "runs" / name / "causal" / "model" / "config.json").is_file()
 
 
@@ -172,12 +178,7 @@ def test_shipped_configs_learn_to_write_views(name: str, workplace: Path) -> Non
     """A small model in the place of the pretrained one, and no teacher, who would have to be trained."""
     small(workplace / "data" / name)
     language_model(workplace, f"data/{name}")
-    layers = [
-        f"--config=configs/{config}.yaml"
-        for config in ("base/causal", causal_of(name), "base/spans", f"{name}/spans")
-    ]
-    swap = ["--model.generator.name_or_path=lm", "--data.teacher=null"]
-    assert main(["train", *layers, *swap, *QUICK]) == 0
+    train(name, "spans", "--model.generator.name_or_path=lm", "--data.teacher=null", *QUICK)
     model = workplace / "runs" / name / "spans" / "model"
     assert json.loads((model / "views.json").read_text()) == {"words": 8, "by": "script"}
     trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
@@ -185,33 +186,25 @@ def test_shipped_configs_learn_to_write_views(name: str, workplace: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "layers"),
-    [(name, ["beside"]) for name in sets_with("beside")]
-    + [(name, ["base/spans", "beside", "spans-beside"]) for name in sets_with("spans-beside")],
+    ("name", "run"), [(name, run) for run in ("beside", "spans-beside") for name in sets_with(run)]
 )
-def test_shipped_configs_learn_beside_a_prior(name: str, layers: list[str], workplace: Path) -> None:
+def test_shipped_configs_learn_beside_a_prior(name: str, run: str, workplace: Path) -> None:
     """BM25 in the place of the bi-encoder, who would have to be trained."""
     small(workplace / "data" / name)
     language_model(workplace, f"data/{name}")
-    own = [layer if "/" in layer else f"{name}/{layer}" for layer in layers]
-    configs = [f"--config=configs/{config}.yaml" for config in ("base/causal", f"{name}/causal", *own)]
     swap = ["--model.generator.name_or_path=lm", "--data.prior.retrievers=[bm25]"]
     short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0"]
-    assert main(["train", *configs, *swap, *short, *QUICK]) == 0
-    model = workplace / "runs" / name / layers[-1] / "model"
+    train(name, run, *swap, *short, *QUICK)
+    model = workplace / "runs" / name / run / "model"
     assert (model / "config.json").is_file()
-    assert (model / "views.json").is_file() == ("spans" in layers[-1])
+    assert (model / "views.json").is_file() == ("spans" in run)
 
 
 @pytest.mark.parametrize(
-    ("name", "stage", "base"),
-    [(name, "causal-mixed", []) for name in sets_with("causal-mixed")]
-    + [(name, "spans-hops", ["base/spans"]) for name in sets_with("spans-hops")]
-    + [(name, "spans-pseudo", ["base/spans", f"{name}/spans"]) for name in sets_with("spans-pseudo")],
+    ("name", "run"),
+    [(name, run) for run in ("causal-mixed", "spans-hops", "spans-pseudo") for name in sets_with(run)],
 )
-def test_shipped_configs_go_on_with_a_causal_generator(
-    name: str, stage: str, base: list[str], workplace: Path
-) -> None:
+def test_shipped_configs_go_on_with_a_causal_generator(name: str, run: str, workplace: Path) -> None:
     """Hop by hop, with the real queries in the place of pseudo-queries."""
     data = workplace / "data" / name
     small(data)
@@ -219,15 +212,11 @@ def test_shipped_configs_go_on_with_a_causal_generator(
     pseudo = workplace / "runs" / name / "pseudo.jsonl"
     pseudo.parent.mkdir(parents=True)
     pseudo.write_text((data / "queries.jsonl").read_text())
-    layers = [
-        f"--config=configs/{config}.yaml"
-        for config in ("base/causal", causal_of(name), *base, f"{name}/{stage}")
-    ]
     swap = ["--model.generator.name_or_path=lm", "--data.teacher=null", "--data.mix.size=8"]
-    assert main(["train", *layers, *swap, *QUICK]) == 0
-    model = workplace / "runs" / name / stage / "model"
+    train(name, run, *swap, *QUICK)
+    model = workplace / "runs" / name / run / "model"
     assert (model / "config.json").is_file()
-    assert (model / "views.json").is_file() == (stage != "causal-mixed")
+    assert (model / "views.json").is_file() == (run != "causal-mixed")
 
 
 @pytest.mark.parametrize("name", sets_with("spans-memories"))
@@ -241,51 +230,45 @@ def test_shipped_configs_ask_for_every_passage(name: str, workplace: Path) -> No
     DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(teacher)
     near = f"--output={runs / 'near.safetensors'}"
     assert main(["neighbours", f"--data={data}", f"--retriever={teacher}", "--device=cpu", near]) == 0
-    layers = [
-        f"--config=configs/{config}.yaml"
-        for config in ("base/causal", causal_of(name), "base/spans", f"{name}/spans-memories")
-    ]
     swap = ["--model.generator.name_or_path=lm", "--data.mix.size=32", "--data.batch_size=4"]
-    assert main(["train", *layers, *swap, *QUICK]) == 0
+    train(name, "spans-memories", *swap, *QUICK)
     assert (runs / "spans-memories" / "model" / "views.json").is_file()
     trained = (runs / "spans-memories" / "logs" / "version_0" / "config.yaml").read_text()
     assert "teach_memories: true" in trained
 
 
 @pytest.mark.parametrize(
-    ("name", "stage"),
-    [(name, stage) for stage in ("spans-rescore", "hops-rescore") for name in sets_with(stage)],
+    ("name", "run", "passages"),
+    [
+        ("entailmentbank-wt", "spans-rescore", 10),
+        ("entailmentbank-wt", "hops-rescore", 7),
+        ("explagraphs", "spans-rescore", 10),
+        ("strategyqa", "spans-rescore", 8),
+    ],
 )
-def test_shipped_configs_learn_to_assess(name: str, stage: str, workplace: Path) -> None:
+def test_shipped_configs_learn_to_rescore(name: str, run: str, passages: int, workplace: Path) -> None:
     """BM25 in the place of the bi-encoder, who would have to be trained; a model of one layer."""
     small(workplace / "data" / name)
     language_model(workplace, f"data/{name}")
-    layers = [
-        f"--config=configs/{config}.yaml"
-        for config in ("base/causal", causal_of(name), "base/spans", f"{name}/{stage}")
-    ]
     swap = ["--model.generator.name_or_path=lm", "--data.teacher=null", "--data.teacher_share=0"]
-    swap += ["--data.rescore.retrievers=[bm25]", "--model.freeze_layers=0", f"--data.data=data/{name}"]
+    swap += ["--data.rescore.retrievers=[bm25]", "--model.freeze_layers=0"]
     short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0", f"--output=runs/{name}/rescore"]
-    assert main(["train", *layers, *swap, *short, *QUICK]) == 0
+    train(name, run, *swap, *short, *QUICK)
     model = workplace / "runs" / name / "rescore" / "model"
     assert json.loads((model / "assess.json").read_text()) == {"tokens": 128}
     trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
-    own = yaml.safe_load((ROOT / "configs" / name / f"{stage}.yaml").read_text())
-    passages = own["data"]["init_args"]["rescore"]["passages"]
     assert f"passages: {passages}\n      depth: 60\n" in trained  # what a set changes, and what it does not
 
 
 @pytest.mark.parametrize("name", sets_with("query-generator"))
 def test_shipped_configs_learn_to_write_queries(name: str, workplace: Path) -> None:
     small(workplace / "data" / name)
-    layers = ["--config=configs/base/query-generator.yaml", f"--config=configs/{name}/query-generator.yaml"]
     swap = [f"--model.generator.{option}" for option in TINY]
-    if "ScratchT5" not in (ROOT / "configs" / name / "query-generator.yaml").read_text():
+    if "scratch/doc2query" not in TRAININGS[name]["query-generator"].layers:
         language_model(workplace, f"data/{name}")
         swap = ["--model.generator.name_or_path=lm"]
     short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0"]
-    assert main(["train", *layers, *swap, *short, *QUICK]) == 0
+    train(name, "query-generator", *swap, *short, *QUICK)
     assert (workplace / "runs" / name / "query-generator" / "model" / "query-generator.json").is_file()
 
 
@@ -296,19 +279,23 @@ def test_shipped_configs_mix(name: str, workplace: Path) -> None:
     pseudo = workplace / "runs" / name / "pseudo.jsonl"
     pseudo.parent.mkdir(parents=True)
     pseudo.write_text((data / "queries.jsonl").read_text())
-    memorise = [f"--config=configs/{folder}/memorise.yaml" for folder in ("base", name)]
-    assert main(["train", *memorise, *tiny_model(f"data/{name}"), *QUICK]) == 0
-    mixed = [
-        f"--config=configs/{config}.yaml" for config in ("base/retrieve", f"{name}/retrieve", f"{name}/mixed")
-    ]
-    assert main(["train", *mixed, *QUICK]) == 0
+    memorise = ["--config=configs/memorise.yaml", f"--output=runs/{name}/memorise"]
+    given = [f"--data.data=data/{name}", *tiny_model(f"data/{name}")]
+    assert main(["train", *memorise, *given, *QUICK]) == 0
+    train(name, "mixed", *QUICK)
     assert (workplace / "runs" / name / "mixed" / "model" / "config.json").is_file()
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_shipped_configs_make_data(name: str, workplace: Path) -> None:
+    run_preparation(prepare, [f"--config=configs/prepare/{name}.yaml", "--train=9", "--dev=2", "--test=3"])
+    assert len(read_split(f"data/{name}", "test")[0]) == 3
 
 
 def test_base_configs_are_the_papers(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for stage, rate, schedule in (("memorise", "1.0e-05", "constant"), ("retrieve", "0.0001", "linear")):
         with pytest.raises(SystemExit) as stop:
-            main(["train", f"--config=configs/base/{stage}.yaml", "--data.data=data/x", "--print_config"])
+            main(["train", f"--config=configs/{stage}.yaml", "--data.data=data/x", "--print_config"])
         assert stop.value.code == 0
         shown = capsys.readouterr().out
         for line in ("optimizer: adafactor", f"learning_rate: {rate}", f"schedule: {schedule}",
@@ -390,7 +377,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
             given += QUICK
             if "memorise" in " ".join(command[:3]):
                 given += tiny_model("data/mine")
-            if "configs/default/causal.yaml" in command:  # the packaged model is an extra
+            if "configs/default/chains.yaml" in command:  # the packaged model is an extra
                 given += ["--model.generator.name_or_path=lm"]
         if command[0] == "train-biencoder":
             options = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
@@ -410,7 +397,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_quickstart_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prep, remove, *commands = makefile_commands("quickstart")
-    assert prep == ["python", "-m", "data_prep.ruletaker", "--config", "configs/quickstart/data.yaml"]
+    assert prep == ["python", "-m", "data_prep.ruletaker", "--config", "configs/prepare/quickstart.yaml"]
     left = [f"runs/quickstart/{stage}/checkpoints" for stage in ("memorise", "retrieve")]
     assert remove == ["rm", "-rf", *left]  # by a killed quickstart
     small(workplace / "data" / "quickstart")

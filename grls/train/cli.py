@@ -1,6 +1,6 @@
 """``grls train`` and ``train.py``: LightningCLI with one output folder for everything a run writes.
 
-    grls train --config configs/base/retrieve.yaml --config configs/quickstart/retrieve.yaml
+    grls train --config configs/retrieve.yaml --config configs/scratch/retrieve.yaml …
 
 Under ``output``: ``checkpoints/`` (best and last), ``logs/`` (CSV and TensorBoard, and ``config.yaml``:
 everything that was in force) and ``model/`` (the best model, for the next stage).

@@ -28,8 +28,9 @@ class Small(Comparison):
         given = [*arguments]
         tiny = tiny_model(self.data)
         if arguments[0] == "train":
-            given = [a for a in given if not a.startswith("--model.generator")] + list(QUICK)
-            given += tiny if {"memorise", "nomem"} & set(Path(str(makes)).parts) else []
+            given += QUICK
+            if {"memorise", "nomem"} & set(Path(str(makes)).parts):
+                given = [a for a in given if not a.startswith("--model.generator")] + tiny
         if arguments[0] == "train-biencoder":
             given += ["--epochs=1", "--max_steps=2", "--batch_size=8"]
         super().grls(*given, makes=makes)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import seeds
+from benchmarks import seeds, trainings
 from benchmarks.recipes import Recipe, Stage
 from benchmarks.seeds import Repeat, flat, main, table
+from benchmarks.trainings import Training
 
 
 def test_every_seed_has_its_own_folder_and_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,13 +184,11 @@ def test_a_small_run_measures_each_seed(
     from data_prep.ruletaker import prepare
 
     prepare(Path("data/small"), subjects=5, predicates=6, rules=6, max_depth=2, train=20, dev=4, test=6)
-    (tmp_path / "configs").mkdir()
-    (tmp_path / "configs" / "base").symlink_to(root / "configs" / "base")
-    folder = tmp_path / "configs" / "small"
-    folder.mkdir()
-    text = (root / "configs" / "ruletaker-paper" / "memorise.yaml").read_text()
-    text = text.replace("ruletaker-paper", "small").replace("max_epochs: 6", "max_epochs: 1")
-    (folder / "memorise.yaml").write_text(text.replace("_epoch: 3", "_epoch: 1"))
+    (tmp_path / "configs").symlink_to(root / "configs")
+    few = ("--trainer.max_epochs=1", "--trainer.check_val_every_n_epoch=1")
+    given = ("--data.data=data/small", "--model.generator.data=data/small", *few)
+    training = Training(("memorise", "scratch/memorise"), given)
+    monkeypatch.setitem(trainings.TRAININGS, "small", {"memorise": training})
     recipe = Recipe(
         (Stage("memorise"),),
         {"single": ("--steps", "single", "--k", "5"), "narrow": ("--steps", "single", "--k", "2")},

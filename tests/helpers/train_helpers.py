@@ -61,7 +61,7 @@ def write_chain_parts(folder: Path) -> Path:
 def chain_options(root: Path, output: Path, *more: str) -> list[str]:
     """The options of a tiny run on what :func:`write_chain_parts` wrote."""
     return [
-        "train", "--config=configs/base/causal.yaml", f"--output={output}", f"--data.data={root / 'data'}",
+        "train", "--config=configs/chains.yaml", f"--output={output}", f"--data.data={root / 'data'}",
         f"--model.generator.name_or_path={root / 'llama'}", "--model.learning_rate=1e-2",
         "--model.freeze_embeddings=false", "--data.batch_size=4", "--trainer.max_epochs=2",
         "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false",

@@ -47,7 +47,7 @@ class QueryForm(NamedTuple):
         if not file.is_file():
             raise ConfigError(
                 f"{model} is no query generator ({FORM} is missing); train one with `grls train --config "
-                "configs/base/query-generator.yaml`."
+                "configs/doc2query.yaml`."
             )
         return cls(**read_json(file))
 

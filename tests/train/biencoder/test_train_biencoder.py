@@ -13,6 +13,7 @@ from failing import fails
 from sentence_transformers import SentenceTransformerTrainingArguments
 from small_data import passages, queries, scratch
 
+from benchmarks import trainings
 from data_prep.ruletaker import prepare
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -26,8 +27,8 @@ from grls.train.biencoder import trainer as biencoder_trainer
 from grls.train.biencoder.fit import BiEncoderOptions
 
 ROOT = Path(__file__).parents[3]
-CONFIGS = sorted((ROOT / "configs").glob("*/biencoder.yaml"))
-SETS = [file.parent.name for file in CONFIGS if file.parent.name != "base"]
+SETS = sorted(name for name, runs in trainings.TRAININGS.items() if "biencoder" in runs)
+NAMED = ("default", "paper", "released")
 
 
 @pytest.fixture(scope="module")
@@ -188,32 +189,37 @@ def test_a_generator_from_scratch_and_no_dev(place: Path, tmp_path: Path) -> Non
     assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", [*SETS, *NAMED])
 def test_shipped_configs_train(
     name: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
     prepare(Path("data") / name, subjects=6, predicates=6, rules=10, max_depth=3, train=12, dev=4, test=4)
-    layers = [f"--config=configs/{layer}/biencoder.yaml" for layer in ("base", name)]
-    layers += [f"--data=data/{name}", f"--output=runs/{name}/biencoder"]  # which the default leaves to you
-    shipped = yaml.safe_load((ROOT / "configs" / name / "biencoder.yaml").read_text())
-    base = yaml.safe_load((ROOT / "configs" / "base" / "biencoder.yaml").read_text())
-    kind = {**base, **shipped}["kind"]
-    if kind == "st5":
+    where = [f"--data=data/{name}", f"--output=runs/{name}/biencoder"]
+    named = [word for layer in ("", f"{name}/") for word in ("--config", f"configs/{layer}biencoder.yaml")]
+    shipped = trainings.options(name, "biencoder") if name in SETS else [*named, *where]
+    asked: dict[str, Any] = {}
+    for word in shipped:
+        if word.startswith("configs/"):
+            asked |= yaml.safe_load(Path(word).read_text())
+        elif word != "--config":
+            key, _, value = word.removeprefix("--").partition("=")
+            asked[key] = float(value) if key == "learning_rate" else yaml.safe_load(value)
+    if asked["kind"] == "st5":
         generator = scratch(Path("data") / name).load()
         for part in generator:
             part.save_pretrained("tiny")
         source = "tiny"
     else:
         source = str(place / "bert")
-    limits = [] if kind == "st5" else ["--max_tokens=64"]
-    assert main(["train-biencoder", *layers, f"--source={source}", *limits, "--max_steps=2"]) == 0
+    limits = [] if asked["kind"] == "st5" else ["--max_tokens=64"]
+    assert main(["train-biencoder", *shipped, f"--source={source}", *limits, "--max_steps=2"]) == 0
     assert Path(f"runs/{name}/biencoder/model/modules.json").is_file()
     settings = json.loads(Path(f"runs/{name}/biencoder/logs.json").read_text())["settings"]
-    given = {**base, **shipped, "max_steps": 2, "source": source, "max_tokens": settings["max_tokens"]}
-    given.pop("output", None)
-    assert {key: settings[key] for key in given} == given
+    asked |= {"max_steps": 2, "source": source, "max_tokens": settings["max_tokens"]}
+    assert asked.pop("output") == f"runs/{name}/biencoder"
+    assert {key: settings[key] for key in asked} == asked
 
 
 def test_refusals_before_the_work_begins(

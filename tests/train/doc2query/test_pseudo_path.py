@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.trainings import options
 from data_prep.ruletaker import prepare
 from grls.cli import main
 from grls.data.dataset import read_queries
@@ -30,13 +31,8 @@ def test_pseudo_queries_of_two_hops_reach_retrieval(
         "--data.dev_size=4",
     ]
 
-    def train(*names: str, more: list[str]) -> None:
-        run("train", *(f"--config=configs/{name}.yaml" for name in names), *quiet, *more)
-
-    train(
-        "base/query-generator", "quickstart/query-generator",
-        more=[*tiny, "--model.learning_rate=1e-2", "--data.batch_size=8", "--trainer.max_epochs=12"],
-    )  # fmt: skip
+    run("train", *options("quickstart", "query-generator"), *tiny, "--model.learning_rate=1e-2",
+        "--data.batch_size=8", "--trainer.max_epochs=12", *quiet)  # fmt: skip
     run("neighbours", "--data=data/quickstart", "--output=near", "--k=4")
     run("pseudo-queries", "--data=data/quickstart", "--model=runs/quickstart/query-generator/model", "--n=2",
         "--hops=2", "--links=near", "--k=10", "--output=runs/quickstart/pseudo.jsonl", "--temperature=0.5",
@@ -48,6 +44,8 @@ def test_pseudo_queries_of_two_hops_reach_retrieval(
     about = json.loads(Path("runs/quickstart/pseudo.jsonl.manifest.json").read_text())
     assert (about["kept"], about["reads"]) == (len(written), "all")
     assert all(len(set(query.evidence)) == 2 for query in written)
-    train("base/memorise", "quickstart/memorise", more=[*tiny, "--trainer.max_epochs=1"])
-    train("base/retrieve", "quickstart/retrieve", "quickstart/mixed", more=["--trainer.max_epochs=2"])
+    layers = [f"--config=configs/{layer}.yaml" for layer in ("memorise", "scratch/memorise", "quickstart")]
+    given = [*tiny, "--model.generator.data=data/quickstart", "--output=runs/quickstart/memorise"]
+    run("train", *layers, *given, "--trainer.max_epochs=1", *quiet)
+    run("train", *options("quickstart", "mixed"), "--trainer.max_epochs=2", *quiet)
     assert Path("runs/quickstart/mixed/model/config.json").is_file()
