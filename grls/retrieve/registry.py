@@ -28,6 +28,7 @@ KINDS: dict[str, str] = {
     "hybrid": "grls.retrieve.hybrid.retriever:HybridRetriever",
     "hops": "grls.retrieve.hops.retriever:HopsRetriever",
     "fusion": "grls.retrieve.fusion.retriever:FusionRetriever",
+    "rescored": "grls.retrieve.rescored:RescoredRetriever",
     "cut": "grls.retrieve.fusion.cut:CutRetriever",
 }
 """Kind -> ``module:class``."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
-
 from grls.io.files import read_json
 from grls.models.load.opening import (
     IncompleteError,
@@ -80,11 +78,12 @@ def refuse_missing_parts(source: str, parts: list[tuple[str, Path]]) -> None:
             open_tokenizer(folder)
 
 
-def refuse_unread(model: SentenceTransformer) -> None:
+def refuse_unread(model: Any, pooler: bool = False) -> None:
     """Refuse a model whose transformer did not find all of its weights, or dropped some.
 
     Args:
-        model: As it was opened.
+        model: As it was opened, of any class of sentence-transformers.
+        pooler: Whether what it computes depends on its pooler.
 
     Raises:
         IncompleteError: It did not.
@@ -97,4 +96,4 @@ def refuse_unread(model: SentenceTransformer) -> None:
         network.name_or_path, config=network.config, trust_remote_code=False, output_loading_info=True,
         device_map="meta",
     )  # fmt: skip
-    refuse_incomplete(network, report)
+    refuse_incomplete(network, report, pooler=pooler)

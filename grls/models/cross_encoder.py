@@ -1,0 +1,242 @@
+"""A cross-encoder: reads a query and a passage together and says in one number how well they go together.
+
+A thin layer on sentence-transformers' ``CrossEncoder``, from a folder or a hub. The number is the model's
+logit, before any activation. The library's model reads a special token that a text spells as that token;
+:class:`PairNetwork` does not. The module knows nothing of retrievers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sentence_transformers import CrossEncoder
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from grls.data.codec import foreign_ids, tokenizer_fingerprint
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.models.base import Floats
+from grls.models.encoder_input import special_tokens, without_controls
+from grls.models.load.language import weights_fingerprint
+from grls.models.load.opening import IncompleteError, open_config, opening
+from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
+from grls.models.load.sources import refuse_missing_folder
+from grls.models.precision import accelerator, move
+from grls.models.sentence_model import positions_of
+
+Pair = tuple[str, str]
+"""A query and a passage, as texts."""
+
+_VOLATILE = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
+"""What of a config says nothing of what is computed."""
+_REMEDY = "Give a folder or hub name of a CrossEncoder of sentence-transformers: a classifier with one label."
+
+
+class PairNetwork(CrossEncoder):
+    """A cross-encoder to which a special token that a text spells is text, or nothing.
+
+    Where texts hold none, its input is the library's.
+    """
+
+    @classmethod
+    def of(cls, model: CrossEncoder) -> Self:
+        """The same model, reading so."""
+        model.tokenizer.split_special_tokens = True  # the library hands on no such option
+        model.__class__ = cls
+        assert isinstance(model, cls)
+        return model
+
+    def preprocess(
+        self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
+    ) -> dict[str, Tensor | Any]:
+        """Model input of pairs, which are freed of special tokens where there are more than around them."""
+
+        def read(pairs: Sequence[Any]) -> dict[str, Tensor | Any]:
+            return super(PairNetwork, self).preprocess(pairs, prompt=prompt, **kwargs)
+
+        found, tokenizer = read(inputs), self.tokenizer
+        if special_tokens(tokenizer, found) > len(inputs) * special_tokens(tokenizer, read([("a", "a")])):
+            columns = [without_controls(tokenizer, column) for column in zip(*inputs, strict=True)]
+            found = read(list(zip(*columns, strict=True)))
+        return found
+
+
+class PairScorer:
+    """Scores pairs of a query and a passage.
+
+    Args:
+        model: A cross-encoder with one label; it is used where it is, in the precision it has.
+
+    Raises:
+        ConfigError: It has several labels, reads no plain text, or has no room for two texts.
+
+    Attributes:
+        max_tokens: Longest pair, in tokens, special tokens included: the longer text of a pair is cut.
+    """
+
+    def __init__(self, model: CrossEncoder):
+        if model.num_labels != 1:
+            raise ConfigError(
+                f"the cross-encoder has {model.num_labels} labels, and one number ranks passages: take a "
+                "model with one (num_labels=1)."
+            )
+        if "message" in model.modalities or not isinstance(model.tokenizer, PreTrainedTokenizerBase):
+            raise ConfigError(
+                "the cross-encoder reads chat messages or no text: take one that reads pairs of texts."
+            )
+        self.model = PairNetwork.of(model)
+        self._markers = int(model.tokenizer.num_special_tokens_to_add(pair=True))
+        network: Any = model
+        most = positions_of(network)
+        self.max_tokens = int(min(model.max_seq_length or most, most, 2**30))
+        if self.max_tokens < self._markers + 2:
+            raise ConfigError(f"the cross-encoder reads {self.max_tokens} tokens, too few for two texts.")
+        model.max_seq_length = self.max_tokens
+        self._fingerprint = _fingerprint(self.model, self.max_tokens)
+
+    @classmethod
+    def load(cls, source: str, device: str = "auto", precision: str = "float32") -> Self:
+        """Open a cross-encoder.
+
+        Args:
+            source: Folder or hub name.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+            precision: ``float32`` or ``bfloat16``.
+
+        Raises:
+            ConfigError: There is no such model, it is incomplete or of another kind, or the device is not
+                there.
+        """
+        refuse_missing_folder(source)
+        with opening("a cross-encoder", source, _REMEDY):
+            parts = module_folders(source)
+            _refuse_foreign(source, parts)
+            refuse_missing_parts(source, parts)
+            model = CrossEncoder(
+                source,
+                device="cpu",
+                trust_remote_code=False,
+                model_kwargs={"dtype": torch.float32, "use_safetensors": True},
+            )
+            refuse_unread(model, pooler=True)
+            made = cls(model)
+        where = str(accelerator()) if device == "auto" else device
+        move(model, where, precision)
+        return made
+
+    def fingerprint(self) -> str:
+        """SHA-256 of everything a logit depends on: weights, settings, tokenizer, prompt, length."""
+        return self._fingerprint
+
+    def write(self, folder: Path) -> None:
+        """Write model and tokenizer into a folder that the caller makes final.
+
+        Raises:
+            MismatchError: The weights are not as they were opened (trained on, or in another precision).
+        """
+        if _fingerprint(self.model, self.max_tokens) != self._fingerprint:
+            raise MismatchError(
+                "the cross-encoder is not as it was when it was opened: open it in float32 before it is "
+                "saved."
+            )
+        self.model.save(str(folder), create_model_card=False)
+
+    def cut_queries(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
+        """The pairs that are too long and whose query is then not read to its end.
+
+        Where a pair is too long its longer text is cut, so a query of half the room at most never is.
+
+        Returns:
+            (place, tokens of its query) of each.
+        """
+        room, prompt = self.max_tokens - self._markers, _prompt(self.model) or ""
+        queries = list(dict.fromkeys(query for query, _ in pairs))
+        ids = foreign_ids(self.model.tokenizer, [prompt + query for query in queries])
+        tokens = {query: len(row) for query, row in zip(queries, ids, strict=True)}
+        long = [place for place, (query, _) in enumerate(pairs) if tokens[query] > room // 2]
+        others = foreign_ids(self.model.tokenizer, [pairs[place][1] for place in long]) if long else []
+        return [
+            (place, tokens[pairs[place][0]])
+            for place, other in zip(long, others, strict=True)
+            if tokens[pairs[place][0]] + len(other) > room
+        ]
+
+    def logits(
+        self, pairs: Sequence[Pair], batch_size: int = 32, decided: Callable[[int], object] | None = None
+    ) -> Floats:
+        """``[n]`` logits of pairs, similar lengths together, in eval mode.
+
+        Args:
+            pairs: n pairs.
+            batch_size: Pairs read together.
+            decided: Called with the number of pairs of each batch.
+
+        Raises:
+            DataError: A logit is not finite.
+        """
+        if not pairs:
+            return np.empty(0)
+        with self._telling(decided):
+            found = self.model.predict(
+                list(pairs), batch_size=batch_size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
+                show_progress_bar=False,
+            )  # fmt: skip
+        logits: Floats = np.asarray(found, dtype=np.float64)
+        wrong = np.flatnonzero(~np.isfinite(logits))
+        if len(wrong):
+            query, passage = pairs[wrong[0]]
+            raise DataError(
+                f"the logit of {query[:60]!r} with {passage[:60]!r} is not finite ({len(wrong)} of "
+                f"{len(pairs)} such): the weights are damaged or overflow; use float32, or another model."
+            )
+        return logits
+
+    @contextmanager
+    def _telling(self, decided: Callable[[int], object] | None) -> Iterator[None]:
+        """Within this block ``decided`` is called with the number of pairs of each batch."""
+
+        def told(_: Any, __: Any, output: dict[str, Any]) -> None:
+            if decided is not None:
+                decided(len(output["scores"]))
+
+        hook = self.model.register_forward_hook(told)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+
+def _refuse_foreign(source: str, parts: Sequence[tuple[str, Path]]) -> None:
+    """Refuse a bi-encoder and what else has no head for pairs; the library would make one at random."""
+    names = [kind.rpartition(".")[2] for kind, _ in parts]
+    if any(name in ("Pooling", "FirstDecoderOutput", "SpladePooling") for name in names):
+        raise IncompleteError(f"it is an encoder of single texts ({', '.join(names)}), no cross-encoder")
+    if not parts:
+        open_config(source)
+
+
+def _prompt(model: CrossEncoder) -> str | None:
+    """What stands before a query, where the model has such."""
+    return None if model.default_prompt_name is None else model.prompts.get(model.default_prompt_name)
+
+
+def _fingerprint(model: PairNetwork, max_tokens: int) -> str:
+    config: Any = getattr(model.transformers_model, "config", None)
+    settings = {} if config is None else config.to_dict()
+    parts = [
+        "cross-encoder-1",
+        max_tokens,
+        _prompt(model),
+        [type(module).__name__ for module in model],
+        {name: value for name, value in settings.items() if name not in _VOLATILE},
+        tokenizer_fingerprint(model.tokenizer),
+        weights_fingerprint(model),
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,377 @@
+"""What another retriever ranks, read once more by a cross-encoder: a retriever of kind ``rescored``.
+
+Legend: n passages that are read, k passages asked for.
+
+The first retriever gives its best passages with scores s(x); a cross-encoder
+(:mod:`grls.models.cross_encoder`) reads the first n of them together with the query and gives logits z(x):
+
+    score(x)  =  s(x) + w z(x),    or z(x) where there is no weight w.
+
+Equal scores go in the order of the first retriever. All other passages stand behind these n, in their own
+order, each as far below the last of them as the first retriever puts it below its n-th. The first n are the
+same whatever k is, so a ranking is, too. Filters are the first retriever's. The folder holds ``model/`` where
+the cross-encoder is embedded, and ``grls.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow
+from grls.data.types import Hit, Passage, Query
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.index.array_files import asked_to_verify
+from grls.io.files import atomic_folder, write_json
+from grls.io.progress import Progress
+from grls.models.cross_encoder import PairScorer
+from grls.retrieve.base import Description, HopHits, Retriever, TakesEvidence, Under, WritesChains
+from grls.retrieve.queries import check_counts, joined, queries_of
+from grls.retrieve.registry import Opening, open_member
+from grls.retrieve.spec import FORMAT, MANIFEST, Member, check_fields, made, recorded, relative
+
+MODEL = "model"
+"""The folder of an embedded cross-encoder."""
+
+_HEEDED = ("batch_size", "truncate_queries")
+"""Options of search that the cross-encoder heeds."""
+_TOGETHER = 256
+"""Queries whose passages are read from the corpus together."""
+
+
+@dataclass(frozen=True)
+class Rereading:
+    """How a cross-encoder's logits count.
+
+    Args:
+        passages: How many of the best passages are read (n).
+        weight: What a logit counts beside the first retriever's score (w); null: it counts alone.
+
+    Raises:
+        ConfigError: The number is below 1, or the weight no finite number.
+    """
+
+    passages: int
+    weight: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.passages < 1:
+            raise ConfigError(f"passages must be at least 1, got {self.passages}.")
+        if self.weight is not None and not math.isfinite(self.weight):
+            raise ConfigError(f"weight must be a finite number, or null, got {self.weight}.")
+
+
+class RescoredRetriever:
+    """Ranks the best passages of a retriever by what a cross-encoder says.
+
+    Args:
+        retriever: Finds the passages.
+        encoder: Reads them with the query.
+        rereading: How many, and what it counts.
+        name: What the cross-encoder is called in manifests.
+        batch_size: Pairs read together.
+        truncate_queries: Let queries that are too long be cut instead of refusing them.
+    """
+
+    kind = "rescored"
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        encoder: PairScorer,
+        rereading: Rereading,
+        name: str = MODEL,
+        batch_size: int = 32,
+        truncate_queries: bool = False,
+    ):
+        check_counts(batch_size=batch_size)
+        self.retriever = retriever
+        self.encoder = encoder
+        self.rereading = rereading
+        self.name = name
+        self.batch_size = batch_size
+        self.truncate_queries = truncate_queries
+
+    @staticmethod
+    def open(folder: Path, spec: dict[str, Any], how: Opening) -> RescoredRetriever:
+        """Open a folder; see :func:`grls.retrieve.registry.load`.
+
+        Of the options of search the cross-encoder heeds the batch size and ``truncate_queries``; it computes
+        in bfloat16 where that is asked for, else in float32.
+
+        Raises:
+            DataError: A field cannot be, or a member or the model is gone.
+            MismatchError: The model is another one than the folder was written with.
+            ConfigError: The model is no cross-encoder.
+        """
+        file = folder / MANIFEST
+        check_fields(spec, ("retriever", "model", "passages"), ("weight", "fingerprint"), file)
+        named = {name: spec[name] for name in ("passages", "weight") if name in spec}
+        rereading = made(Rereading, named, file, "rescored")
+        retriever = open_member(spec["retriever"], folder, "retriever", how)
+        precision = "bfloat16" if how.precision == "bfloat16" else "float32"
+        encoder = PairScorer.load(_source(spec["model"], folder), how.device, precision)
+        known = spec.get("fingerprint", encoder.fingerprint())
+        if asked_to_verify(how.verify) is not False and known != encoder.fingerprint():
+            raise MismatchError(
+                f"{file}: model is another cross-encoder than this retriever was made with (fingerprint): "
+                "bring back the right one, or take the field out and tune weight and passages again."
+            )
+        options: dict[str, Any] = {"name": spec["model"]}
+        if how.search is not None:
+            options |= {name: getattr(how.search, name) for name in _HEEDED}
+        return over(retriever, encoder, rereading, **options)
+
+    def save_pretrained(
+        self, folder: str | Path, retriever: str | Path | dict[str, Any], model: str | None = None
+    ) -> None:
+        """Write a folder, atomically; an earlier one there is replaced.
+
+        Args:
+            folder: Where.
+            retriever: The folder of the first retriever, which is named, or its specification.
+            model: Folder or hub name of the cross-encoder, which is named; None: a copy is written.
+
+        Raises:
+            ConfigError: The folder exists and holds something else.
+            WriteError: The disk is full or the place cannot be written.
+        """
+        first: Member = retriever if isinstance(retriever, dict) else relative(retriever, folder)
+        if model is not None and Path(model).expanduser().is_dir():
+            model = relative(Path(model).expanduser(), folder)
+        content = {"retriever": first, "model": model or MODEL, **recorded(self.rereading)}
+        content["fingerprint"] = self.encoder.fingerprint()
+        with atomic_folder(folder, MANIFEST) as new:
+            if model is None:
+                (new / MODEL).mkdir()
+                self.encoder.write(new / MODEL)
+            write_json(new / MANIFEST, {"format": FORMAT, "kind": self.kind, **content})
+
+    @property
+    def corpus(self) -> Corpus:
+        """What it retrieves from."""
+        return self.retriever.corpus
+
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        first, weight = self.retriever.describe(), self.rereading.weight
+        own = {
+            "cross_encoder": self.name,
+            "cross_encoder_passages": self.rereading.passages,
+            "cross_encoder_weight": weight,
+        }
+        return replace(
+            first,
+            system=self.kind,
+            score_mode="cross_encoder" if weight is None else f"{first.score_mode} + cross_encoder",
+            options={**first.options, **own},
+            label=f"{first.name}, rescored",
+            steps="single",
+            sets=False,
+        )
+
+    def fingerprint(self) -> str:
+        """Of the first retriever, of the cross-encoder, and of what it counts."""
+        parts = [self.retriever.fingerprint(), self.encoder.fingerprint(), repr(self.rereading)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """The top-k passages of each query, best first; see :class:`~grls.retrieve.base.Retriever`.
+
+        Raises:
+            ConfigError: k is below 1.
+            DataError: A query cannot be used by the first retriever, or is too long to be read whole with a
+                passage, and ``truncate_queries`` is not set.
+        """
+        check_counts(k=k)
+        asked = queries_of(queries)
+        found = self.retriever.retrieve(asked, max(k, self.rereading.passages), allow)
+        return [hits[:k] for hits in self.reread(asked, found)]
+
+    def reread(
+        self,
+        queries: Sequence[Query],
+        found: Sequence[Sequence[Hit]],
+        whole: Sequence[Query] | None = None,
+    ) -> list[list[Hit]]:
+        """Rankings as the cross-encoder sees them.
+
+        Args:
+            queries: The queries, as it reads them.
+            found: What the first retriever found for each, best first.
+            whole: What of each may not be cut; None: all of it.
+        """
+        ranked: list[list[Hit]] = []
+        whole = queries if whole is None else whole
+        count = sum(len(hits[: self.rereading.passages]) for hits in found)
+        with Progress(count, "rescore", "passages", shown=None) as bar:
+            for start in range(0, len(queries), _TOGETHER):
+                part = slice(start, start + _TOGETHER)
+                ranked += self._some(queries[part], found[part], whole[part], bar.update)
+        return ranked
+
+    def _some(
+        self,
+        queries: Sequence[Query],
+        found: Sequence[Sequence[Hit]],
+        whole: Sequence[Query],
+        decided: Callable[[int], object],
+    ) -> list[list[Hit]]:
+        read = [hits[: self.rereading.passages] for hits in found]
+        texts = self._texts([hit.id for hits in read for hit in hits])
+        self._refuse_cut(whole, read, texts)
+        pairs = [(q.text, texts[hit.id]) for q, hits in zip(queries, read, strict=True) for hit in hits]
+        logits = iter(self.encoder.logits(pairs, self.batch_size, decided).tolist())
+        odds = [[next(logits) for _ in hits] for hits in read]
+        weight = self.rereading.weight
+        return [rank_again(hits, some, weight) for hits, some in zip(found, odds, strict=True)]
+
+    def _texts(self, ids: Sequence[str]) -> dict[str, str]:
+        """The texts of passages, titles first, by id."""
+        distinct = list(dict.fromkeys(ids))
+        numbers = [number for number in self.corpus.numbers(distinct) if number is not None]
+        return {passage.id: joined(Query("", ""), [passage]) for passage in self.corpus.passages(numbers)}
+
+    def _refuse_cut(
+        self, queries: Sequence[Query], read: Sequence[Sequence[Hit]], texts: dict[str, str]
+    ) -> None:
+        if self.truncate_queries:
+            return
+        asked = [(query, texts[hit.id]) for query, hits in zip(queries, read, strict=True) for hit in hits]
+        cut = self.encoder.cut_queries([(query.text, text) for query, text in asked])
+        if cut:
+            place, tokens = cut[0]
+            raise DataError(
+                f"query {asked[place][0].id!r} has {tokens} tokens, and the cross-encoder reads "
+                f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. Shorten "
+                "it, or accept the cut with truncate_queries true."
+            )
+
+
+class RescoredHops(RescoredRetriever):
+    """A :class:`RescoredRetriever` whose first one takes the passages found so far in its own way.
+
+    The cross-encoder reads them behind the query. It knows no DONE: DONE keeps the first retriever's score,
+    as a passage of logit 0 does, so a weight is needed to compare them.
+    """
+
+    @property
+    def done_biases(self) -> Sequence[float]:
+        """Those of the first retriever."""
+        return cast("TakesEvidence | WritesChains", self.retriever).done_biases
+
+    @property
+    def learned_done(self) -> bool | None:
+        """Whether the first retriever was trained to tell when DONE follows; None: not known."""
+        known = self.retriever
+        return known.learned_done if isinstance(known, TakesEvidence) else None
+
+    def retrieve_hop(
+        self,
+        queries: Sequence[Query],
+        evidence: Sequence[Sequence[Passage]],
+        k: int,
+        allow: Allow = None,
+    ) -> list[HopHits]:
+        """The top-k passages given those found so far, and the score of DONE.
+
+        Raises:
+            DataError: A query is too long; evidence is cut at its end.
+        """
+        check_counts(k=k)
+        count = max(k, self.rereading.passages)
+        found = first_hop(self.retriever, queries, evidence, count, allow)
+        asked = [q._replace(text=joined(q, some)) for q, some in zip(queries, evidence, strict=True)]
+        ranked = self.reread(asked, [step.hits for step in found], queries)
+        return [HopHits(hits[:k], step.done) for hits, step in zip(ranked, found, strict=True)]
+
+
+def over(
+    retriever: Retriever, encoder: PairScorer, rereading: Rereading, **options: Any
+) -> RescoredRetriever:
+    """A retriever whose passages are read again, one that takes evidence where the first can.
+
+    Args:
+        retriever: Finds the passages.
+        encoder: Reads them with the query.
+        rereading: How many, and what it counts. Where its logits count alone they compare with no DONE, so
+            in hops the passages found join the query's text.
+        options: Other arguments of :class:`RescoredRetriever`.
+    """
+    chains = isinstance(retriever, WritesChains) and retriever.writes_chains
+    takes = rereading.weight is not None and (chains or isinstance(retriever, TakesEvidence))
+    return (RescoredHops if takes else RescoredRetriever)(retriever, encoder, rereading, **options)
+
+
+def first_hop(
+    retriever: Retriever,
+    queries: Sequence[Query],
+    evidence: Sequence[Sequence[Passage]],
+    k: int,
+    allow: Allow = None,
+) -> list[HopHits]:
+    """A hop of a retriever that takes evidence, or writes chains."""
+    if isinstance(retriever, TakesEvidence):
+        return retriever.retrieve_hop(queries, evidence, k, allow)
+    assert isinstance(retriever, WritesChains)
+    corpus, done = retriever.corpus, retriever.done
+    numbers = [corpus.numbers([passage.id for passage in some]) for some in evidence]
+    live = [Under(n, tuple(cast("list[int]", some)), ()) for n, some in enumerate(numbers)]
+    steps = []
+    for found in retriever.next_hop(queries, allow)(live, 0, k + 1):
+        passages = [one for one in found if one.passage != done][:k]
+        ids = corpus.ids([one.passage for one in passages])
+        hits = [Hit(name, one.score) for name, one in zip(ids, passages, strict=True)]
+        steps.append(HopHits(hits, next((one.score for one in found if one.passage == done), None)))
+    return steps
+
+
+def rank_again(hits: Sequence[Hit], logits: Sequence[float], weight: float | None) -> list[Hit]:
+    """One ranking as a cross-encoder sees it.
+
+    Args:
+        hits: The first retriever's, best first.
+        logits: ``[n]`` those of the first n.
+        weight: w; None: logits count alone.
+
+    Returns:
+        All hits, best first.
+    """
+    count = len(logits)
+    if not count:
+        return list(hits)
+    scores = (
+        list(logits) if weight is None else [h.score + weight * z for h, z in zip(hits, logits, strict=False)]
+    )
+    ranked = [Hit(hit.id, score) for hit, score in zip(hits, scores, strict=False)]
+    ranked.sort(key=lambda hit: -hit.score)
+    low, last = ranked[-1].score, hits[count - 1].score
+    return ranked + [Hit(hit.id, min(low, low + (hit.score - last))) for hit in hits[count:]]
+
+
+def _source(model: Any, folder: Path) -> str:
+    """Where the cross-encoder is: a folder, relative to the retriever's, or a hub name."""
+    file = folder / MANIFEST
+    if not isinstance(model, str) or not model:
+        raise DataError(f"model: expected a folder or hub name of a cross-encoder, got {model!r}.", file)
+    place = folder / model
+    if place.is_dir():
+        return str(place)
+    first, _, _ = model.partition("/")
+    if (
+        model == MODEL
+        or model.startswith((".", "/", "~"))
+        or model.count("/") > 1
+        or (folder / first).is_dir()
+    ):
+        raise DataError(
+            f"model names {model}, and there is no cross-encoder at {place}: move it back, or write where it "
+            "is.",
+            file,
+        )
+    return model

@@ -1,0 +1,352 @@
+"""What a retriever ranks, read by a cross-encoder: the library's numbers, folders, hops, refusals."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cross_encoders import cross_encoder
+from sentence_transformers import CrossEncoder
+from small_data import passages, queries, small_retriever, tiny_bert, write_small
+from torch import nn
+
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Passage, Query
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.progress import showing
+from grls.models.biencoder import BiEncoder
+from grls.models.cross_encoder import PairScorer
+from grls.retrieve.base import Description, ScoresAll, TakesEvidence
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.fusion.retriever import FusionRetriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.registry import Opening, load
+from grls.retrieve.rescored import Rereading, RescoredHops, RescoredRetriever, over, rank_again
+from grls.retrieve.spec import update_spec
+
+ASKED = queries()[::3]
+ROOT = Path(__file__).parents[2]
+CPU = Opening("cpu")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("rescored") / "data")
+
+
+@pytest.fixture(scope="module")
+def model(data: Path) -> Path:
+    return cross_encoder(data.parent / "encoder")
+
+
+@pytest.fixture(scope="module")
+def scorer(model: Path) -> PairScorer:
+    return PairScorer.load(str(model), "cpu")
+
+
+@pytest.fixture(scope="module")
+def dense(data: Path) -> Path:
+    torch.manual_seed(0)
+    biencoder = BiEncoder.load(str(tiny_bert(data.parent / "bert")), device="cpu")
+    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(data.parent / "dense")
+    return data.parent / "dense"
+
+
+def logits(model: Path, query: str, hits: list[Hit]) -> dict[str, float]:
+    """By the library."""
+    texts = {passage.id: passage.text for passage in passages()}
+    library = CrossEncoder(str(model), device="cpu", trust_remote_code=False)
+    pairs = [(query, texts[hit.id]) for hit in hits]
+    found = library.predict(pairs, activation_fn=nn.Identity(), show_progress_bar=False)
+    return dict(zip([hit.id for hit in hits], found.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("weight", [None, 0.5, -2.0, 0.0])
+def test_the_first_n_are_ranked_by_the_librarys_logits(
+    data: Path, model: Path, scorer: PairScorer, weight: float | None
+) -> None:
+    first = BM25Retriever(Corpus.read(data))
+    found = over(first, scorer, Rereading(4, weight)).retrieve(ASKED, 10)
+    for query, hits, before in zip(ASKED, found, first.retrieve(ASKED, 10), strict=True):
+        own = logits(model, query.text, before[:4])
+        expected = {
+            hit.id: own[hit.id] if weight is None else hit.score + weight * own[hit.id] for hit in before[:4]
+        }
+        assert {hit.id: hit.score for hit in hits[:4]} == pytest.approx(expected, abs=1e-5)
+        assert [hit.id for hit in hits[4:]] == [hit.id for hit in before[4:]]
+        scores = [hit.score for hit in hits]
+        assert scores == sorted(scores, reverse=True)
+        gaps = [before[3].score - hit.score for hit in before[4:]]
+        assert [scores[3] - score for score in scores[4:]] == pytest.approx(gaps)
+    if weight == 0.0:
+        assert [[h.id for h in hits] for hits in found] == [
+            [h.id for h in f] for f in first.retrieve(ASKED, 10)
+        ]
+
+
+@pytest.mark.parametrize("weight", [None, 0.7])
+def test_a_ranking_is_the_same_however_many_passages_are_asked_for(
+    data: Path, scorer: PairScorer, weight: float | None
+) -> None:
+    made = over(BM25Retriever(Corpus.read(data)), scorer, Rereading(4, weight))
+    whole = made.retrieve(ASKED, 10)
+    for k in (1, 3, 4, 5, 8):
+        assert [hits[:k] for hits in whole] == made.retrieve(ASKED, k)
+    one_by_one = [made.retrieve([query], 10)[0] for query in ASKED]
+    for alone, together in zip(one_by_one, whole, strict=True):
+        assert [hit.id for hit in alone] == [hit.id for hit in together]
+
+
+def test_equal_scores_go_in_the_first_retrievers_order() -> None:
+    hits = [Hit(name, score) for name, score in zip("abcde", (5.0, 4.0, 3.0, 2.5, 1.0), strict=True)]
+    assert [hit.id for hit in rank_again(hits, [1.0, 2.0, 1.0], None)] == ["b", "a", "c", "d", "e"]
+    assert rank_again(hits, [0.0, 1.0, 2.0], 1.0)[:3] == [Hit("a", 5.0), Hit("b", 5.0), Hit("c", 5.0)]
+    assert rank_again(hits, [9.0, -9.0, 0.0], None)[3:] == [Hit("d", -9.5), Hit("e", -11.0)]
+    assert rank_again([], [], None) == []
+
+
+def test_filters_are_the_first_retrievers(data: Path, scorer: PairScorer) -> None:
+    first = BM25Retriever(Corpus.read(data))
+    made = over(first, scorer, Rereading(3))
+    allow = ["lynx-calm", "r0", "otter-quick", "heron-calm", "badger-quick"]
+    for hits, before in zip(made.retrieve(ASKED, 5, allow), first.retrieve(ASKED, 5, allow), strict=True):
+        assert {hit.id for hit in hits} == {hit.id for hit in before} <= set(allow)
+    with pytest.raises(ConfigError, match="k must be"):
+        made.retrieve(ASKED, 0)
+    assert made.retrieve([], 3) == []
+
+
+def saved(
+    data: Path, dense: Path, model: Path, folder: Path, weight: float | None = 0.5
+) -> RescoredRetriever:
+    """A folder beside the dense retriever's, with a copy of the cross-encoder."""
+    made = over(load(dense, CPU), PairScorer.load(str(model), "cpu"), Rereading(4, weight))
+    made.save_pretrained(folder, dense)
+    return made
+
+
+def test_a_folder_opens_as_it_was_saved_and_moves(
+    data: Path, dense: Path, model: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(dense, tmp_path / "a" / "dense")
+    made = saved(data, tmp_path / "a" / "dense", model, tmp_path / "a" / "again")
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert json.loads((tmp_path / "b/again/grls.json").read_text()) == {
+        "format": 1, "kind": "rescored", "retriever": "../dense", "model": "model", "passages": 4,
+        "weight": 0.5, "fingerprint": made.encoder.fingerprint(),
+    }  # fmt: skip
+    opened = load(tmp_path / "b" / "again", CPU)
+    assert isinstance(opened, RescoredHops)
+    assert opened.retrieve(ASKED, 6) == made.retrieve(ASKED, 6)
+    assert opened.fingerprint() == made.fingerprint()
+    assert opened.describe() == made.describe()
+    shutil.rmtree(tmp_path / "b" / "again" / "model")
+    with pytest.raises(
+        DataError, match=r"again/grls\.json: model names model, and there is no cross-encoder at"
+    ):
+        load(tmp_path / "b" / "again", CPU)
+
+
+def test_the_model_may_be_named_and_the_first_retriever_embedded(
+    data: Path, model: Path, scorer: PairScorer, tmp_path: Path
+) -> None:
+    shutil.copytree(model, tmp_path / "models" / "m")
+    made = RescoredRetriever(BM25Retriever(Corpus.read(data)), scorer, Rereading(3))
+    spec = {"kind": "bm25", "corpus": str(data)}
+    made.save_pretrained(tmp_path / "r", spec, str(tmp_path / "models" / "m"))
+    stored = json.loads((tmp_path / "r" / "grls.json").read_text())
+    assert (stored["model"], stored["retriever"]) == ("../models/m", spec)
+    assert "weight" not in stored
+    opened = load(tmp_path / "r", CPU)
+    assert opened.retrieve(ASKED, 5) == made.retrieve(ASKED, 5)
+    assert opened.fingerprint() == made.fingerprint()
+    update_spec(tmp_path / "r", {"weight": 2.0, "passages": 2})
+    other = load(tmp_path / "r", CPU)
+    assert other.describe().options["cross_encoder_weight"] == 2.0
+    assert other.fingerprint() != made.fingerprint()
+    assert other.describe().score_mode == "bm25 + cross_encoder"
+
+
+def test_another_model_in_its_place_is_refused(data: Path, dense: Path, model: Path, tmp_path: Path) -> None:
+    saved(data, dense, model, tmp_path / "r")
+    shutil.rmtree(tmp_path / "r" / "model")
+    cross_encoder(tmp_path / "r" / "model", seed=1)
+    with pytest.raises(MismatchError, match=r"r/grls\.json: model is another cross-encoder"):
+        load(tmp_path / "r", CPU)
+    assert load(tmp_path / "r", Opening("cpu", verify=False)).kind == "rescored"
+    update_spec(tmp_path / "r", {"fingerprint": None})
+    assert load(tmp_path / "r", CPU).kind == "rescored"
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"passages": 0}, "rescored: passages must be at least 1"),
+        ({"passages": "4"}, r"rescored\.passages: expected int, got '4'"),
+        ({"weight": "heavy"}, r"rescored\.weight: expected"),
+        ({"weight": float("inf")}, "rescored: weight must be a finite number"),
+        ({"model": 3}, "model: expected a folder or hub name"),
+        ({"model": "../gone"}, "model names ../gone, and there is no cross-encoder at"),
+        ({"retriever": "../gone"}, "retriever names ../gone, and there is no retriever at"),
+        ({"depth": 3}, "unknown field 'depth' of kind 'rescored'"),
+        ({"format": 2}, "format 2 of a retriever of kind 'rescored'"),
+    ],
+)
+def test_a_field_that_cannot_be_is_named(
+    data: Path, dense: Path, model: Path, tmp_path: Path, fields: dict[str, Any], says: str
+) -> None:
+    saved(data, dense, model, tmp_path / "r")
+    update_spec(tmp_path / "r", fields)
+    with pytest.raises(DataError, match=rf"r/grls\.json: {says}"):
+        load(tmp_path / "r", CPU)
+
+
+def test_options_of_search_are_heeded(data: Path, dense: Path, model: Path, tmp_path: Path) -> None:
+    saved(data, dense, model, tmp_path / "r")
+    update_spec(tmp_path / "r", {"search": {"batch_size": 3, "truncate_queries": True}})
+    opened = load(tmp_path / "r", CPU)
+    assert isinstance(opened, RescoredRetriever)
+    sizes: list[int] = []
+    opened.encoder.model.register_forward_hook(lambda _, __, out: sizes.append(len(out["scores"])))
+    opened.retrieve(ASKED, 5)
+    assert max(sizes) == 3
+    assert sum(sizes) == 4 * len(ASKED)
+    short = load(tmp_path / "r", Opening("cpu", "bfloat16", SearchOptions()))
+    assert isinstance(short, RescoredRetriever)
+    assert short.encoder.model.dtype == torch.bfloat16
+    assert short.fingerprint() == opened.fingerprint()
+
+
+def test_a_query_that_would_be_cut_is_refused_by_name(data: Path, scorer: PairScorer) -> None:
+    long = [Query("a", "otter"), Query("b", "otter is calm " * 20)]
+    first = BM25Retriever(Corpus.read(data))
+    with pytest.raises(
+        DataError, match=r"query 'b' has 60 tokens, and the cross-encoder reads 64 .*truncate_queries"
+    ):
+        over(first, scorer, Rereading(4)).retrieve(long, 3)
+    assert len(over(first, scorer, Rereading(4), truncate_queries=True).retrieve(long, 3)) == 2
+
+
+def test_progress_is_told_of_passages(
+    data: Path, scorer: PairScorer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = BM25Retriever(Corpus.read(data))
+    monkeypatch.setattr("grls.io.progress.EVERY", 0.0)
+    with showing():
+        over(first, scorer, Rereading(2), batch_size=8).retrieve(ASKED, 3)
+    assert f"rescore 8 of {2 * len(ASKED)} passages" in capsys.readouterr().err
+
+
+def test_it_describes_itself(data: Path, dense: Path, scorer: PairScorer) -> None:
+    bm25 = BM25Retriever(Corpus.read(data))
+    alone = over(bm25, scorer, Rereading(4), name="m").describe()
+    options = {"cross_encoder": "m", "cross_encoder_passages": 4, "cross_encoder_weight": None}
+    assert alone == Description("rescored", "cross_encoder", options, "bm25, rescored")
+    both = over(load(dense, CPU), scorer, Rereading(4, 1.0)).describe()
+    assert both.score_mode == "inner_product + cross_encoder"
+    assert both.options["max_input_tokens"] == 64
+    assert not isinstance(over(bm25, scorer, Rereading(4, 1.0)), ScoresAll | TakesEvidence)
+
+
+def test_in_hops_the_cross_encoder_reads_the_passages_found(
+    data: Path, model: Path, scorer: PairScorer
+) -> None:
+    """BM25 takes the passages found as words of the query, and so does the cross-encoder."""
+    words = BM25Retriever(Corpus.read(data))
+    made = HopsRetriever(over(words, scorer, Rereading(10)), HopOptions("fixed", 2))
+    texts = {passage.id: passage.text for passage in passages()}
+    for query, chains in zip(ASKED, made.retrieve_chains(ASKED), strict=True):
+        one, two = chains[0].hits
+        first = logits(model, query.text, words.retrieve([query], 10)[0])
+        assert (one.id, one.score) == (max(first, key=lambda name: first[name]), best(first))
+        longer = f"{query.text} {texts[one.id]}"
+        second = logits(model, longer, words.retrieve([longer], 10)[0])
+        second.pop(one.id)
+        assert (two.id, two.score) == (max(second, key=lambda name: second[name]), best(second))
+    with pytest.raises(ConfigError, match="rescored never writes DONE"):
+        HopsRetriever(made.retriever, HopOptions("dynamic", 2))
+
+
+def best(found: dict[str, float]) -> Any:
+    return pytest.approx(max(found.values()), abs=1e-5)
+
+
+def first_of(kind: str, data: Path, dense: Path) -> Any:
+    return load(dense, CPU) if kind == "dense" else small_retriever(data, beams=20)
+
+
+@pytest.mark.parametrize("kind", ["dense", "generative"])
+def test_hops_until_done_with_a_retriever_that_takes_evidence(
+    data: Path, dense: Path, model: Path, scorer: PairScorer, kind: str
+) -> None:
+    first = first_of(kind, data, dense)
+    made = over(first, scorer, Rereading(3, 0.5))
+    assert isinstance(made, TakesEvidence)
+    assert tuple(made.done_biases) == tuple(first.done_biases)
+    assert not isinstance(over(first, scorer, Rereading(3)), TakesEvidence)
+    query, evidence = ASKED[0], passages()[2:3]
+    (step,) = made.retrieve_hop([query], [evidence], 5)
+    if kind == "dense":
+        (before,) = first.retrieve_hop([query], [evidence], 5)
+        expected, done = before.hits, before.done
+    else:
+        tokens = first.codec.model_input(first.encode([query])[0], first.codec.passages(evidence))
+        (raw,) = first.search([tokens], 6, [[]])
+        expected = first.hits([some for some in raw if some.passage != first.done])[:5]
+        done = next((some.score for some in raw if some.passage == first.done), None)
+    assert step.done == done
+    own = logits(model, f"{query.text} {evidence[0].text}", expected[:3])
+    read = {hit.id: hit.score + 0.5 * own[hit.id] for hit in expected[:3]}
+    assert {hit.id: hit.score for hit in step.hits[:3]} == pytest.approx(read, abs=1e-4)
+    assert [hit.id for hit in step.hits[3:]] == [hit.id for hit in expected[3:]]
+    never, at_once = (
+        HopsRetriever(made, HopOptions("dynamic", 3, done_bias=bias)).retrieve_chains(ASKED[:2])
+        for bias in (-1e3, 1e3)
+    )
+    assert [len(chains[0].hits) for chains in never] == [3, 3]
+    assert [(len(chains[0].hits), chains[0].done) for chains in at_once] == [(1, True)] * 2
+
+
+def test_evidence_may_be_cut_and_the_query_may_not(data: Path, dense: Path, scorer: PairScorer) -> None:
+    made = over(load(dense, CPU), scorer, Rereading(3, 0.5))
+    assert isinstance(made, RescoredHops)
+    long = [Passage("x", "calm " * 40)]
+    assert len(made.retrieve_hop(ASKED[:1], [long], 3)[0].hits) == 3
+
+
+def test_it_is_a_member_like_any(data: Path, dense: Path, model: Path, tmp_path: Path) -> None:
+    """Of a fusion, and of another cross-encoder's; the fusion's filters and corpus are the members'."""
+    saved(data, dense, model, tmp_path / "one", None)
+    other = cross_encoder(tmp_path / "other", seed=2)
+    inner = {"kind": "rescored", "retriever": "one", "model": "other", "passages": 6}
+    twice = {"kind": "rescored", "retriever": inner, "model": str(model), "passages": 2, "weight": 1.0}
+    (tmp_path / "grls.json").write_text(
+        json.dumps({"format": 1, "kind": "fusion", "members": ["one", twice, "bm25"]})
+    )
+    opened = load(tmp_path, CPU)
+    assert isinstance(opened, FusionRetriever)
+    one, deep, words = opened.members
+    expected = over(
+        over(one, PairScorer.load(str(other), "cpu"), Rereading(6)), deep.encoder, Rereading(2, 1.0)
+    )
+    assert deep.retrieve(ASKED, 8) == expected.retrieve(ASKED, 8)
+    rankings = zip(*(member.retrieve(ASKED, 4) for member in (one, expected, words)), strict=True)
+    assert opened.retrieve(ASKED, 4) == [opened.fusion.fuse(some, 4) for some in rankings]
+
+
+def test_the_shipped_folder_opens(data: Path, model: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "configs" / "rescored", tmp_path / "configs" / "rescored")
+    shutil.copytree(data, tmp_path / "data" / "nq")
+    update_spec(tmp_path / "configs" / "rescored", {"model": str(model)})  # the shipped one is on the hub
+    opened = load(tmp_path / "configs" / "rescored", CPU)
+    assert opened.describe().options["cross_encoder_passages"] == 100
+    found = opened.retrieve(ASKED, 3)
+    own = [logits(model, q.text, BM25Retriever(opened.corpus).retrieve([q], 20)[0]) for q in ASKED]
+    best = [sorted(some.values(), reverse=True)[:3] for some in own]
+    np.testing.assert_allclose([[hit.score for hit in hits] for hits in found], best, atol=1e-5)
