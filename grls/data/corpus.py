@@ -14,16 +14,12 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-import datasets
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-from pandas.util import hash_array
 
 from grls.data.codec import DONE_ID
 from grls.data.types import Passage
@@ -31,7 +27,11 @@ from grls.errors import DataError
 from grls.io.files import atomic_file, atomic_folder, read_json, sha256, write_json
 from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
 
-_SCHEMA = pa.schema([(name, pa.large_string()) for name in ("_id", "title", "text", "metadata")])
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow as pa
+
+_COLUMNS = ("_id", "title", "text", "metadata")
 _IN_MEMORY_BYTES = 256 * 2**20
 _BATCH = 10_000
 _RESERVED = f"the passage id {DONE_ID!r} is reserved: it ends a chain of passages; rename that passage."
@@ -59,12 +59,15 @@ class Corpus:
             DataError: The file is missing, empty, malformed (with the line), repeats an id, or has one that
                 is reserved.
         """
+        import datasets
+        import pyarrow as pa
+
         file = corpus_file(path)
         if not file.is_file():
             raise DataError("no such file; a corpus is a JSONL file or a folder with corpus.jsonl.", file)
         batches = _passage_batches(file)
         if file.stat().st_size <= _IN_MEMORY_BYTES:
-            table = datasets.Dataset(datasets.table.InMemoryTable(pa.Table.from_batches(batches, _SCHEMA)))
+            table = datasets.Dataset(datasets.table.InMemoryTable(pa.Table.from_batches(batches, _schema())))
         else:
             table = datasets.Dataset.from_file(str(_cached_arrow(file, batches)))
         corpus = cls(table, str(file))
@@ -93,6 +96,9 @@ class Corpus:
             DataError: An id, title or text is no string, an id is empty or reserved, two passages have the
                 same, or metadata are nothing that JSON can hold (NaN).
         """
+        import datasets
+        import pyarrow as pa
+
         given = list(passages)
         objects = [{} for _ in given] if metadata is None else metadata
         try:
@@ -102,8 +108,8 @@ class Corpus:
         rows = [(p.id, p.title, p.text, text) for p, text in zip(given, texts, strict=True)]
         _refuse_unfit(rows, source)
         columns = [pa.array(column, pa.large_string()) for column in zip(*rows, strict=True)]
-        columns = columns or [pa.array([], pa.large_string())] * len(_SCHEMA)
-        table = datasets.table.InMemoryTable(pa.Table.from_arrays(columns, schema=_SCHEMA))
+        columns = columns or [pa.array([], pa.large_string())] * len(_COLUMNS)
+        table = datasets.table.InMemoryTable(pa.Table.from_arrays(columns, schema=_schema()))
         return cls(datasets.Dataset(table), source)
 
     def __len__(self) -> int:
@@ -136,6 +142,8 @@ class Corpus:
 
     def ids(self, numbers: Sequence[int]) -> list[str]:
         """The ids of the passages with these numbers."""
+        import pyarrow as pa
+
         return [str(i) for i in self._ids.take(pa.array(numbers, pa.int64())).to_pylist()]
 
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
@@ -143,6 +151,8 @@ class Corpus:
 
         The first call hashes the whole id column; what it hashed is kept, 16 bytes a passage.
         """
+        from pandas.util import hash_array
+
         asked = np.array([name if _is_text(name) else "" for name in ids], dtype=object)
         if not len(asked) or not len(self):
             return [None] * len(asked)
@@ -158,6 +168,8 @@ class Corpus:
     @cached_property
     def _hashed(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
         """Hashes of all ids, ascending, and the number of the passage of each."""
+        from pandas.util import hash_array
+
         chunks = [chunk.to_numpy(zero_copy_only=False) for chunk in self._ids.chunks]
         hashes = np.concatenate([hash_array(chunk, categorize=False) for chunk in chunks if len(chunk)])
         order = np.argsort(hashes, kind="stable")
@@ -199,6 +211,8 @@ class Corpus:
         Raises:
             DataError: An id is used twice.
         """
+        import datasets
+
         ids = [str(name) for name in passages._ids.to_pylist()]
         taken = [name for name, number in zip(ids, self.numbers(ids), strict=True) if number is not None]
         taken += [name for name, times in Counter(ids).items() if times > 1]
@@ -212,6 +226,9 @@ class Corpus:
 
     def select(self, numbers: Sequence[int]) -> Corpus:
         """The passages with these numbers, in memory."""
+        import datasets
+        import pyarrow as pa
+
         table = self.table.data.table.take(pa.array(numbers, pa.int64()))
         return Corpus(datasets.Dataset(datasets.table.InMemoryTable(table)), self.source)
 
@@ -225,10 +242,12 @@ class Corpus:
         """The objects of ``corpus.jsonl`` in order, with metadata."""
         for start in range(0, len(self), _BATCH):
             rows = self.table[start : start + _BATCH]
-            for name, title, text, metadata in zip(*(rows[key] for key in _SCHEMA.names), strict=True):
+            for name, title, text, metadata in zip(*(rows[key] for key in _COLUMNS), strict=True):
                 yield {"_id": name, "title": title, "text": text, "metadata": json.loads(metadata)}
 
     def _refuse_repeated_ids(self, file: Path) -> None:
+        import pyarrow.compute as pc
+
         if pc.count_distinct(self._ids).as_py() == len(self):
             return
         first: dict[str, int] = {}
@@ -299,12 +318,21 @@ def corpus_file(path: str | Path) -> Path:
     return Path(path) / "corpus.jsonl" if Path(path).is_dir() else Path(path)
 
 
+@cache
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.large_string()) for name in _COLUMNS])
+
+
 def passage_record(passage: Passage) -> dict[str, Any]:
     """A passage without metadata as the JSON object of one line of ``corpus.jsonl``."""
     return {"_id": passage.id, "title": passage.title, "text": passage.text, "metadata": {}}
 
 
 def _passage_batches(file: Path) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
     columns: list[list[str]] = [[], [], [], []]
     for line, record in read_jsonl(file):
         values = (
@@ -317,11 +345,11 @@ def _passage_batches(file: Path) -> Iterator[pa.RecordBatch]:
             column.append(value)
         if len(columns[0]) == _BATCH:
             yield pa.RecordBatch.from_arrays(
-                [pa.array(c, pa.large_string()) for c in columns], schema=_SCHEMA
+                [pa.array(c, pa.large_string()) for c in columns], schema=_schema()
             )
             columns = [[], [], [], []]
     if columns[0]:
-        yield pa.RecordBatch.from_arrays([pa.array(c, pa.large_string()) for c in columns], schema=_SCHEMA)
+        yield pa.RecordBatch.from_arrays([pa.array(c, pa.large_string()) for c in columns], schema=_schema())
 
 
 _CACHE = "cache.json"
@@ -334,6 +362,9 @@ def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
     put in its place with the same size and date is another one. Of the Arrow file every byte is compared:
     what is damaged is other text, or the end of the process.
     """
+    import datasets
+    import pyarrow as pa
+
     found = file.stat()
     state: list[Any] = [
         str(file.resolve()),
@@ -350,7 +381,7 @@ def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
     with atomic_folder(folder, "") as new:
         with (
             pa.OSFile(os.fspath(new / arrow.name), "wb") as sink,
-            pa.ipc.new_stream(sink, _SCHEMA) as writer,
+            pa.ipc.new_stream(sink, _schema()) as writer,
         ):
             for batch in batches:
                 writer.write_batch(batch)

@@ -9,11 +9,11 @@ writes them.
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from tokenizers import AddedToken, Tokenizer
-from transformers import PreTrainedTokenizerFast
+if TYPE_CHECKING:
+    from tokenizers import AddedToken
 
 
 class _Known(NamedTuple):
@@ -68,6 +68,9 @@ def _is_text(token: str) -> bool:
 
 
 def _split(tokenizer: Any, markers: list[AddedToken]) -> Any:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not markers or backend is None:  # one without such a backend splits all added tokens
         return None

@@ -22,7 +22,6 @@ from itertools import pairwise
 
 import regex
 import Stemmer
-from bm25s import stopwords
 
 from grls.data.language import STEMMERS, guess
 from grls.errors import ConfigError
@@ -43,19 +42,20 @@ _CLUSTER = regex.compile(r"\w[\p{M}\u200c\u200d]*")
 _WORD = regex.compile(r"[\w--_]+", regex.VERSION1)
 _FORMAT = regex.compile(r"[\u00ad\u200c-\u200f\u2060\ufeff\p{Variation_Selector}]")
 _LISTS = {
-    "da": stopwords.STOPWORDS_DANISH,
-    "de": stopwords.STOPWORDS_GERMAN,
-    "es": stopwords.STOPWORDS_SPANISH,
-    "fr": stopwords.STOPWORDS_FRENCH,
-    "it": stopwords.STOPWORDS_ITALIAN,
-    "nl": stopwords.STOPWORDS_DUTCH,
-    "no": stopwords.STOPWORDS_NORWEGIAN,
-    "pt": stopwords.STOPWORDS_PORTUGUESE,
-    "ru": stopwords.STOPWORDS_RUSSIAN,
-    "sv": stopwords.STOPWORDS_SWEDISH,
-    "tr": stopwords.STOPWORDS_TURKISH,
+    "da": "DANISH",
+    "de": "GERMAN",
+    "es": "SPANISH",
+    "fr": "FRENCH",
+    "it": "ITALIAN",
+    "nl": "DUTCH",
+    "no": "NORWEGIAN",
+    "pt": "PORTUGUESE",
+    "ru": "RUSSIAN",
+    "sv": "SWEDISH",
+    "tr": "TURKISH",
 }
-"""Function words by language. Pairs of characters are no words, so unspaced scripts have none."""
+"""The lists of function words of bm25s by language. Pairs of characters are no words, so unspaced scripts have
+none."""
 
 _TOLD_OF = 200
 """Texts that a language is guessed from are the first of the corpus and as many spread over it."""
@@ -297,13 +297,20 @@ def _spellings() -> dict[int, str]:
 def _stop(language: str) -> frozenset[str]:
     if language == "none":
         return frozenset()
-    return _folded(_LISTS.get(language, stopwords.STOPWORDS_EN), language)
+    return _folded(_listed(_LISTS.get(language, "EN")), language)
 
 
 @cache
 def _content_stop(language: str) -> frozenset[str]:
-    english = frozenset(stopwords.STOPWORDS_EN_PLUS)
-    return english | _folded(_LISTS[language], language) if language in _LISTS else english
+    english = frozenset(_listed("EN_PLUS"))
+    return english | _folded(_listed(_LISTS[language]), language) if language in _LISTS else english
+
+
+def _listed(name: str) -> Iterable[str]:
+    from bm25s import stopwords  # brings scipy
+
+    found: Iterable[str] = getattr(stopwords, f"STOPWORDS_{name}")
+    return found
 
 
 def _folded(words: Iterable[str], language: str) -> frozenset[str]:

@@ -13,9 +13,25 @@ approximates; ``score_all`` does so for a larger one. ``trace`` tells what a sea
 ``interleave/`` writes free text and quoted keys in one pass.
 """
 
-from grls.decode.beam import Decoder, ScoredPassage
-from grls.decode.fast import FastDecoder
-from grls.decode.gpu.search import DeviceDecoder
-from grls.decode.hf import PrefixAllowedTokens
+from typing import TYPE_CHECKING
+
+from grls.io.lazy import on_demand
+
+if TYPE_CHECKING:
+    from grls.decode.beam import Decoder, ScoredPassage
+    from grls.decode.fast import FastDecoder
+    from grls.decode.gpu.search import DeviceDecoder
+    from grls.decode.hf import PrefixAllowedTokens
 
 __all__ = ["Decoder", "DeviceDecoder", "FastDecoder", "PrefixAllowedTokens", "ScoredPassage"]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "Decoder": "beam",
+        "DeviceDecoder": "gpu.search",
+        "FastDecoder": "fast",
+        "PrefixAllowedTokens": "hf",
+        "ScoredPassage": "beam",
+    },
+)

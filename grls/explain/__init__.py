@@ -6,8 +6,22 @@ They are shown by ``text`` (terminal), ``picture`` (SVG) and ``page`` (HTML); ``
 of a whole split.
 """
 
-from grls.explain.explain import Explainer
-from grls.explain.facts import Explanation
-from grls.explain.verdict import Verdict
+from typing import TYPE_CHECKING
+
+from grls.io.lazy import on_demand
+
+if TYPE_CHECKING:
+    from grls.explain.explain import Explainer
+    from grls.explain.facts import Explanation
+    from grls.explain.verdict import Verdict
 
 __all__ = ["Explainer", "Explanation", "Verdict"]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "Explainer": "explain",
+        "Explanation": "facts",
+        "Verdict": "verdict",
+    },
+)

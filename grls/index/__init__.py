@@ -13,13 +13,17 @@ so for what does not fit the memory. ``tensors`` is a copy of ``array`` on a GPU
 reports what is peculiar about a corpus.
 """
 
-from grls.index.base import Allowed, ConstraintIndex, Segment
-from grls.index.build import build_index, index_sequences, index_tokens
-from grls.index.merge import merge
-from grls.index.rows import Rows, SortedRows, sort_rows
-from grls.index.storage import BACKENDS, load_index, save_index, save_stream
-from grls.index.subset import Subset
-from grls.index.union import UnionIndex
+from typing import TYPE_CHECKING
+
+from grls.io.lazy import on_demand
+
+if TYPE_CHECKING:
+    from grls.index.base import Allowed, ConstraintIndex, Segment
+    from grls.index.build import build_index, index_sequences, index_tokens
+    from grls.index.rows import Rows, SortedRows, sort_rows
+    from grls.index.storage import BACKENDS, load_index, save_index, save_stream
+    from grls.index.subset import Subset
+    from grls.index.union import UnionIndex
 
 __all__ = [
     "BACKENDS",
@@ -34,8 +38,28 @@ __all__ = [
     "index_sequences",
     "index_tokens",
     "load_index",
-    "merge",
     "save_index",
     "save_stream",
     "sort_rows",
 ]
+
+__getattr__ = on_demand(
+    __name__,
+    {
+        "Allowed": "base",
+        "BACKENDS": "storage",
+        "ConstraintIndex": "base",
+        "Rows": "rows",
+        "Segment": "base",
+        "SortedRows": "rows",
+        "Subset": "subset",
+        "UnionIndex": "union",
+        "build_index": "build",
+        "index_sequences": "build",
+        "index_tokens": "build",
+        "load_index": "storage",
+        "save_index": "storage",
+        "save_stream": "storage",
+        "sort_rows": "rows",
+    },
+)

@@ -3,8 +3,8 @@
 ``base`` is the protocol: encode a batch, then step its beams. ``seq2seq/`` and ``causal/`` fulfil it for
 the two kinds of transformers models, each plainly and by slots; ``sessions/`` is the memory behind the slots.
 ``head`` computes logits of the allowed tokens only. ``load/`` opens models and tokenizers, ``precision``
-moves them to a device, ``lora`` adds adapters, ``turns`` gives a model to one thread at a time,
-``positions`` says how many tokens it has room for.
+moves them to a device (``precision_names`` are for options), ``lora`` adds adapters, ``turns`` gives a model
+to one thread at a time, ``positions`` says how many tokens it has room for.
 ``biencoder`` embeds texts (``sentence_model`` makes its model, ``encoder_input`` what it reads), ``st5`` by
 an encoder-decoder; ``cross_encoder`` reads a query and a passage together; ``entailment`` judges whether a
 hypothesis follows.

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from grls.index.rows import Ints
 from grls.models.sessions.forest import Branches
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 Floats = npt.NDArray[np.floating[Any]]
 

@@ -13,17 +13,16 @@ import logging
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from grls.errors import NOT_NUMBERS, ConfigError, out_of_memory
+from grls.models.precision_names import Precision as Precision
 
 log = logging.getLogger(__name__)
-
-Precision = Literal["float32", "bfloat16", "float16-weights", "int8", "auto"]
 
 _PACKED: dict[str, torch.dtype] = {"float16-weights": torch.float16, "int8": torch.qint8}
 _ROWS, _WIDTH, _REPEATS = 40, 512, 8

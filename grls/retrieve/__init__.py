@@ -7,20 +7,5 @@ lets others look ahead for a generator, ``hops/`` retrieves hop by hop, ``fusion
 ``rescored`` lets a cross-encoder read what one finds. ``neighbours`` asks a retriever for the passages near
 to each passage; ``hub`` uploads a folder.
 
-Nothing here imports ``grls.train``. What needs sentence-transformers or faiss is imported from its own
-module: they take seconds to load.
+Nothing here imports ``grls.train``. The folder itself imports nothing: every name stands in its own module.
 """
-
-from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.hops.appending import AppendingMultistep
-from grls.retrieve.hops.multistep import MultistepRetriever
-from grls.retrieve.hops.pool import pooled_ranking
-
-__all__ = [
-    "AppendingMultistep",
-    "GenerativeRetriever",
-    "MultistepRetriever",
-    "SearchOptions",
-    "pooled_ranking",
-]

@@ -155,9 +155,7 @@ def test_numbers_are_found_among_many_and_hashed_once(monkeypatch):
 
 def test_ids_of_one_hash_are_told_apart(monkeypatch):
     """As if all ids had the same hash."""
-    monkeypatch.setattr(
-        "grls.data.corpus.hash_array", lambda ids, categorize: np.zeros(len(ids), dtype=np.uint64)
-    )
+    monkeypatch.setattr("pandas.util.hash_array", lambda ids, categorize: np.zeros(len(ids), dtype=np.uint64))
     corpus = Corpus.from_passages([Passage("a", "x"), Passage("b", "x"), Passage("c", "x")])
     assert corpus.numbers(["c", "a", "d", "b"]) == [2, 0, None, 1]
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from test_index_property import BIG, DONE, END, corpora, walk
 
 from grls.errors import ConfigError
-from grls.index import BACKENDS, ConstraintIndex, Segment, UnionIndex, index_sequences, merge
+from grls.index import BACKENDS, ConstraintIndex, Segment, UnionIndex, index_sequences
+from grls.index.merge import merge
 from grls.index.rows import Form
 
 Corpus = list[tuple[int, ...]]

@@ -16,9 +16,10 @@ from grls.data.filters import Allow
 from grls.data.spans import Spans
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
-from grls.index import ConstraintIndex, Segment, Subset, UnionIndex, merge
+from grls.index import ConstraintIndex, Segment, Subset, UnionIndex
 from grls.index.array import ArrayIndex
 from grls.index.build import build_segment
+from grls.index.merge import merge
 from grls.index.rows import Ints
 from grls.retrieve.queries import reachable
 

@@ -22,11 +22,11 @@ from grls.io.files import write_json
 from grls.models.biencoder import BiEncoder
 from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
-from grls.retrieve import MultistepRetriever
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
 

@@ -1,0 +1,10 @@
+"""The names of precisions, for options: what they do says :mod:`grls.models.precision`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Precision = Literal["float32", "bfloat16", "float16-weights", "int8", "auto"]
+
+Numbers = Literal["float32", "bfloat16"]
+"""Those that every model computes in."""
