@@ -54,8 +54,8 @@ _LISTS = {
     "sv": "SWEDISH",
     "tr": "TURKISH",
 }
-"""The lists of function words of bm25s by language. Pairs of characters are no words, so unspaced scripts have
-none."""
+"""Function words by language: bm25s's lists. Pairs of characters are no words, so unspaced scripts
+have none."""
 
 _TOLD_OF = 200
 """Texts that a language is guessed from are the first of the corpus and as many spread over it."""
