@@ -1,9 +1,10 @@
 """What a model computes by beside its weights: the settings in its folder, and whether they are as written.
 
-Of ``config.json`` all fields count but those that change no result: what transformers notes of itself, and
-what training alone reads. Of ``generation_config.json`` the tokens count: how to sample is said by options
-here. A retriever's folder keeps these settings in its manifest, since another activation or start token
-fits the same weights. It does not know what a model is for.
+Of ``config.json``, of the tokenizer's settings and of those of sentence-transformers all fields count but
+those that change no result: what transformers notes of itself, and what training alone reads. Of
+``generation_config.json`` the tokens count: how to sample is said by options here. A retriever's folder
+keeps these settings in its manifest, since another activation or start token fits the same weights. It does
+not know what a model is for.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from grls.io.files import read_json
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
+FILES = (
+    CONFIG, GENERATION, "tokenizer_config.json", "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+)  # fmt: skip
+"""The files of settings that a folder, and the folders of its parts, may hold."""
 
 Settings = dict[str, dict[str, Any]]
 """File, relative to the model's folder -> field (``encoder.hidden_act``) -> JSON value."""
@@ -28,7 +34,8 @@ _HARMLESS = frozenset(
         "transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "_from_model_config",
         "architectures", "dtype", "torch_dtype", "_attn_implementation", "attn_implementation",
         "tokenizer_class", "id2label", "label2id", "finetuning_task", "task_specific_params", "problem_type",
-        "initializer_range", "initializer_factor", "gradient_checkpointing",
+        "initializer_range", "initializer_factor", "gradient_checkpointing", "__version__", "is_local",
+        "local_files_only", "model_max_length",
     }
 )  # fmt: skip
 _TRAINING = re.compile(r"dropout|pdrop|layerdrop")
@@ -52,7 +59,7 @@ def settings_in(folder: str | Path) -> Settings:
         DataError: A file holds something else than settings.
     """
     place, found = Path(folder), {}
-    for file in sorted([*place.rglob(CONFIG), *place.rglob(GENERATION)]):
+    for file in sorted(file for name in FILES for file in place.rglob(name)):
         content = read_json(file)
         if not isinstance(content, dict):
             raise DataError(

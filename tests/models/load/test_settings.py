@@ -62,6 +62,17 @@ CHANGES = [
     ("dense", "config.json", {"layer_norm_eps": 0.1}, "layer_norm_eps is 0.1, and was 1e-12"),
     ("dense", "config.json", {"hidden_act": "relu"}, 'hidden_act is "relu", and was "gelu"'),
     ("dense", "1_Pooling/config.json", {"pooling_mode": "cls"}, 'pooling_mode is "cls", and was "mean"'),
+    ("dense", "tokenizer_config.json", {"do_lower_case": False}, "do_lower_case is false, and was true"),
+    ("dense", "tokenizer_config.json", {"pad_token": "[PAD]x"}, r'pad_token is "\[PAD\]x", and was'),
+    ("dense", "sentence_bert_config.json", {"module_output_name": "x"}, 'module_output_name is "x"'),
+    (
+        "dense",
+        "config_sentence_transformers.json",
+        {"prompts": {"query": "x", "document": ""}},
+        'prompts.query is "x"',
+    ),
+    ("generative", "tokenizer_config.json", {"unk_token": ...}, 'unk_token is not there, and was "<unk>"'),
+    ("st5", "tokenizer_config.json", {"unk_token": ...}, "unk_token is not there, and was"),
     ("st5", "config.json", {"relative_attention_max_distance": 2}, "relative_attention_max_distance is 2"),
     ("st5", "generation_config.json", {"decoder_start_token_id": 7}, "decoder_start_token_id is 7"),
 ]
@@ -90,6 +101,8 @@ def test_what_changes_no_result_is_let_pass(place: Path) -> None:
         edit(place / kind / "model" / "config.json", **harmless)
         if kind != "dense":
             edit(place / kind / "model" / "generation_config.json", max_length=3, transformers_version="9")
+        tokenizer = place / kind / "model" / "tokenizer_config.json"
+        edit(tokenizer, transformers_version="9.0", name_or_path="x", model_max_length=10**9)
         for verify in (None, False):
             assert load(place / kind, Opening(device="cpu", verify=verify)).retrieve(QUERIES, 5) == before
 
