@@ -40,8 +40,9 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.types import Passage, Query
 from grls.index import build_index
-from grls.models.biencoder import BiEncoder, passage_text
+from grls.models.biencoder import BiEncoder
 from grls.models.load.build import GeneratorSpec, Pretrained, WarmStart
+from grls.models.text_encoder import passage_text
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever

@@ -13,14 +13,17 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.types import Query
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign
 from grls.io.logs import quiet
 from grls.models.biencoder import BiEncoder
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.sentence_folder import MODULES
 from grls.models.sentence_model import Kind
+from grls.retrieve.base import Retriever
 from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.registry import BM25, Opening, load_named
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.fit import BiEncoderOptions, Split, check_negatives, fit
 from grls.train.core.datamodule import digest
@@ -36,6 +39,7 @@ def train_biencoder(
     dev_split: str | None = "dev",
     max_tokens: int | None = None,
     resume: bool = False,
+    negatives: str = BM25,
     analyzer: Analyzer = USUAL,
     **options: Any,
 ) -> None:
@@ -57,7 +61,9 @@ def train_biencoder(
         dev_split: Which queries choose the best epoch; null measures none and keeps the last epoch.
         max_tokens: Longest text in tokens; null: what the model says.
         resume: Go on from the last checkpoint in OUTPUT, with the same options and data.
-        analyzer: How BM25, which finds hard negatives, splits texts into words.
+        negatives: What finds hard negatives: a retriever folder of any kind over the same corpus, or
+            ``bm25``.
+        analyzer: How BM25, where it finds hard negatives, splits texts into words.
         options: How to train.
     """
     quiet()
@@ -70,13 +76,15 @@ def train_biencoder(
     dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
     torch.manual_seed(chosen.seed)  # of random weights
     encoder = _encoder(source, generator, kind, max_tokens)
-    rankings = _rankings(train.queries, corpus, chosen, analyzer)
+    rankings = _rankings(train.queries, corpus, chosen, negatives, analyzer)
     examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, chosen, rankings)
     settings: dict[str, Any] = {
         "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
         "dev_split": dev_split, "max_tokens": encoder.max_tokens,
     }  # fmt: skip
     files = _fingerprints(data, {train_split: train, **({dev_split: dev} if dev_split and dev else {})})
+    if negatives != BM25:
+        settings["negatives"] = negatives
     if words := analyzer.settings():
         settings["analyzer"] = words
     fit(encoder, examples, dev, chosen, output, settings, resume, files)
@@ -116,16 +124,33 @@ def _encoder(
 
 
 def _rankings(
-    queries: Sequence[Query], corpus: Corpus, options: BiEncoderOptions, analyzer: Analyzer
+    queries: Sequence[Query], corpus: Corpus, options: BiEncoderOptions, negatives: str, analyzer: Analyzer
 ) -> list[list[str]]:
-    """What BM25 finds for each query: wrong passages that look right."""
+    """What a retriever finds for each query: wrong passages that look right."""
     if not options.hard_negatives:
         return []
     most = max(len(query.evidence) for query in queries)
-    found = BM25Retriever(corpus, analyzer=analyzer).retrieve(queries, options.ranked + most)
+    found = _miner(corpus, negatives, analyzer).retrieve(queries, options.ranked + most)
     if not any(found):
         raise DataError(
-            f"no training query shares a word with {corpus.source}, so BM25 finds no hard negatives: set "
-            "hard_negatives to 0."
+            f"no training query shares a word with {corpus.source}, so "
+            f"{'BM25' if negatives == BM25 else negatives} finds no hard negatives: set hard_negatives to 0."
         )
     return [[hit.id for hit in hits] for hits in found]
+
+
+def _miner(corpus: Corpus, name: str, analyzer: Analyzer) -> Retriever:
+    """What finds hard negatives.
+
+    Raises:
+        MismatchError: It is over another corpus.
+    """
+    if name == BM25:
+        return BM25Retriever(corpus, analyzer=analyzer)
+    found = load_named(name, corpus, Opening(search=SearchOptions(truncate_queries=True)))
+    if found.corpus.fingerprint != corpus.fingerprint:
+        raise MismatchError(
+            f"{name} is over {found.corpus.source}, the training data over {corpus.source}, another corpus: "
+            "index that one for --negatives."
+        )
+    return found

@@ -53,8 +53,35 @@ def special_tokens(tokenizer: Any, features: dict[str, Tensor | Any]) -> int:
         features: ``input_ids``, and ``attention_mask`` where the batch is padded.
     """
     ids, mask = features["input_ids"], features.get("attention_mask")
+    filled = features.get("query_expansion_positions")  # special tokens that fill a query up to a length
+    if mask is not None and filled is not None:
+        mask = mask.bool() & ~filled.bool()
     barred = torch.isin(ids, torch.tensor(sorted(special_ids(tokenizer)), dtype=ids.dtype))
     return int((barred if mask is None else barred & mask.bool()).sum())
+
+
+def spells_special(tokenizer: Any, texts: Sequence[str]) -> bool:
+    """Whether the tokenizer reads a special token in one of the texts."""
+    barred = special_ids(tokenizer)
+    rows = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=False)["input_ids"]
+    return any(not barred.isdisjoint(row) for row in rows)
+
+
+def without_spelled(tokenizer: Any, texts: Sequence[str]) -> list[str]:
+    """The texts, without the spelling of any special token; for a tokenizer that must not split them."""
+    barred = special_ids(tokenizer)
+    spelled = sorted((str(tokenizer.convert_ids_to_tokens(one)).strip() for one in barred), key=len)[::-1]
+    return [_without(str(text), spelled) for text in texts]
+
+
+def _without(text: str, spelled: Sequence[str]) -> str:
+    """A text without these; what is left is looked at again, since it may spell another one."""
+    before = None
+    while before != text:
+        before = text
+        for one in spelled:
+            text = text.replace(one, "")
+    return text
 
 
 def without_controls(tokenizer: Any, texts: Sequence[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """The network of a bi-encoder: a sentence-transformers model, opened from what its folder says.
 
 The library's model reads a special token that a text spells as that token where the vocabulary has it as a
-piece like others (``</s>`` of a Unigram vocabulary); :class:`TextNetwork` does not. What a training of ours
+piece like others (``</s>`` of a Unigram vocabulary); :class:`PlainTexts` does not. What a training of ours
 wrote beside the model is read here, too. The module does not know how texts are made or compared.
 """
 
@@ -11,20 +11,23 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base import BaseModel
 from sentence_transformers.util import is_sentence_transformer_model
+from sentence_transformers.util.file_io import load_file_path
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from grls.data.codec import LIMITS, limits_of
 from grls.io.files import read_json
-from grls.models.encoder_input import special_tokens, without_controls
+from grls.models.encoder_input import special_tokens, spells_special, without_controls, without_spelled
 from grls.models.load.build import TRAINING, encoder_positions
-from grls.models.load.opening import open_config, opening
-from grls.models.load.sentence_folder import module_folders, refuse_missing_parts, refuse_unread
+from grls.models.load.opening import IncompleteError, open_config, opening
+from grls.models.load.sentence_folder import MODULES, module_folders, refuse_missing_parts, refuse_unread
+from grls.models.load.sources import refuse_missing_folder
 from grls.models.st5 import FirstDecoderOutput
 
 DOT, COSINE = "dot", "cosine"
@@ -32,23 +35,32 @@ DOT, COSINE = "dot", "cosine"
 
 Kind = Literal["auto", "sentence", "st5"]
 
+Library = TypeVar("Library", bound=BaseModel)
 
-class TextNetwork(SentenceTransformer):
-    """A sentence-transformers model to which a special token that a text spells is text, or nothing.
+_CONFIG = "config_sentence_transformers.json"
+_LATE = "MultiVectorEncoder"
 
-    Where texts hold none, its input is the library's.
+
+class PlainTexts:
+    """For a sentence-transformers model: a special token that a text spells is text, or nothing.
+
+    Where texts hold none, its input is the library's. Mixed into a class of the library.
     """
 
+    marked: bool
+    """A prompt holds special tokens (``[Q]`` of a ColBERT), so they are not split in what stands after it."""
+
     @classmethod
-    def of(cls, model: SentenceTransformer) -> Self:
+    def of(cls, model: Any) -> Self:
         """The same model, reading so."""
-        if not isinstance(model[0], FirstDecoderOutput) and isinstance(
-            model.tokenizer, PreTrainedTokenizerBase
-        ):
-            model.tokenizer.split_special_tokens = True  # the library hands on no such option
         if not isinstance(model, cls):
             model.__class__ = cls
         assert isinstance(model, cls)
+        tokenizer, model.marked = model.tokenizer, False  # type: ignore[attr-defined]
+        if not isinstance(model[0], FirstDecoderOutput) and isinstance(tokenizer, PreTrainedTokenizerBase):  # type: ignore[index]
+            prompts = [prompt for prompt in model.prompts.values() if prompt]  # type: ignore[attr-defined]
+            model.marked = bool(prompts) and spells_special(tokenizer, prompts)
+            tokenizer.split_special_tokens = not model.marked  # the library hands on no such option
         return model
 
     def preprocess(
@@ -57,14 +69,26 @@ class TextNetwork(SentenceTransformer):
         """Model input of texts, which are freed of special tokens where there are more than around them."""
 
         def read(texts: Sequence[Any]) -> dict[str, Tensor | Any]:
-            return super(TextNetwork, self).preprocess(texts, prompt=prompt, **kwargs)
+            found: dict[str, Tensor | Any] = super(PlainTexts, self).preprocess(  # type: ignore[misc]
+                texts, prompt=prompt, **kwargs
+            )
+            return found
 
-        found, tokenizer = read(inputs), self.tokenizer
-        if "input_ids" not in found or not isinstance(tokenizer, PreTrainedTokenizerBase):
+        tokenizer = self.tokenizer  # type: ignore[attr-defined]
+        if not isinstance(tokenizer, PreTrainedTokenizerBase):
+            return read(inputs)
+        if self.marked:
+            inputs = without_spelled(tokenizer, inputs)
+        found = read(inputs)
+        if "input_ids" not in found:
             return found
         if special_tokens(tokenizer, found) > len(inputs) * special_tokens(tokenizer, read(["a"])):
             found = read(without_controls(tokenizer, inputs))
         return found
+
+
+class TextNetwork(PlainTexts, SentenceTransformer):
+    """A model of one vector a text."""
 
 
 def learned_done_of(folder: str) -> bool | None:
@@ -100,14 +124,69 @@ def open_network(source: str) -> SentenceTransformer:
         if [kind for kind, _ in parts] == [f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"]:
             module = FirstDecoderOutput.load(source)
             return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
-        refuse_missing_parts(source, parts)
-        whole = {"dtype": torch.float32}  # whatever the config says: its weights may hold more
-        model = SentenceTransformer(source, device="cpu", trust_remote_code=False, model_kwargs=whole)
-        refuse_unread(model)
-        return model
+        if (found := library_type(source)) not in (None, SentenceTransformer.__name__):
+            raise IncompleteError(f"it is a {found}, which gives no single vector of a text")
+        return _library_model(SentenceTransformer, source, parts)
 
 
-def positions_of(model: SentenceTransformer) -> float:
+def library_type(source: str) -> str | None:
+    """What the library says a model is: ``SentenceTransformer``, ``SparseEncoder``, ``MultiVectorEncoder``.
+
+    Args:
+        source: A folder, or a hub name.
+
+    Returns:
+        None where it does not say: a model that was not saved by the library.
+    """
+    named = load_file_path(source, _CONFIG)
+    if named is not None:
+        found = read_json(Path(named))
+        kind = str(found.get("model_type") or "SentenceTransformer") if isinstance(found, dict) else ""
+        return _LATE if kind == "ColBERT" else kind
+    config = load_file_path(source, "config.json")
+    found = read_json(Path(config)) if config is not None else {}
+    if isinstance(found, dict) and "HF_ColBERT" in (found.get("architectures") or []):
+        return _LATE
+    return "SentenceTransformer" if load_file_path(source, MODULES) is not None else None
+
+
+def open_library_model(kind: type[Library], source: str, what: str, plain: str | None = None) -> Library:
+    """Open a model as a class of the library; nothing of it is made up, and none of another class is taken.
+
+    Args:
+        kind: ``SparseEncoder`` or ``MultiVectorEncoder``. Its folder must say so: the library would make any
+            other model into one by layers of random numbers.
+        source: A folder, or a hub name.
+        what: What is opened, for errors.
+        plain: End of the architecture of models that the library did not save and that will do, too.
+
+    Raises:
+        ConfigError: It cannot be opened, or is something else.
+    """
+    refuse_missing_folder(source)
+    with opening(what, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
+        parts = module_folders(source)
+        found = library_type(source)
+        if found != kind.__name__ and not (found is None and plain and _is_plain(source, plain)):
+            named = "a model without its layers" if found is None else f"a {found}"
+            raise IncompleteError(f"it is {named}, not a {kind.__name__}")
+        return _library_model(kind, source, parts)
+
+
+def _is_plain(source: str, ending: str) -> bool:
+    architectures = open_config(source).architectures or []
+    return any(str(name).endswith(ending) for name in architectures)
+
+
+def _library_model(kind: type[Library], source: str, parts: list[tuple[str, Path]]) -> Library:
+    refuse_missing_parts(source, parts)
+    whole = {"dtype": torch.float32}  # whatever the config says: its weights may hold more
+    model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=whole)
+    refuse_unread(model)
+    return model
+
+
+def positions_of(model: BaseModel) -> float:
     """The longest text a network can read, in tokens; infinite where its positions are relative (T5)."""
     network = getattr(model[0], "backbone", None) or model.transformers_model
     config = getattr(network, "config", None)

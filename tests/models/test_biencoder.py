@@ -17,10 +17,11 @@ from grls.data.codec import LIMITS
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
 from grls.io.files import write_json
-from grls.models.biencoder import DONE_PASSAGE, DONE_TEXT, BiEncoder, passage_text
+from grls.models.biencoder import DONE_PASSAGE, DONE_TEXT, BiEncoder
 from grls.models.load.build import Loaded, WarmStart, encoder_positions
 from grls.models.seq2seq.plain import start_token
 from grls.models.st5 import FirstDecoderOutput
+from grls.models.text_encoder import passage_text
 
 TEXTS = ["the otter is calm .", "if something is calm then it is kind .", "is the lynx proud ?"]
 

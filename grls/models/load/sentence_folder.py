@@ -23,7 +23,10 @@ MODULES = "modules.json"
 
 _BARE = ("Normalize",)
 """Modules without a file of their own."""
-_WITH_WEIGHTS = ("Transformer", "Dense", "LayerNorm", "WeightedLayerPooling")
+_WITH_WEIGHTS = (
+    "Transformer", "MLMTransformer", "Dense", "LayerNorm", "WeightedLayerPooling", "SparseAutoEncoder",
+    "SparseStaticEmbedding",
+)  # fmt: skip
 _LEFT = ("config_sentence_transformers.json", "1_Pooling", "sentence_bert_config.json")
 """What stands beside :data:`MODULES`."""
 
@@ -73,7 +76,7 @@ def refuse_missing_parts(source: str, parts: list[tuple[str, Path]]) -> None:
             )
         if name in _WITH_WEIGHTS:
             refuse_pickle(folder)
-        if name == "Transformer":
+        if name in ("Transformer", "MLMTransformer"):
             refuse_code(folder)
             open_tokenizer(folder)
 

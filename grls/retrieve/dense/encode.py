@@ -21,13 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.io.files import read_json, write_json
 from grls.io.locks import LockedFile
 from grls.io.progress import Progress
-from grls.models.biencoder import DONE_TEXT, BiEncoder, Matrix, passage_text
+from grls.models.biencoder import DONE_TEXT, BiEncoder, Matrix
+from grls.models.text_encoder import passage_text
+from grls.retrieve.encoded import refuse_unusable_corpus
 
 log = logging.getLogger(__name__)
 
@@ -44,20 +45,6 @@ def work_folder(destination: str | Path) -> Path:
     if path.is_symlink():  # on the disk where the retriever will stand
         path = Path(os.path.realpath(path))
     return path.with_name(f".{path.name}.embeddings")
-
-
-def refuse_unusable_corpus(corpus: Corpus) -> None:
-    """Refuse a corpus that has no passage, or one with the id of DONE.
-
-    Raises:
-        DataError: It does.
-    """
-    if not len(corpus):
-        raise DataError(
-            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
-        )
-    if corpus.numbers([DONE_ID])[0] is not None:
-        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
 
 
 def encode_corpus(

@@ -6,51 +6,43 @@ Passages are ranked by their exact inner product with the query, which is the co
 by it (:mod:`grls.retrieve.dense.search`). DONE is embedded like a passage, as row N: it never is a hit, but
 multi-step retrieval is told its score.
 
-The folder holds ``model/``, ``embeddings.npy`` (memory-mapped), ``corpus.jsonl`` and ``grls.json``, which
-ties the three together by fingerprints.
+The folder holds ``model/``, ``embeddings.npy`` (memory-mapped), ``corpus.jsonl`` and ``grls.json``
+(:mod:`grls.retrieve.encoded`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
 
-from grls.data.corpus import Corpus, corpus_file
+from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Numbers
 from grls.data.types import Hit, Passage, Query
-from grls.errors import ConfigError, DataError, MismatchError
-from grls.index.array_files import asked_to_verify
-from grls.io.files import atomic_folder, sha256, write_json
+from grls.errors import DataError, MismatchError
 from grls.models.base import Floats
 from grls.models.biencoder import BiEncoder, Matrix
-from grls.models.load.settings import refuse_other_settings, settings_in
+from grls.models.load.sources import is_packaged
+from grls.models.sentence_model import Kind, library_type
 from grls.retrieve.base import AllScores, Description, HopHits
-from grls.retrieve.dense.encode import EMBEDDINGS, encode_corpus, encode_to_disk, refuse_unusable_corpus
+from grls.retrieve.build import Building
+from grls.retrieve.dense.encode import EMBEDDINGS, encode_corpus, encode_to_disk, work_folder
 from grls.retrieve.dense.search import BLOCK, Nearest, inner_products, top_k
-from grls.retrieve.hub import upload
+from grls.retrieve.encoded import EncodedRetriever, refuse_generative, refuse_unusable_corpus
 from grls.retrieve.queries import Reachable, check_counts, queries_of, reachable
-from grls.retrieve.registry import Opening
-from grls.retrieve.spec import MANIFEST, read_spec
 
 log = logging.getLogger(__name__)
-
-_TOLD = 10
-"""Queries that are cut and named in a warning; training may ask of a great many."""
-
-FORMAT = 1
-KIND = "dense"
 
 _REBUILD = "make it again with `grls index`."
 
 
-class DenseRetriever:
+class DenseRetriever(EncodedRetriever):
     """Retrieves by inner product of embeddings.
 
     Args:
@@ -69,6 +61,8 @@ class DenseRetriever:
     """
 
     kind = "dense"
+    called = "a dense retriever"
+    file = EMBEDDINGS
     least_score = -math.inf
     done_biases = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
@@ -82,25 +76,13 @@ class DenseRetriever:
         progress: bool = False,
         checked: bool = False,
     ):
-        check_counts(batch_size=batch_size)
-        refuse_unusable_corpus(corpus)
+        super().__init__(biencoder, corpus, batch_size, truncate_queries, progress)
         _check_shape(embeddings, len(corpus), biencoder.dimension)
         if not checked:
             _check_finite(embeddings)
         self.biencoder = biencoder
-        self.corpus = corpus
         self.embeddings = embeddings
-        self.batch_size = batch_size
-        self.truncate_queries = truncate_queries
-        self.progress = progress
-        self._cut = 0
         self._work: Path | None = None
-        self._embedded_by: str | None = None
-
-    @property
-    def stages(self) -> tuple[str, ...]:
-        """The training stages that the model has gone through."""
-        return self.biencoder.stages
 
     @property
     def learned_done(self) -> bool | None:
@@ -138,7 +120,7 @@ class DenseRetriever:
             embeddings = _open(encode_to_disk(biencoder, corpus, work, batch_size, progress))
         made = cls(biencoder, corpus, embeddings, **options)
         made._work = None if work is None else Path(work)
-        made._embedded_by = biencoder.fingerprint()
+        made._encoded_by = biencoder.fingerprint()
         return made
 
     def refresh(self, biencoder: BiEncoder, work: str | Path | None = None) -> Self:
@@ -147,108 +129,42 @@ class DenseRetriever:
         return type(self).assemble(biencoder, self.corpus, work, **options)
 
     @classmethod
-    def from_pretrained(
-        cls,
-        folder: str | Path,
-        device: str = "auto",
-        precision: str = "float32",
-        verify: bool = True,
-        **options: Any,
-    ) -> Self:
-        """Open a retriever folder.
-
-        Args:
-            folder: What :meth:`save_pretrained` (or ``grls index``) wrote.
-            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
-            precision: ``float32`` or ``bfloat16``, in which queries are embedded.
-            verify: Compare model and embeddings with the manifest; otherwise embeddings need only be finite
-                (either reads every byte once).
-            options: Other arguments of the constructor.
-
-        Raises:
-            DataError: The folder is no dense retriever, or a file in it is damaged.
-            MismatchError: Model, embeddings and corpus do not belong together.
-        """
-        path = Path(folder)
-        manifest = read_dense_manifest(path)
-        corpus = Corpus.read(path)
-        if corpus.fingerprint != manifest["corpus"]:
-            raise _mismatch(path, "corpus")
-        refuse_other_settings(path / "model", manifest.get("settings"), path / MANIFEST)
-        biencoder = BiEncoder.load(str(path / "model"), "auto", "cpu", manifest["max_tokens"])
-        file = path / EMBEDDINGS
-        if not file.is_file() or file.stat().st_size != manifest["embeddings"]["bytes"]:
-            raise DataError(f"the embeddings are missing or truncated; {_REBUILD}", file)
-        if verify and sha256(file) != manifest["embeddings"]["sha256"]:
-            raise MismatchError(f"{file}: these are not the embeddings of this retriever; {_REBUILD}")
-        if verify and biencoder.fingerprint() != manifest["model"]:
-            raise _mismatch(path, "model")
-        # What is as it was saved is finite: then it was checked.
-        opened = cls(biencoder.to(device, precision), corpus, _open(file), checked=verify, **options)
-        opened._embedded_by = manifest["model"]
-        return opened
+    def recognises(cls, model: str) -> bool:
+        """Whether a model is a folder of sentence-transformers that gives one vector a text."""
+        return is_packaged(model) or (Path(model).is_dir() and library_type(model) == "SentenceTransformer")
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
-        """Open a folder; see :func:`grls.retrieve.registry.load`.
-
-        Of the options of search it heeds the batch size, ``truncate_queries`` and ``progress``.
-
-        Raises:
-            ConfigError: ``compile`` or ``rescore`` is set.
-        """
-        search = how.search
-        if search is not None and search.compile:
-            raise ConfigError(
-                f"{folder} is a dense retriever, which has no step to compile: leave compile out."
-            )
-        if search is not None and search.rescore:
-            raise ConfigError(f"{folder} is a dense retriever, which rescores nothing: leave rescore out.")
-        options = (
-            {}
-            if search is None
-            else {
-                "batch_size": search.batch_size,
-                "truncate_queries": search.truncate_queries,
-                "progress": search.progress,
-            }
+    def build(cls, model: str, corpus: str, how: Building) -> str:
+        """Build a folder; see :func:`grls.retrieve.build.build`. A run that was killed goes on."""
+        refuse_generative(how, "a bi-encoder")
+        start = perf_counter()
+        kind: Kind = "st5" if how.asked == "st5" else "auto"
+        biencoder = BiEncoder.load(model, kind, how.device, how.max_input_tokens)
+        passages = Corpus.read(corpus)
+        retriever = cls.assemble(biencoder, passages, work_folder(how.output), how.batch_size, progress=True)
+        retriever.save_pretrained(how.output)
+        size = retriever.embeddings.nbytes / 2**20
+        return (
+            f"{how.output}: {len(passages):,} passages and DONE, {biencoder.dimension} dimensions, "
+            f"embeddings {size:.1f} MiB, {perf_counter() - start:.1f} s"
         )
-        verify = asked_to_verify(how.verify) is not False
-        return cls.from_pretrained(folder, how.device, how.precision, verify, **options)
+
+    @classmethod
+    def _load_encoder(cls, folder: Path, manifest: dict[str, Any]) -> BiEncoder:
+        return BiEncoder.load(str(folder), "auto", "cpu", manifest["max_tokens"])
+
+    @classmethod
+    def _made(
+        cls, encoder: BiEncoder, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
+    ) -> Self:
+        return cls(encoder, corpus, _open(file), checked=checked, **options)
+
+    def _write(self, file: Path) -> None:
+        _write_rows(self.embeddings, file)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
-
-        Raises:
-            MismatchError: The model has changed (trained on, or in another precision) since it embedded the
-                passages.
-            ConfigError: The folder exists and holds something else.
-            WriteError: The disk is full or the place cannot be written.
-        """
-        model = self.biencoder.fingerprint()
-        if self._embedded_by not in (None, model):
-            raise MismatchError(
-                "the model is not as it was when it embedded the passages: refresh the retriever, or open it "
-                "in float32, before it is saved."
-            )
-        with atomic_folder(folder, MANIFEST) as new:
-            (new / "model").mkdir()
-            self.biencoder.write(new / "model")
-            _write_rows(self.embeddings, new / EMBEDDINGS)
-            self.corpus.write(corpus_file(new))
-            size = (new / EMBEDDINGS).stat().st_size
-            manifest = {
-                "format": FORMAT,
-                "kind": KIND,
-                "model": model,
-                "corpus": self.corpus.fingerprint,
-                "embeddings": {"bytes": size, "sha256": sha256(new / EMBEDDINGS)},
-                "dimension": self.biencoder.dimension,
-                "max_tokens": self.biencoder.max_tokens,
-                "stages": list(self.stages),
-                "settings": settings_in(new / "model"),
-            }
-            write_json(new / MANIFEST, manifest)
+        """Write the whole retriever to one folder; see :class:`~grls.retrieve.encoded.EncodedRetriever`."""
+        super().save_pretrained(folder)
         self._leave_work(Path(folder))
 
     def _leave_work(self, folder: Path) -> None:
@@ -257,16 +173,6 @@ class DenseRetriever:
             self.embeddings = _open(folder / EMBEDDINGS)
             shutil.rmtree(self._work, ignore_errors=True)
             self._work = None
-
-    def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
-        """Save to ``folder`` and upload it as a model repository; returns its address."""
-        self.save_pretrained(folder)
-        return upload(folder, repository, private)
-
-    def fingerprint(self) -> str:
-        """SHA-256 of what passages are found by: the model (its limits, too) and the corpus."""
-        model = self._embedded_by or self.biencoder.fingerprint()
-        return hashlib.sha256(f"{model} {self.corpus.fingerprint}".encode()).hexdigest()
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
@@ -300,7 +206,7 @@ class DenseRetriever:
         within = reachable(queries, allow, self.corpus)
         found = self._nearest(vectors, within, k)
         done = [float(inner_products(vector, self.embeddings[-1:])[0]) for vector in vectors]
-        return [HopHits(self._hits(near), score) for near, score in zip(found, done, strict=True)]
+        return [HopHits(self.ids_with(*near), score) for near, score in zip(found, done, strict=True)]
 
     def describe(self) -> Description:
         """What manifests and reports say of it."""
@@ -334,8 +240,7 @@ class DenseRetriever:
         Raises:
             DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
         """
-        self._check_queries(queries)
-        texts = [self.biencoder.query_text(q.text, e) for q, e in zip(queries, evidence, strict=True)]
+        texts = self.texts(queries, evidence)
         return self.biencoder.encode_queries(texts, self.batch_size, self.progress or None)
 
     def _nearest(self, vectors: Matrix, within: Reachable, k: int) -> list[Nearest]:
@@ -348,57 +253,6 @@ class DenseRetriever:
             for query, near in zip(some, nearest, strict=True):
                 found[query] = near
         return found
-
-    def _hits(self, nearest: Nearest) -> list[Hit]:
-        ids = self.corpus.ids(nearest.numbers.tolist())
-        return [Hit(*pair) for pair in zip(ids, nearest.scores.tolist(), strict=True)]
-
-    def _check_queries(self, queries: Sequence[Query]) -> None:
-        limit = self.biencoder.max_tokens
-        for query in queries:
-            if not query.text.strip():
-                raise DataError(f"query {query.id!r} is empty; give it a text or remove it.")
-            length = self.biencoder.tokens(query.text)
-            if length <= limit:
-                continue
-            what = f"query {query.id!r} has {length} tokens, the limit is {limit}: its end would be cut."
-            if not self.truncate_queries:
-                raise DataError(
-                    f"{what} Shorten it, raise --max_input_tokens (of grls index), or accept the cut with "
-                    "--truncate_queries true."
-                )
-            self._cut += 1
-            if self._cut <= _TOLD:
-                log.warning(what)
-            elif self._cut == _TOLD + 1:
-                log.warning("more queries are longer than %d tokens and cut; they are not named.", limit)
-
-
-def read_dense_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a dense retriever.
-
-    Raises:
-        DataError: There is none, or it is not one of ours.
-    """
-    file = folder / MANIFEST
-    manifest = read_spec(folder)
-    if isinstance(manifest, dict) and manifest.get("kind", KIND) != KIND:
-        raise DataError(
-            f"this is a retriever of the kind {manifest['kind']!r}, and a dense one is wanted here: give the "
-            "folder of one, or make one with `grls index --kind dense`.",
-            file,
-        )
-    if not isinstance(manifest, dict) or (manifest.get("kind"), manifest.get("format")) != (KIND, FORMAT):
-        raise DataError(f"expected a dense retriever of format {FORMAT}; {_REBUILD}", file)
-    kinds = {"model": str, "corpus": str, "embeddings": dict, "max_tokens": int}
-    wrong = [key for key, kind in kinds.items() if not isinstance(manifest.get(key), kind)]
-    if wrong or not {"bytes", "sha256"} <= set(manifest["embeddings"]):
-        raise DataError(f"the key {(wrong or ['embeddings'])[0]!r} is missing or malformed; {_REBUILD}", file)
-    return manifest
-
-
-def _mismatch(folder: Path, what: str) -> MismatchError:
-    return MismatchError(f"{folder}: the embeddings were made with another {what} than this one; {_REBUILD}")
 
 
 def _check_shape(embeddings: Matrix, passages: int, dimension: int) -> None:

@@ -38,6 +38,7 @@ from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.models.seq2seq.plain import check_positions
 from grls.models.turns import turn
 from grls.retrieve.base import Description, NextHop, Under
+from grls.retrieve.build import Building
 from grls.retrieve.generative.decoders import Decoders
 from grls.retrieve.generative.folder import (
     read_generative_manifest,
@@ -172,6 +173,13 @@ class GenerativeRetriever(IndexedPassages):
         _ = opened._decoders.trees  # tried in full precision: what int8 computes depends on its company
         move(loaded.model, where, precision)
         return opened
+
+    @classmethod
+    def build(cls, model: str, corpus: str, how: Building) -> str:
+        """Build a folder; see :func:`grls.retrieve.build.build`."""
+        from grls.retrieve.generative.build import build_generative
+
+        return build_generative(model, corpus, how)
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:

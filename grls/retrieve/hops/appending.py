@@ -146,12 +146,7 @@ class AppendingMultistep:
         asked = [queries[path.query] for path in live]
         allow = [filters[path.query] for path in live]
         k = self.branch + (0 if self.repeat else hop)
-        if isinstance(self.retriever, TakesEvidence):
-            found = self.retriever.retrieve_hop(asked, evidence, k, allow)
-        else:
-            texts = [joined(query, some) for query, some in zip(asked, evidence, strict=True)]
-            asked = [query._replace(text=text) for query, text in zip(asked, texts, strict=True)]
-            found = [HopHits(hits, None) for hits in self.retriever.retrieve(asked, k, allow)]
+        found = found_after(self.retriever, asked, evidence, k, allow)
         return [self._allowed(path, step, hop) for path, step in zip(live, found, strict=True)]
 
     def _allowed(self, path: _Path, step: HopHits, hop: int) -> list[Hit]:
@@ -194,3 +189,27 @@ class AppendingMultistep:
     def _chain(self, path: _Path) -> Chain:
         score = path.total / max(len(path.hits), 1) if self.dynamic else path.total
         return Chain(path.hits[:-1] if path.done else path.hits, score, path.done)
+
+
+def found_after(
+    retriever: Retriever,
+    queries: Sequence[Query],
+    evidence: Sequence[Sequence[Passage]],
+    k: int,
+    allow: Allow = None,
+) -> list[HopHits]:
+    """The top-k passages of queries given those found so far.
+
+    Args:
+        retriever: A ``TakesEvidence`` gets the passages as such; any other one gets their titles and texts
+            appended to the query's.
+        queries: The queries, with their own texts.
+        evidence: For each, the passages found so far, in order.
+        k: Most hits a query.
+        allow: What may be found; see :class:`~grls.retrieve.base.Retriever`.
+    """
+    if isinstance(retriever, TakesEvidence):
+        return retriever.retrieve_hop(queries, evidence, k, allow)
+    texts = [joined(query, some) for query, some in zip(queries, evidence, strict=True)]
+    asked = [query._replace(text=text) for query, text in zip(queries, texts, strict=True)]
+    return [HopHits(hits, None) for hits in retriever.retrieve(asked, k, allow)]

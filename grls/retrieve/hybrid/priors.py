@@ -89,7 +89,8 @@ class RetrieverPrior:
         if not isinstance(retriever, ScoresAll):
             raise ConfigError(
                 f"{name or retriever.kind} ({retriever.kind}) does not score all passages, so it cannot be a "
-                "prior, a teacher or a source of proposals; take a bi-encoder's folder, or bm25."
+                "prior, a teacher or a source of proposals; take a folder of kind dense, sparse or "
+                "multi-vector, or bm25."
             )
         self.retriever = retriever
         self.name = name or retriever.kind

@@ -18,7 +18,8 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
-from grls.models.biencoder import DONE_PASSAGE, BiEncoder, passage_text
+from grls.models.biencoder import DONE_PASSAGE, BiEncoder
+from grls.models.text_encoder import passage_text
 from grls.train.core.examples import drawn_chain, free_order, gold_chains
 
 NO_KEY = -1

@@ -25,9 +25,10 @@ from grls.data.dataset import Qrels, gold_passages
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError
 from grls.io.files import refuse_foreign, refuse_unwritable
-from grls.models.biencoder import STAGE, BiEncoder, passage_text
+from grls.models.biencoder import STAGE, BiEncoder
 from grls.models.load.sentence_folder import MODULES
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
+from grls.models.text_encoder import passage_text
 from grls.train.biencoder.examples import BiEncoderExamples, PairOptions
 from grls.train.biencoder.loss import MaskedRankingLoss
 from grls.train.biencoder.resume import FILES, LOGS, begin_anew, checkpoint_to_resume

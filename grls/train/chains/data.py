@@ -14,7 +14,7 @@ from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside, TrainingPrior
 from grls.train.chains.proposals import Proposals, Rescore
 from grls.train.chains.span_targets import SpanTargets, WriteSpans
-from grls.train.chains.teacher import DenseTeacher
+from grls.train.chains.teacher import RetrieverTeacher
 from grls.train.core.passage_inputs import PassageInput
 from grls.train.stages.data import RetrieveData
 
@@ -24,9 +24,11 @@ class ChainData(RetrieveData):
 
     Args:
         data: Data set folder in BEIR's layout.
-        teacher: Folder of a dense retriever over the same corpus whose opinion has a share in the targets.
+        teacher: Folder of a retriever over the same corpus that scores all passages (a bi-encoder, a sparse
+            or multi-vector encoder), or ``bm25``: its opinion has a share in the targets.
         teacher_share: Its share.
-        teacher_temperature: Its scores are divided by this before the softmax.
+        teacher_temperature: Its scores are divided by this before the softmax; null: by what they usually
+            are.
         teacher_passages: Passages that it gives an opinion of.
         teach_memories: Ask the teacher about what is read of passages that are memorised along with retrieval
             (``mix.memorise``), too: every passage then is a query whose answer is the teacher's (and is
@@ -49,7 +51,7 @@ class ChainData(RetrieveData):
         data: str,
         teacher: str | None = None,
         teacher_share: float = 0.5,
-        teacher_temperature: float = 0.05,
+        teacher_temperature: float | None = 0.05,
         teacher_passages: int = 100,
         teach_memories: bool = False,
         branches: int = 0,
@@ -108,7 +110,7 @@ class ChainData(RetrieveData):
             # Processes that make batches are forked: a GPU would not be theirs to use.
             device = "cpu" if self.workers else "auto"
             options = (self.teacher_temperature, self.teacher_passages, device)
-            teacher = DenseTeacher(self.teacher, self.corpus, *options)
+            teacher = RetrieverTeacher(self.teacher, self.corpus, *options)
             teaching = Teaching(self.index, done, teacher, self.teacher_share, self.branches, **written)
         prior = None
         if self.prior is not None:

@@ -1,4 +1,4 @@
-"""A bi-encoder as the teacher of a generator: what it would find is distilled into the targets of hops."""
+"""A retriever as the teacher of a generator: what it would find is distilled into the targets of hops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import numpy as np
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, MismatchError
-from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hops.appending import found_after
+from grls.retrieve.hybrid.priors import RetrieverPrior
+from grls.retrieve.registry import Opening, load_named
 from grls.train.chains.examples import HopExample
 
 _REMEMBERED = 20_000
@@ -20,18 +23,19 @@ def _key(hop: HopExample) -> tuple[str, tuple[int, ...]]:
     return hop.query, hop.evidence
 
 
-class DenseTeacher:
-    """The softmax over a dense retriever's best passages.
+class RetrieverTeacher:
+    """The softmax over the best passages of a retriever that scores all of them.
 
     Args:
-        folder: What ``grls index`` wrote for a bi-encoder.
+        folder: A retriever folder (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``.
         corpus: The corpus of the generator, which must be the retriever's.
         temperature: Scores are divided by this; a cosine's differences are small, so it is well below 1.
+            None: what the retriever's scores are usually divided by.
         passages: How many passages it has an opinion of.
         device: Where it embeds queries.
 
     Raises:
-        ConfigError: A number is not positive.
+        ConfigError: A number is not positive, or the retriever scores only what it finds.
         MismatchError: The retriever is over another corpus.
     """
 
@@ -39,22 +43,24 @@ class DenseTeacher:
         self,
         folder: str,
         corpus: Corpus,
-        temperature: float = 0.05,
+        temperature: float | None = 0.05,
         passages: int = 100,
         device: str = "auto",
     ):
-        if temperature <= 0 or passages < 1:
+        if (temperature is not None and temperature <= 0) or passages < 1:
             raise ConfigError(
                 "teacher_temperature must be positive and teacher_passages at least 1, got "
                 f"{temperature} and {passages}."
             )
-        self.retriever = DenseRetriever.from_pretrained(folder, device, truncate_queries=True)
+        how = Opening(device, search=SearchOptions(truncate_queries=True))
+        self.retriever = load_named(folder, corpus, how)
+        scoring = RetrieverPrior(self.retriever, folder)
         if self.retriever.corpus.fingerprint != corpus.fingerprint:
             raise MismatchError(
                 f"{folder} is over another corpus than the training data; index that corpus for the teacher."
             )
         self.corpus = corpus
-        self.temperature = temperature
+        self.temperature = scoring.temperature if temperature is None else temperature
         self.passages = passages
         self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}
 
@@ -71,11 +77,11 @@ class DenseTeacher:
             return []
         wanted = sorted({number for hop in hops for number in hop.evidence})
         known = dict(zip(wanted, self.corpus.passages(wanted), strict=True))
-        found = self.retriever.retrieve_hop(
+        found = found_after(
+            self.retriever,
             [Query(str(n), hop.query) for n, hop in enumerate(hops)],
             [[known[number] for number in hop.evidence] for hop in hops],
             min(self.passages + max(len(hop.evidence) for hop in hops), len(self.corpus)),
-            [None] * len(hops),
         )
         return [self._softmax(some.hits, hop) for some, hop in zip(found, hops, strict=True)]
 

@@ -14,7 +14,9 @@ from small_data import scratch, small_retriever, tiny_bert, write_small
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.models.biencoder import DONE_TEXT, BiEncoder, passage_text
+from grls.models.biencoder import DONE_TEXT, BiEncoder
+from grls.models.text_encoder import passage_text
+from grls.retrieve import encoded
 from grls.retrieve.dense import retriever as dense
 from grls.retrieve.dense.encode import EMBEDDINGS, PLAN, encode_corpus, encode_to_disk, work_folder
 from grls.retrieve.dense.retriever import DenseRetriever
@@ -251,9 +253,9 @@ def test_the_embeddings_are_read_through_once(
     verify: bool, saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = []
-    for name in ("sha256", "_check_finite"):
-        inner = getattr(dense, name)
-        monkeypatch.setattr(dense, name, lambda given, n=name, f=inner: (reads.append(n), f(given))[1])
+    for module, name in ((encoded, "sha256"), (dense, "_check_finite")):
+        inner = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda given, n=name, f=inner: (reads.append(n), f(given))[1])
     DenseRetriever.from_pretrained(saved, "cpu", verify=verify)
     assert reads == ["sha256" if verify else "_check_finite"]
 

@@ -20,8 +20,9 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split, write_dataset
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.io.files import write_json
-from grls.models.biencoder import BiEncoder, passage_text
+from grls.models.biencoder import BiEncoder
 from grls.models.load.build import TRAINING
+from grls.models.text_encoder import passage_text
 from grls.train.biencoder import fit as biencoder
 from grls.train.biencoder import trainer as biencoder_trainer
 from grls.train.biencoder.fit import BiEncoderOptions

@@ -12,7 +12,7 @@ from grls.errors import ConfigError, MismatchError
 from grls.train.chains.data import ChainData
 from grls.train.chains.examples import Teaching
 from grls.train.chains.module import RetrieveChains
-from grls.train.chains.teacher import DenseTeacher
+from grls.train.chains.teacher import RetrieverTeacher
 from grls.train.core.mixture import Mix
 from grls.train.core.passage_inputs import PassageInput
 
@@ -27,7 +27,7 @@ def test_a_teacher_has_an_opinion_of_what_is_not_evidence(root: Path) -> None:
     module = RetrieveChains(_generator(root))
     data._ready = True
     data.read(module)
-    teacher = DenseTeacher(str(root / "dense"), data.corpus, temperature=0.5, passages=4)
+    teacher = RetrieverTeacher(str(root / "dense"), data.corpus, temperature=0.5, passages=4)
     hops = data.train_examples.draw(2, 0).hops[:2]  # type: ignore[attr-defined]
     opinions = teacher.opinions(hops)
     for hop, opinion in zip(hops, opinions, strict=True):
@@ -167,9 +167,9 @@ def test_a_teacher_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> N
     from grls.data.corpus import Corpus
 
     with pytest.raises(MismatchError, match="another corpus"):
-        DenseTeacher(str(root / "dense"), Corpus.read(tmp_path))
+        RetrieverTeacher(str(root / "dense"), Corpus.read(tmp_path))
     with pytest.raises(ConfigError, match="teacher_temperature must be positive"):
-        DenseTeacher(str(root / "dense"), data.corpus, temperature=0)
+        RetrieverTeacher(str(root / "dense"), data.corpus, temperature=0)
     with pytest.raises(ConfigError, match="between 0 and 1"):
         Teaching(data.index, 10, share=1.5)
 

@@ -1,0 +1,226 @@
+"""What encoders of queries and passages have in common, whatever they make of a text.
+
+A network of sentence-transformers that reads a text as far as its limit, with the prompt of its role. Here
+is how query and evidence become text, what is cut, where the network computes, and what identifies it. What
+the network gives (a vector, a sparse vector, vectors of tokens) and how texts are compared by it, a class
+below this one knows: :class:`grls.models.biencoder.BiEncoder` and those of the kinds of retrievers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+from sentence_transformers.base import BaseModel
+from transformers import PreTrainedConfig
+
+from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
+from grls.data.types import Passage
+from grls.errors import ConfigError
+from grls.io.files import atomic_folder
+from grls.models.load.sentence_folder import MODULES
+from grls.models.load.settings import settings_of
+from grls.models.precision import warn_of_emulation
+from grls.models.sentence_model import positions_of
+
+DEFAULT_TOKENS = 512
+"""Longest text where neither the caller nor the model names a limit, in tokens."""
+
+Role = Literal["query", "passage"]
+
+_PROMPTS: dict[Role, tuple[str, ...]] = {"query": ("query",), "passage": ("document", "passage", "corpus")}
+
+
+def passage_text(passage: Passage) -> str:
+    """Title and text of a passage as one text."""
+    return " ".join(part for part in (passage.title, passage.text) if part)
+
+
+class TextEncoder:
+    """A network that reads queries and passages.
+
+    Args:
+        model: The network; it is used where it is, in the precision it has.
+        max_tokens: Longer texts are cut, in tokens, special tokens included; None: what the model says.
+        stages: The training stages that the weights have gone through.
+
+    Raises:
+        ConfigError: ``max_tokens`` is more than the model has positions for, or leaves no room for a text.
+    """
+
+    what = "an encoder"
+    """What errors call it."""
+
+    model: Any
+
+    def __init__(self, model: BaseModel, max_tokens: int | None = None, stages: Sequence[str] = ()):
+        self.model = model
+        self.stages = tuple(stages)
+        most = positions_of(model)
+        self.max_tokens = int(max_tokens or min(model.max_seq_length or DEFAULT_TOKENS, most))
+        if not self._markers < self.max_tokens <= most:
+            raise ConfigError(
+                f"max_tokens of {self.max_tokens} cannot work: {self._markers} special tokens need room "
+                f"beside a text, and the model has {most} positions. Choose another one, and index anew what "
+                "was indexed with this."
+            )
+        model.max_seq_length = self.max_tokens
+
+    def to(self, device: str = "auto", precision: str = "float32") -> Self:
+        """Move the network; returns this encoder.
+
+        Raises:
+            ConfigError: The device is not there, or the precision is neither float32 nor bfloat16.
+        """
+        if precision not in ("float32", "bfloat16"):
+            raise ConfigError(f"{self.what} computes in float32 or bfloat16, not in {precision!r}.")
+        where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        try:
+            self.model.to(torch.device(where), getattr(torch, precision))
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(
+                f"cannot use device {where!r} ({reason}); choose cpu, or a GPU that is there."
+            ) from error
+        if precision == "bfloat16":
+            warn_of_emulation(torch.device(where), "precision float32")
+        return self
+
+    @property
+    def tokenizer(self) -> Any:
+        """The network's tokenizer."""
+        return self.model.tokenizer
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a vector."""
+        return int(self.model.get_embedding_dimension() or 0)
+
+    def limit(self, role: Role) -> int:
+        """The longest text that is read as a whole, in tokens, special tokens and prompt included."""
+        return self.max_tokens
+
+    def query_text(self, query: str, evidence: Sequence[Passage] = ()) -> str:
+        """A query and the passages found so far, in order, as one text.
+
+        The query stands first and is never touched. Where the whole is longer than a query may be, the oldest
+        evidence goes; the newest stays even where its end will be cut.
+        """
+        parts = [passage_text(passage) for passage in evidence]
+        text = " ".join([query, *parts])
+        while len(parts) > 1 and self.tokens(text) > self.limit("query"):
+            parts = parts[1:]
+            text = " ".join([query, *parts])
+        return text
+
+    def tokens(self, query: str) -> int:
+        """Length of a query's text in tokens, its prompt and special tokens included."""
+        return self._lengths([query], "query")[0]
+
+    def _lengths(self, texts: Sequence[str], role: Role) -> list[int]:
+        """How long texts are in tokens, with prompt and special tokens."""
+        prompt, around = self._prompt(role) or "", self._markers
+        if prompt and self.model.marked:  # its own special tokens are no text
+            around += len(self.tokenizer(prompt, add_special_tokens=False)["input_ids"])
+            prompt = ""
+        return [len(ids) + around for ids in foreign_ids(self.tokenizer, [prompt + text for text in texts])]
+
+    @property
+    def _markers(self) -> int:
+        return int(self.tokenizer.num_special_tokens_to_add())
+
+    def features(self, texts: Sequence[str], role: Role) -> dict[str, Any]:
+        """Model input of texts (tensors on the CPU), with the prompt that the model has for the role."""
+        task = "query" if role == "query" else "document"
+        return dict(self.model.preprocess(list(texts), prompt=self._prompt(role), task=task))
+
+    def _prompt(self, role: Role) -> str | None:
+        """What stands before a text: of the names that the role goes by, the first with a prompt."""
+        return next((self.model.prompts[p] for p in _PROMPTS[role] if self.model.prompts.get(p)), None)
+
+    def count_cut(self, passages: Sequence[str]) -> int:
+        """How many passage texts are longer than the limit, so that their ends are not read."""
+        if not passages:
+            return 0
+        return sum(length > self.limit("passage") for length in self._lengths(passages, "passage"))
+
+    def cut_notice(self, cut: int, passages: int, option: str) -> str:
+        """What to tell of passages that are cut.
+
+        Args:
+            cut: How many are (:meth:`count_cut`).
+            passages: Of how many.
+            option: What the limit is called where the reader can set it.
+        """
+        most, most_read = positions_of(self.model), self.limit("passage")
+        remedy = f"raise {option}" if most == math.inf else f"raise {option}, to {most:.0f} at most"
+        if most_read >= most:
+            remedy = "the model reads no more, so split them into shorter ones"
+        return (
+            f"{cut:,} of {passages:,} passages are longer than {most_read} tokens, and their ends are not "
+            f"read: {remedy}."
+        )
+
+    @contextmanager
+    def telling(self, decided: Callable[[int], object]) -> Iterator[None]:
+        """Within this block ``decided`` is called with the number of texts of each batch that is embedded."""
+
+        def told(_: Any, given: Any, output: Any) -> None:
+            ids = given[0].get("offsets", given[0].get("input_ids"))  # a static model has its texts in a row
+            decided(0 if ids is None else len(ids))
+
+        hook = next(iter(self.model)).register_forward_hook(told)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def fingerprint(self) -> str:
+        """SHA-256 of all that its output depends on: weights, modules, tokenizer, prompts, length."""
+        digest = hashlib.sha256()
+        own, compared = self._identity()
+        parts: list[Any] = [own[0], self.max_tokens, self.model.prompts, *own[1:]]
+        parts += [[type(module).__name__, _settings(module)] for module in self.model]
+        parts += compared
+        parts.append(tokenizer_fingerprint(self.tokenizer))
+        digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().contiguous().flatten().view(torch.uint8).cpu().numpy().data)
+        return digest.hexdigest()
+
+    def _identity(self) -> tuple[list[Any], list[Any]]:
+        """For the fingerprint: its name and what it does with a text; how it compares."""
+        raise NotImplementedError
+
+    def settings(self) -> list[dict[str, Any]]:
+        """Of each network (:func:`grls.models.load.settings.settings_of`)."""
+        configs = (getattr(part, "config", None) for part in self.model.modules())
+        return [settings_of(config.to_dict()) for config in configs if isinstance(config, PreTrainedConfig)]
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, tokenizer and what its training was to a folder, atomically; :meth:`load` opens it.
+
+        Raises:
+            ConfigError: The folder exists and holds something else.
+            WriteError: The disk is full or the place cannot be written.
+        """
+        with atomic_folder(folder, MODULES) as new:
+            self.write(new)
+
+    def write(self, folder: Path) -> None:
+        """Write into a folder that the caller makes final."""
+        reset_tokenizer(self.tokenizer)
+        self.model.save(str(folder), create_model_card=False)
+
+
+def _settings(module: Any) -> Any:
+    """The settings of a sentence-transformers module; those of a network are in its own config."""
+    own = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
+    return {name: value for name, value in own.items() if name != "max_seq_length"}
