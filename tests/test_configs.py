@@ -113,6 +113,14 @@ def test_every_config_is_run_here() -> None:
     assert shipped == trained | named | read | others
 
 
+def test_recipes_lie_anywhere() -> None:
+    """They are for any data set and any folder: none says where it writes, none names a place of a machine."""
+    for file in (ROOT / "configs").rglob("*.yaml"):
+        text = "\n".join(line.partition("#")[0] for line in file.read_text().splitlines())
+        assert not re.search(r"^output:", text, re.MULTILINE), file
+        assert not re.search(r"(^|[\s\[\"'])(/|~|\w:\\)", text), file
+
+
 @pytest.mark.parametrize("name", sets_with("memorise"))
 def test_shipped_configs_train(name: str, workplace: Path) -> None:
     small(workplace / "data" / name)
