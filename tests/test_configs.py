@@ -114,7 +114,7 @@ def test_every_config_is_run_here() -> None:
 
 
 def test_recipes_lie_anywhere() -> None:
-    """They are for any data set and any folder: none says where it writes, none names a place of a machine."""
+    """For any data set and any folder: none says where it writes, none names a place of a machine."""
     for file in (ROOT / "configs").rglob("*.yaml"):
         text = "\n".join(line.partition("#")[0] for line in file.read_text().splitlines())
         assert not re.search(r"^output:", text, re.MULTILINE), file
