@@ -37,6 +37,18 @@ Options = Mapping[str, str]
 REFERENCE: dict[str, str] = {"keys": "sentence", "beams": "10", "beam": "adaptive", "keywords": "true"}
 """The settings from which each question departs by one; ``--keys`` may name other keys."""
 
+_READER = {name: f"reader.{name}" for name in ("chat", "batch_size")}
+OPTIONS: Mapping[str, Options] = {
+    "riches": {
+        "keys": "keys.kind", "propositions": "keys.propositions", "keywords": "prompt.keywords",
+        "prompt": "prompt.kind", "chat": "prompt.chat",
+        **{n: f"search.{n}" for n in ("beams", "beam", "mode", "max_new_tokens", "batch_size")},
+    },
+    "direct": _READER,
+    "follow-up": _READER,
+}  # fmt: skip
+"""The names that each command gives the options that have another name here."""
+
 BEAMS = ("1", "5", "10")
 KEYS = ("sentence", "paragraph", "titled", "title")
 READ = ("1", "3")
@@ -49,7 +61,7 @@ class Run:
 
     Args:
         name: What it is called, and its files.
-        command: ``riches`` or ``read``.
+        command: What follows ``grls answer``: ``riches``, ``direct`` or ``follow-up``.
         options: Its own options, by name.
     """
 
@@ -106,16 +118,16 @@ def _riches(**changed: str) -> Run:
 
 
 def _baselines(dense: str | None) -> list[tuple[str, Run]]:
-    found = [("no retrieval", Run("closed-book", "read", {"method": "closed-book"}))]
-    sources = {"BM25": ("bm25", {"bm25": "true"})}
+    found = [("no retrieval", Run("closed-book", "direct", {}))]
+    sources = {"BM25": ("bm25", {"retriever": "bm25"})}
     if dense is not None:
         sources["dense"] = ("dense", {"retriever": dense})
     for label, (name, source) in sources.items():
         for k in READ:
-            run = Run(f"{name}-read-{k}", "read", {"method": "retrieve", "k": k, **source})
+            run = Run(f"{name}-read-{k}", "direct", {"k": k, **source})
             found.append((f"{label}, then read {k}", run))
     for label, (name, source) in sources.items():
-        run = Run(f"{name}-iterative", "read", {"method": "iterative", **source})
+        run = Run(f"{name}-iterative", "follow-up", source)
         found.append((f"iterative, {label}", run))
     return found
 
@@ -151,7 +163,7 @@ class Ablation:
         queries, self.qrels = read_split(data, split, self.corpus)
         self.queries = queries[:limit]
         asked = {} if limit is None else {"limit": str(limit)}
-        self.shared = {"data": data, "split": split, "model": model, **asked, "show": "0", **shared}
+        self.shared = {"data": data, "split": split, "model": model, **asked, **shared}
 
     def make(self, run: Run) -> None:
         """Run a command, unless its files are those of the same settings."""
@@ -163,10 +175,12 @@ class Ablation:
             return
         if differs != "new":
             print(f"# {run.name} is made again: {differs}", flush=True)
-            if not self.dry_run:  # `grls read` would go on with what it kept
+            if not self.dry_run:  # else it would go on with what it kept
                 stem.with_name(f"{stem.name}.readings.jsonl").unlink(missing_ok=True)
         options = {**self.shared, **run.options, "name": run.name, "output": str(stem)}
-        command = [run.command, *(f"--{name}={value}" for name, value in options.items())]
+        names = OPTIONS[run.command]
+        given = (f"--{names.get(name, name)}={value}" for name, value in options.items())
+        command = ["answer", run.command, *given]
         print(f"grls {shlex.join(command)}", flush=True)
         if self.dry_run:
             return
@@ -222,7 +236,7 @@ def markdown(
     asked: list[Question], scores: Mapping[str, Scores], shared: Options, nli: str | None, keys: str
 ) -> list[str]:
     """A table a question."""
-    given = ", ".join(f"{name} {value}" for name, value in shared.items() if name != "show")
+    given = ", ".join(f"{name} {value}" for name, value in shared.items())
     reference = ", ".join(f"{name} {value}" for name, value in {**REFERENCE, "keys": keys}.items())
     lines = [
         "# Ablations of RICHES",

@@ -20,6 +20,7 @@ from jsonargparse import auto_cli
 from matplotlib.figure import Figure
 
 from benchmarks.common import machine, print_table
+from grls.answer.ralm.options import RerankOptions
 from grls.answer.ralm.strides import WindowOptions
 from grls.commands.ralm import ralm
 from grls.io.files import write_json
@@ -56,7 +57,7 @@ def main(
         model: A causal language model.
         limit: Only the first so many tokens of each text.
         dense: A dense retriever over the same corpus, to compare with BM25.
-        reranker: What ``grls train-reranker`` wrote for the model with BM25.
+        reranker: What ``grls train reranker`` wrote for the model with BM25.
         judge: A smaller language model with the same tokenizer that reranks, too (equation 6).
         strides: Strides to compare; the other tables have stride 4. Empty: no such table.
         query_tokens: Query lengths to compare; the other tables have 32. Empty: no such table.
@@ -64,7 +65,7 @@ def main(
         exclude: Titles or passage ids that must not be found.
     """
     common = {"model": model, "text": text, "limit": limit, "exclude": None}
-    found = {"data": data, "bm25": True, "exclude": exclude, "stride": 4, "query_tokens": 32}
+    found = {"data": data, "retriever": "bm25", "exclude": exclude, "stride": 4, "query_tokens": 32}
     retrieval = [_Run("no retrieval", "none", {}), _Run("BM25", "s4-l32", found)]
     by_dense = {"retriever": dense, "exclude": exclude}
     if dense:
@@ -121,8 +122,18 @@ def _make(output: str, options: dict[str, Any]) -> None:
         settings = json.loads(result.read_text(encoding="utf-8"))["settings"]
         if {field.name for field in fields(WindowOptions)} <= set(settings):  # earlier windows do not compare
             return
-    ralm(output=output, **options)
+    ralm(output=output, **_nested(options))
     write_json(made, options)
+
+
+def _nested(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as the command takes them."""
+    given = dict(options)
+    reader = {name: given.pop(name) for name in ("stride", "query_tokens") if name in given}
+    rerank = {name: given.pop(name) for name in ("candidates", "judge", "reranker") if name in given}
+    by = given.pop("rerank", "none")
+    chosen = RerankOptions(by, **rerank) if by != "none" else RerankOptions()
+    return {**given, "reader": WindowOptions(**reader), "rerank": chosen}
 
 
 def _cells(result: dict[str, Any], base: float) -> list[str]:

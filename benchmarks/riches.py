@@ -24,8 +24,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.common import machine, print_table, seconds
 from grls.decode.interleave import continuations
-from grls.decode.interleave.continuations import InterleaveOptions
 from grls.decode.interleave.markers import Markers
+from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver
 from grls.index.rows import Ints
 from grls.index.substring import SubstringIndex
@@ -198,7 +198,13 @@ def main(
     made: list[Written] = []
     for repeat in (True, False):  # the rival lets a key be quoted again; ours does only on request
         options = InterleaveOptions(
-            beams, "full", "full", repeat=repeat, max_new_tokens=length, max_key_tokens=10**6, slots=queries
+            beams,
+            "full",
+            "full",
+            repeat=repeat,
+            max_new_tokens=length,
+            max_key_tokens=10**6,
+            batch_size=queries,
         )
         writer = Interleaver(trees, index, Markers(((OPEN,),), (CLOSE,), barred), (END,), options)
         made.append(written(writer, questions, repeats))

@@ -71,8 +71,19 @@ VERBS = {
     "cut": Verb("end rankings where their set has the highest expected F1, by dev queries", "cut:cut"),
     "evaluate": Verb("score a run", "evaluate:evaluate"),
     "report": Verb("compare runs on one page: tables, curves, proof graphs, significance", "report:report"),
-    "riches": Verb(
-        "answer questions with evidence that is retrieved while they are answered", "riches:riches"
+    "answer": Verb(
+        "answer questions with a language model and a retriever",
+        names={
+            "riches": Verb(
+                "quote evidence that is retrieved while the answer is written (RICHES)",
+                "answer_riches:answer_riches",
+            ),
+            "direct": Verb("answer from retrieved passages, or without any", "answer_direct:answer_direct"),
+            "follow-up": Verb(
+                "ask follow-up questions and retrieve for each", "answer_follow_up:answer_follow_up"
+            ),
+            "dsp": Verb("run a program of demonstrate-search-predict, on DSPy", "answer_dsp:answer_dsp"),
+        },
     ),
     "propositions": Verb(
         "let a language model write propositions of every passage, as keys for riches",
@@ -82,14 +93,15 @@ VERBS = {
         "let a trained query generator write queries for passages that have none",
         "pseudo_queries:pseudo_queries",
     ),
-    "read": Verb(
-        "answer questions without retrieval, from retrieved passages, or by follow-up questions", "read:read"
-    ),
-    "program": Verb(
-        "answer questions with a program of demonstrate-search-predict, on DSPy", "program:program"
-    ),
     "answers": Verb("score answers and how well their evidence supports them", "answers:answers"),
-    "ralm": Verb("let a frozen language model read or write with retrieved documents", "ralm:ralm"),
+    "ralm": Verb(
+        "let a frozen language model read or write with retrieved documents",
+        "ralm:ralm",
+        {
+            "examples": Verb("collect what a reranker of documents learns from", "ralm:ralm_examples"),
+            "generate": Verb("write on from texts with retrieved documents", "ralm:ralm_generate"),
+        },
+    ),
     "train-reranker": Verb(
         "train a judge of the documents that such a model gets", "train_reranker:train_reranker"
     ),
@@ -97,7 +109,11 @@ VERBS = {
     "check": Verb("report what is peculiar about a corpus", "check:check"),
 }
 
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {
+    "riches": "answer riches",
+    "read": "answer direct (with follow-up questions: answer follow-up)",
+    "program": "answer dsp",
+}
 """Commands of earlier versions: what they are called now."""
 
 

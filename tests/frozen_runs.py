@@ -158,11 +158,12 @@ def riches(place: Place) -> Any:
     base = [f"--data={place.quoting / 'data'}", f"--model={place.quoting / 'model'}", "--device=cpu"]
     for name, options in {
         "sentences": [],
-        "anywhere": ["--anywhere=true", "--beam=full"],
-        "paragraphs": ["--keys=paragraph", "--mode=renormalized"],
+        "anywhere": ["--keys.anywhere=true", "--search.beam=full"],
+        "paragraphs": ["--keys.kind=paragraph", "--search.mode=renormalized"],
     }.items():
         output = place.folder / "runs" / f"riches-{name}"
-        called("riches", *base, "--beams=4", "--max_new_tokens=60", f"--output={output}", *options)
+        beams = ("--search.beams=4", "--search.max_new_tokens=60")
+        called("answer", "riches", *base, *beams, f"--output={output}", *options)
         found[name] = {"answers": answered(output), "found": results(f"{output}.jsonl")}
     return found
 
@@ -170,20 +171,21 @@ def riches(place: Place) -> Any:
 def reading(place: Place) -> list[str]:
     """A model that reads a text in a small window."""
     folder = place.ralm
-    window = ["--window=64", "--document_tokens=12", "--cut=8", "--device=cpu"]
+    window = ["--reader.window=64", "--reader.document_tokens=12", "--reader.cut=8", "--device=cpu"]
     model, text, data = folder / "model", folder / "text.txt", folder / "data"
     return [f"--model={model}", f"--text={text}", f"--data={data}", *window]
 
 
 def ralm(place: Place) -> Any:
     """Perplexities without retrieval, with BM25's documents, reranked; what is written on."""
-    base, found = reading(place), {}
+    base, bm25 = reading(place), "--retriever=bm25"
+    found = {}
     for name, options in {
         "closed": [],
-        "bm25": ["--bm25=true"],
-        "stride": ["--bm25=true", "--stride=7", "--query_tokens=16", "--documents=2"],
-        "zero-shot": ["--bm25=true", "--rerank=zero-shot", "--candidates=3"],
-        "oracle": ["--bm25=true", "--rerank=oracle"],
+        "bm25": [bm25],
+        "stride": [bm25, "--reader.stride=7", "--reader.query_tokens=16", "--reader.documents=2"],
+        "zero-shot": [bm25, "--rerank.by=zero-shot", "--rerank.candidates=3"],
+        "oracle": [bm25, "--rerank.by=oracle"],
     }.items():
         output = place.folder / "runs" / f"ralm-{name}"
         called("ralm", *base, f"--output={output}", *options)
@@ -194,15 +196,8 @@ def ralm(place: Place) -> Any:
             "strides": [[row["passages"], row["log_probability"]] for row in strides],
         }
     output = place.folder / "runs" / "ralm-text"
-    called(
-        "ralm",
-        *base,
-        f"--output={output}",
-        "--bm25=true",
-        "--job=generate",
-        "--limit=20",
-        "--max_new_tokens=24",
-    )
+    few = ["--limit=20", "--max_new_tokens=24"]
+    called("ralm", "generate", *base, bm25, f"--output={output}", *few)
     written = lines(f"{output}.texts.jsonl")[-1]
     return {**found, "text": [written["text"], written["passages"]]}
 
@@ -242,25 +237,25 @@ def fusion(place: Place) -> Any:
 
 def answers(place: Place) -> Any:
     """Answers without retrieval, from retrieved passages, by follow-up questions and by a program."""
-    base = [f"--data={place.quoting / 'data'}", "--device=cpu", "--max_new_tokens=6"]
     model = place.quoting / "model"
+    base = [f"--data={place.quoting / 'data'}", f"--model={model}", "--device=cpu"]
+    few, bm25 = "--reader.max_new_tokens=6", "--retriever=bm25"
     found = {}
     for name, options in {
-        "closed-book": ["read", f"--model={model}", "--method=closed-book"],
-        "retrieve": ["read", f"--model={model}", "--bm25=true", "--k=2"],
-        "iterative": ["read", f"--model={model}", "--bm25=true", "--method=iterative", "--hops=2"],
+        "closed-book": ["direct", few],
+        "retrieve": ["direct", few, bm25, "--k=2"],
+        "iterative": ["follow-up", few, bm25, "--reader.questions=2"],
         "program": [
-            "program",
-            "run",
+            "dsp",
             "retrieve-then-read",
-            f"--lm={model}",
-            "--bm25=true",
+            bm25,
             "--k=1",
-            "--wait=0",
+            "--dsp.calls.wait=0",
+            "--dsp.calls.max_new_tokens=6",
         ],
     }.items():
         output = place.folder / "runs" / f"answers-{name}"
-        called(*options, *base, f"--output={output}")
+        called("answer", *options, *base, f"--output={output}")
         found[name] = {"answers": answered(output), "found": results(f"{output}.jsonl")}
     return {**found, "follow-ups": _follow_ups(place)}
 
@@ -440,7 +435,8 @@ def _biencoder_training(place: Place, output: Path) -> Any:
 
 
 def _reranker_training(place: Place, output: Path) -> Any:
-    called("ralm", *reading(place), "--bm25=true", f"--output={output}", "--job=examples", "--candidates=3")
+    given = ["--retriever=bm25", f"--output={output}", "--examples.candidates=3"]
+    called("ralm", "examples", *reading(place), *given)
     examples = f"{output}.examples.jsonl"
     given = [f"--train={examples}", f"--dev={examples}", f"--data={place.ralm / 'data'}"]
     given += [f"--encoder={place.bert}", "--max_tokens=32", "--epochs=2", "--device=cpu"]

@@ -141,7 +141,7 @@ def _map() -> None:
         (_torch_on_a_cpu, "retrieve", r"\(\d+ bytes more .*\)\. Lower --batch_size or --beams, end"),
         (_numpy, "index", r"\(8\.00 PiB more were asked for\)\. Lower --memory or --batch_size, end"),
         (_cuda, "train", r"\(2\.00 GiB more were .*\)\. Lower --data\.batch_size .*gradient_checkpointing"),
-        (_thread, "ralm", r"\. Lower --window or --candidates or --max_new_tokens, end"),
+        (_thread, "ralm", r"\. Lower --reader.window or --rerank.candidates, end"),
         (_map, "evaluate", r"\. Give it less at a time, end"),
     ],
 )  # fmt: skip

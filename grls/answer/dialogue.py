@@ -95,7 +95,7 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
             tokens of what they say.
     """
     if not getattr(tokenizer, "chat_template", None):
-        raise ConfigError("this model has no chat template: leave out --chat, or take a chat model.")
+        raise ConfigError("this model has no chat template: leave chat out, or take a chat model.")
     special = _special(tokenizer)
     whole = _render(tokenizer, turns) + begin
     ids = _encode(tokenizer, whole)
@@ -122,7 +122,7 @@ def _own_tokens(tokenizer: Any, turns: Sequence[dict[str, str]], special: dict[i
     except TemplateError as error:
         raise ConfigError(
             f"the chat template {_place(tokenizer)} reads into what a turn says and refuses plain words "
-            f"({error}), so special tokens that a text spells cannot be told from its own: leave out --chat, "
+            f"({error}), so special tokens that a text spells cannot be told from its own: leave chat out, "
             "or let the template write each turn's content as it is."
         ) from None
     return [token for token in _encode(tokenizer, frame) if token in special]
@@ -133,7 +133,7 @@ def _render(tokenizer: Any, turns: Sequence[dict[str, str]]) -> str:
         return _rendered(tokenizer, turns)
     except TemplateError as error:
         raise ConfigError(
-            f"the model's chat template refuses the prompt ({error}): leave out --chat."
+            f"the model's chat template refuses the prompt ({error}): leave chat out."
         ) from None
 
 
@@ -204,7 +204,7 @@ def _read(
         if numbers[part] not in expected:  # which goes on behind where the last one was
             raise ConfigError(
                 f"the chat template {_place(tokenizer)} makes a special token ({part}) of what a turn says: "
-                "leave out --chat, or let the template write each turn's content as it is."
+                "leave chat out, or let the template write each turn's content as it is."
             )
         ids.append(numbers[part])
     return ids

@@ -65,7 +65,7 @@ def too_long(
     if found and (shortest := len(least())) > room:
         raise ConfigError(
             f"the prompt takes {shortest} tokens before anything is asked, but the model has room for {room} "
-            f"beside {new_tokens} new ones: lower --max_new_tokens, or take another model."
+            f"beside {new_tokens} new ones: lower max_new_tokens, or take another model."
         )
     for name, why in dict.fromkeys((names[place], why) for place, why in found.items()):
         log.error("nothing is written for %s: %s.", name, why)

@@ -32,7 +32,7 @@ def answers(
     """Score answers and their evidence: exact match, F1, hits@k and, with a model of entailment, AutoAIS.
 
     Args:
-        files: NAME.answers.jsonl of `grls riches` or `grls read`; NAME.info.json beside it says what made it.
+        files: NAME.answers.jsonl of `grls answer`; NAME.info.json beside it says what made it.
         data: Data set folder.
         split: Which queries.
         ks: Cut-offs of hits, as `[1,5]`.
@@ -76,9 +76,7 @@ def score_file(
         DataError: The file is no answers file, or of other queries or another corpus.
     """
     if not file.endswith(ENDING):
-        raise DataError(
-            f"expected a name that ends in {ENDING}, as `grls riches` and `grls read` write.", file
-        )
+        raise DataError(f"expected a name that ends in {ENDING}, as `grls answer` writes.", file)
     run = file.removesuffix(ENDING)
     info = read_info(f"{run}.jsonl")
     if info is not None and info.corpus not in ("", corpus.fingerprint):

@@ -1,4 +1,4 @@
-"""``grls propositions``: short statements of one fact each for every passage, as keys for ``grls riches``."""
+"""``grls propositions``: statements of one fact each for every passage, keys for ``grls answer riches``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def propositions(
     limit: int | None = None,
     device: str = "auto",
 ) -> None:
-    """Let a language model write the propositions of every passage, for `grls riches --keys proposition`.
+    """Let a language model write propositions of every passage, keys for `grls answer riches`.
 
     OUTPUT holds one proposition a line, with the passage it comes from. A run that was ended goes on where it
     stopped when it is given again; OUTPUT.manifest.json keeps it from going on with something else.

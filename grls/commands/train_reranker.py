@@ -41,11 +41,11 @@ def train_reranker(
     The paper trains RoBERTa-base, 10,000 steps of 32 prefixes with 16 candidates each, at 1e-5; the defaults
     here are for fewer examples.
 
-    Writes OUTPUT/model, for `grls ralm --rerank trained --reranker OUTPUT/model`, OUTPUT/logs,
+    Writes OUTPUT/model, for `grls ralm --rerank.by trained --rerank.reranker OUTPUT/model`, OUTPUT/logs,
     OUTPUT/checkpoints and OUTPUT/settings.json, against which the options of a resumed run are held.
 
     Args:
-        train: Examples that `grls ralm --job examples` wrote.
+        train: Examples that `grls ralm examples` wrote.
         dev: Examples that choose the best epoch.
         data: Their corpus, or the data set folder that holds it.
         output: Folder for everything that the run writes.
@@ -93,7 +93,7 @@ def _prefix_tokens(train: str, dev: str, corpus: Corpus, data: str, given: int |
         if settings.get("corpus", corpus.fingerprint) != corpus.fingerprint:
             raise MismatchError(
                 f"the examples of {option} {file} were collected with another corpus than --data {data}: "
-                "give --data that one, or collect them anew (`grls ralm --job examples`)."
+                "give --data that one, or collect them anew (`grls ralm examples`)."
             )
         if "prefix_tokens" in settings:
             found[option] = int(settings["prefix_tokens"])
@@ -101,8 +101,8 @@ def _prefix_tokens(train: str, dev: str, corpus: Corpus, data: str, given: int |
         if given is not None and tokens != given:
             raise MismatchError(
                 f"the examples of {option} have prefixes of {tokens} tokens, got --prefix_tokens {given}: "
-                "leave --prefix_tokens out, or collect them anew (`grls ralm --job examples --prefix_tokens "
-                f"{given}`)."
+                "leave --prefix_tokens out, or collect them anew (`grls ralm examples "
+                f"--examples.prefix_tokens {given}`)."
             )
     if len(set(found.values())) > 1:
         raise MismatchError(

@@ -98,9 +98,7 @@ def read_answers(path: str | Path, texts: bool = True) -> dict[str, Answered]:
         try:
             found[name] = _answered(record, string_of(record, "answer", file, line, empty=True), texts)
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"expected a line as `grls riches` and `grls read` write it ({error}).", file, line
-            ) from None
+            raise DataError(f"expected a line as `grls answer` writes it ({error}).", file, line) from None
     if not found:
         raise DataError("the file holds no answer; expected one JSON object a line.", file)
     return found

@@ -164,7 +164,7 @@ class EncodedRetriever(ABC):
         Raises:
             ConfigError: ``compile`` or ``rescore`` is set.
         """
-        search = how.search
+        search = how.searching
         if search is not None and search.compile:
             raise ConfigError(f"{folder} is {cls.called}, which has no step to compile: leave compile out.")
         if search is not None and search.rescore:

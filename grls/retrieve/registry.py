@@ -50,6 +50,7 @@ class Opening:
         search: How to search; None: as the folder says, or as usual.
         verify: Whether checksums are compared; None: see :func:`grls.index.load_index`.
         corpus: What an embedded BM25 retrieves from; None: it must be named.
+        truncate_queries: Cut queries that are too long, whatever ``search`` or a folder says.
     """
 
     device: str = "auto"
@@ -57,6 +58,16 @@ class Opening:
     search: SearchOptions | None = None
     verify: bool | None = None
     corpus: Corpus | None = None
+    truncate_queries: bool = False
+
+    @property
+    def searching(self) -> SearchOptions | None:
+        """How a retriever that has no members searches; None: as is usual for it."""
+        from grls.retrieve.generative.options import SearchOptions
+
+        if not self.truncate_queries:
+            return self.search
+        return replace(self.search or SearchOptions(), truncate_queries=True)
 
 
 class Openable(Protocol):

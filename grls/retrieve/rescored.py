@@ -123,8 +123,8 @@ class RescoredRetriever:
                 "bring back the right one, or take the field out and tune weight and passages again."
             )
         options: dict[str, Any] = {"name": spec["model"]}
-        if how.search is not None:
-            options |= {name: getattr(how.search, name) for name in _HEEDED}
+        if (search := how.searching) is not None:
+            options |= {name: getattr(search, name) for name in _HEEDED}
         return over(retriever, encoder, rereading, **options)
 
     def save_pretrained(

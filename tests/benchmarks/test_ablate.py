@@ -104,8 +104,8 @@ def test_what_differs_is_made_again(
         return [next(o[7:] for o in command if o.startswith("--name=")) for command in commands]
 
     assert made() == [with_, without]
-    assert commands[1][0] == "riches"
-    assert {"--keywords=false", "--limit=1", "--max_new_tokens=40"} <= set(commands[1])
+    assert commands[1][:2] == ["answer", "riches"]
+    assert {"--prompt.keywords=false", "--limit=1", "--search.max_new_tokens=40"} <= set(commands[1])
     assert made(max_new_tokens=41) == [with_, without]
     assert 'made again: options was {"' in capsys.readouterr().out
     assert made(max_new_tokens=41, limit=None) == [with_, without]  # other options and other queries
@@ -140,7 +140,7 @@ def test_its_command_line(
     only = '["Beam size"]'
     monkeypatch.setattr("sys.argv", ["ablate", *given, "--limit", "1", "--only", only, "--dry_run", "true"])
     runpy.run_path(ablate.__file__, run_name="__main__")
-    assert capsys.readouterr().out.count("grls riches --data=") == 3
+    assert capsys.readouterr().out.count("grls answer riches --data=") == 3
 
 
 def test_a_dry_run_makes_nothing(
@@ -149,7 +149,7 @@ def test_a_dry_run_makes_nothing(
     run(folder, tmp_path / "out", dry_run=True)
     assert commands == []
     assert not (tmp_path / "out").exists()
-    assert capsys.readouterr().out.count("grls r") == 13
+    assert capsys.readouterr().out.count("grls answer ") == 13
 
 
 def test_a_model_of_ones_own_has_its_prompt_keys_and_score_mode(
@@ -157,9 +157,9 @@ def test_a_model_of_ones_own_has_its_prompt_keys_and_score_mode(
 ) -> None:
     own = {"prompt": "none", "mode": "renormalized", "keys": "paragraph", "kinds": ("sentence",)}
     run(folder, tmp_path / "out", dry_run=True, **own)
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("grls riches")]
-    assert all("--prompt=none --mode=renormalized" in line for line in lines)
-    assert [line for line in lines if "--keys=paragraph" not in line] == [
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("grls answer riches")]
+    assert all("--prompt.kind=none --search.mode=renormalized" in line for line in lines)
+    assert [line for line in lines if "--keys.kind=paragraph" not in line] == [
         line for line in lines if "riches-sentence-10-adaptive-keywords" in line
     ]
     assert len(lines) == 7  # three beams, of which one is the reference, one without keywords, two, one kind

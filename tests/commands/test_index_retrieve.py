@@ -381,7 +381,7 @@ def damaged(generative: Path) -> Path:
 VERIFYING = {
     "explain": ["who"],
     "neighbours": ["--output={out}"],
-    "read": ["--output={out}", "--model=none", "--split=dev"],
+    "answer direct": ["--output={out}", "--model=none", "--split=dev"],
     "retrieve": ["--output={out}", "--split=dev"],
     "tune-rescore": ["--output={out}"],
     "tune-dynamic": ["--output={out}"],
@@ -405,7 +405,7 @@ def test_checksums_are_compared_where_it_is_asked_for(
     GenerativeRetriever.from_pretrained(damaged, "cpu")
     given = [option.format(out=tmp_path / "out") for option in VERIFYING[command]]
     given += [] if command == "update" else ["--device=cpu", f"--data={data}"]
-    line = fails(capsys, command, f"--retriever={damaged}", *given, "--verify=true")
+    line = fails(capsys, *command.split(), f"--retriever={damaged}", *given, "--verify=true")
     assert f"{damaged / 'index' / 'tokens.npy'}: the checksum differs, the file is damaged" in line
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(IndexFormatError, match="checksum differs"), verifying(True):
@@ -452,8 +452,8 @@ GOLD_CHECKED = {
     "tune-dynamic": ["tune-dynamic", "--retriever", "nowhere"],
     "tune-hybrid": ["tune-hybrid", "--retriever", "nowhere", "--prior", "bm25"],
     "tune-rescore": ["tune-rescore", "--retriever", "nowhere", "--rescore", "2"],
-    "read": ["read", "--model", "nowhere", "--method", "closed-book"],
-    "riches": ["riches", "--model", "nowhere"],
+    "direct": ["answer", "direct", "--model", "nowhere"],
+    "riches": ["answer", "riches", "--model", "nowhere"],
 }
 
 

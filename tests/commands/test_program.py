@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[2]
 def test_without_dspy_the_command_says_how_to_install_it(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['dspy'] = None\n"
-        "import grls.commands.program\n"  # works without
+        "import grls.commands.answer_dsp\n"  # works without
         "from grls.cli import main\n"
-        f"sys.exit(main(['program', 'run', 'vanilla', '--data=x', '--lm=y', '--output={tmp_path}/z']))"
+        f"sys.exit(main(['answer', 'dsp', 'vanilla', '--data=x', '--model=y', '--output={tmp_path}/z']))"
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 1
@@ -35,9 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, program: str, output: Path, *options: str) -> int:
-    base = ["--data", str(folder / "data"), "--lm", str(folder / "model"), "--output", str(output)]
-    few = ["--device=cpu", "--max_new_tokens=4", "--wait=0", "--attempts=2"]
-    return main(["program", "run", program, *base, *few, *options])
+    base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--output", str(output)]
+    few = ["--device=cpu", "--dsp.calls.max_new_tokens=4", "--dsp.calls.wait=0", "--dsp.calls.attempts=2"]
+    return main(["answer", "dsp", program, *base, *few, *options])
 
 
 def lines(path: str) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def test_a_program_writes_answers_traces_and_a_run(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     output = tmp_path / "runs" / "r"
-    assert run(folder, "retrieve-then-read", output, "--bm25=true", "--k=1") == 0
+    assert run(folder, "retrieve-then-read", output, "--retriever=bm25", "--k=1") == 0
     printed = capsys.readouterr().out
     assert "Mill: The mill was built in 1820. Orla Finn owned it. -> a" in printed
     assert "a query cost " in printed
@@ -79,14 +79,21 @@ def test_a_program_writes_answers_traces_and_a_run(
 def test_how_much_is_written_at_once_is_a_matter_of_the_template(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    base = ["--data", str(folder / "data"), "--lm", str(folder / "model"), "--device=cpu", "--attempts=1"]
+    base = [
+        "--data",
+        str(folder / "data"),
+        "--model",
+        str(folder / "model"),
+        "--device=cpu",
+        "--dsp.calls.attempts=1",
+    ]
     for template, limit in (("lines", 64), ("chat", 512)):
         output = tmp_path / template
-        asked = [*base, f"--template={template}", "--limit=1", "--output", str(output)]
-        assert main(["program", "run", "vanilla", *asked]) == 0
+        asked = [*base, f"--dsp.calls.template={template}", "--limit=1", "--output", str(output)]
+        assert main(["answer", "dsp", "vanilla", *asked]) == 0
         assert lines(f"{output}.trace.jsonl")[0]["settings"]["max_new_tokens"] == limit
     caplog.clear()
-    assert run(folder, "vanilla", tmp_path / "cut", "--max_new_tokens=4") == 0
+    assert run(folder, "vanilla", tmp_path / "cut", "--dsp.calls.max_new_tokens=4") == 0
     assert "outputs were cut at the length limit" in caplog.text
     _, *records = lines(f"{tmp_path}/cut.trace.jsonl")
     answers = {line["query_id"]: line["ended"] for line in lines(f"{tmp_path}/cut.answers.jsonl")}
@@ -106,14 +113,14 @@ def test_it_goes_on_where_it_stopped(
     done = [record["query_id"] for record in records if "failed" not in record]
     assert len(done) == len(set(done))
     capsys.readouterr()
-    assert run(folder, "vanilla", output, "--temperature=0.5") == 1
+    assert run(folder, "vanilla", output, "--dsp.temperature=0.5") == 1
     assert "was begun with other settings (temperature)" in capsys.readouterr().err
 
 
 def test_a_query_that_fails_has_no_answer_and_says_why(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = ("--endpoint=http://127.0.0.1:9/v1", "--timeout=0.5", "--bm25=true")
+    options = ("--dsp.calls.endpoint=http://127.0.0.1:9/v1", "--dsp.calls.timeout=0.5", "--retriever=bm25")
     assert run(folder, "openqa", tmp_path / "x", *options) == 0
     answers = lines(f"{tmp_path}/x.answers.jsonl")
     assert [line["answer"] for line in answers] == ["", ""]
@@ -124,12 +131,12 @@ def test_a_query_that_fails_has_no_answer_and_says_why(
 @pytest.mark.parametrize(
     ("program", "options", "said"),
     [
-        ("vanilla", ["--bm25=true"], "retrieves nothing"),
-        ("multihop", [], "give --retriever FOLDER or --bm25 true"),
-        ("multihop", ["--bm25=true", "--retriever=./nowhere"], "no retriever here"),
+        ("vanilla", ["--retriever=bm25"], "retrieves nothing"),
+        ("multihop", [], "give --retriever FOLDER, or bm25"),
+        ("multihop", ["--retriever=./nowhere"], "no retriever here"),
         ("vanilla", ["--limit=0"], "--limit"),
-        ("vanilla", ["--lm=api:openai/x", "--endpoint=http://x"], "without `api:`"),
-        ("vanilla", ["--branches=0"], "--branches"),
+        ("vanilla", ["--model=api:openai/x", "--dsp.calls.endpoint=http://x"], "no `api:`"),
+        ("vanilla", ["--dsp.branches=0"], "--dsp.branches"),
     ],
 )
 def test_what_cannot_work_is_refused(

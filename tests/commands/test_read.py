@@ -19,9 +19,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return quoting(tmp_path_factory.mktemp("read"))
 
 
-def read(folder: Path, output: Path, *options: str) -> int:
+def read(folder: Path, output: Path, *options: str, verb: str = "direct") -> int:
     base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--output", str(output)]
-    return main(["read", *base, "--device", "cpu", "--max_new_tokens", "4", *options])
+    return main(["answer", verb, *base, "--device", "cpu", "--reader.max_new_tokens", "4", *options])
 
 
 def lines(output: Path) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ def lines(output: Path) -> list[dict[str, Any]]:
 
 def test_from_bm25(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "runs" / "bm25"
-    assert read(folder, output, "--bm25", "true", "--k", "1") == 0
+    assert read(folder, output, "--retriever", "bm25", "--k", "1") == 0
     printed = capsys.readouterr().out
     assert "Mill: The mill was built in 1820. Orla Finn owned it. -> a" in printed
     assert "passages: hits@1 100.0" in printed
@@ -41,11 +41,11 @@ def test_from_bm25(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert first["retrieved"] == [hit.id for hit in read_results(f"{output}.jsonl").rankings["q1"]]
     info = read_info(f"{output}.jsonl")
     assert info is not None
-    assert (info.system, info.name, info.score_mode) == ("bm25", "retrieve, bm25, k=1", "bm25")
-    assert info.options["method"] == "retrieve"
+    assert (info.system, info.name, info.score_mode) == ("bm25", "direct, bm25, k=1", "bm25")
+    assert info.options["method"] == "direct"
     assert (info.options["k"], info.options["prompts"], info.options["calls"]) == (1, 2, 1)
     assert main(["answers", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0
-    assert "| retrieve, bm25, k=1" in capsys.readouterr().out
+    assert "| direct, bm25, k=1" in capsys.readouterr().out
 
 
 def test_the_ranking_is_deeper_than_what_is_read(folder: Path, tmp_path: Path) -> None:
@@ -55,12 +55,12 @@ def test_the_ranking_is_deeper_than_what_is_read(folder: Path, tmp_path: Path) -
     info = RunInfo("bm25", "the run", "single", corpus.fingerprint, "", "", None, "bm25")
     write_info(tmp_path / "r", info)
     run = ("--run", str(tmp_path / "r.jsonl"))
-    assert read(folder, tmp_path / "x", *run, "--k", "1", "--depth", "2") == 0
+    assert read(folder, tmp_path / "x", *run, "--k", "1", "--reader.depth", "2") == 0
     assert read_results(tmp_path / "x.jsonl").rankings == {name: hits[:2] for name, hits in retrieved.items()}
     first = lines(tmp_path / "x")[0]
     assert first["retrieved"] == ["c", "a"]
     assert [quote["passages"] for quote in first["quotes"]] == [["c"]]
-    assert read(folder, tmp_path / "y", *run, "--k", "3", "--depth", "2") == 0
+    assert read(folder, tmp_path / "y", *run, "--k", "3", "--reader.depth", "2") == 0
     assert len(lines(tmp_path / "y")[0]["quotes"]) == 3
     found = read_info(tmp_path / "x.jsonl")
     assert found is not None
@@ -68,7 +68,7 @@ def test_the_ranking_is_deeper_than_what_is_read(folder: Path, tmp_path: Path) -
 
 
 def test_closed_book_reads_nothing(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert read(folder, tmp_path / "x", "--method", "closed-book", "--limit", "1") == 0
+    assert read(folder, tmp_path / "x", "--limit", "1") == 0
     assert "hits@1 0.0" in capsys.readouterr().out
     only = lines(tmp_path / "x")
     assert [(line["query_id"], line["quotes"], line["retrieved"]) for line in only] == [("q1", [], [])]
@@ -85,7 +85,8 @@ def test_iterative(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return [Continuation("answer: red" if s else "follow-up: which barn burned", 3, True) for s in shown]
 
     monkeypatch.setattr(TextWriter, "write", write)
-    assert read(folder, tmp_path / "x", "--method", "iterative", "--bm25", "true", "--hops", "2") == 0
+    options = ("--retriever", "bm25", "--reader.questions", "2")
+    assert read(folder, tmp_path / "x", *options, verb="follow-up") == 0
     first = lines(tmp_path / "x")[0]
     assert [(piece["kind"], piece["quote"]) for piece in first["pieces"]] == [
         ("thought", -1), ("quote", 0), ("answer", -1)
@@ -94,7 +95,7 @@ def test_iterative(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (first["retrieved"], first["answer"]) == (["b"], "red")
     info = read_info(tmp_path / "x.jsonl")
     assert info is not None
-    assert (info.name, info.score_mode, info.options["hops"]) == ("iterative, bm25, k=1", "rank", 2)
+    assert (info.name, info.score_mode, info.options["questions"]) == ("follow-up, bm25, k=1", "rank", 2)
 
 
 def test_a_killed_run_goes_on_where_it_stopped(
@@ -111,9 +112,9 @@ def test_a_killed_run_goes_on_where_it_stopped(
         return whole(self, prompts, decided)
 
     monkeypatch.setattr(TextWriter, "write", counted)
-    options = ("--bm25", "true", "--k", "2", "--batch_size", "1")
+    options = ("--retriever", "bm25", "--k", "2", "--reader.batch_size", "1")
     assert read(folder, tmp_path / "whole", *options) == 0
-    monkeypatch.setattr("grls.commands.read.BATCHES", 1)  # kept after each query
+    monkeypatch.setattr("grls.commands.readings.BATCHES", 1)  # kept after each query
     add = kept.GrowingFile.add
 
     def killed(self: Any, records: Any) -> None:
@@ -137,13 +138,16 @@ def test_a_killed_run_goes_on_where_it_stopped(
     assert read(folder, tmp_path / "cut", *options) == 0
     assert asked == []
     capsys.readouterr()
-    for option, value in (("--k", "1"), ("--max_new_tokens", "5"), ("--depth", "4")):
+    for option, value in (("--k", "1"), ("--reader.max_new_tokens", "5"), ("--reader.depth", "4")):
         assert read(folder, tmp_path / "cut", *options, option, value) == 1
-        assert f"was begun with other settings ({option[2:]}); give another output" in capsys.readouterr().err
+        assert (
+            f"was begun with other settings ({option.split('.')[-1].strip('-')}); give"
+            in capsys.readouterr().err
+        )
 
 
 def test_a_batch_that_a_kill_has_parted_costs_what_it_costs(folder: Path, tmp_path: Path) -> None:
-    options = ("--bm25", "true", "--k", "2", "--batch_size", "2")
+    options = ("--retriever", "bm25", "--k", "2", "--reader.batch_size", "2")
     assert read(folder, tmp_path / "whole", *options) == 0
     whole = (tmp_path / "whole.readings.jsonl").read_text().splitlines(keepends=True)
     assert len(whole) == 3
@@ -164,27 +168,33 @@ def test_follow_ups_are_kept_with_their_passages(
     from grls.answer.writer import Continuation, TextWriter
 
     said = ["follow-up: which barn burned", "answer: red"]
-    options = ("--method", "iterative", "--bm25", "true", "--hops", "1", "--limit", "1")
+    options = ("--retriever", "bm25", "--reader.questions", "1", "--limit", "1")
     with monkeypatch.context() as patch:
         patch.setattr(TextWriter, "write", lambda *_: [Continuation(said.pop(0), 3, bool(said))])
-        assert read(folder, tmp_path / "x", *options) == 0
+        assert read(folder, tmp_path / "x", *options, verb="follow-up") == 0
     first = lines(tmp_path / "x")
     assert (first[0]["pieces"][0]["text"], first[0]["ended"]) == ("which barn burned", False)
-    assert read(folder, tmp_path / "x", *options) == 0  # the model would write something else
+    assert (
+        read(folder, tmp_path / "x", *options, verb="follow-up") == 0
+    )  # the model would write something else
     assert lines(tmp_path / "x") == first
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "give --retriever FOLDER or --bm25 true"),
-        (["--bm25", "true", "--run", "x.jsonl"], "give --retriever FOLDER or --bm25 true"),
-        (["--method", "closed-book", "--bm25", "true"], "closed-book retrieves nothing"),
-        (["--method", "iterative", "--run", "x.jsonl"], "knows no follow-up questions"),
-        (["--bm25", "true", "--k", "0"], "--k must be at least 1, got 0"),
-        (["--bm25", "true", "--limit", "0"], "--limit must be at least 1"),
-        (["--bm25", "true", "--max_new_tokens", "1024"], "but the model has room for 0 beside 1024 new ones"),
-        (["--bm25", "true", "--chat", "true"], "no chat template"),
+        (["--retriever", "bm25", "--run", "x.jsonl"], "give --retriever or --run, not both"),
+        (["--run", "x.jsonl", "--hops.steps", "fixed"], "a --run has retrieved"),
+        (["--hops.steps", "fixed"], "give --retriever FOLDER or bm25, too"),
+        (["--retriever", "bm25", "--hops.steps", "dynamic"], "bm25 never writes DONE"),
+        (["--reader.depth", "0"], "--reader.depth must be at least 1"),
+        (["--retriever", "bm25", "--k", "0"], "--k must be at least 1, got 0"),
+        (["--retriever", "bm25", "--limit", "0"], "--limit must be at least 1"),
+        (
+            ["--retriever", "bm25", "--reader.max_new_tokens", "1024"],
+            "but the model has room for 0 beside 1024 new ones",
+        ),
+        (["--retriever", "bm25", "--reader.chat", "true"], "no chat template"),
         (["--retriever", "./nowhere"], "no retriever here"),
         (["--run", "./nowhere.jsonl"], "no such file"),
     ],

@@ -80,7 +80,7 @@ def test_answers_are_read_as_they_are_written(tmp_path: Path) -> None:
         ([], "holds no answer"),
         ([LINES[0], LINES[0]], "line 2: the query id 'q1' is used twice"),
         ([line("q1", "x") | {"answer": None}], "expected 'answer' to be a string"),
-        ([{"query_id": "q1", "answer": ""}], "line 1: expected a line as `grls riches`"),
+        ([{"query_id": "q1", "answer": ""}], "line 1: expected a line as `grls answer`"),
         ([line("q1", "x", {"text": "y"})], r"expected a line as .* \('passages'\)"),
         ([line("q1", "x", quote("y", 3))], "expected a string, got 3"),  # type: ignore[arg-type]
     ],

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from grls.answer.direct import WrittenAnswer
+from grls.answer.records import shown_reading
 from grls.answer.riches.answerer import Piece, Quote, Written
 from grls.answer.riches.page import terminal
 from grls.cli import main
-from grls.commands.read import shown_reading
 from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
 from grls.data.dataset_check import DataFault, format_faults

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grls.answer.dsp.baselines import RetrieveThenRead, SelfAsk, Vanilla
-from grls.answer.dsp.demonstrate import How, demonstrate
+from grls.answer.dsp.demonstrate import demonstrate
 from grls.answer.dsp.lines import LinesAdapter
 from grls.answer.dsp.lm import LocalEngine, endpoint_lm, local_lm
 from grls.answer.dsp.needed import dspy
+from grls.answer.dsp.options import API, CallOptions, How
 from grls.answer.dsp.patience import Patience
 from grls.answer.dsp.programs import Conversational, MultiHop, OpenQA
 from grls.answer.dsp.retrieval import Retrieval
@@ -20,12 +21,6 @@ from grls.io.files import read_json, write_json
 from grls.models.load.language import load_language_model, weights_fingerprint
 
 log = logging.getLogger(__name__)
-
-API = "api:"
-
-NEW_TOKENS = {"lines": 64, "chat": 512}
-"""Length limit of an output by template, where none is given: DSPy's own format writes several fields with
-their headers at once, a plain line is a field."""
 
 
 def program_named(name: str, retrieval: Retrieval | None, hops: int, queries: int, temperature: float) -> Any:
@@ -63,25 +58,19 @@ class NamedLM(NamedTuple):
     weights: str | None
 
 
-def lm_named(
-    name: str,
-    endpoint: str | None = None,
-    max_new_tokens: int = 64,
-    batch_size: int = 8,
-    chat: bool = False,
-    timeout: float = 60.0,
-    device: str = "auto",
-) -> NamedLM:
+def lm_named(name: str, calls: CallOptions = CallOptions(), device: str = "auto") -> NamedLM:  # noqa: B008
     """A ``dspy.LM`` of an endpoint, a provider (``api:openai/gpt-4o-mini``), or a model in this process.
 
     Raises:
         ConfigError: It cannot be had.
     """
-    if endpoint is not None or name.startswith(API):
-        return NamedLM(endpoint_lm(name.removeprefix(API), endpoint, max_new_tokens, timeout), None)
+    new_tokens = calls.filled(name)[1]
+    if calls.is_remote(name):
+        served = endpoint_lm(name.removeprefix(API), calls.endpoint, new_tokens, calls.timeout)
+        return NamedLM(served, None)
     model, tokenizer = load_language_model(name, device)
-    lm = local_lm(LocalEngine(model, tokenizer, max_new_tokens, batch_size, chat), Path(name).name)
-    return NamedLM(lm, weights_fingerprint(model))
+    engine = LocalEngine(model, tokenizer, new_tokens, calls.batch_size, calls.chat)
+    return NamedLM(local_lm(engine, Path(name).name), weights_fingerprint(model))
 
 
 def adapter_named(template: str, attempts: int, wait: float) -> Patience:

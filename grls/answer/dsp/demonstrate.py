@@ -1,6 +1,6 @@
 """Demonstrations for a program: DSPy's optimizers, given our queries and our measure.
 
-An example is answered rightly where its answer is an accepted one (exact match, as ``grls answers`` counts
+An example is answered rightly where its answer is an accepted one (exact match, as ``grls evaluate`` counts
 it); one that has only gold passages, where all of them are found. DSPy prints what it does, which is kept
 away. The module does not know the programs.
 """
@@ -11,20 +11,16 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from grls.answer.dsp.needed import dspy
+from grls.answer.dsp.options import How
 from grls.data.types import Query
 from grls.errors import ConfigError, DataError, GrlsError
 from grls.evaluation.metrics.answer_f1 import answer_scores
-
-How = Literal["none", "labeled", "bootstrap", "nearest", "search"]
-"""``labeled``: questions and answers as they are; ``bootstrap``: the steps of examples that the program
-answers rightly; ``nearest``: the same for each query from the examples most like it; ``search``: several
-bootstrapped sets, and that which answers most of the held-out examples."""
 
 
 def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:

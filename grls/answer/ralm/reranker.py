@@ -201,7 +201,7 @@ def document_texts(corpus: Corpus, numbers: Sequence[int]) -> dict[int, str]:
 
 
 def read_examples(file: str | Path) -> list[RerankExample]:
-    """Examples that ``grls ralm --job examples`` wrote.
+    """Examples that ``grls ralm examples`` wrote.
 
     Raises:
         DataError: The file is missing or empty, or a line is none.
@@ -218,7 +218,7 @@ def read_examples(file: str | Path) -> list[RerankExample]:
             )
         found.append(RerankExample(record["prefix"], tuple(passages or ()), tuple(scores or ())))
     if not found:
-        raise DataError("there are no examples; write some with `grls ralm --job examples`.", file)
+        raise DataError("there are no examples; write some with `grls ralm examples`.", file)
     return found
 
 

@@ -84,6 +84,9 @@ class WindowOptions:
         return -(-over // self.cut) * self.cut
 
 
+USUAL_WINDOW = WindowOptions()
+
+
 class Stride(NamedTuple):
     """A stretch of a text that is predicted at a time.
 

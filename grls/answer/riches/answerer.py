@@ -19,8 +19,9 @@ from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
 from grls.data.words import Analyzer
-from grls.decode.interleave.continuations import InterleaveOptions, Span
+from grls.decode.interleave.continuations import Span
 from grls.decode.interleave.markers import TextMarkers
+from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver
 from grls.errors import ConfigError, MismatchError
 from grls.models.base import TreeGenerator

@@ -15,11 +15,12 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from grls.answer.riches.keyset import MANIFEST, KeyOrigin, Keys
+from grls.answer.riches.options import KeyKind
 from grls.data.codec import controls, tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.sentences import sentences
@@ -34,9 +35,8 @@ from grls.index.substring import SubstringIndex
 from grls.io.files import refuse_foreign, refuse_unwritable, sha256
 from grls.io.jsonl import read_jsonl
 
-__all__ = ["SHARED", "KeyKind", "Keys", "build_keys", "keys_in", "sentences"]
+__all__ = ["SHARED", "Keys", "build_keys", "keys_in", "sentences"]
 
-KeyKind = Literal["sentence", "paragraph", "titled", "title", "header", "proposition"]
 SHARED = ("title", "header")
 """Kinds whose keys stand for many passages each; which are meant, :mod:`grls.answer.riches.within`
 decides."""
@@ -151,12 +151,12 @@ def _origin(
     if kind not in get_args(KeyKind):
         raise ConfigError(f"unknown kind of key {kind!r}; expected one of {', '.join(get_args(KeyKind))}.")
     if (kind == "proposition") != (propositions is not None):
-        raise ConfigError("--keys proposition and --propositions FILE go together.")
+        raise ConfigError("--keys.kind proposition and --keys.propositions FILE go together.")
     check_markers(tokenizer, *markers)  # before the work begins
     source = ""
     if propositions is not None:
         if not Path(propositions).is_file():
-            raise DataError("no such file; `grls propositions` writes one.", propositions)
+            raise DataError("no such file; `grls prepare propositions` writes one.", propositions)
         source = sha256(propositions)
     elif kind == "header":
         digest = hashlib.sha256()
@@ -252,7 +252,7 @@ def _refuse_markers(
         if held:
             raise DataError(
                 f"a key of the passage {corpus.ids(numbers[:1])[0]!r} holds the marker {held[0]!r}: choose "
-                """others with --markers, as '["⟦", "⟧"]'.""",
+                """other markers, as '["⟦", "⟧"]'.""",
                 source,
             )
 
@@ -278,7 +278,7 @@ def _refuse_long(corpus: Corpus, places: dict[str, list[int]], rows: list[np.nda
             raise DataError(
                 f"a key of the passage {corpus.ids(numbers[:1])[0]!r} has {len(row):,} tokens "
                 f"({text[:60]!r}…); at most {MAX_LENGTH - 1:,} fit. Part the passage into shorter ones, or "
-                "take keys of another kind with --keys.",
+                "take keys of another kind.",
                 source,
             )
 

@@ -7,12 +7,12 @@ A model that has been fine-tuned needs neither task nor examples: it is told the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from grls.answer.dialogue import Dialogue, few_shot
+from grls.answer.riches.options import PromptOptions
 from grls.errors import ConfigError
-
-PromptKind = Literal["single", "multi", "none"]
 
 ANSWER = "answer:"
 _TASK = (
@@ -83,21 +83,9 @@ _MULTI = (
 _EXAMPLES: dict[str, tuple[SolvedQuestion, ...]] = {"single": _SINGLE, "multi": _MULTI, "none": ()}
 
 
-class Prompt(NamedTuple):
-    """What stands before an answer.
-
-    Attributes:
-        kind: Examples of one hop (``single``) or several (``multi``), or the question alone (``none``), on
-            which models are fine-tuned.
-        markers: What opens and closes a quote.
-        keywords: Whether what to look for is written before each quote.
-        chat: Whether the model is a chat model, told in turns.
-    """
-
-    kind: PromptKind = "single"
-    markers: tuple[str, str] = ("«", "»")
-    keywords: bool = True
-    chat: bool = False
+@dataclass(frozen=True)
+class Prompt(PromptOptions):
+    """What stands before an answer, as it is written."""
 
     def solution(self, example: SolvedQuestion) -> str:
         """How an example is answered."""

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from grls.decode.interleave.markers import Markers
-from grls.decode.scores import ScoreMode, check_mode, ragged_logsumexp, refuse_nan
-from grls.errors import ConfigError
+from grls.decode.interleave.options import InterleaveOptions
+from grls.decode.scores import ragged_logsumexp, refuse_nan
 from grls.index.keys import Following, KeyIndex
 from grls.index.rows import Ints
 from grls.models.base import Floats
 
-Beam = Literal["adaptive", "full", "greedy"]
 FREE, KEY, CLOSING = range(3)
 """Where a beam is: in free text, in a key, or in a closing marker."""
 _REMEMBERED = 1000
@@ -49,45 +48,6 @@ class Span(NamedTuple):
     score: float
     closed: bool
     held: int = 0
-
-
-@dataclass(frozen=True)
-class InterleaveOptions:
-    """How to write.
-
-    Args:
-        beams: K.
-        beam: ``adaptive``, ``full`` or ``greedy``.
-        mode: Score mode within keys.
-        whole: A key may close only where it is a whole key; else anywhere.
-        repeat: Whether a key may be quoted again in one output.
-        max_new_tokens: Length limit of an output.
-        max_key_tokens: Tokens after which a key that may close must.
-        slots: Queries in flight.
-        keys: Keys that are named for a span, at most; a span says how many hold it in all. Those not named
-            are not quoted by it: another quote may name them.
-
-    Raises:
-        ConfigError: A count is not positive, or a name is unknown.
-    """
-
-    beams: int = 10
-    beam: Beam = "adaptive"
-    mode: ScoreMode = "full"
-    whole: bool = True
-    repeat: bool = False
-    max_new_tokens: int = 256
-    max_key_tokens: int = 128
-    slots: int = 8
-    keys: int = 100
-
-    def __post_init__(self) -> None:
-        check_mode(self.mode)
-        if self.beam not in get_args(Beam):
-            raise ConfigError(f"unknown beam {self.beam!r}; expected one of {', '.join(get_args(Beam))}.")
-        for name in ("beams", "max_new_tokens", "max_key_tokens", "slots", "keys"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
@@ -296,7 +256,7 @@ class Continuations:
 
     def keys(self, state: Ints, used: frozenset[int]) -> tuple[int, ...]:
         """The keys that a span is taken for: some of those that hold it, none that is used."""
-        most = self.options.keys
+        most = self.options.max_keys
         # A key may hold a span several times, and the used ones may come first.
         looked = most + (self._tokens(used).total if used else 0)
         found = self.index.keys(state, self.options.whole, looked).tolist()

@@ -35,12 +35,12 @@ from grls.decode.interleave.continuations import (
     KEY,
     Candidates,
     Continuations,
-    InterleaveOptions,
     LiveBeam,
     Span,
     quoted,
 )
 from grls.decode.interleave.markers import Markers
+from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.select import select
 from grls.errors import ConfigError
 from grls.index.keys import KeyIndex
@@ -126,7 +126,7 @@ class _Run:
         self.decided = decided
         self.results: list[list[Interlaced]] = [[] for _ in inputs]
         self.waiting = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
-        slots = min(self.options.slots, len(inputs))
+        slots = min(self.options.batch_size, len(inputs))
         longest = len(inputs[self.waiting[-1]])
         self.session: TreeSession = writer.generator.open_trees(slots, longest)
         self.queries = [-1] * slots

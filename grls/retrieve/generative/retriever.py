@@ -184,7 +184,7 @@ class GenerativeRetriever(IndexedPassages):
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
         """Open a folder; see :func:`grls.retrieve.registry.load`."""
-        opened = cls.from_pretrained(folder, how.device, how.precision, how.search, how.verify)
+        opened = cls.from_pretrained(folder, how.device, how.precision, how.searching, how.verify)
         if opened.options.rescore:
             opened.refuse_to_rescore()
         return opened

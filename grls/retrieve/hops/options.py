@@ -61,3 +61,7 @@ class HopOptions:
             raise ConfigError(
                 f"hops.choose {self.choose} is about chains that end: choose --hops.steps dynamic."
             )
+
+
+USUAL_HOPS = HopOptions()
+"""A single step."""

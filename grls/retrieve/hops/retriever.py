@@ -123,6 +123,22 @@ class HopsRetriever:
         return [[expected_f1(some)] for some in found] if self.hops.choose == "expected-f1" else found
 
 
+def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
+    """A retriever that goes as asked.
+
+    Args:
+        retriever: Any; of one of kind ``hops`` its hops give way to those asked for.
+        hops: How; ``single`` leaves it as it is.
+
+    Raises:
+        ConfigError: As of :class:`HopsRetriever`.
+    """
+    if hops.steps == "single":
+        return retriever
+    inner = retriever.retriever if retriever.kind == HopsRetriever.kind else retriever  # type: ignore[attr-defined]
+    return HopsRetriever(inner, hops)
+
+
 def _multistep(retriever: Retriever, hops: HopOptions) -> MultistepRetriever | AppendingMultistep:
     dynamic = hops.steps == "dynamic"
     if isinstance(retriever, WritesChains) and retriever.writes_chains:

@@ -8,7 +8,7 @@ import lightning as L
 
 from grls.answer.riches.answerer import Riches, Written
 from grls.data.dataset import gold_passages
-from grls.decode.interleave.continuations import Beam, InterleaveOptions
+from grls.decode.interleave.options import Beam, InterleaveOptions
 from grls.decode.scores import ScoreMode
 from grls.errors import ConfigError
 from grls.models.positions import positions_in
@@ -17,7 +17,7 @@ from grls.train.stages.callbacks import log_means, refuse_unmeasured
 
 
 class QuoteRecall(L.Callback):
-    """Answers dev queries at the end of validation epochs, as ``grls riches --prompt none`` does.
+    """Answers dev queries at the end of validation epochs, as ``grls answer riches --prompt.kind none`` does.
 
     Logs ``dev_recall`` (share of a query's gold passages that were quoted), ``dev_hits`` (the first passage
     quoted is gold) and ``dev_unclosed`` (share of answers whose last quote the length limit cut off).
@@ -41,7 +41,7 @@ class QuoteRecall(L.Callback):
         limit: int = 100,
     ):
         self.options = InterleaveOptions(
-            beams, beam, mode, max_new_tokens=max_new_tokens, slots=batch_size
+            beams, beam, mode, max_new_tokens=max_new_tokens, batch_size=batch_size
         )  # fmt: skip
         self.limit = limit
 

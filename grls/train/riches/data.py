@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grls.answer.riches.keys import KeyKind, build_keys
+from grls.answer.riches.keys import build_keys
+from grls.answer.riches.options import KeyKind
 from grls.answer.riches.prompts import Prompt, open_ended
 from grls.answer.riches.targets import Targets, Thoughts
 from grls.data.corpus import Corpus
@@ -21,16 +22,16 @@ from grls.train.riches.examples import InterlacedExamples, Lengths
 class InterlacedData(FitData):
     """Question -> thoughts, quoted gold passages, answer.
 
-    The prompt is the question alone, as of ``grls riches --prompt none``. Gold passages are those of the
-    queries' ``evidence`` in its order, or of the qrels.
+    The prompt is the question alone, as of ``grls answer riches --prompt.kind none``. Gold passages are those
+    of the queries' ``evidence`` in its order, or of the qrels.
 
     Args:
         data: Data set folder in BEIR's layout.
         train_split: Split to train on.
         dev_split: Split to measure on.
-        keys: What is quoted, as in ``grls riches``.
-        anywhere: Quote from anywhere in a key, as in ``grls riches``; it changes the ``allowed`` loss and the
-            dev measurement, while targets quote whole keys.
+        keys: What is quoted: sentence, paragraph, titled (with its title), title, header or proposition.
+        anywhere: Quote from anywhere in a key; it changes the ``allowed`` loss and the dev measurement, while
+            targets quote whole keys.
         propositions: JSONL with ``passage`` (its id) and ``text``, for that kind of key.
         markers: What opens and closes a quote.
         thoughts: What stands before a quote: ``shared`` (the words of the key that are known from question

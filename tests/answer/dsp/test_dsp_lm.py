@@ -21,6 +21,7 @@ from models_small import small_llama
 from grls.answer.dsp.baselines import Vanilla
 from grls.answer.dsp.build import adapter_named, lm_named
 from grls.answer.dsp.lm import LocalEngine, endpoint_lm, local_lm
+from grls.answer.dsp.options import CallOptions
 from grls.answer.dsp.patience import APART
 from grls.answer.dsp.run import answer_all, settings
 from grls.answer.dsp.trace import recorded_calls
@@ -131,7 +132,7 @@ GOOD = "[[ ## answer ## ]]\nAda\n\n[[ ## completed ## ]]"
 def test_an_endpoint_that_fails_writes_nonsense_and_then_answers(endpoint: str) -> None:
     replies = [(503, "busy"), (200, "<html>"), ("hang", ""), completion("what?"), completion(GOOD)]
     Endpoint.replies = iter(replies)
-    lm = lm_named("m", endpoint, max_new_tokens=9, timeout=0.5).lm
+    lm = lm_named("m", CallOptions(endpoint, max_new_tokens=9, timeout=0.5)).lm
     with settings(lm, adapter_named("chat", 5, 0.0)), recorded_calls() as trace:
         assert Vanilla()(question="who").answer == "Ada"
     failures = [step.get("failed", "") for step in trace.steps]

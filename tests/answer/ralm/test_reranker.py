@@ -155,28 +155,43 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def options(folder: Path, output: str, *more: str) -> list[str]:
+def options(folder: Path, output: str, *more: str, job: tuple[str, ...] = ()) -> list[str]:
     return [
-        "ralm", "--model", str(folder / "model"), "--text", str(folder / "text.txt"), "--output",
-        str(folder / output), "--data", str(folder / "data"), "--window", "64", "--document_tokens", "12",
-        "--cut", "8", "--device", "cpu", *more,
+        "ralm", *job, "--model", str(folder / "model"), "--text", str(folder / "text.txt"), "--output",
+        str(folder / output), "--data", str(folder / "data"), "--reader.window", "64",
+        "--reader.document_tokens", "12", "--reader.cut", "8", "--device", "cpu", *more,
     ]  # fmt: skip
 
 
 def test_the_commands_from_examples_to_a_lower_perplexity(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(options(folder, "plain", "--bm25", "true")) == 0
+    assert main(options(folder, "plain", "--retriever", "bm25")) == 0
     plain = json.loads((folder / "plain.json").read_text())
     assert "perplexity" in capsys.readouterr().out
     assert plain["words"] == len(TEXT.split())
     assert plain["token"] == pytest.approx(plain["word"] ** (plain["words"] / plain["tokens"]))
-    assert main(options(folder, "best", "--bm25", "true", "--rerank", "oracle")) == 0
+    assert main(options(folder, "best", "--retriever", "bm25", "--rerank.by", "oracle")) == 0
     assert json.loads((folder / "best.json").read_text())["token"] < plain["token"]
     assert (
-        main(options(folder, "judged", "--bm25", "true", "--rerank", "zero-shot", "--candidates", "3")) == 0
+        main(
+            options(
+                folder,
+                "judged",
+                "--retriever",
+                "bm25",
+                "--rerank.by",
+                "zero-shot",
+                "--rerank.candidates",
+                "3",
+            )
+        )
+        == 0
     )
-    assert main(options(folder, "e", "--bm25", "true", "--job", "examples", "--candidates", "3")) == 0
+    assert (
+        main(options(folder, "e", "--retriever", "bm25", "--examples.candidates", "3", job=("examples",)))
+        == 0
+    )
     made = str(folder / "e.examples.jsonl")
     encoder = str(tiny_bert(folder / "bert"))
     for output in ("judge", "again"):
@@ -187,9 +202,16 @@ def test_the_commands_from_examples_to_a_lower_perplexity(
         ]) == 0  # fmt: skip
     weights = [(folder / name / "model" / "model.safetensors").read_bytes() for name in ("judge", "again")]
     assert weights[0] == weights[1]  # the encoder's missing head comes of the seed, too
-    trained = ("--rerank", "trained", "--reranker", str(folder / "judge" / "model"), "--candidates", "3")
-    assert main(options(folder, "trained", "--bm25", "true", *trained)) == 0
-    assert main(options(folder, "w", "--bm25", "true", "--job", "generate", "--limit", "20")) == 0
+    trained = (
+        "--rerank.by",
+        "trained",
+        "--rerank.reranker",
+        str(folder / "judge" / "model"),
+        "--rerank.candidates",
+        "3",
+    )
+    assert main(options(folder, "trained", "--retriever", "bm25", *trained)) == 0
+    assert main(options(folder, "w", "--retriever", "bm25", "--limit", "20", job=("generate",))) == 0
     written = [json.loads(line) for line in (folder / "w.texts.jsonl").read_text().splitlines()][1:]
     assert [record["name"] for record in written] == ["text.txt"]
     assert written[0]["text"]
@@ -199,8 +221,8 @@ def test_the_commands_from_examples_to_a_lower_perplexity(
 @pytest.fixture(scope="module")
 def collected(folder: Path) -> Path:
     """Examples with prefixes of 9 tokens."""
-    more = ("--bm25", "true", "--job", "examples", "--candidates", "3", "--prefix_tokens", "9")
-    assert main(options(folder, "nine", *more)) == 0
+    more = ("--retriever", "bm25", "--examples.candidates", "3", "--examples.prefix_tokens", "9")
+    assert main(options(folder, "nine", *more, job=("examples",))) == 0
     tiny_bert(folder / "small-bert")
     return folder / "nine.examples.jsonl"
 
@@ -263,10 +285,10 @@ def test_training_is_resumed_with_the_same_options_only(
 
 
 def test_a_killed_run_goes_on(folder: Path) -> None:
-    assert main(options(folder, "whole", "--bm25", "true", "--stride", "2")) == 0
+    assert main(options(folder, "whole", "--retriever", "bm25", "--reader.stride", "2")) == 0
     lines = (folder / "whole.strides.jsonl").read_text().splitlines(keepends=True)
     (folder / "cut.strides.jsonl").write_text("".join(lines[:20]) + lines[20][:9])
-    assert main(options(folder, "cut", "--bm25", "true", "--stride", "2")) == 0
+    assert main(options(folder, "cut", "--retriever", "bm25", "--reader.stride", "2")) == 0
     whole, cut = (json.loads((folder / f"{name}.json").read_text()) for name in ("whole", "cut"))
     assert cut["token"] == pytest.approx(whole["token"], rel=1e-4)
     assert cut["strides"] == whole["strides"]
@@ -279,7 +301,9 @@ def test_a_killed_run_goes_on(folder: Path) -> None:
 
 def test_the_texts_own_passages_are_left_out(folder: Path) -> None:
     (folder / "exclude.txt").write_text("mill\nb\n")
-    assert main(options(folder, "guarded", "--bm25", "true", "--exclude", str(folder / "exclude.txt"))) == 0
+    assert (
+        main(options(folder, "guarded", "--retriever", "bm25", "--exclude", str(folder / "exclude.txt"))) == 0
+    )
     rows = [json.loads(line) for line in (folder / "guarded.strides.jsonl").read_text().splitlines()][1:]
     assert {name for row in rows for name in row["passages"]} == {"c", "d"}
 
@@ -289,41 +313,53 @@ def test_lines_that_exclude_nothing_are_told(
 ) -> None:
     file = folder / "some.txt"
     file.write_text("  mill \n\nb\nMill\n" + "".join(f"page {n}\n" for n in range(6)))
-    assert main(options(folder, "told", "--bm25", "true", "--exclude", str(file))) == 0
+    assert main(options(folder, "told", "--retriever", "bm25", "--exclude", str(file))) == 0
     (said,) = [record.getMessage() for record in caplog.records if "exclude nothing" in record.getMessage()]
     assert "7 of 9 lines are no title and no id" in said
     assert said.endswith("'Mill', 'page 0', 'page 1', 'page 2', 'page 3', …")
     caplog.clear()
     file.write_text("mill\nb\n")
-    assert main(options(folder, "not-told", "--bm25", "true", "--exclude", str(file))) == 0
+    assert main(options(folder, "not-told", "--retriever", "bm25", "--exclude", str(file))) == 0
     assert "exclude nothing" not in caplog.text
     file.write_text("Mill\n")
-    assert main(options(folder, "none", "--bm25", "true", "--exclude", str(file))) == 1
+    assert main(options(folder, "none", "--retriever", "bm25", "--exclude", str(file))) == 1
     assert "has a title or id that stands in it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--rerank", "oracle"], "nothing to rerank"),
-        (["--bm25", "true", "--rerank", "trained"], "go together"),
-        (["--bm25", "true", "--judge", "x"], "--rerank zero-shot"),
-        (["--bm25", "true", "--retriever", "./nowhere"], "no retriever here"),
-        (["--job", "examples"], "nothing to rerank"),
+        (["--rerank.by", "oracle"], "nothing to rerank"),
+        (["--retriever", "bm25", "--rerank.by", "trained"], "go together"),
+        (["--retriever", "bm25", "--rerank.judge", "x"], "--rerank.by zero-shot"),
+        (["--retriever", "./nowhere"], "no retriever here"),
+        (["--retriever", "bm25", "--rerank.candidates", "0"], "--rerank.candidates must be at least 1"),
         (["--exclude", "x"], "nothing to exclude"),
         (["--limit", "1"], "at least 2"),
         (["--text", "nowhere.txt"], "no such text"),
-        (["--bm25", "true", "--window", "20"], "too small"),
-        (["--bm25", "true", "--exclude", "nowhere"], "no such file"),
-        (["--bm25", "true", "--rerank", "oracle", "--candidates", "1", "--documents", "2"], "give more"),
+        (["--retriever", "bm25", "--reader.window", "20"], "too small"),
+        (["--retriever", "bm25", "--exclude", "nowhere"], "no such file"),
+        (
+            [
+                "--retriever",
+                "bm25",
+                "--rerank.by",
+                "oracle",
+                "--rerank.candidates",
+                "1",
+                "--reader.documents",
+                "2",
+            ],
+            "give more",
+        ),
     ],
 )
 def test_bad_options_are_refused(
     folder: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = options(folder, "refused", *more)
-    if "--documents" in more:
-        given += ["--document_tokens", "4"]
+    if "--reader.documents" in more:
+        given += ["--reader.document_tokens", "4"]
     assert main(given) == 1
     assert message in capsys.readouterr().err
     assert not (folder / "refused.json").exists()
@@ -333,7 +369,7 @@ def test_a_judge_without_so_many_positions_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_model(folder / "short", positions=32)
-    more = ("--bm25", "true", "--rerank", "zero-shot", "--judge", str(folder / "short"))
+    more = ("--retriever", "bm25", "--rerank.by", "zero-shot", "--rerank.judge", str(folder / "short"))
     assert main(options(folder, "judged-short", *more)) == 1
     assert "has 32 positions" in capsys.readouterr().err
 
@@ -355,7 +391,7 @@ def test_another_judge_or_text_under_the_same_name_does_not_go_on(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_model(tmp_path / "judge", seed=3)
-    judged = ("--bm25", "true", "--rerank", "zero-shot", "--judge", str(tmp_path / "judge"))
+    judged = ("--retriever", "bm25", "--rerank.by", "zero-shot", "--rerank.judge", str(tmp_path / "judge"))
     assert main(options(folder, "judged-by", *judged)) == 0
     write_model(tmp_path / "judge", seed=4)
     assert main(options(folder, "judged-by", *judged)) == 1
@@ -376,15 +412,15 @@ def test_excluded_names_that_are_no_text_are_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "latin").write_bytes("é".encode("latin-1"))
-    assert main(options(folder, "latin-out", "--bm25", "true", "--exclude", str(folder / "latin"))) == 1
+    assert main(options(folder, "latin-out", "--retriever", "bm25", "--exclude", str(folder / "latin"))) == 1
     assert "expected UTF-8" in capsys.readouterr().err
 
 
 def test_other_options_do_not_go_on_in_the_same_file(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(options(folder, "same", "--bm25", "true")) == 0
-    assert main(options(folder, "same", "--bm25", "true", "--stride", "8")) == 1
+    assert main(options(folder, "same", "--retriever", "bm25")) == 0
+    assert main(options(folder, "same", "--retriever", "bm25", "--reader.stride", "8")) == 1
     assert "other settings (stride)" in capsys.readouterr().err
 
 

@@ -14,8 +14,9 @@ from grls.answer.riches.keys import build_keys
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.decode.interleave import characters
-from grls.decode.interleave.continuations import KEY, Continuations, InterleaveOptions, LiveBeam, Span
+from grls.decode.interleave.continuations import KEY, Continuations, LiveBeam, Span
 from grls.decode.interleave.markers import TextMarkers
+from grls.decode.interleave.options import InterleaveOptions
 from grls.errors import ConfigError, DataError
 
 TEXTS = ["東京は日本の首都です。", "Zürich é ü 😀 ok", "a � b"]
@@ -54,7 +55,7 @@ def answers(tokenizer: Any, **options: Any) -> tuple[Riches, list[Any]]:
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.eos_token_id, bos_token_id=None,
     )  # fmt: skip
     keys = build_keys(CORPUS, tokenizer, "paragraph", anywhere=True)
-    given = InterleaveOptions(beams=3, slots=8, **options)
+    given = InterleaveOptions(beams=3, batch_size=8, **options)
     some = Riches(LlamaForCausalLM(config).eval(), tokenizer, CORPUS, keys, None, given)
     some.markers = Always(some.markers)  # a random model does not write markers
     queries = [Query(f"q{n}", f"which {n}", ()) for n in range(8)]

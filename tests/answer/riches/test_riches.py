@@ -23,11 +23,12 @@ from grls.answer.riches.page import quotes_page, terminal
 from grls.answer.riches.prompts import _MULTI, Prompt, split_answer
 from grls.answer.room import room_of
 from grls.cli import main
-from grls.commands import riches as riches_command
+from grls.commands import answer_riches as riches_command
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
-from grls.decode.interleave.continuations import InterleaveOptions, Span
+from grls.decode.interleave.continuations import Span
 from grls.decode.interleave.markers import TextMarkers
+from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.metrics.answer_f1 import answer_f1, answer_scores
@@ -160,7 +161,7 @@ def test_keys_that_are_not_named_are_counted(folder: Path) -> None:
         given = InterleaveOptions(beams=4, max_new_tokens=60, whole=False, max_key_tokens=1, **options)
         return Riches(model, tokenizer, corpus, keys, None, given).answer(QUERIES[1:])[0]
 
-    first, every = written(keys=1), written()
+    first, every = written(max_keys=1), written()
     assert first.quotes[0].text == every.quotes[0].text == "It"
     assert first.quotes[0].held == every.quotes[0].held == len(every.quotes[0].keys) == 3
     assert len(first.quotes[0].keys) == len(first.quotes[0].passages) == 1
@@ -173,9 +174,9 @@ def test_keys_that_are_not_named_are_counted(folder: Path) -> None:
 
 def test_the_command_keeps_keys(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*more: str) -> int:
-        base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--beams", "4"]
-        index = ["--max_new_tokens", "60", "--device", "cpu", "--index", str(tmp_path / "keys")]
-        return main(["riches", *base, *index, *more])
+        base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--search.beams", "4"]
+        index = ["--search.max_new_tokens", "60", "--device", "cpu", "--keys.folder", str(tmp_path / "keys")]
+        return main(["answer", "riches", *base, *index, *more])
 
     assert run("--output", str(tmp_path / "first")) == 0
     assert (tmp_path / "keys" / "keys.json").is_file()
@@ -186,10 +187,10 @@ def test_the_command_keeps_keys(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert one == other
     assert json.loads(one.splitlines()[0])["quotes"][0]["held"] == 1
     capsys.readouterr()
-    assert run("--output", str(tmp_path / "third"), "--keys", "title") == 1
+    assert run("--output", str(tmp_path / "third"), "--keys.kind", "title") == 1
     assert "kind 'sentence', asked for is 'title'" in capsys.readouterr().err
     assert not (tmp_path / "third.trec").exists()
-    assert run("--output", str(tmp_path / "third"), "--max_keys", "0") == 1
+    assert run("--output", str(tmp_path / "third"), "--search.max_keys", "0") == 1
     assert "keys must be at least 1" in capsys.readouterr().err
 
 
@@ -217,8 +218,8 @@ def test_the_page_links_quotes_to_their_source(folder: Path) -> None:
 def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "runs" / "riches"
     code = main(
-        ["riches", "--data", str(folder / "data"), "--model", str(folder / "model"), "--output", str(output),
-         "--beams", "4", "--max_new_tokens", "60", "--device", "cpu"]
+        ["answer", "riches", "--data", str(folder / "data"), "--model", str(folder / "model"),
+         "--output", str(output), "--search.beams", "4", "--search.max_new_tokens", "60", "--device", "cpu"]
     )  # fmt: skip
     printed = capsys.readouterr().out
     assert code == 0, printed
@@ -236,9 +237,18 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    base = ["riches", "--data", str(folder / "data"), "--model", str(folder / "model"), "--device", "cpu"]
-    base += ["--beams", "4", "--max_new_tokens", "60", "--batch_size", "1", "--show", "0", "--output"]
-    monkeypatch.setattr("grls.commands.riches._PORTION", 1)
+    base = [
+        "answer",
+        "riches",
+        "--data",
+        str(folder / "data"),
+        "--model",
+        str(folder / "model"),
+        "--device",
+        "cpu",
+    ]
+    base += ["--search.beams", "4", "--search.max_new_tokens", "60", "--search.batch_size", "1", "--output"]
+    monkeypatch.setattr("grls.commands.answer_riches._PORTION", 1)
     assert main([*base, str(tmp_path / "whole")]) == 0
     asked: list[list[str]] = []
     whole = Riches.answer
@@ -252,7 +262,7 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
     monkeypatch.setattr(Riches, "answer", counted)
     assert main([*base, str(tmp_path / "cut")]) == 130
     assert {file.name for file in tmp_path.glob("cut*")} == {"cut.written.jsonl"}
-    assert main([*base, str(tmp_path / "cut"), "--beams", "2"]) == 1
+    assert main([*base, str(tmp_path / "cut"), "--search.beams", "2"]) == 1
     assert main([*base, str(tmp_path / "cut")]) == 0
     assert asked == [["q1"], ["q2"], ["q2"]]
     assert not (tmp_path / "cut.written.jsonl").exists()
@@ -272,8 +282,8 @@ def test_a_query_that_is_too_long_is_its_own_trouble(
     qrels = data / "qrels" / "test.tsv"
     qrels.write_text(qrels.read_text(encoding="utf-8") + "q3\ta\t1\n", encoding="utf-8")
     output = tmp_path / "r"
-    options = ["--beams=4", "--max_new_tokens=60", "--batch_size=3", "--show=3", "--device=cpu"]
-    base = ["riches", f"--data={data}", f"--model={folder / 'model'}", f"--output={output}"]
+    options = ["--search.beams=4", "--search.max_new_tokens=60", "--search.batch_size=3", "--device=cpu"]
+    base = ["answer", "riches", f"--data={data}", f"--model={folder / 'model'}", f"--output={output}"]
     assert main([*base, *options]) == 0
     printed = capsys.readouterr().out
     assert "nothing is written for the query 'q3': its prompt takes" in caplog.text
@@ -326,8 +336,8 @@ def test_of_all_answers_a_portion_is_in_memory_at_a_time(
     answer = Written((Piece("answer", "x"),), (), "x", -1.0, True)
     monkeypatch.setattr(riches_command, "_written", counted)
     monkeypatch.setattr(Riches, "answer", lambda self, queries, decided=None: [answer] * len(queries))
-    base = ["riches", f"--data={data}", f"--model={folder / 'model'}", f"--output={tmp_path / 'r'}"]
-    assert main([*base, "--batch_size=1", "--show=2", "--device=cpu"]) == 0
+    base = ["answer", "riches", f"--data={data}", f"--model={folder / 'model'}", f"--output={tmp_path / 'r'}"]
+    assert main([*base, "--search.batch_size=1", "--device=cpu"]) == 0
     assert 1 <= most <= 8
     assert len((tmp_path / "r.answers.jsonl").read_text().splitlines()) == 40
 
@@ -335,15 +345,15 @@ def test_of_all_answers_a_portion_is_in_memory_at_a_time(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (["--chat", "true"], "no chat template"),
+        (["--prompt.chat", "true"], "no chat template"),
         (["--limit", "0"], "--limit"),
-        (["--batch_size", "0"], "--batch_size must be"),
+        (["--search.batch_size", "0"], "batch_size must be"),
         (["--device", "cuda:99"], "cannot use device 'cuda:99'"),
-        (["--markers", '[" «", "»"]'], "without white space"),
+        (["--prompt.markers", '[" «", "»"]'], "without white space"),
         (["--output", "/proc/nowhere/x"], "/proc/nowhere/x"),
-        (["--max_new_tokens", "5000"], "room for 0 beside 5000 new ones: lower --max_new_tokens"),
-        (["--markers", '["☃", "»"]'], "cannot write the marker '☃'"),
-        (["--markers", '["«", "«"]'], "two different texts"),
+        (["--search.max_new_tokens", "5000"], "room for 0 beside 5000 new ones: lower max_new_tokens"),
+        (["--prompt.markers", '["☃", "»"]'], "cannot write the marker '☃'"),
+        (["--prompt.markers", '["«", "«"]'], "two different texts"),
         (["--model", "/nowhere/model"], "no such folder"),
         (["--model", "/nowhere/model.gguf"], "no such file"),
     ],
@@ -352,7 +362,7 @@ def test_bad_input_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str], message: str
 ) -> None:
     base = ["--data", str(folder / "data"), "--model", str(folder / "model"), "--output", str(tmp_path / "x")]
-    assert main(["riches", *base, *wrong]) == 1
+    assert main(["answer", "riches", *base, *wrong]) == 1
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 

@@ -8,7 +8,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from grls.answer.riches.keys import KeyKind, build_keys
+from grls.answer.riches.keys import build_keys
+from grls.answer.riches.options import KeyKind
 from grls.answer.riches.prompts import Prompt, open_ended
 from grls.answer.riches.targets import Targets
 from grls.data.corpus import Corpus

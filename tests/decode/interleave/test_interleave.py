@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models_small import END, VOCABULARY, small_llama, small_t5
 
-from grls.decode.interleave.continuations import InterleaveOptions
 from grls.decode.interleave.markers import Markers
+from grls.decode.interleave.options import InterleaveOptions
 from grls.decode.interleave.search import Interlaced, Interleaver
 from grls.errors import ConfigError
 from grls.index import index_sequences
@@ -188,7 +188,7 @@ def test_writes_what_the_definition_says(data: Any) -> None:
         repeat=data.draw(st.booleans()),
         max_new_tokens=data.draw(st.integers(1, 14)),
         max_key_tokens=data.draw(st.integers(1, 5)),
-        slots=data.draw(st.integers(1, 3)),
+        batch_size=data.draw(st.integers(1, 3)),
     )
     k = data.draw(st.integers(1, beams))
     prompts = data.draw(st.lists(st.lists(st.integers(3, 9), min_size=1).map(tuple), min_size=1, max_size=4))
@@ -243,7 +243,7 @@ def test_any_kind_of_model_writes(name: str) -> None:
     """The batch does not matter, and opening is learned by nobody here: every token opens a key."""
     markers = Markers(tuple((t,) for t in range(4, VOCABULARY)), (3,), np.array([0, 2, 3]))
     index = SubstringIndex.build([np.array([5, 6, 7, 8]), np.array([6, 9])])
-    options = InterleaveOptions(4, max_new_tokens=20, slots=2, repeat=True)
+    options = InterleaveOptions(4, max_new_tokens=20, batch_size=2, repeat=True)
     writer = Interleaver(models()[name], index, markers, (END,), options)
     inputs = [[4, 5, 6], [9, 8], [11, 12, 13, 14], [30]]
     told: list[int] = []
@@ -272,7 +272,7 @@ def test_a_stop_ends_free_text_only() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [({"beams": 0}, "beams"), ({"beam": "wide"}, "unknown beam 'wide'"), ({"mode": "half"}, "half"),
-     ({"max_key_tokens": 0}, "max_key_tokens"), ({"slots": 0}, "slots")],
+     ({"max_key_tokens": 0}, "max_key_tokens"), ({"batch_size": 0}, "batch_size")],
 )  # fmt: skip
 def test_wrong_options_are_refused(wrong: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -297,7 +297,7 @@ def test_a_span_held_by_more_keys_than_are_named_is_no_dead_end(most: int, anywh
             return logits
 
     keys = [(4, 3), (5, 3), (6, 3), (7, 3)] if anywhere else [(3, 4), (3, 5), (3, 6), (3, 7)]
-    options = InterleaveOptions(1, keys=most, whole=anywhere, max_new_tokens=30)
+    options = InterleaveOptions(1, max_keys=most, whole=anywhere, max_new_tokens=30)
     writer = Interleaver(Quoting(), key_index(keys, anywhere), ONE, (END,), options)  # type: ignore[arg-type]
     (found,) = writer.write([(7,)])[0]
     named = [span.keys for span in found.spans]

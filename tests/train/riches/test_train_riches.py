@@ -1,4 +1,4 @@
-"""Fine-tuning on interlaced targets through `grls train`, and `grls riches` with what came out."""
+"""Fine-tuning on interlaced targets through `grls train`, and `grls answer riches` with what came out."""
 
 import json
 import logging
@@ -91,7 +91,7 @@ def run(*given: Any, **named: Any) -> Path:
 def test_a_model_learns_to_quote(
     data: Path, causal: Path, tmp_path: Path, kind: str, loss: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Measured on the queries it learned; the folder it writes is all that `grls riches` needs."""
+    """Measured on the queries it learned; the folder it writes is all that `grls answer riches` needs."""
     mode = "renormalized" if loss == "allowed" else "full"
     often = ["--trainer.max_epochs=80", "--trainer.check_val_every_n_epoch=20", "--data.dev_split=train"]
     more = [f"--model.loss={loss}", f"--quotes.mode={mode}", "--model.schedule=constant", *often]
@@ -111,8 +111,9 @@ def test_a_model_learns_to_quote(
     written = tmp_path / "written"
     capsys.readouterr()
     assert main(
-        ["riches", f"--data={data}", f"--model={output / 'model'}", "--split=train", f"--output={written}",
-         "--prompt=none", f"--mode={mode}", "--beams=4", "--max_new_tokens=60", "--device=cpu"]
+        ["answer", "riches", f"--data={data}", f"--model={output / 'model'}", "--split=train",
+         f"--output={written}", "--prompt.kind=none", f"--search.mode={mode}", "--search.beams=4",
+         "--search.max_new_tokens=60", "--device=cpu"]
     ) == 0  # fmt: skip
     assert "hits@1 100.0" in capsys.readouterr().out
     lines = [json.loads(line) for line in Path(f"{written}.answers.jsonl").read_text().splitlines()]

@@ -1,0 +1,129 @@
+"""Options of programs: how often they ask, what they are shown, and how their model is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from grls.errors import ConfigError
+
+ProgramName = Literal["openqa", "multihop", "conversational", "vanilla", "retrieve-then-read", "self-ask"]
+How = Literal["none", "labeled", "bootstrap", "nearest", "search"]
+"""``labeled``: questions and answers as they are; ``bootstrap``: the steps of examples that the program
+answers rightly; ``nearest``: the same for each query from the examples most like it; ``search``: several
+bootstrapped sets, and that which answers most of the held-out examples."""
+Template = Literal["lines", "chat"]
+
+API = "api:"
+"""Before the name of a model that a provider serves."""
+NEW_TOKENS: dict[Template, int] = {"lines": 64, "chat": 512}
+"""Length limit of an output by template, where none is given: DSPy's own format writes several fields with
+their headers at once, a plain line is a field."""
+
+
+def _check(group: str, **counts: int) -> None:
+    for name, value in counts.items():
+        if value < 1:
+            raise ConfigError(f"--{group}.{name} must be at least 1, got {value}.")
+
+
+@dataclass(frozen=True)
+class DemonstrationOptions:
+    """What a program is shown before a question.
+
+    Args:
+        how: none; labeled: questions and answers; bootstrap: the steps of examples that the program answers
+            rightly; nearest: the same for each query from the examples most like it; search: the best of
+            several bootstrapped sets on held-out examples.
+        split: Where demonstrations come from.
+        count: Demonstrations.
+        examples: Queries of that split to try, the first ones with an answer or evidence.
+
+    Raises:
+        ConfigError: A count is below 1.
+    """
+
+    how: How = "none"
+    split: str = "train"
+    count: int = 3
+    examples: int = 50
+
+    def __post_init__(self) -> None:
+        _check("dsp.demonstrations", count=self.count, examples=self.examples)
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """How a language model is called.
+
+    Args:
+        endpoint: Address of an OpenAI-compatible endpoint, such as vLLM's http://localhost:8000/v1; its key,
+            if it wants one, in VLLM_API_KEY.
+        template: How the model is asked: lines: a line a field, for any model; chat: DSPy's own format, for
+            models that keep to one. null: lines, but chat for an endpoint.
+        chat: Ask a local model in turns, by its chat template.
+        max_new_tokens: Length limit of what is written at once; null: 64, but 512 for the template chat. The
+            trace says what was cut.
+        batch_size: Prompts that a local model goes on from together.
+        threads: Queries answered at the same time.
+        attempts: Most calls for one output, where the model fails or writes nonsense.
+        wait: Seconds before the second call; twice as long before each later one.
+        timeout: Seconds to wait for an endpoint.
+
+    Raises:
+        ConfigError: A count is below 1.
+    """
+
+    endpoint: str | None = None
+    template: Template | None = None
+    chat: bool = False
+    max_new_tokens: int | None = None
+    batch_size: int = 8
+    threads: int = 8
+    attempts: int = 3
+    wait: float = 1.0
+    timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        given = {} if self.max_new_tokens is None else {"max_new_tokens": self.max_new_tokens}
+        _check("dsp.calls", **given, batch_size=self.batch_size, threads=self.threads, attempts=self.attempts)
+
+    def is_remote(self, model: str) -> bool:
+        """Whether a model is served by others."""
+        return self.endpoint is not None or model.startswith(API)
+
+    def filled(self, model: str) -> tuple[Template, int]:
+        """Template and length limit for a model."""
+        template: Template = self.template or ("chat" if self.is_remote(model) else "lines")
+        return template, NEW_TOKENS[template] if self.max_new_tokens is None else self.max_new_tokens
+
+
+@dataclass(frozen=True)
+class ProgramOptions:
+    """How a program goes.
+
+    Args:
+        rounds: Most hops (multihop) or follow-up questions (self-ask).
+        queries: Queries the model writes for a retrieval (openqa: beside the question); several are drawn at
+            a temperature, and what they find is fused.
+        branches: Run the program so many times at a temperature and take the majority's answer.
+        temperature: Of several queries, and of branches.
+        demonstrations: What it is shown before a question.
+        calls: How its language model is called.
+
+    Raises:
+        ConfigError: A count is below 1.
+    """
+
+    rounds: int = 2
+    queries: int = 1
+    branches: int = 1
+    temperature: float = 0.7
+    demonstrations: DemonstrationOptions = DemonstrationOptions()
+    calls: CallOptions = CallOptions()
+
+    def __post_init__(self) -> None:
+        _check("dsp", rounds=self.rounds, branches=self.branches)
+
+
+USUAL_PROGRAM = ProgramOptions()

@@ -1,0 +1,62 @@
+"""How a language model is asked, and how it writes: options of the readers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grls.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """How a language model reads and writes.
+
+    Args:
+        chat: Ask the model in turns, by its chat template.
+        max_new_tokens: Length limit of what it writes at once.
+        batch_size: Questions answered together.
+
+    Raises:
+        ConfigError: A number is below 1.
+    """
+
+    chat: bool = False
+    max_new_tokens: int = 32
+    batch_size: int = 8
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, bool) and value < 1:
+                raise ConfigError(f"--reader.{name} must be at least 1, got {value}.")
+
+
+@dataclass(frozen=True)
+class DirectOptions(ReaderOptions):
+    """How a language model answers in one go.
+
+    Args:
+        chat: Ask the model in turns, by its chat template.
+        max_new_tokens: Length limit of an answer.
+        batch_size: Questions answered together.
+        depth: Length of the ranking that is written; the model reads its first k passages.
+    """
+
+    depth: int = 10
+
+
+@dataclass(frozen=True)
+class FollowUpOptions(ReaderOptions):
+    """How a language model answers with follow-up questions.
+
+    Args:
+        chat: Ask the model in turns, by its chat template.
+        max_new_tokens: Length limit of an answer or a follow-up question.
+        batch_size: Questions answered together.
+        questions: Most follow-up questions; then the answer is asked for.
+    """
+
+    questions: int = 4
+
+
+USUAL_DIRECT = DirectOptions()
+USUAL_FOLLOW_UP = FollowUpOptions()

@@ -1,0 +1,69 @@
+"""Options of In-Context RALM beside its windows: reranking, and the examples that a reranker learns from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from grls.errors import ConfigError
+
+RerankBy = Literal["none", "zero-shot", "trained", "oracle"]
+
+
+@dataclass(frozen=True)
+class RerankOptions:
+    """Which of the retrieved documents the model is given.
+
+    Args:
+        by: none: the retriever's order; zero-shot: a language model judges; trained: a reranker does; oracle:
+            by the text to come, the most that reranking could gain.
+        candidates: Documents to choose from.
+        judge: The language model that judges (zero-shot); null: the model itself.
+        judge_tokens: Last tokens of the prefix that it predicts (zero-shot).
+        reranker: Folder of a reranker that `grls train reranker` wrote (trained).
+
+    Raises:
+        ConfigError: A number is below 1, or an option goes with another way of reranking.
+    """
+
+    by: RerankBy = "none"
+    candidates: int = 16
+    judge: str | None = None
+    judge_tokens: int = 16
+    reranker: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("candidates", "judge_tokens"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"--rerank.{name} must be at least 1, got {getattr(self, name)}.")
+        if (self.reranker is not None) != (self.by == "trained"):
+            raise ConfigError("--rerank.by trained and --rerank.reranker FOLDER go together.")
+        if self.judge is not None and self.by != "zero-shot":
+            raise ConfigError("--rerank.judge goes with --rerank.by zero-shot.")
+
+
+@dataclass(frozen=True)
+class ExampleOptions:
+    """Examples that a reranker learns from.
+
+    Args:
+        candidates: Documents of each; the oracle says what each is worth.
+        every: Take every so many strides.
+        prefix_tokens: Tokens before a stride that the reranker will read.
+
+    Raises:
+        ConfigError: A number is below 1.
+    """
+
+    candidates: int = 16
+    every: int = 1
+    prefix_tokens: int = 64
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value < 1:
+                raise ConfigError(f"--examples.{name} must be at least 1, got {value}.")
+
+
+USUAL_RERANK = RerankOptions()
+USUAL_EXAMPLES = ExampleOptions()

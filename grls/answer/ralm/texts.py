@@ -1,0 +1,55 @@
+"""The texts that a language model reads, as its tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from grls.answer.ralm.reader import words_of
+from grls.data.codec import foreign_places
+from grls.errors import ConfigError, DataError
+from grls.io.files import read_text
+from grls.models.load.language import LanguageModel
+
+
+class TokenizedText(NamedTuple):
+    """A text.
+
+    Attributes:
+        name: The name of its file.
+        words: How many words its tokens hold.
+        tokens: Its token ids.
+    """
+
+    name: str
+    words: int
+    tokens: list[int]
+
+
+def read_texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[TokenizedText]:
+    """The texts of a file or folder; cut where a limit says so, and their words counted up to there.
+
+    Args:
+        path: A text file, or a folder whose .txt files are the texts.
+        loaded: The model whose tokens they become.
+        limit: Most tokens of each; None: all.
+
+    Raises:
+        ConfigError: The limit is below 2.
+        DataError: There is no text, or one is empty.
+    """
+    if limit is not None and limit < 2:
+        raise ConfigError(f"--limit must be at least 2 tokens, got {limit}.")
+    files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
+    if not files or not all(file.is_file() for file in files):
+        raise DataError("no such text; expected a file, or a folder with .txt files.", path)
+    found = []
+    for file in files:
+        text = read_text(file)
+        tokens, places = foreign_places(loaded.tokenizer, [text])[0]
+        tokens = tokens[:limit]
+        if not tokens:
+            raise DataError("the text is empty; write something into it, or take it away.", file)
+        end = places[len(tokens) - 1][1]
+        found.append(TokenizedText(file.name, words_of(text[:end]), tokens))
+    return found

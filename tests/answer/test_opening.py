@@ -1,0 +1,213 @@
+"""Every kind of retriever behind the commands that read, with all that its folder says."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ralm_helpers import write_model
+from small_data import small_retriever, tiny_bert, write_small
+
+from grls.answer.opening import is_probable, open_for_reading, retrieval_settings, score_mode_of
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.data.types import Passage, Query
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.models.biencoder import BiEncoder
+from grls.retrieve.base import Retriever
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.pool import pooled_ranking
+from grls.retrieve.registry import Opening, load, load_named
+from grls.retrieve.spec import update_spec, write_spec
+from grls.runs.manifest import read_info
+from grls.runs.results import read_results
+
+SINGLE = HopOptions()
+COMPOSITES: dict[str, dict[str, Any]] = {
+    "hybrid": {"generator": "../generative", "priors": [{"retriever": "bm25", "weight": 3.0}]},
+    "fusion": {"members": ["../dense", "bm25"], "method": "rrf", "weights": [0.2, 0.8]},
+    "hops": {"retriever": "../dense", "hops": {"steps": "fixed", "max": 2}},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set, retrievers of every kind over it, a language model, a text."""
+    path = tmp_path_factory.mktemp("sources")
+    data = write_small(path / "data")
+    small_retriever(data).save_pretrained(path / "generative")
+    torch.manual_seed(0)
+    BiEncoder.load(str(tiny_bert(path / "bert")), device="cpu").save(path / "sentence")
+    dense = [f"--model={path / 'sentence'}", f"--corpus={data}", f"--output={path / 'dense'}"]
+    assert main(["index", *dense, "--device=cpu"]) == 0
+    for kind, content in COMPOSITES.items():
+        write_spec(path / kind, kind, content)
+    write_model(path / "model", positions=4096)
+    (path / "text.txt").write_text("the otter is calm . is the lynx quick ? if something is calm " * 2)
+    return path
+
+
+def opened(folder: Path, name: str, hops: HopOptions = SINGLE) -> Retriever:
+    corpus = Corpus.read(folder / "data")
+    found = open_for_reading(name if name == "bm25" else str(folder / name), hops, "cpu", corpus)
+    assert found is not None
+    return found
+
+
+def asked(folder: Path) -> list[Query]:
+    return read_split(folder / "data", "test")[0]
+
+
+KINDS = ("generative", "dense", "bm25", *COMPOSITES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reader_gets_what_the_folder_retrieves(folder: Path, kind: str) -> None:
+    found, corpus = opened(folder, kind), Corpus.read(folder / "data")
+    alone = load_named("bm25" if kind == "bm25" else str(folder / kind), corpus, Opening("cpu"))
+    assert found.retrieve(asked(folder), 4) == alone.retrieve(asked(folder), 4)
+    assert is_probable(found) == (kind == "generative")
+    assert score_mode_of(found) == ("pooled" if kind == "hops" else alone.describe().score_mode)
+    assert retrieval_settings(kind, found)["retriever_options"] == found.describe().options
+    others = [opened(folder, other).fingerprint() for other in KINDS if other != kind]
+    assert found.fingerprint() not in others
+
+
+def test_nothing_retrieves_where_nothing_is_named() -> None:
+    assert open_for_reading(None, SINGLE) is None
+    assert retrieval_settings(None, None) == {"retriever": None}
+
+
+def test_what_a_folder_says_of_its_search_is_heeded_and_queries_are_cut(folder: Path, tmp_path: Path) -> None:
+    """In a composite kind, too, whose own folder says nothing."""
+    for name in ("generative", "hybrid", "data"):
+        shutil.copytree(folder / name, tmp_path / name)
+    update_spec(tmp_path / "generative", {"search": {"beams": 1}})
+    long = Query("long", "is the otter calm ? " * 100)
+    with pytest.raises(DataError):
+        load(tmp_path / "generative", Opening("cpu")).retrieve([long], 1)
+    for name in ("generative", "hybrid"):
+        told = opened(tmp_path, name).describe().options
+        assert (told["beams"], told["truncate_queries"]) == (1, True)
+        assert len(opened(tmp_path, name).retrieve([long], 1)[0]) == 1
+    assert len(opened(folder, "dense").retrieve([long], 1)[0]) == 1
+
+
+def test_hop_by_hop(folder: Path) -> None:
+    queries = asked(folder)
+    generator: Any = load(folder / "generative", Opening("cpu"))
+    for hops in (HopOptions("fixed", 3), HopOptions("dynamic", 4, done_bias=-30.0)):
+        found = opened(folder, "generative", hops)
+        plain = MultistepRetriever(generator, hops.max, hops.steps == "dynamic", done_bias=hops.done_bias)
+        assert found.retrieve(queries, 4) == [pooled_ranking(c, 4) for c in plain.retrieve_chains(queries)]
+        assert (score_mode_of(found), is_probable(found)) == ("pooled", False)
+    assert opened(folder, "generative", HopOptions("fixed", 3)).describe().name == "generator in 3 hops"
+    filled = opened(folder, "dense", HopOptions("fixed", 2)).retrieve(queries, 5)
+    assert {len(hits) for hits in filled} == {5}
+
+
+def test_hops_that_are_asked_for_replace_those_of_the_folder(folder: Path) -> None:
+    assert opened(folder, "hops").describe().name == "biencoder in 2 hops"
+    asked_for, plain = opened(folder, "hops", HopOptions("fixed", 1)), opened(folder, "dense")
+    assert asked_for.describe().name == "biencoder in 1 hops"
+    first = [hits[0].id for hits in asked_for.retrieve(asked(folder), 3)]
+    assert first == [hits[0].id for hits in plain.retrieve(asked(folder), 3)]
+
+
+def rebuilt(folder: Path, place: Path, name: str) -> Path:
+    """A retriever of other weights over the same corpus, in a folder that had the one of ``folder``."""
+    shutil.copytree(folder / name, place / name)
+    if name == "generative":
+        other = GenerativeRetriever.from_pretrained(folder / name, "cpu")
+        with torch.no_grad():
+            next(other.model.parameters()).add_(0.1)
+        other.save_pretrained(place / name)
+    else:
+        torch.manual_seed(1)
+        BiEncoder.load(str(tiny_bert(place / "bert")), device="cpu").save(place / "sentence")
+        made = [f"--model={place / 'sentence'}", f"--corpus={folder / 'data'}", f"--output={place / name}"]
+        assert main(["index", *made, "--device=cpu"]) == 0
+    return place / name
+
+
+@pytest.mark.parametrize("name", ["generative", "dense"])
+def test_a_run_does_not_go_on_with_another_retriever_of_that_name(
+    folder: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folder / name, tmp_path / "r")
+    run = [
+        "answer", "direct", f"--data={folder / 'data'}", f"--model={folder / 'model'}",
+        "--reader.max_new_tokens=2",
+        "--device=cpu", f"--retriever={tmp_path / 'r'}", f"--output={tmp_path / 'out'}",
+    ]  # fmt: skip
+    assert main(run) == 0
+    assert main(run) == 0  # nothing has changed
+    other = rebuilt(folder, tmp_path / "other", name)
+    shutil.rmtree(tmp_path / "r")
+    other.rename(tmp_path / "r")
+    assert main(run) == 1
+    assert "other settings (retriever_fingerprint)" in capsys.readouterr().err
+
+
+def test_what_cannot_be_opened_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--retriever bm25 needs --data"):
+        open_for_reading("bm25", SINGLE)
+    with pytest.raises(ConfigError, match="never writes DONE"):
+        opened(folder, "bm25", HopOptions("dynamic"))
+    with pytest.raises(ConfigError, match="give --retriever FOLDER or bm25, too"):
+        open_for_reading(None, HopOptions("fixed"))
+    Corpus.from_passages([Passage("x", "another one")]).write(tmp_path / "corpus.jsonl")
+    other = Corpus.read(tmp_path)
+    with pytest.raises(MismatchError, match="is over another corpus than"):
+        open_for_reading(str(folder / "dense"), SINGLE, "cpu", other)
+    assert open_for_reading(str(folder / "dense"), SINGLE, "cpu", other, same=False) is not None
+
+
+EVERY = {
+    "generative": ([], "generator"),
+    "dense": (["--hops.steps=dynamic"], "biencoder in hops until DONE"),
+    "fusion": ([], "biencoder + bm25"),
+    "hops": ([], "biencoder in 2 hops"),
+    "hybrid": ([], "hybrid"),
+    "bm25": (["--hops.steps=fixed", "--hops.max=2"], "bm25 in 2 hops"),
+}
+
+
+def given(folder: Path, kind: str) -> list[str]:
+    name = kind if kind == "bm25" else folder / kind
+    return [f"--data={folder / 'data'}", "--device=cpu", f"--retriever={name}", *EVERY[kind][0]]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_every_command_takes_every_retriever(folder: Path, tmp_path: Path, kind: str) -> None:
+    common = [f"--model={folder / 'model'}", *given(folder, kind)]
+    window = ["--reader.window=96", "--reader.document_tokens=24", "--reader.cut=8"]
+    ralm = ["ralm", *common, f"--output={tmp_path}/a", f"--text={folder / 'text.txt'}", *window]
+    assert main(ralm) == 0
+    rows = [json.loads(line) for line in (tmp_path / "a.strides.jsonl").read_text().splitlines()]
+    assert any(row["passages"] for row in rows[1:])
+    assert main(ralm) == 0  # goes on
+    assert main(["answer", "direct", *common, f"--output={tmp_path}/b", "--reader.max_new_tokens=2"]) == 0
+    info = read_info(tmp_path / "b.jsonl")
+    assert info is not None
+    assert info.name == f"direct, {EVERY[kind][1]}, k=3"
+    assert all(read_results(f"{tmp_path}/b.jsonl").rankings.values())
+    if kind in ("fusion", "bm25"):
+        asking = ["answer", "follow-up", *common, f"--output={tmp_path}/c", "--reader.max_new_tokens=2"]
+        assert main(asking) == 0
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_programs_take_every_retriever(folder: Path, tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("dspy", reason="the extra dsp is not installed")
+    run = ["answer", "dsp", "retrieve-then-read", f"--model={folder / 'model'}", f"--output={tmp_path}/p"]
+    few = ["--dsp.calls.max_new_tokens=2", "--dsp.calls.wait=0"]
+    assert main([*run, *given(folder, kind), *few]) == 0
+    rankings = read_results(f"{tmp_path}/p.jsonl").rankings
+    assert rankings
+    assert all(rankings.values())
