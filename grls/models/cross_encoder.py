@@ -20,7 +20,7 @@ from sentence_transformers import CrossEncoder
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from grls.data.codec import foreign_ids, tokenizer_fingerprint
+from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.base import Floats
 from grls.models.encoder_input import special_tokens, without_controls
@@ -146,6 +146,7 @@ class PairScorer:
                 "the cross-encoder is not as it was when it was opened: open it in float32 before it is "
                 "saved."
             )
+        reset_tokenizer(self.model.tokenizer)
         self.model.save(str(folder), create_model_card=False)
 
     def cut_queries(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:

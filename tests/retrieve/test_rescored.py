@@ -350,3 +350,15 @@ def test_the_shipped_folder_opens(data: Path, model: Path, tmp_path: Path) -> No
     own = [logits(model, q.text, BM25Retriever(opened.corpus).retrieve([q], 20)[0]) for q in ASKED]
     best = [sorted(some.values(), reverse=True)[:3] for some in own]
     np.testing.assert_allclose([[hit.score for hit in hits] for hits in found], best, atol=1e-5)
+
+
+def test_the_saved_tokenizer_does_not_depend_on_what_was_read(model: Path, tmp_path: Path) -> None:
+    saved = []
+    for name in ("unread", "read"):
+        made = PairScorer.load(str(model), "cpu")
+        if name == "read":
+            made.logits([("is the otter kind ?", "the otter is calm .")])
+        (tmp_path / name).mkdir()
+        made.write(tmp_path / name)
+        saved.append((tmp_path / name / "tokenizer.json").read_bytes())
+    assert saved[0] == saved[1]
