@@ -66,6 +66,7 @@ class BM25Retriever:
     """
 
     kind = "bm25"
+    heeds: tuple[str, ...] = ()
     temperature = 2.0
     scores_done = False
     least_score = 0.0
@@ -106,10 +107,7 @@ class BM25Retriever:
         file = folder / MANIFEST
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method"), file)
         analyzer = made(Analyzer, spec.get("analyzer", {}), file, "analyzer")
-        named = spec.get("corpus")
-        corpus = (
-            how.corpus if named is None and how.corpus is not None else Corpus.read(folder / (named or "."))
-        )
+        corpus = _corpus(spec.get("corpus"), folder, how.corpus)
         own = made(_Parameters, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
         return cls(corpus, own.k1, own.b, own.method, analyzer)
 
@@ -202,3 +200,20 @@ class BM25Retriever:
         places = places[np.argsort(-scores[places], kind="stable")][:k]
         ids = self.corpus.ids((places if allowed is None else allowed[places]).tolist())
         return [Hit(*pair) for pair in zip(ids, scores[places].tolist(), strict=True)]
+
+
+def _corpus(named: Any, folder: Path, around: Corpus | None) -> Corpus:
+    """The passages: of the folder that is named, or else those around it, or else the folder's own."""
+    file = folder / MANIFEST
+    if named is not None and not isinstance(named, str):
+        raise DataError(f"corpus: expected the path of a folder with corpus.jsonl, got {named!r}.", file)
+    if named is None and around is not None:
+        return around
+    place = folder / (named or ".")
+    if named is None and not corpus_file(place).is_file():
+        raise DataError(
+            "bm25 has no passages here, and no other member has: name their folder, as in "
+            '{"kind": "bm25", "corpus": "../data"}.',
+            file,
+        )
+    return Corpus.read(place)

@@ -65,6 +65,8 @@ class EncodedRetriever(ABC):
     """
 
     kind: ClassVar[str]
+    heeds: ClassVar[tuple[str, ...]] = ("batch_size", "truncate_queries")
+    """The options of search that it can use."""
     called: ClassVar[str]
     """What errors call it: "a dense retriever"."""
     file: ClassVar[str]
@@ -169,8 +171,7 @@ class EncodedRetriever(ABC):
             raise ConfigError(f"{folder} is {cls.called}, which has no step to compile: leave compile out.")
         if search is not None and search.rescore:
             raise ConfigError(f"{folder} is {cls.called}, which rescores nothing: leave rescore out.")
-        heeded = ("batch_size", "truncate_queries")
-        options = {} if search is None else {name: getattr(search, name) for name in heeded}
+        options = {} if search is None else {name: getattr(search, name) for name in cls.heeds}
         verify = asked_to_verify(how.verify) is not False
         return cls.from_pretrained(folder, how.device, how.precision, verify, **options)
 

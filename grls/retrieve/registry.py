@@ -6,16 +6,17 @@ Modules are imported when their kind is opened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from grls.data.corpus import Corpus
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.retrieve.base import Retriever
-from grls.retrieve.spec import MANIFEST, Member, read_spec
+from grls.retrieve.spec import MANIFEST, Member, is_retriever, read_spec
 
 if TYPE_CHECKING:
     from grls.retrieve.generative.options import SearchOptions
@@ -47,10 +48,12 @@ class Opening:
         device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
         precision: ``float32`` or ``bfloat16``; a generator also takes the others of
             :mod:`grls.models.precision`.
-        search: How to search; None: as the folder says, or as usual.
+        search: How to search, whatever the folder says; None: as it says, or as usual.
         verify: Whether checksums are compared; None: see :func:`grls.index.load_index`.
         corpus: What an embedded BM25 retrieves from; None: it must be named.
         truncate_queries: Cut queries that are too long, whatever ``search`` or a folder says.
+        hop_by_hop: Go hop by hop where the folder's own section ``hops`` says so; members do in any case.
+        within: The folders that are being opened, the outermost first: a member is none of them.
     """
 
     device: str = "auto"
@@ -59,6 +62,8 @@ class Opening:
     verify: bool | None = None
     corpus: Corpus | None = None
     truncate_queries: bool = False
+    hop_by_hop: bool = True
+    within: tuple[Path, ...] = ()
 
     @property
     def searching(self) -> SearchOptions | None:
@@ -71,7 +76,7 @@ class Opening:
 
 
 class Openable(Protocol):
-    """The class of a kind."""
+    """The class of a kind. One that cannot use every option of search names in ``heeds`` those it can."""
 
     def open(self, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
         """Open a folder (of an embedded specification: that which it is embedded in)."""
@@ -106,11 +111,20 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
             file,
         )
     module, _, name = KINDS[kind].partition(":")
-    return cast(Openable, getattr(import_module(module), name))
+    try:
+        return cast(Openable, getattr(import_module(module), name))
+    except (ImportError, AttributeError) as error:
+        raise DataError(
+            f"the kind {kind!r} is {KINDS[kind]}, which cannot be imported ({error}): install what it "
+            "needs, or register it by its module and class.",
+            file,
+        ) from error
 
 
 def load(folder: str | Path, how: Opening | None = None) -> Retriever:
     """Open a retriever folder of any kind; ``kind`` in its ``grls.json`` says which (absent: generative).
+
+    Where the file has ``hops``, the retriever goes so.
 
     Args:
         folder: What ``grls index`` or a retriever's ``save_pretrained`` wrote.
@@ -122,19 +136,53 @@ def load(folder: str | Path, how: Opening | None = None) -> Retriever:
         MismatchError: Its parts do not belong together.
     """
     path = Path(folder)
-    return _opened(path, read_spec(path), how or Opening())
+    how = how or Opening()
+    return open_spec(path, read_spec(path), replace(how, within=(*how.within, path.resolve())))
 
 
-def _opened(folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
-    from grls.retrieve.options import stored_search
+def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = False) -> Retriever:
+    """Open what a specification says, with the options that it holds itself.
 
-    if how.search is None:
-        how = replace(how, search=stored_search(spec, folder / MANIFEST))
-    return class_of(spec.get("kind", "generative"), folder / MANIFEST).open(folder, spec, how)
+    Args:
+        folder: What its paths are relative to.
+        spec: As in a ``grls.json``.
+        how: How to open it.
+        member: It is one of a composite's, so options of its own count where those given are as usual.
+    """
+    from grls.retrieve.hops.retriever import hop_by_hop
+    from grls.retrieve.options import merged, stored_hops, stored_search
+
+    file, named = folder / MANIFEST, spec.get("kind", "generative")
+    kind = class_of(named, file)
+    stored = stored_search(spec, file, getattr(kind, "heeds", None))
+    search = merged(stored, how.search) if member else (how.search or stored)
+    hops = None if named == "hops" or not how.hop_by_hop else stored_hops(spec, file)
+    with _naming(folder):
+        opened = kind.open(folder, spec, replace(how, search=search, hop_by_hop=True))
+    try:
+        return opened if hops is None else hop_by_hop(opened, hops)
+    except ConfigError as error:
+        raise DataError(f"hops: {error}", file) from error
+
+
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Within the block an error says in which folder's file it is, if it does not say so itself."""
+    try:
+        yield
+    except (ConfigError, MismatchError) as error:
+        told, file = str(error), folder / MANIFEST
+        own = told.startswith(str(folder)) and not told.startswith(str(folder / ".."))
+        if own or str(file) in told:
+            raise
+        kind = MismatchError if isinstance(error, MismatchError) else ConfigError
+        raise kind(f"{file}: {told}") from error
 
 
 def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retriever:
     """Open a member of a composite retriever.
+
+    Options of search that are given count for it, too; where one is as usual, its own ``search`` decides.
 
     Args:
         member: Its path, relative to the folder, or its specification.
@@ -143,23 +191,30 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
         how: How to open it.
 
     Raises:
-        DataError: It is gone.
+        DataError: It is gone, or holds the composite itself.
     """
     if isinstance(member, Mapping):
-        return _opened(folder, dict(member), how)
+        return open_spec(folder, dict(member), how, True)
     file = folder / MANIFEST
     if not isinstance(member, str):
         raise DataError(f"{field}: expected the path of a retriever folder, or its specification.", file)
     if member == BM25 and not (folder / member).is_dir():
-        return _opened(folder, {"kind": BM25}, how)
+        return open_spec(folder, {"kind": BM25}, how, True)
     path = folder / member
-    if not (path / MANIFEST).is_file():
+    if not is_retriever(path):
         raise DataError(
             f"{field} names {member}, and there is no retriever at {path}: move it back, or "
             "write where it is.",
             file,
         )
-    return load(path, how)
+    place = path.resolve()
+    if place in how.within:
+        raise DataError(
+            f"{field} names {member}, which is this retriever itself, or one that it is a member of: name "
+            "another folder.",
+            file,
+        )
+    return open_spec(path, read_spec(path), replace(how, within=(*how.within, place)), True)
 
 
 def load_named(name: str, corpus: Corpus, how: Opening | None = None) -> Retriever:
@@ -186,7 +241,7 @@ def open_retriever(
 
 
 def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
-    """The retriever, as the generator that it must be.
+    """The retriever, or that of its single steps, as the generator that it must be.
 
     Args:
         retriever: Any.
@@ -196,7 +251,9 @@ def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
         ConfigError: It is of another kind.
     """
     from grls.retrieve.generative.retriever import GenerativeRetriever
+    from grls.retrieve.hops.retriever import single_steps
 
-    if not isinstance(retriever, GenerativeRetriever):
+    one = single_steps(retriever)
+    if not isinstance(one, GenerativeRetriever):
         raise ConfigError(f"{why}: give the folder of a generative retriever; this one is {retriever.kind}.")
-    return retriever
+    return one

@@ -33,7 +33,16 @@ from grls.models.cross_encoder import PairScorer
 from grls.retrieve.base import Description, HopHits, Retriever, TakesEvidence, Under, WritesChains
 from grls.retrieve.queries import check_counts, joined, queries_of
 from grls.retrieve.registry import Opening, open_member
-from grls.retrieve.spec import FORMAT, MANIFEST, Member, check_fields, made, recorded, relative
+from grls.retrieve.spec import (
+    FORMAT,
+    MANIFEST,
+    check_fields,
+    made,
+    named_from,
+    recorded,
+    refuse_own_members,
+    relative,
+)
 
 MODEL = "model"
 """The folder of an embedded cross-encoder."""
@@ -138,14 +147,19 @@ class RescoredRetriever:
             model: Folder or hub name of the cross-encoder, which is named; None: a copy is written.
 
         Raises:
-            ConfigError: The folder exists and holds something else.
+            ConfigError: The folder exists and holds something else, a member or the model among it.
             WriteError: The disk is full or the place cannot be written.
         """
-        first: Member = retriever if isinstance(retriever, dict) else relative(retriever, folder)
         if model is not None and Path(model).expanduser().is_dir():
             model = relative(Path(model).expanduser(), folder)
-        content = {"retriever": first, "model": model or MODEL, **recorded(self.rereading)}
+            if not model.startswith(".."):
+                raise ConfigError(
+                    f"{folder} is written as a whole, its {model} too: leave model out to copy it."
+                )
+        first = named_from(folder, retriever)
+        content: dict[str, Any] = {"retriever": first, "model": model or MODEL, **recorded(self.rereading)}
         content["fingerprint"] = self.encoder.fingerprint()
+        refuse_own_members(folder, content)
         with atomic_folder(folder, MANIFEST) as new:
             if model is None:
                 (new / MODEL).mkdir()

@@ -15,13 +15,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import atomic_folder, read_json, write_json
 
 MANIFEST = "grls.json"
@@ -44,7 +44,7 @@ def read_spec(folder: str | Path) -> dict[str, Any]:
         DataError: There is none, or it is no object.
     """
     file = Path(folder) / MANIFEST
-    if not file.is_file():
+    if not is_retriever(Path(folder)):
         raise DataError(f"no retriever here ({MANIFEST} is missing); make one with `grls index`.", folder)
     spec = read_json(file)
     if not isinstance(spec, dict):
@@ -52,24 +52,70 @@ def read_spec(folder: str | Path) -> dict[str, Any]:
     return spec
 
 
+def is_retriever(folder: Path) -> bool:
+    """Whether a folder is one of a retriever; what can be no name of a folder is none."""
+    try:
+        return (folder / MANIFEST).is_file()
+    except OSError:
+        return False
+
+
 def write_spec(folder: str | Path, kind: str, content: Mapping[str, Any]) -> None:
     """Write the folder of a composite retriever, atomically; an earlier one there is replaced.
 
     Raises:
-        ConfigError: The folder exists and holds something else.
+        ConfigError: The folder exists and holds something else, a member among it.
         WriteError: The disk is full or the place cannot be written.
     """
+    refuse_own_members(folder, content)
     with atomic_folder(folder, MANIFEST) as new:
         write_json(new / MANIFEST, {"format": FORMAT, "kind": kind, **content})
+
+
+def refuse_own_members(folder: str | Path, content: Mapping[str, Any]) -> None:
+    """Refuse to replace a folder that is a member of what is to be written, or holds one.
+
+    Raises:
+        ConfigError: It would be lost.
+    """
+    place = Path(folder)
+    inside = [text for text in _texts(content) if _is_below(text) and is_retriever(place / text)]
+    if inside:
+        raise ConfigError(
+            f"{folder} is written as a whole, and its member {Path(folder) / inside[0]} would be lost: "
+            "choose another folder, or move the member out of it."
+        )
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """All texts among JSON values."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, Mapping | list | tuple):
+        for value in content.values() if isinstance(content, Mapping) else content:
+            yield from _texts(value)
+
+
+def _is_below(path: str) -> bool:
+    """Whether a path, as it stands in a folder's file, names that folder or one in it."""
+    return path != "" and not Path(path).is_absolute() and ".." not in Path(path).parts
 
 
 def update_spec(folder: str | Path, changes: Mapping[str, Any]) -> None:
     """Change some fields of a folder's ``grls.json``, atomically; None takes a field out.
 
     A checksum of the file itself is made anew, as the folder's own kind would.
+
+    Raises:
+        DataError: There is no retriever.
+        MismatchError: The file is not as its checksum says, which a new one would hide.
     """
     file = Path(folder) / MANIFEST
-    spec = {name: value for name, value in {**read_spec(folder), **changes}.items() if value is not None}
+    spec = read_spec(folder)
+    if spec.get("sha256") not in (None, own_sum(spec)):
+        raise MismatchError(f"{file} has changed since it was written; make the retriever again.")
+    gone = {name for name, value in changes.items() if value is None}
+    spec = {name: value for name, value in {**spec, **changes}.items() if name not in gone}
     if "sha256" in spec:
         spec["sha256"] = own_sum(spec)
     write_json(file, spec)
@@ -184,3 +230,8 @@ def _usual(field: Any) -> Any:
 def relative(path: str | Path, folder: str | Path) -> str:
     """A member's path as it stands in a folder's file."""
     return Path(os.path.relpath(Path(path).resolve(), Path(folder).resolve())).as_posix()
+
+
+def named_from(folder: str | Path, member: str | Path | Mapping[str, Any]) -> Member:
+    """A member as it stands in a folder's file: the path of its folder, or its specification as it is."""
+    return dict(member) if isinstance(member, Mapping) else relative(member, folder)

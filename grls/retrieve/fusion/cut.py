@@ -34,12 +34,12 @@ from sklearn.preprocessing import StandardScaler
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Chain, Hit, Query
-from grls.errors import ConfigError
+from grls.errors import ConfigError, DataError
 from grls.models.base import Floats
 from grls.retrieve.base import Description, Retriever
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening, open_member
-from grls.retrieve.spec import MANIFEST, check_fields, made, relative, write_spec
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, write_spec
 
 _LEAST = 1e-9
 """No passage is less probable, so that logarithms are finite."""
@@ -179,13 +179,16 @@ class CutRetriever:
         """Open a folder; see :func:`grls.retrieve.registry.load`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "size", "depth"), (), file)
-        size = SetSize.from_record(made(_Record, spec["size"], file, "size"))
+        try:
+            size = SetSize.from_record(made(_Record, spec["size"], file, "size"))
+        except ConfigError as error:
+            raise DataError(f"size: {error}", file) from error
         own = made(_Depth, {"depth": spec["depth"]}, file, "cut")
         return cls(open_member(spec["retriever"], folder, "retriever", how), size, own.depth)
 
-    def save_pretrained(self, folder: str | Path, retriever: str | Path) -> None:
-        """Write a folder that names the one of the retriever."""
-        named = {"retriever": relative(retriever, folder), "depth": self.depth}
+    def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
+        """Write a folder that names the one of the retriever, or embeds its specification."""
+        named = {"retriever": named_from(folder, retriever), "depth": self.depth}
         write_spec(folder, self.kind, named | {"size": asdict(self.size.record())})
 
     @property

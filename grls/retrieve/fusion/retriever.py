@@ -25,8 +25,8 @@ from grls.errors import ConfigError, MismatchError
 from grls.retrieve.base import Description, FindsChains, Retriever
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.queries import queries_of
-from grls.retrieve.registry import Opening, open_member
-from grls.retrieve.spec import MANIFEST, check_fields, made, recorded, relative, write_spec
+from grls.retrieve.registry import BM25, Opening, open_member
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
 
 Length = Literal["mean", "min", "max"] | int
 """How long a fused chain is: by the members' lengths (a half is rounded up), or as one member's, from 0."""
@@ -77,18 +77,15 @@ class FusionRetriever:
             file,
             "fusion",
         )
-        members: list[Any] = []
-        for number, member in enumerate(own.members):
-            more = how if not members else replace(how, corpus=members[0].corpus)
-            members.append(open_member(member, folder, f"members[{number}]", more))
+        members = _opened(own.members, folder, how)
         if all(member.describe().steps == "dynamic" for member in members):
             return FusedChains(members, fusion, own.length)
         return FusionRetriever(members, fusion, own.depth)
 
-    def save_pretrained(self, folder: str | Path, members: Sequence[str | Path]) -> None:
-        """Write a folder that names those of the members."""
-        named = {"members": [relative(member, folder) for member in members]}
-        write_spec(folder, self.kind, named | recorded(self.fusion))
+    def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
+        """Write a folder that names those of the members, or embeds their specifications."""
+        depth = {} if self.depth is None else {"depth": self.depth}
+        _save(folder, members, recorded(self.fusion) | depth)
 
     def describe(self) -> Description:
         """What manifests and reports say of it."""
@@ -138,6 +135,10 @@ class FusedChains:
         _refuse_other_weights(self.fusion, len(self.members))
         chain_length([0] * len(self.members), length)
 
+    def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
+        """Write a folder that names those of the members, or embeds their specifications."""
+        _save(folder, members, recorded(self.fusion) | {"length": self.length})
+
     def describe(self) -> Description:
         """What manifests and reports say of it."""
         told = _description(self.members, self.fusion)
@@ -180,6 +181,25 @@ class _Members:
     members: list[str | dict[str, Any]]
     depth: int | None = None
     length: Literal["mean", "min", "max"] | int = "mean"
+
+
+def _opened(members: Sequence[str | dict[str, Any]], folder: Path, how: Opening) -> list[Any]:
+    """The members; those that name no corpus (BM25) come last and are over the first one's."""
+    found: dict[int, Any] = {}
+    for number in sorted(range(len(members)), key=lambda n: _needs_corpus(members[n])):
+        more = replace(how, corpus=found[min(found)].corpus) if found else how
+        found[number] = open_member(members[number], folder, f"members[{number}]", more)
+    return [found[number] for number in range(len(members))]
+
+
+def _needs_corpus(member: str | dict[str, Any]) -> bool:
+    spec = {"kind": member} if isinstance(member, str) else member
+    return spec.get("kind") == BM25 and "corpus" not in spec
+
+
+def _save(folder: str | Path, members: Sequence[Any], options: dict[str, Any]) -> None:
+    named = {"members": [named_from(folder, member) for member in members]}
+    write_spec(folder, FusionRetriever.kind, named | options)
 
 
 def _description(members: Sequence[Any], fusion: Fusion) -> Description:
@@ -269,12 +289,13 @@ def shared_corpus(members: Sequence[Retriever | FindsChains]) -> Corpus:
     if len(members) < 2:
         raise ConfigError(f"an ensemble needs at least two members, got {len(members)}.")
     first = members[0]
-    for member in members[1:]:
+    for number, member in enumerate(members[1:], 1):
         if member.corpus.fingerprint != first.corpus.fingerprint:
             raise MismatchError(
-                f"members of an ensemble retrieve from one corpus, but {type(first).__name__} is over "
-                f"{first.corpus.source} ({len(first.corpus):,} passages) and {type(member).__name__} over "
-                f"{member.corpus.source} ({len(member.corpus):,} passages); make both from the same file."
+                f"members of an ensemble retrieve from one corpus, but members[0] "
+                f"{type(first).__name__} is over {first.corpus.source} ({len(first.corpus):,} passages) and "
+                f"members[{number}] {type(member).__name__} over {member.corpus.source} "
+                f"({len(member.corpus):,} passages); make both from the same file."
             )
     return first.corpus
 

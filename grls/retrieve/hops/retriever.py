@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, one_each
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError
-from grls.retrieve.base import Description, Retriever, WritesChains
+from grls.retrieve.base import Description, FindsChains, Retriever, WritesChains
 from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.expected_f1 import expected_f1
 from grls.retrieve.hops.multistep import MultistepRetriever
@@ -24,7 +25,7 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.pool import pooled_ranking
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, open_member
-from grls.retrieve.spec import MANIFEST, check_fields, made, recorded, relative, write_spec
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
 
 NEEDS_PROBABILITIES = (
     "hops.choose expected-f1 needs log-probabilities of chains: a generator, or one whose priors are "
@@ -36,7 +37,7 @@ class HopsRetriever:
     """Goes hop by hop with a retriever.
 
     Args:
-        retriever: Finds the passages of each hop.
+        retriever: Finds the passages of each hop; of one that goes hop by hop itself, its single steps do.
         hops: How; ``steps`` is ``fixed`` or ``dynamic``.
 
     Raises:
@@ -48,6 +49,7 @@ class HopsRetriever:
     def __init__(self, retriever: Retriever, hops: HopOptions):
         if hops.steps == "single":
             raise ConfigError("a single step has no hops: choose --hops.steps fixed or dynamic.")
+        retriever = single_steps(retriever)
         self.retriever = retriever
         self.hops = hops
         self.chains = _multistep(retriever, hops)
@@ -60,11 +62,12 @@ class HopsRetriever:
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "hops"), (), file)
         hops = made(HopOptions, spec["hops"], file, "hops")
-        return cls(open_member(spec["retriever"], folder, "retriever", how), hops)
+        plain = replace(how, hop_by_hop=False)
+        return cls(open_member(spec["retriever"], folder, "retriever", plain), hops)
 
-    def save_pretrained(self, folder: str | Path, retriever: str | Path) -> None:
-        """Write a folder that names the one of the retriever."""
-        content = {"retriever": relative(retriever, folder), "hops": recorded(self.hops)}
+    def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
+        """Write a folder that names the one of the retriever, or embeds its specification."""
+        content = {"retriever": named_from(folder, retriever), "hops": recorded(self.hops)}
         write_spec(folder, self.kind, content)
 
     @property
@@ -123,20 +126,38 @@ class HopsRetriever:
         return [[expected_f1(some)] for some in found] if self.hops.choose == "expected-f1" else found
 
 
+def single_steps(retriever: Retriever) -> Retriever:
+    """What a retriever that goes hop by hop goes with; any other as it is."""
+    return retriever.retriever if isinstance(retriever, _Hopping) else retriever
+
+
 def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
     """A retriever that goes as asked.
 
     Args:
-        retriever: Any; of one of kind ``hops`` its hops give way to those asked for.
+        retriever: Any; of one that goes hop by hop already its hops give way to those asked for.
         hops: How; ``single`` leaves it as it is.
 
     Raises:
-        ConfigError: As of :class:`HopsRetriever`.
+        ConfigError: As of :class:`HopsRetriever`, or its members go hop by hop, or it ends rankings.
     """
     if hops.steps == "single":
         return retriever
-    inner = retriever.retriever if retriever.kind == HopsRetriever.kind else retriever  # type: ignore[attr-defined]
+    inner = single_steps(retriever)
+    if isinstance(inner, FindsChains):
+        raise ConfigError(
+            f"a retriever of kind {inner.kind!r} ends its chains itself: leave --hops.steps out, or make a "
+            "folder of kind hops of its members."
+        )
     return HopsRetriever(inner, hops)
+
+
+@runtime_checkable
+class _Hopping(Protocol):
+    """Goes hop by hop with another retriever."""
+
+    hops: HopOptions
+    retriever: Retriever
 
 
 def _multistep(retriever: Retriever, hops: HopOptions) -> MultistepRetriever | AppendingMultistep:

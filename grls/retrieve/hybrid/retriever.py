@@ -40,7 +40,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, RetrieverPrior
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, as_generator, open_member
-from grls.retrieve.spec import MANIFEST, check_fields, made
+from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
 
 DONE_SHARE = math.log(0.5)
 """What DONE gets of a prior that knows nothing of it (nats): as much as all passages together."""
@@ -169,7 +169,8 @@ class HybridRetriever:
         file = folder / MANIFEST
         check_fields(spec, ("generator", "priors"), ("empty_weight", "done_share", "normalized"), file)
         options = made(PriorOptions, {n: spec[n] for n in _OPTIONS if n in spec}, file, "hybrid")
-        opened = open_member(spec["generator"], folder, "generator", how)
+        plain = replace(how, hop_by_hop=False)
+        opened = open_member(spec["generator"], folder, "generator", plain)
         generator = as_generator(opened, f"{file}: priors look ahead for a generator")
         own = made(_Priors, {"priors": spec["priors"]}, file, "hybrid")
         specs = [made(PriorSpec, one, file, f"priors[{n}]") for n, one in enumerate(own.priors)]
@@ -196,6 +197,7 @@ class HybridRetriever:
         search = how.search if how is not None and how.search is not None else generator.options
         search = replace(search, rescore=0, compile=False, progress=False)
         how = replace(how or Opening(), precision="float32", search=search, corpus=generator.corpus)
+        how = replace(how, hop_by_hop=False)
         weighed = []
         for number, prior in enumerate(priors):
             opened = open_member(prior.retriever, Path(folder), f"priors[{number}]", how)
@@ -204,6 +206,35 @@ class HybridRetriever:
         if options.empty_weight:
             weighed.append(WeightedSource(EmptyPromptPrior(generator), -options.empty_weight))
         return cls(generator, weighed, options.done_share, options.normalized)
+
+    def save_pretrained(
+        self,
+        folder: str | Path,
+        generator: str | Path | dict[str, Any],
+        priors: Sequence[str | Path | dict[str, Any]],
+    ) -> None:
+        """Write a folder that names those of the members, or embeds their specifications.
+
+        Args:
+            folder: Where.
+            generator: The generator's.
+            priors: One each, but for that of an empty prompt.
+
+        Raises:
+            ConfigError: They are not as many, or the folder exists and holds something else.
+            WriteError: The disk is full or the place cannot be written.
+        """
+        own = self.priors[:-1] if self._takes_back else self.priors
+        if len(own) != len(priors):
+            raise ConfigError(f"{len(priors)} folders for {len(own)} priors; give one each.")
+        named = [
+            recorded(PriorSpec(named_from(folder, member), prior.weight, prior.temperature))
+            for member, prior in zip(priors, own, strict=True)
+        ]
+        taken = -self.priors[-1].weight if self._takes_back else 0.0
+        options = recorded(PriorOptions(taken, self.done_share, self.normalized))
+        content = {"generator": named_from(folder, generator), "priors": named, **options}
+        write_spec(folder, self.kind, content)
 
     @property
     def corpus(self) -> Corpus:

@@ -1,0 +1,423 @@
+"""Folders of every kind: opened as they were saved, nested, embedded, moved; and what is refused."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cross_encoders import cross_encoder
+from small_data import passages, queries, small_retriever, tiny_bert, write_small
+
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Query
+from grls.errors import ConfigError, DataError, GrlsError, MismatchError
+from grls.models.biencoder import BiEncoder
+from grls.retrieve import registry
+from grls.retrieve.base import Description, FindsChains, Retriever
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.fusion.cut import SetSize
+from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import HopsRetriever
+from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.registry import KINDS, Opening, as_generator, load, load_named, open_retriever, register
+from grls.retrieve.spec import own_sum, update_spec
+
+ASKED = queries()[::4]
+CPU = Opening("cpu")
+SIZE = {
+    "mean": [1.0] * 6, "scale": [1.0] * 6, "weights": [-1.0, 0.0, 0.1, 0.0, 0.5, 0.2], "bias": 0.3,
+    "missing": [0.7, 0.3],
+}  # fmt: skip
+DYNAMIC = {"steps": "dynamic", "max": 3}
+COMPOSITES: dict[str, dict[str, Any]] = {
+    "hybrid": {
+        "kind": "hybrid", "generator": "../generative", "empty_weight": 0.2, "done_share": -1.5,
+        "priors": [
+            {"retriever": "../dense", "weight": 0.5, "temperature": 2.0}, {"retriever": {"kind": "bm25"}},
+        ],
+    },
+    "hops": {
+        "kind": "hops", "retriever": "../generative", "hops": {**DYNAMIC, "chains": 2, "done_bias": 0.5},
+    },
+    "fusion": {
+        "kind": "fusion", "members": ["../bm25", "../dense"], "method": "rrf", "weights": [2.0, 0.5],
+        "depth": 7,
+    },
+    "chains": {
+        "kind": "fusion", "length": "max",
+        "members": [
+            {"kind": "hops", "retriever": "../generative", "hops": DYNAMIC},
+            {"kind": "hops", "retriever": "../dense", "hops": DYNAMIC},
+        ],
+    },
+    "cut": {"kind": "cut", "retriever": "../dense", "depth": 4, "size": SIZE},
+    "rescored": {
+        "kind": "rescored", "retriever": "../dense", "model": "../encoder", "passages": 3, "weight": 0.5,
+    },
+}  # fmt: skip
+"""A specification of every composite kind, in a folder beside those of its members."""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of the kinds that hold data of their own."""
+    place = tmp_path_factory.mktemp("kinds")
+    data = write_small(place / "data")
+    small_retriever(data, beams=20).save_pretrained(place / "generative")
+    torch.manual_seed(0)
+    biencoder = BiEncoder.load(str(tiny_bert(place / "bert")), device="cpu")
+    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(place / "dense")
+    BM25Retriever(Corpus.read(data)).save_pretrained(place / "bm25")
+    cross_encoder(place / "encoder")
+    return place
+
+
+@pytest.fixture
+def place(shared: Path, tmp_path: Path) -> Path:
+    """A copy of them, to be changed and moved."""
+    return Path(shutil.copytree(shared, tmp_path / "place"))
+
+
+def written(folder: Path, spec: dict[str, Any]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "grls.json").write_text(json.dumps({"format": 1} | spec))
+    return folder
+
+
+def answers(retriever: Any) -> Any:
+    """All that a retriever finds and says."""
+    chains = retriever.retrieve_chains(ASKED) if isinstance(retriever, FindsChains) else None
+    return retriever.retrieve(ASKED, 5), chains, retriever.describe(), retriever.fingerprint()
+
+
+def moved_into(spec: Any, prefix: str) -> Any:
+    """A specification whose paths lead from another folder."""
+    if isinstance(spec, str):
+        return spec.replace("../", prefix)
+    if isinstance(spec, list):
+        return [moved_into(one, prefix) for one in spec]
+    return {k: moved_into(v, prefix) for k, v in spec.items()} if isinstance(spec, dict) else spec
+
+
+def save_again(opened: Any, folder: Path) -> None:
+    """By the class of the kind, beside the members."""
+    beside = folder.parent
+    if isinstance(opened, HybridRetriever):
+        opened.save_pretrained(folder, beside / "generative", [beside / "dense", {"kind": "bm25"}])
+    elif isinstance(opened, FusedChains):
+        opened.save_pretrained(folder, COMPOSITES["chains"]["members"])
+    elif isinstance(opened, FusionRetriever):
+        opened.save_pretrained(folder, [beside / "bm25", beside / "dense"])
+    elif opened.kind == "rescored":
+        opened.save_pretrained(folder, beside / "dense", str(beside / "encoder"))
+    else:
+        opened.save_pretrained(folder, beside / ("generative" if opened.kind == "hops" else "dense"))
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_a_composite_opens_as_it_was_saved_wherever_its_parent_is(place: Path, name: str) -> None:
+    opened = load(written(place / "x", COMPOSITES[name]), CPU)
+    expected = answers(opened)
+    save_again(opened, place / "y")
+    assert answers(load(place / "y", CPU)) == expected
+    place = place.rename(place.with_name("elsewhere"))
+    assert answers(load(place / "y", CPU)) == expected
+    stored = json.loads((place / "y" / "grls.json").read_text())
+    stored.pop("fingerprint", None)
+    assert stored == {"format": 1} | COMPOSITES[name]
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_a_composite_is_a_member_by_its_folder_or_embedded(shared: Path, tmp_path: Path, name: str) -> None:
+    """Two levels deep: a fusion of it and of BM25, whose first member is named and then embedded."""
+    prefix = f"{shared}/"
+    spec = moved_into(COMPOSITES[name], prefix)
+    inner = load(written(tmp_path / "inner", spec), CPU)
+    rest = {"kind": "bm25", "corpus": f"{prefix}data"}
+    found = []
+    for folder, member in (("named", "../inner"), ("embedded", spec)):
+        cut = {"kind": "cut", "retriever": member, "depth": 4, "size": SIZE} if name == "fusion" else member
+        opened = load(written(tmp_path / folder, {"kind": "fusion", "members": [cut, rest]}), CPU)
+        assert isinstance(opened, FusionRetriever)
+        assert answers(opened.members[0])[:2] == answers(_cut(inner) if name == "fusion" else inner)[:2]
+        found.append(opened.retrieve(ASKED, 5))
+    assert found[0] == found[1]
+
+
+def _cut(inner: Retriever) -> Retriever:
+    from grls.retrieve.fusion.cut import CutRetriever, _Record
+
+    record = _Record(**{k: tuple(v) if isinstance(v, list) else v for k, v in SIZE.items()})
+    return CutRetriever(inner, SetSize.from_record(record), 4)
+
+
+def test_every_kind_is_registered_by_a_class_that_names_it() -> None:
+    for kind in KINDS:
+        assert registry.class_of(kind).kind == kind  # type: ignore[attr-defined]
+
+
+def test_old_folders_open(place: Path) -> None:
+    """Of a generator that names no kind and has no checksum; of a bi-encoder as it always was."""
+    for name in ("generative", "dense", "bm25"):
+        expected = load(place / name, CPU).retrieve(ASKED, 3)
+        spec = json.loads((place / name / "grls.json").read_text())
+        for late in ("sha256", "weights", "metadata", "index_sha256"):
+            spec.pop(late, None)
+        if name == "generative":
+            spec.pop("kind")
+        (place / name / "grls.json").write_text(json.dumps(spec))
+        assert load(place / name, CPU).retrieve(ASKED, 3) == expected
+
+
+def test_search_that_is_stored_is_heeded(place: Path) -> None:
+    """At the top, where nothing is given; of members, where what is given is as usual."""
+    update_spec(place / "generative", {"search": {"beams": 3, "mode": "full", "truncate_queries": True}})
+    update_spec(place / "dense", {"search": {"batch_size": 2}})
+    one = load(place / "generative", CPU)
+    assert isinstance(one, GenerativeRetriever)
+    assert one.options == SearchOptions(3, "full", truncate_queries=True)
+    given = open_retriever(place / "generative", "cpu", options=SearchOptions(beams=7))
+    assert given.describe().options["beams"] == 7
+    assert given.describe().score_mode == "renormalized"
+    members = {"kind": "fusion", "members": ["../generative", "../dense"]}
+    both = load(written(place / "x", members), Opening("cpu", search=SearchOptions(beams=7)))
+    assert isinstance(both, FusionRetriever)
+    first, second = both.members
+    assert isinstance(first, GenerativeRetriever)
+    assert isinstance(second, DenseRetriever)
+    assert first.options == SearchOptions(7, "full", truncate_queries=True)
+    assert second.batch_size == 2
+    update_spec(place / "x", {"search": {"batch_size": 5}})
+    outer = load(place / "x", CPU)
+    assert isinstance(outer, FusionRetriever)
+    assert [member.options.batch_size for member in outer.members[:1]] == [5]  # type: ignore[attr-defined]
+    assert outer.members[1].batch_size == 5  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["generative", "dense", "hybrid", "fusion", "rescored"])
+def test_hops_that_are_stored_are_heeded_in_any_folder(place: Path, name: str) -> None:
+    folder = place / name if name in ("generative", "dense") else written(place / "x", COMPOSITES[name])
+    plain = load(folder, CPU)
+    options = HopOptions("fixed", 2, chains=2)
+    update_spec(folder, {"hops": {"steps": "fixed", "max": 2, "chains": 2}})
+    opened = load(folder, CPU)
+    assert isinstance(opened, HopsRetriever)
+    assert opened.hops == options
+    assert answers(opened) == answers(HopsRetriever(plain, options))
+    update_spec(folder, {"hops": {"steps": "single"}})
+    assert answers(load(folder, CPU)) == answers(plain)
+
+
+def test_who_goes_hop_by_hop_goes_with_single_steps(place: Path) -> None:
+    """Hops of hops are those of the outer, and what needs a generator gets the one that takes the steps."""
+    generator = load(place / "generative", CPU)
+    update_spec(place / "generative", {"hops": DYNAMIC})
+    opened = load(place / "generative", CPU)
+    outer = HopsRetriever(opened, HopOptions("fixed", 2))
+    assert answers(outer) == answers(HopsRetriever(generator, HopOptions("fixed", 2)))
+    assert (
+        answers(load(written(place / "x", COMPOSITES["hops"]), CPU))[:2]
+        == answers(HopsRetriever(generator, HopOptions("dynamic", 3, 2, done_bias=0.5)))[:2]
+    )
+    assert isinstance(as_generator(opened, "x"), GenerativeRetriever)
+    assert isinstance(load(written(place / "y", COMPOSITES["hybrid"]), CPU), HybridRetriever)
+    chains = {
+        "kind": "fusion",
+        "members": ["../generative", {"kind": "hops", "retriever": "../dense", "hops": DYNAMIC}],
+    }
+    assert isinstance(load(written(place / "z", chains), CPU), FusedChains)
+    with pytest.raises(ConfigError, match="give the folder of a generative retriever; this one is dense"):
+        as_generator(load(place / "dense", CPU), "x")
+
+
+def test_bm25_among_members_is_over_their_corpus(place: Path) -> None:
+    for members in (["bm25", "../dense"], ["../dense", {"kind": "bm25", "k1": 2.0}]):
+        opened = load(written(place / "x", {"kind": "fusion", "members": members}), CPU)
+        assert isinstance(opened, FusionRetriever)
+        assert sorted(member.kind for member in opened.members) == ["bm25", "dense"]
+        assert opened.members[members.index("../dense")].kind == "dense"
+    words = load_named("bm25", Corpus.read(place / "data"))
+    assert words.retrieve(ASKED, 3) == load(place / "bm25", CPU).retrieve(ASKED, 3)
+    alone = {"kind": "hops", "retriever": "bm25", "hops": {"steps": "fixed", "max": 2}}
+    with pytest.raises(DataError, match=r"x/grls\.json: bm25 has no passages here, .*\"corpus\""):
+        load(written(place / "x", alone), CPU)
+
+
+class Toy:
+    """A kind of someone's own: passages by the length of their texts."""
+
+    kind = "toy"
+    heeds = ("batch_size",)
+
+    def __init__(self, corpus: Corpus):
+        self.corpus = corpus
+
+    @classmethod
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> "Toy":
+        return cls(Corpus.read(folder / spec["corpus"]))
+
+    def describe(self) -> Description:
+        return Description("toy", "length")
+
+    def fingerprint(self) -> str:
+        return f"toy {self.corpus.fingerprint}"
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Any = None) -> list[list[Hit]]:
+        found = sorted((Hit(p.id, float(len(p.text))) for p in self.corpus), key=lambda hit: -hit.score)
+        return [found[:k] for _ in queries]
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "KINDS", dict(KINDS))
+    register("toy", f"{__name__}:Toy")
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_kind_of_ones_own_is_one_registration(place: Path) -> None:
+    spec = {"kind": "toy", "corpus": "../data"}
+    opened = load(written(place / "toy", spec), CPU)
+    assert opened.retrieve(ASKED, 2) == Toy(Corpus.read(place / "data")).retrieve(ASKED, 2)
+    fused = load(written(place / "x", {"kind": "fusion", "members": ["../toy", "bm25", spec]}), CPU)
+    assert isinstance(fused, FusionRetriever)
+    assert [member.kind for member in fused.members] == ["toy", "bm25", "toy"]
+    register("toy", f"{__name__}:Toy")  # the same once more
+    with pytest.raises(ConfigError, match=r"the kind 'toy' is .*:Toy already; choose another name"):
+        register("toy", "elsewhere:Toy")
+    update_spec(place / "toy", {"search": {"beams": 3}})
+    with pytest.raises(
+        DataError, match=r"search\.beams means nothing to a retriever of kind 'toy': .*use batch_size"
+    ):
+        load(place / "toy", CPU)
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("target", ["nowhere.at.all:Toy", "grls.retrieve.bm25:Missing", "grls.retrieve.bm25"])
+def test_a_kind_that_cannot_be_imported_is_named(place: Path, target: str) -> None:
+    register("other", target)
+    with pytest.raises(
+        DataError, match=rf"x/grls\.json: the kind 'other' is {target}, which cannot be imported"
+    ):
+        load(written(place / "x", {"kind": "other"}), CPU)
+
+
+CUT, FUSION, HOPS = (COMPOSITES[name] for name in ("cut", "fusion", "hops"))
+HYBRID, RESCORED = COMPOSITES["hybrid"], COMPOSITES["rescored"]
+PRIOR_GONE, PRIOR_OTHER = [{"retriever": "../gone"}], [{"retriever": "../other"}]
+BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
+    ({"kind": "unknown"}, DataError, "unknown kind of retriever 'unknown'; known are bm25, .* `grls index`"),
+    ({"kind": 3}, DataError, "unknown kind of retriever 3"),
+    ({"kind": None}, DataError, "unknown kind of retriever None"),
+    (CUT | {"retriever": "../gone"}, DataError, "retriever names ../gone, and"),
+    (CUT | {"retriever": "x" * 300}, DataError, "retriever names x"),
+    (CUT | {"retriever": ["a"]}, DataError, "retriever: expected the path"),
+    (CUT | {"retriever": "."}, DataError, r"retriever names \., which is this retriever itself"),
+    (CUT | {"retriever": "../data/../x"}, DataError, "which is this retriever itself"),
+    (CUT | {"format": 9}, DataError, "format 9 of a .* 'cut'; this version reads 1: install a newer"),
+    (CUT | {"depth": 0}, ConfigError, "depth must be at least 1"),
+    (CUT | {"depth": "4"}, DataError, r"cut\.depth: expected int, got '4'"),
+    (CUT | {"size": SIZE | {"mean": [1.0]}}, DataError, "size: expected 6 numbers"),
+    (CUT | {"hops": DYNAMIC}, DataError, "hops: a retriever of kind 'cut' ends its chains itself"),
+    (FUSION | {"members": ["../bm25"]}, ConfigError, "at least two members"),
+    (FUSION | {"members": "../bm25"}, DataError, r"fusion\.members: expected"),
+    (FUSION | {"members": [3, "../dense"]}, DataError, r"fusion\.members: expected"),
+    (FUSION | {"weights": [1.0]}, ConfigError, "1 weights for 2 members"),
+    (FUSION | {"method": "vote"}, DataError, r"fusion\.method: expected .*, got 'vote'"),
+    (FUSION | {"members": ["../bm25", "../gone"]}, DataError, r"members\[1\] names ../gone"),
+    (FUSION | {"members": ["../bm25", "../other"]}, MismatchError, r"members\[1\] Dense"),
+    (FUSION | {"hops": {"steps": "often"}}, DataError, r"hops\.steps: expected .*, got 'often'"),
+    (FUSION | {"hops": 3}, DataError, "hops: expected an object"),
+    (FUSION | {"hops": DYNAMIC}, DataError, "hops: fusion never writes DONE: choose"),
+    (FUSION | {"search": {"beams": 0}}, DataError, "search: beams must be at least 1"),
+    (FUSION | {"search": {"beam": 3}}, DataError, r"search\.beam is no option; known"),
+    (FUSION | {"search": {"rescore": 3}}, ConfigError, "rescores nothing: leave rescore out"),
+    (HOPS | {"hops": {"steps": "single"}}, ConfigError, "a single step has no hops: choose"),
+    (HOPS | {"hops": DYNAMIC | {"max": 0}}, DataError, r"hops\.max must be at least 1"),
+    (HOPS | {"retriever": "../bm25"}, ConfigError, "bm25 never writes DONE: choose"),
+    (HYBRID | {"generator": "../dense"}, ConfigError, "priors look ahead for a generator: give"),
+    (HYBRID | {"priors": {"a": 1}}, DataError, r"hybrid\.priors: expected"),
+    (HYBRID | {"priors": [{"weight": 1}]}, DataError, r"priors\[0\]: .*what is missing"),
+    (HYBRID | {"priors": PRIOR_GONE}, DataError, r"priors\[0\] names ../gone"),
+    (HYBRID | {"priors": [{"retriever": "../generative"}]}, ConfigError, "all passages"),
+    (HYBRID | {"priors": PRIOR_OTHER}, MismatchError, "../other is over"),
+    (HYBRID | {"done_share": 1.0}, DataError, "done_share must be a finite number below 0"),
+    (HYBRID | {"extra": 1}, DataError, "unknown field 'extra' of kind 'hybrid'; known"),
+    (RESCORED | {"passages": 0}, DataError, "passages must be at least 1"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def other(shared: Path) -> Path:
+    """A dense retriever over other passages."""
+    biencoder = BiEncoder.load(str(shared / "bert"), device="cpu")
+    DenseRetriever.assemble(biencoder, Corpus.from_passages(passages()[:3])).save_pretrained(shared / "other")
+    return shared
+
+
+@pytest.mark.parametrize(("spec", "error", "says"), BAD, ids=[f"{n}" for n in range(len(BAD))])
+def test_what_cannot_be_names_file_field_and_remedy(
+    other: Path, spec: dict[str, Any], error: type[GrlsError], says: str
+) -> None:
+    with pytest.raises(error, match=rf"(?s)x/grls\.json: .*({says})") as caught:
+        load(written(other / "x", spec), CPU)
+    assert type(caught.value) is error
+
+
+@pytest.mark.parametrize("name", ["dense", "bm25"])
+@pytest.mark.parametrize("option", ["beams", "compile", "rescore"])
+def test_options_that_a_kind_has_no_use_for_are_refused(place: Path, name: str, option: str) -> None:
+    update_spec(place / name, {"search": {option: True if option == "compile" else 3}})
+    with pytest.raises(
+        DataError, match=rf"{name}/grls\.json: search\.{option} means nothing to .*kind '{name}'"
+    ):
+        load(place / name, CPU)
+
+
+def test_members_in_a_circle_are_refused(place: Path) -> None:
+    written(place / "x", CUT | {"retriever": "../y"})
+    written(
+        place / "y", COMPOSITES["fusion"] | {"members": ["../bm25", {"kind": "hops", "retriever": "../x"}]}
+    )
+    update_spec(place / "y", {"members": ["../bm25", {**COMPOSITES["hops"], "retriever": "../x"}]})
+    with pytest.raises(
+        DataError, match=r"y/grls\.json: retriever names ../x, which is this retriever itself, or one"
+    ):
+        load(place / "x", CPU)
+    twice = {"kind": "fusion", "members": ["../bm25", "../bm25"]}  # the same twice is no circle
+    assert load(written(place / "z", twice), CPU).kind == "fusion"
+
+
+def test_a_newer_format_of_a_kind_with_data_is_refused(place: Path) -> None:
+    for name in ("generative", "dense", "bm25"):
+        spec = json.loads((place / name / "grls.json").read_text()) | {"format": 9}
+        if "sha256" in spec:
+            spec["sha256"] = own_sum(spec)
+        (place / name / "grls.json").write_text(json.dumps(spec))
+        with pytest.raises(DataError, match=r"grls\.json: .*format"):
+            load(place / name, CPU)
+
+
+def test_a_tuned_folder_keeps_its_checksum(place: Path) -> None:
+    update_spec(place / "generative", {"search": {"beams": 4}, "hops": {"steps": "fixed", "max": 2}})
+    assert load(place / "generative", Opening("cpu", verify=True)).describe().options["beams"] == 4
+    spec = json.loads((place / "generative" / "grls.json").read_text())
+    (place / "generative" / "grls.json").write_text(json.dumps(spec | {"stages": ["retrieve"]}))
+    with pytest.raises(MismatchError, match=r"grls\.json has changed"):
+        load(place / "generative", CPU)
+
+
+def test_what_is_no_retriever_is_refused(place: Path) -> None:
+    with pytest.raises(DataError, match="no retriever here"):
+        load(place / "data")
+    with pytest.raises(DataError, match="no retriever here"):
+        load("x" * 300)
+    (place / "dense" / "grls.json").write_text("[]")
+    with pytest.raises(DataError, match="expected an object"):
+        load(place / "dense")

@@ -1,0 +1,220 @@
+"""What stands in a retriever's grls.json: read, written, changed, and what of it is refused."""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from grls.data.words import Analyzer
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hybrid.retriever import PriorOptions, PriorSpec
+from grls.retrieve.options import merged, stored_search
+from grls.retrieve.spec import (
+    check_fields,
+    made,
+    named_from,
+    own_sum,
+    read_spec,
+    recorded,
+    relative,
+    update_spec,
+    write_spec,
+)
+
+FILE = Path("grls.json")
+
+
+@dataclass(frozen=True)
+class Inner:
+    size: int = 2
+    name: str = "a"
+
+
+@dataclass(frozen=True)
+class Outer:
+    ratio: float
+    kind: Literal["one", "two"] = "one"
+    inner: Inner = field(default_factory=Inner)
+    many: tuple[float, ...] | None = None
+    flag: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ratio < 0:
+            raise ConfigError("ratio must not be negative.")
+
+
+def written(folder: Path, content: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "grls.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("[1]", r"grls\.json: expected an object with the kind"),
+        ("3", r"grls\.json: expected an object with the kind"),
+        ("{", r"grls\.json: expected a JSON document"),
+    ],
+)
+def test_a_file_that_is_no_object_is_named(tmp_path: Path, content: str, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        read_spec(written(tmp_path, content))
+
+
+@pytest.mark.parametrize("name", ["nowhere", "x" * 300, "a/" * 3000])
+def test_a_folder_without_the_file_is_no_retriever(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match="no retriever here"):
+        read_spec(tmp_path / name)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    write_spec(tmp_path / "r", "cut", {"retriever": "../a", "depth": 3})
+    assert read_spec(tmp_path / "r") == {"format": 1, "kind": "cut", "retriever": "../a", "depth": 3}
+    write_spec(tmp_path / "r", "cut", {"retriever": "../b"})
+    assert read_spec(tmp_path / "r")["retriever"] == "../b"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes").write_text("mine")
+    with pytest.raises(ConfigError, match="not replaced"):
+        write_spec(tmp_path / "other", "cut", {})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{"retriever": "."}, {"retriever": "a"}, {"members": ["../b", "a"]}, {"priors": [{"retriever": "./a"}]}],
+)
+def test_a_folder_is_not_replaced_with_its_member(tmp_path: Path, content: dict[str, Any]) -> None:
+    """A composite is written as a whole, so a member in its folder would be gone."""
+    written(tmp_path / "r", {"kind": "generative"})
+    written(tmp_path / "r" / "a", {"kind": "bm25"})
+    with pytest.raises(ConfigError, match=r"its member .*r.* would be lost: choose another folder"):
+        write_spec(tmp_path / "r", "hops", content)
+    assert (tmp_path / "r" / "a" / "grls.json").is_file()
+
+
+def test_a_change_leaves_all_else(tmp_path: Path) -> None:
+    written(tmp_path, {"kind": "fusion", "members": ["a", "b"], "depth": None, "search": {"beams": 3}})
+    update_spec(tmp_path, {"weights": [1, 2], "search": None, "hops": None})
+    assert read_spec(tmp_path) == {
+        "kind": "fusion", "members": ["a", "b"], "depth": None, "weights": [1, 2],
+    }  # fmt: skip
+    with pytest.raises(DataError, match="no retriever here"):
+        update_spec(tmp_path / "gone", {})
+
+
+def test_a_checksum_is_made_anew_and_hides_no_damage(tmp_path: Path) -> None:
+    spec = {"kind": "generative", "limits": {"passage": 5}, "stages": ["memorise"]}
+    written(tmp_path, {**spec, "sha256": own_sum(spec)})
+    update_spec(tmp_path, {"stages": ["memorise", "retrieve"], "search": {"beams": 20}})
+    found = read_spec(tmp_path)
+    plain = {**spec, "stages": ["memorise", "retrieve"]}
+    by_hand = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    assert found["sha256"] == own_sum(found) == by_hand  # options do not count
+    written(tmp_path, {**found, "limits": {"passage": 6}})
+    with pytest.raises(MismatchError, match=r"grls\.json has changed since it was written"):
+        update_spec(tmp_path, {"search": None})
+    assert read_spec(tmp_path)["sha256"] == by_hand
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"format": 2}, "format 2 of a retriever of kind 'cut'; this version reads 1: install a newer grls"),
+        ({"format": "1"}, "format '1'"),
+        ({"deep": 1}, "unknown field 'deep' of kind 'cut'; known are retriever, depth, size, search, hops"),
+        ({"retriever": ...}, "the field 'retriever' is missing"),
+    ],
+)
+def test_fields_too_many_or_too_few(more: dict[str, Any], says: str) -> None:
+    spec = {"kind": "cut", "retriever": "a", "depth": 3, "search": {}} | more
+    spec = {name: value for name, value in spec.items() if value is not ...}
+    with pytest.raises(DataError, match=rf"grls\.json: .*{says}"):
+        check_fields(spec, ("retriever", "depth"), ("size",), FILE)
+
+
+def test_options_are_made_of_json_and_back() -> None:
+    record = {"ratio": 2, "inner": {"size": 5}, "many": [1, 2.5], "kind": "two"}
+    found = made(Outer, record, FILE, "x")
+    assert found == Outer(2, "two", Inner(5), (1, 2.5))
+    assert recorded(found) == {"ratio": 2, "kind": "two", "inner": {"size": 5, "name": "a"}, "many": [1, 2.5]}
+    assert recorded(Outer(1.5)) == {"ratio": 1.5}
+    assert made(Outer, {"ratio": 1.0, "many": None}, FILE, "x") == Outer(1.0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SearchOptions(beams=3, mode="full", early_stop=False, rescore=4, rescore_weight=0.5),
+        HopOptions("dynamic", 3, 2, None, -0.5, True, True, "expected-f1"),
+        Fusion("rrf", weights=(2.0, 0.5), rrf_k=20),
+        PriorOptions(0.3, -2.0, True),
+        PriorSpec({"kind": "bm25"}, -1.0, 3.0),
+        Analyzer(language="german"),
+    ],
+    ids=lambda options: type(options).__name__,
+)
+def test_every_options_round_trip(options: Any) -> None:
+    record = json.loads(json.dumps(recorded(options)))
+    assert made(type(options), record, FILE, "x") == options
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ([1], r"x: expected an object, got \[1\]"),
+        ({"ratio": 1, "size": 2}, r"x\.size is no option; known are flag, inner, kind, many, ratio"),
+        ({"ratio": "1"}, r"x\.ratio: expected float, got '1'"),
+        ({"ratio": True}, r"x\.ratio: expected float, got True"),
+        ({"ratio": -1}, "x: ratio must not be negative"),
+        ({}, "x: .*ratio.*; write what is missing"),
+        ({"ratio": 1, "kind": "three"}, r"x\.kind: expected .*'one', 'two'.*, got 'three'"),
+        ({"ratio": 1, "kind": ["one"]}, r"x\.kind: expected"),
+        ({"ratio": 1, "inner": {"size": 1.5}}, r"x\.inner\.size: expected int, got 1\.5"),
+        ({"ratio": 1, "inner": 3}, r"x\.inner: expected an object, got 3"),
+        ({"ratio": 1, "many": [1, "2"]}, r"x\.many: expected"),
+        ({"ratio": 1, "many": 1}, r"x\.many: expected"),
+        ({"ratio": 1, "flag": 1}, r"x\.flag: expected bool, got 1"),
+        ({"ratio": None}, r"x\.ratio: expected float, got None"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(record: Any, says: str) -> None:
+    with pytest.raises(DataError, match=rf"grls\.json: {says}"):
+        made(Outer, record, FILE, "x")
+
+
+def test_members_stand_by_their_relative_path_or_whole(tmp_path: Path) -> None:
+    assert named_from(tmp_path / "a" / "r", tmp_path / "b" / "m") == "../../b/m"
+    assert named_from(tmp_path / "r", {"kind": "bm25"}) == {"kind": "bm25"}
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert relative(tmp_path / "link" / "m", tmp_path / "link") == "m"
+
+
+def test_stored_search_is_what_the_kind_can_use() -> None:
+    spec = {"kind": "dense", "search": {"batch_size": 4}}
+    assert stored_search(spec, FILE, ("batch_size",)) == SearchOptions(batch_size=4)
+    assert stored_search({}, FILE, ()) is None
+    with pytest.raises(
+        DataError, match=r"grls\.json: search\.batch_size means nothing to .* 'dense': leave search"
+    ):
+        stored_search(spec, FILE, ())
+    with pytest.raises(
+        DataError, match=r"search\.batch_size means nothing .*: leave it out, or use progress"
+    ):
+        stored_search(spec, FILE, ("progress",))
+    with pytest.raises(DataError, match="search: beams must be at least 1"):
+        stored_search({"search": {"beams": 0}}, FILE)
+
+
+def test_given_options_count_where_they_are_not_as_usual() -> None:
+    stored = SearchOptions(beams=40, rescore=5)
+    assert merged(stored, None) is stored
+    assert merged(None, SearchOptions(beams=3)) == SearchOptions(beams=3)
+    assert merged(stored, SearchOptions(mode="full")) == SearchOptions(beams=40, rescore=5, mode="full")
+    assert merged(stored, SearchOptions(beams=3)) == SearchOptions(beams=3, rescore=5)
