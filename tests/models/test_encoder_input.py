@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 from models_small import small_t5
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import BertConfig, BertForSequenceClassification, BertModel
 from unigram import END, FORGED, PAD, unigram
@@ -21,6 +22,7 @@ from grls.models.biencoder import BiEncoder
 from grls.models.encoder_input import padded, without_controls
 from grls.models.entailment import ClassifyingJudge, WritingJudge
 from grls.models.st5 import FirstDecoderOutput
+from grls.retrieve.multi_vector import LateTexts
 
 PLAIN = "fox  dog  fox"
 """What is left of :data:`FORGED`."""
@@ -103,6 +105,17 @@ def test_bi_encoders_read_no_special_token_from_a_text(tmp_path: Path) -> None:
         biencoder.max_tokens = len(found[0])
         assert biencoder.count_cut([FORGED, FORGED + "x"]) == 1
     assert sentence.tokens(FORGED) == len(found[0]) + 3
+
+
+def test_a_query_that_is_filled_with_special_tokens_holds_none_of_its_text(tmp_path: Path) -> None:
+    """What fills a short query up (ColBERT's expansion) does not hide a special token of a longer one."""
+    reader: Any = sentence_network(tmp_path)[0]
+    reader.query_expansion = {"strategy": "fixed", "attend": True, "length": 40, "token": "<pad>"}
+    model = MultiVectorEncoder(modules=[reader, MultiVectorMask()], device="cpu")
+    encoder = LateTexts(model)
+    found, plain = (encoder.features([text], "query")["input_ids"][0].tolist() for text in (FORGED, PLAIN))
+    assert found == plain
+    assert len(found) == 40
 
 
 def test_texts_that_are_scored_or_taught_hold_no_special_token(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from sentence_transformers import MultiVectorEncoder, SparseEncoder
 from small_data import passages, tiny_bert, write_small
 
+from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
@@ -35,6 +36,7 @@ QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"),
 MODELS: dict[str, Callable[..., Path]] = {"sparse": tiny_splade, "multi-vector": tiny_colbert}
 LIBRARY: dict[str, Any] = {"sparse": SparseEncoder, "multi-vector": MultiVectorEncoder}
 KINDS = sorted(MODELS)
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +172,23 @@ def test_a_passage_without_a_vector_is_no_hit(root: Path) -> None:
     assert passages()[1].id not in [hit.id for hit in found]
     scores = made.scores(QUERIES[:1])(np.array([0]))[0]
     assert scores[1] == made.least_score == min(scores)
+
+
+def test_single_precision_only_proposes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found does not depend on the last bits of the first pass, not even among equal passages."""
+    retriever = opened(root / "multi-vector")
+    texts = [passage_text(passage) for passage in passages()]
+    corpus = Corpus.from_passages([Passage(f"{n}", texts[n % 3]) for n in range(30)])
+    made = MultiVectorRetriever.assemble(retriever.encoder, corpus)
+    expected = made.retrieve(QUERIES, 12)
+    single, noise = MultiVectorRetriever._single, np.random.default_rng(0).normal(size=30) * 1e-6
+
+    def rounded(self: Any, *given: Any) -> Any:
+        scores, longest = single(self, *given)
+        return scores + noise, longest
+
+    monkeypatch.setattr(MultiVectorRetriever, "_single", rounded)
+    assert made.retrieve(QUERIES, 12) == expected
 
 
 def test_maxsim_by_hand() -> None:
@@ -417,6 +436,20 @@ def test_the_kind_of_a_model_is_what_its_folder_says(root: Path, tmp_path: Path)
         assert kind_of_model(str(model_of(root, kind))) == kind
     assert kind_of_model(str(tiny_bert(tmp_path / "bert"))) == "generative"
     assert kind_of_model("all-MiniLM-L6-v2") == "dense"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_shipped_config_makes_a_folder(kind: str, root: Path, tmp_path: Path, capsys: Any) -> None:
+    given = [
+        f"--config={CONFIGS / kind}.yaml",
+        f"--model={model_of(root, kind)}",
+        f"--corpus={root / 'data'}",
+    ]
+    assert main(["index", *given, f"--output={tmp_path / 'r'}", "--device=cpu", "--batch_size=4"]) == 0
+    assert f"{tmp_path / 'r'}: 10 passages, " in capsys.readouterr().out
+    found = opened(tmp_path / "r")
+    assert found.kind == kind
+    assert found.fingerprint() == opened(root / kind).fingerprint()
 
 
 @pytest.mark.parametrize("kind", KINDS)
