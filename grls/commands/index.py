@@ -38,7 +38,8 @@ def index(
         output: The retriever folder; an earlier one there is replaced.
         kind: ``generative``: the model decodes passages; ``dense``: a bi-encoder; ``st5``: an encoder-decoder
             as a bi-encoder, by its first decoder output; ``sparse``: a sparse encoder (SPLADE);
-            ``multi-vector``: late interaction (ColBERT); any other that is registered and built from a model;
+            ``multi-vector``: late interaction (ColBERT); ``rescored``: a cross-encoder that reads what BM25
+            finds; any other that is registered and built from a model;
             ``auto``: what a folder of sentence-transformers says it is, dense for ``all-MiniLM-L6-v2``, else
             generative.
         backend: Index backend (generative).

@@ -107,7 +107,7 @@ class BM25Retriever:
         file = folder / MANIFEST
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method"), file)
         analyzer = made(Analyzer, spec.get("analyzer", {}), file, "analyzer")
-        corpus = _corpus(spec.get("corpus"), folder, how.corpus)
+        corpus = _corpus(spec.get("corpus"), folder, how)
         own = made(_Parameters, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
         return cls(corpus, own.k1, own.b, own.method, analyzer)
 
@@ -202,15 +202,16 @@ class BM25Retriever:
         return [Hit(*pair) for pair in zip(ids, scores[places].tolist(), strict=True)]
 
 
-def _corpus(named: Any, folder: Path, around: Corpus | None) -> Corpus:
-    """The passages: of the folder that is named, or else those around it, or else the folder's own."""
+def _corpus(named: Any, folder: Path, how: Opening) -> Corpus:
+    """The passages: of the folder that is named, or else its own, or else those around it."""
     file = folder / MANIFEST
     if named is not None and not isinstance(named, str):
         raise DataError(f"corpus: expected the path of a folder with corpus.jsonl, got {named!r}.", file)
-    if named is None and around is not None:
-        return around
     place = folder / (named or ".")
-    if named is None and not corpus_file(place).is_file():
+    own = corpus_file(place).is_file() and (how.corpus is None or folder.resolve() in how.within)
+    if named is None and not own and how.corpus is not None:
+        return how.corpus
+    if named is None and not own:
         raise DataError(
             "bm25 has no passages here, and no other member has: name their folder, as in "
             '{"kind": "bm25", "corpus": "../data"}.',

@@ -22,7 +22,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from grls.data.corpus import Corpus
+from sentence_transformers import CrossEncoder
+
+from grls.data.corpus import Corpus, corpus_file
 from grls.data.filters import Allow
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
@@ -30,9 +32,12 @@ from grls.index.array_files import asked_to_verify
 from grls.io.files import atomic_folder, write_json
 from grls.io.progress import Progress
 from grls.models.cross_encoder import PairScorer
+from grls.models.sentence_model import library_type
 from grls.retrieve.base import Description, HopHits, Retriever, TakesEvidence, Under, WritesChains
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.build import Building
 from grls.retrieve.queries import check_counts, joined, queries_of
-from grls.retrieve.registry import Opening, open_member
+from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.spec import (
     FORMAT,
     MANIFEST,
@@ -47,6 +52,11 @@ from grls.retrieve.spec import (
 MODEL = "model"
 """The folder of an embedded cross-encoder."""
 
+PASSAGES = 100
+"""How many are read where nothing else is said."""
+
+_UNUSED = ("backend", "form", "max_passage_tokens", "max_query_tokens", "max_input_tokens", "span_words")
+"""Options of building that a cross-encoder has no use for."""
 _HEEDED = ("batch_size", "truncate_queries")
 """Options of search that the cross-encoder heeds."""
 _TOGETHER = 256
@@ -136,6 +146,21 @@ class RescoredRetriever:
             options |= {name: getattr(search, name) for name in _HEEDED}
         return over(retriever, encoder, rereading, **options)
 
+    @classmethod
+    def recognises(cls, model: str) -> bool:
+        """Whether a model is a folder of a ``CrossEncoder``."""
+        return Path(model).is_dir() and library_type(model) == CrossEncoder.__name__
+
+    @classmethod
+    def build(cls, model: str, corpus: str, how: Building) -> str:
+        """Build a folder whose cross-encoder reads what BM25 finds; see :func:`grls.retrieve.build.build`."""
+        how.refuse_unused("a cross-encoder", _UNUSED)
+        encoder = PairScorer.load(model, how.device)
+        passages = Corpus.read(corpus)
+        made = cls(BM25Retriever(passages), encoder, Rereading(PASSAGES))
+        made._save(how.output, {"retriever": {"kind": BM25}, "model": MODEL}, passages)
+        return f"{how.output}: {len(passages):,} passages, the first {PASSAGES} of BM25 are read"
+
     def save_pretrained(
         self, folder: str | Path, retriever: str | Path | dict[str, Any], model: str | None = None
     ) -> None:
@@ -157,13 +182,18 @@ class RescoredRetriever:
                     f"{folder} is written as a whole, its {model} too: leave model out to copy it."
                 )
         first = named_from(folder, retriever)
-        content: dict[str, Any] = {"retriever": first, "model": model or MODEL, **recorded(self.rereading)}
-        content["fingerprint"] = self.encoder.fingerprint()
+        self._save(folder, {"retriever": first, "model": model or MODEL})
+
+    def _save(self, folder: str | Path, members: dict[str, Any], corpus: Corpus | None = None) -> None:
+        """Write a folder that names its members, with the model and the corpus where they are its own."""
+        content = {**members, **recorded(self.rereading), "fingerprint": self.encoder.fingerprint()}
         refuse_own_members(folder, content)
         with atomic_folder(folder, MANIFEST) as new:
-            if model is None:
+            if members["model"] == MODEL:
                 (new / MODEL).mkdir()
                 self.encoder.write(new / MODEL)
+            if corpus is not None:
+                corpus.write(corpus_file(new))
             write_json(new / MANIFEST, {"format": FORMAT, "kind": self.kind, **content})
 
     @property

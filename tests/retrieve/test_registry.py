@@ -245,6 +245,8 @@ def test_bm25_among_members_is_over_their_corpus(place: Path) -> None:
         assert opened.members[members.index("../dense")].kind == "dense"
     words = load_named("bm25", Corpus.read(place / "data"))
     assert words.retrieve(ASKED, 3) == load(place / "bm25", CPU).retrieve(ASKED, 3)
+    few = Corpus.from_passages(passages()[:3])
+    assert load_named(str(place / "bm25"), few, CPU).corpus.fingerprint != few.fingerprint  # its own
     alone = {"kind": "hops", "retriever": "bm25", "hops": {"steps": "fixed", "max": 2}}
     with pytest.raises(DataError, match=r"x/grls\.json: bm25 has no passages here, .*\"corpus\""):
         load(written(place / "x", alone), CPU)
@@ -332,6 +334,7 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     (FUSION | {"method": "vote"}, DataError, r"fusion\.method: expected .*, got 'vote'"),
     (FUSION | {"members": ["../bm25", "../gone"]}, DataError, r"members\[1\] names ../gone"),
     (FUSION | {"members": ["../bm25", "../other"]}, MismatchError, r"members\[1\] Dense"),
+    (FUSION | {"members": ["../other", "../bm25"]}, MismatchError, r"members\[1\] BM25Retriever over"),
     (FUSION | {"hops": {"steps": "often"}}, DataError, r"hops\.steps: expected .*, got 'often'"),
     (FUSION | {"hops": 3}, DataError, "hops: expected an object"),
     (FUSION | {"hops": DYNAMIC}, DataError, "hops: fusion never writes DONE: choose"),

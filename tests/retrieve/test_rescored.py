@@ -13,6 +13,7 @@ from sentence_transformers import CrossEncoder
 from small_data import passages, queries, small_retriever, tiny_bert, write_small
 from torch import nn
 
+from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
@@ -21,6 +22,7 @@ from grls.models.biencoder import BiEncoder
 from grls.models.cross_encoder import PairScorer
 from grls.retrieve.base import Description, ScoresAll, TakesEvidence
 from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.build import Building, build
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.fusion.retriever import FusionRetriever
 from grls.retrieve.generative.options import SearchOptions
@@ -362,3 +364,16 @@ def test_the_saved_tokenizer_does_not_depend_on_what_was_read(model: Path, tmp_p
         made.write(tmp_path / name)
         saved.append((tmp_path / name / "tokenizer.json").read_bytes())
     assert saved[0] == saved[1]
+
+
+def test_a_folder_is_built_over_bm25_by_the_index_command(data: Path, model: Path, tmp_path: Path) -> None:
+    """The folder is whole: it holds the passages and the model, wherever it is moved."""
+    asked = ["index", f"--model={model}", f"--corpus={data}", f"--output={tmp_path / 'r'}", "--device=cpu"]
+    assert main(asked) == 0
+    opened = load((tmp_path / "r").rename(tmp_path / "moved"), CPU)
+    scorer = PairScorer.load(str(model), "cpu")
+    expected = over(BM25Retriever(Corpus.read(data)), scorer, Rereading(100))
+    assert opened.retrieve(ASKED, 5) == expected.retrieve(ASKED, 5)
+    assert opened.fingerprint() == expected.fingerprint()
+    with pytest.raises(ConfigError, match="a cross-encoder has no span_words"):
+        build(str(model), str(data), Building(str(tmp_path / "x"), "rescored", span_words=2))
