@@ -28,9 +28,9 @@ lint: install
 quickstart: install
 	$(BIN)/python -m data_prep.ruletaker --config configs/prepare/quickstart.yaml
 	rm -rf runs/quickstart/memorise/checkpoints runs/quickstart/retrieve/checkpoints
-	$(BIN)/grls train --config configs/memorise.yaml --config configs/scratch/memorise.yaml \
+	$(BIN)/grls train memorise --config configs/memorise.yaml --config configs/scratch/memorise.yaml \
 	  --config configs/quickstart.yaml --model.generator.data data/quickstart --output runs/quickstart/memorise
-	$(BIN)/grls train --config configs/retrieve.yaml --config configs/scratch/retrieve.yaml \
+	$(BIN)/grls train retrieve --config configs/retrieve.yaml --config configs/scratch/retrieve.yaml \
 	  --config configs/quickstart.yaml --model.generator.name_or_path runs/quickstart/memorise/model \
 	  --output runs/quickstart/retrieve
 	$(BIN)/grls index --model runs/quickstart/retrieve/model --corpus data/quickstart --output runs/quickstart/retriever

@@ -1,4 +1,4 @@
-"""Train one stage: ``python train.py --config configs/retrieve.yaml --config …``."""
+"""Train one stage: ``python train.py retrieve --config configs/retrieve.yaml --config …``."""
 
 import sys
 

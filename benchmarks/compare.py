@@ -156,7 +156,7 @@ class Comparison:
             self.grls("train", *layers, *where, *options, *going_on(made), makes=made)
         made = self.folder / "biencoder" / "model" / "modules.json"
         if "biencoder" not in self.skip:
-            self.grls("train-biencoder", *training(self.name, "biencoder"), makes=made)
+            self.grls("train", *training(self.name, "biencoder"), makes=made)
         for output in self.seconds():
             self.second(output)
 
@@ -169,8 +169,8 @@ class Comparison:
             options = (*training(self.name, "retrieve"), *where, *seeds, *going_on(made / "config.json"))
             self.grls("train", *options, makes=made / "config.json")
         else:
-            options = (*training(self.name, "biencoder"), *where, "--seed", "1")
-            self.grls("train-biencoder", *options, makes=made / "modules.json")
+            options = (*training(self.name, "biencoder"), *where, "--fit.seed", "1")
+            self.grls("train", *options, makes=made / "modules.json")
 
     def indexes(self) -> None:
         """A retriever folder for each system that has a model."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import Parameter, signature
@@ -32,22 +33,38 @@ class Verb:
         target: ``module:function``, of ``grls.commands`` where no package is named; empty where only
             ``names`` do something.
         names: What may follow the verb.
+        training: It parses its own options, handles SIGTERM and writes checkpoints, as Lightning does.
     """
 
     what: str
     target: str = ""
     names: Mapping[str, Verb] = field(default_factory=dict)
+    training: bool = False
+
+
+def _stage(what: str, name: str) -> Verb:
+    return Verb(what, f"train:train_{name}", training=True)
 
 
 VERBS = {
     "train": Verb(
-        "train a stage of a generator: memorise, retrieve, or answer with quotes", "grls.train.cli:train"
+        "train a model: a stage of a generator, a query generator, a bi-encoder, a reranker",
+        names={
+            "memorise": _stage("write each passage of a corpus", "memorise"),
+            "retrieve": _stage("write the next passage, given the query and those before", "retrieve"),
+            "chains": _stage("learn all hops of a query at once", "chains"),
+            "riches": _stage("answer with quotes", "riches"),
+            "doc2query": _stage("write queries that passages answer", "doc2query"),
+            "biencoder": Verb("fine-tune a bi-encoder", "train_biencoder:train_biencoder"),
+            "reranker": Verb(
+                "train a judge of documents for a frozen language model", "train_reranker:train_reranker"
+            ),
+        },
     ),
     "neighbours": Verb(
         "find the passages near to each passage, for memorisation and chains of passages",
         "neighbours:neighbours",
     ),
-    "train-biencoder": Verb("fine-tune a bi-encoder", "train_biencoder:train_biencoder"),
     "index": Verb(
         "put model, tokenizer, corpus and constraint index into one retriever folder", "index:index"
     ),
@@ -102,9 +119,6 @@ VERBS = {
             "generate": Verb("write on from texts with retrieved documents", "ralm:ralm_generate"),
         },
     ),
-    "train-reranker": Verb(
-        "train a judge of the documents that such a model gets", "train_reranker:train_reranker"
-    ),
     "explain": Verb("say why a gold passage was not found, with the beam tree", "explain:explain"),
     "check": Verb("report what is peculiar about a corpus", "check:check"),
 }
@@ -113,6 +127,9 @@ RENAMED: dict[str, str] = {
     "riches": "answer riches",
     "read": "answer direct (with follow-up questions: answer follow-up)",
     "program": "answer dsp",
+    "train": "train memorise|retrieve|chains|riches|doc2query",
+    "train-biencoder": "train biencoder",
+    "train-reranker": "train reranker",
 }
 """Commands of earlier versions: what they are called now."""
 
@@ -135,6 +152,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         return _unknown(given)
     if not verb.target:
         asked = bool(rest) and rest[0] in ("-h", "--help")
+        if rest and not asked:
+            return _unknown([*names, *rest], len(names), verb)
         print(_usage(prog, "NAME", verb.names, verb.what), end="", file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
     command = Command(verb, prog)
@@ -142,7 +161,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         lambda: command.run(rest),
         saving=command.saving,
         again="go on from the last checkpoint",  # Lightning writes checkpoints and logs itself
-        signals=["SIGHUP"] if names[0] == "train" else ending.SIGNALS,  # trainings handle SIGTERM themselves
+        signals=["SIGHUP"] if verb.training else ending.SIGNALS,
     )
 
 
@@ -152,13 +171,17 @@ def _usage(prog: str, word: str, verbs: Mapping[str, Verb], what: str = "") -> s
     return f"usage: {prog} {word} [options]\n{more}\n{lines}\n`{prog} {word} --help` explains its options.\n"
 
 
-def _unknown(given: Sequence[str]) -> int:
-    for count in (2, 1):
+def _unknown(given: Sequence[str], known: int = 0, verb: Verb | None = None) -> int:
+    """Say what a verb that there is not is called now, or which ones there are; ``known`` words are right."""
+    for count in (2, 1) if not known or given[known].startswith("-") else ():
         now = RENAMED.get(" ".join(given[:count]))
         if now is not None:
             print(f"error: `grls {' '.join(given[:count])}` is now `grls {now}`.", file=sys.stderr)
             return 2
-    print(f"error: unknown verb {given[0]!r}\n\n{_usage('grls', 'VERB', VERBS)}", end="", file=sys.stderr)
+    prog = " ".join(["grls", *given[:known]])
+    usage = _usage("grls", "VERB", VERBS) if verb is None else _usage(prog, "NAME", verb.names, verb.what)
+    kind = "verb" if verb is None else "name"
+    print(f"error: unknown {kind} {given[known]!r}\n\n{usage}", end="", file=sys.stderr)
     return 2
 
 
@@ -172,6 +195,7 @@ class Command:
 
     def __init__(self, verb: Verb, prog: str):
         self.prog = prog
+        self._training = verb.training
         self._target = verb.target
 
     @property
@@ -185,7 +209,7 @@ class Command:
     def run(self, arguments: list[str]) -> None:
         """Parse and run."""
         function = self.function
-        if "arguments" in signature(function).parameters:  # parses for itself, as LightningCLI does
+        if self._training:
             function(arguments)
             return
         from grls.index.array_files import verifying
@@ -203,6 +227,10 @@ class Command:
 
     def parser(self) -> ArgumentParser:
         """The options: the parameters of the function."""
+        with _types_at_run_time():
+            return self._parser()
+
+    def _parser(self) -> ArgumentParser:
         from jsonargparse import ArgumentParser
 
         function = self.function
@@ -243,10 +271,10 @@ class Command:
 
     def saving(self) -> str:
         """Which options save memory, for where there is too little."""
-        if self.prog.startswith("grls train"):
+        if self._training:
             told = (
-                "Lower --data.batch_size (of a bi-encoder: --batch_size), with accumulate_grad_batches as "
-                "many times higher, or give gradient_checkpointing true"
+                "Lower --data.batch_size, with --trainer.accumulate_grad_batches as many times higher, or "
+                "give --model.gradient_checkpointing true"
             )
         else:
             known = [action.dest for action in self.parser()._actions]
@@ -261,6 +289,24 @@ _VERIFY = (
     "true compares the checksums of every folder that is opened with its index, however large; null: of a "
     "large one a sample; false: none."
 )
+
+
+@contextmanager
+def _types_at_run_time() -> Iterator[None]:
+    """Let jsonargparse take types from what modules import when they are run.
+
+    It also runs what stands under ``TYPE_CHECKING``, beside all types of a module: that imports what takes
+    seconds to load, and no option is of such a type.
+    """
+    from jsonargparse import _postponed_annotations as annotations
+
+    visitor: Any = annotations.TypeCheckingVisitor
+    before = visitor.update_aliases
+    visitor.update_aliases = lambda *_: None
+    try:
+        yield
+    finally:
+        visitor.update_aliases = before
 
 
 def _lists(function: Callable[..., None]) -> list[str]:

@@ -80,7 +80,15 @@ def quickstart(place: Place) -> Any:
         ("retrieve", 4, [f"--model.generator.name_or_path={root / 'memorise' / 'model'}"]),
     ):
         layers = [f"--config=configs/{layer}.yaml" for layer in (stage, f"scratch/{stage}", "quickstart")]
-        called("train", *layers, f"--output={root / stage}", f"--trainer.max_epochs={epochs}", *common, *more)
+        called(
+            "train",
+            stage,
+            *layers,
+            f"--output={root / stage}",
+            f"--trainer.max_epochs={epochs}",
+            *common,
+            *more,
+        )
         names = ("train_loss", "dev_loss", "dev_recall", *(["dev_f1"] if stage == "retrieve" else []))
         found[stage] = curve(root / stage, *names)
     called(
@@ -413,7 +421,7 @@ def _scratch_training(place: Place, output: Path, config: str, form: str, *more:
     layer.write_text(json.dumps({"model": {"init_args": {"generator": generator}}}), encoding="utf-8")
     few = ["--data.batch_size=4", "--trainer.max_epochs=1", "--model.learning_rate=3e-3", *QUIET]
     layers = [f"--config=configs/{config}.yaml", f"--config={layer}"]
-    called("train", *layers, f"--output={output}", f"--data.data={place.data}", *few, *more)
+    called("train", config, *layers, f"--output={output}", f"--data.data={place.data}", *few, *more)
     return curve(output, "train_loss", "dev_loss")
 
 
@@ -430,7 +438,7 @@ def _query_training(place: Place, output: Path) -> Any:
 
 def _biencoder_training(place: Place, output: Path) -> Any:
     assert place.bert.parent == place.data.parent
-    called(*biencoder_options(place.folder, output, "--epochs=1"))
+    called(*biencoder_options(place.folder, output, "--fit.epochs=1"))
     return [value for _, value in sorted(biencoder_logged(output, "loss").items())]
 
 
@@ -439,8 +447,8 @@ def _reranker_training(place: Place, output: Path) -> Any:
     called("ralm", "examples", *reading(place), *given)
     examples = f"{output}.examples.jsonl"
     given = [f"--train={examples}", f"--dev={examples}", f"--data={place.ralm / 'data'}"]
-    given += [f"--encoder={place.bert}", "--max_tokens=32", "--epochs=2", "--device=cpu"]
-    called("train-reranker", *given, f"--output={output}")
+    given += [f"--encoder={place.bert}", "--max_tokens=32", "--fit.epochs=2", "--device=cpu"]
+    called("train", "reranker", *given, f"--output={output}")
     return curve(output, "dev_loss")
 
 

@@ -114,6 +114,14 @@ def test_every_config_is_run_here() -> None:
     assert shipped == trained | named | read | others
 
 
+def test_recipes_lie_anywhere() -> None:
+    """For any data set and any folder: none says where it writes, none names a place of a machine."""
+    for file in (ROOT / "configs").rglob("*.yaml"):
+        text = "\n".join(line.partition("#")[0] for line in file.read_text().splitlines())
+        assert not re.search(r"^output:", text, re.MULTILINE), file
+        assert not re.search(r"(^|[\s\[\"'])(/|~|\w:\\)", text), file
+
+
 @pytest.mark.parametrize("name", sets_with("memorise"))
 def test_shipped_configs_train(name: str, workplace: Path) -> None:
     small(workplace / "data" / name)
@@ -130,7 +138,7 @@ def test_the_papers_settings_and_the_released_ones(name: str, workplace: Path) -
         layers = [f"--config=configs/{layer}.yaml" for layer in (stage, f"{name}/{stage}")]
         given = ["--data.data=data/mine", f"--output=runs/{stage}", *tiny_model("data/mine")]
         quick = [o for o in QUICK if not o.startswith(("--trainer.max_epochs", "--trainer.check_val"))]
-        assert main(["train", *layers, *given, *quick, "--trainer.max_steps=1"]) == 0
+        assert main(["train", stage, *layers, *given, *quick, "--trainer.max_steps=1"]) == 0
         used = yaml.safe_load((workplace / f"runs/{stage}/logs/version_0/config.yaml").read_text())
         model, data = used["model"]["init_args"], used["data"]["init_args"]
         expected = SETTINGS[name][stage]
@@ -145,8 +153,8 @@ def test_the_papers_settings_and_the_released_ones(name: str, workplace: Path) -
         assert (model["optimizer"], model["schedule"], model["warmup"]) == ("adafactor", *schedule)
     layers = [f"--config=configs/{layer}.yaml" for layer in ("biencoder", f"{name}/biencoder")]
     generator = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
-    given = ["--data=data/mine", "--output=runs/bi", "--source=null", "--kind=auto", "--max_steps=1"]
-    assert main(["train-biencoder", *layers, *given, *generator]) == 0
+    given = ["--data=data/mine", "--output=runs/bi", "--source=null", "--kind=auto", "--fit.max_steps=1"]
+    assert main(["train", "biencoder", *layers, *given, *generator]) == 0
     used = json.loads((workplace / "runs/bi/logs.json").read_text())["settings"]
     assert (used["epochs"], used["batch_size"], used["learning_rate"]) == SETTINGS[name]["biencoder"]
     assert (used["optimizer"], used["schedule"], used["warmup"]) == ("adafactor", "linear", 0.1)
@@ -282,7 +290,7 @@ def test_shipped_configs_mix(name: str, workplace: Path) -> None:
     pseudo.write_text((data / "queries.jsonl").read_text())
     memorise = ["--config=configs/memorise.yaml", f"--output=runs/{name}/memorise"]
     given = [f"--data.data=data/{name}", *tiny_model(f"data/{name}")]
-    assert main(["train", *memorise, *given, *QUICK]) == 0
+    assert main(["train", "memorise", *memorise, *given, *QUICK]) == 0
     train(name, "mixed", *QUICK)
     assert (workplace / "runs" / name / "mixed" / "model" / "config.json").is_file()
 
@@ -296,7 +304,7 @@ def test_shipped_configs_make_data(name: str, workplace: Path) -> None:
 def test_base_configs_are_the_papers(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for stage, rate, schedule in (("memorise", "1.0e-05", "constant"), ("retrieve", "0.0001", "linear")):
         with pytest.raises(SystemExit) as stop:
-            main(["train", f"--config=configs/{stage}.yaml", "--data.data=data/x", "--print_config"])
+            main(["train", stage, f"--config=configs/{stage}.yaml", "--data.data=data/x", "--print_config"])
         assert stop.value.code == 0
         shown = capsys.readouterr().out
         for line in ("optimizer: adafactor", f"learning_rate: {rate}", f"schedule: {schedule}",
@@ -351,13 +359,13 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     small(workplace / "data" / "mine")
     files_of_readme(workplace)
     commands = readme_commands()
-    compared = ["train-biencoder", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
+    compared = ["train", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
     compared += ["retrieve", "cut"]
     compared += ["tune-hybrid", "retrieve", "train", "index", "retrieve"]
     filtered = ["retrieve", "retrieve", "update", "update"]
     reached = ["neighbours", "train", "train", "pseudo-queries", "train", "train", "index", "retrieve"]
     reached += ["train", "index", "tune-rescore", "retrieve"]
-    untuned = ["train-biencoder", "index", "train", "index", "tune-hybrid", "retrieve"]
+    untuned = ["train", "index", "train", "index", "tune-hybrid", "retrieve"]
     quoted = ["answer", "propositions", *["answer"] * 3, "answers", "train", "answer", "answer"]
     quoted += ["ralm", "ralm"]
     used = ["check", "train", "train", "index", "retrieve", "evaluate", "tune-dynamic", "retrieve", "train"]
@@ -382,21 +390,21 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
         if command[0] == "ralm":
             Path("test.txt").write_text("anna is quiet . bob is kind . " * 4)
             given += ["--device=cpu"]
-        if command[0] == "train":
+        if command[0] == "train" and command[1] != "biencoder":
             given += QUICK
             if "memorise" in " ".join(command[:3]):
                 given += tiny_model("data/mine")
             if "configs/default/chains.yaml" in command:  # the packaged model is an extra
                 given += ["--model.generator.name_or_path=lm"]
-        if command[0] == "train-biencoder":
+        if command[:2] == ["train", "biencoder"]:
             options = [o.replace("--model.generator", "--generator") for o in tiny_model("data/mine")]
             given += [
                 "--source=null",
                 "--kind=auto",
                 *options,
-                "--epochs=1",
-                "--max_steps=2",
-                "--batch_size=8",
+                "--fit.epochs=1",
+                "--fit.max_steps=2",
+                "--fit.batch_size=8",
             ]
         assert main(given) == 0, given
     assert "recall" in capsys.readouterr().out

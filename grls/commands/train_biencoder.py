@@ -1,13 +1,11 @@
-"""``grls train-biencoder``: fine-tune a bi-encoder on a data set."""
+"""``grls train biencoder``: fine-tune a bi-encoder on a data set."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
@@ -16,20 +14,20 @@ from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign
 from grls.io.logs import quiet
-from grls.models.biencoder import BiEncoder
+from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
-from grls.models.load.sentence_folder import MODULES
-from grls.models.sentence_model import Kind
 from grls.retrieve.base import Retriever
-from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.registry import BM25, Opening, load_named
-from grls.train.biencoder.examples import BiEncoderExamples
-from grls.train.biencoder.fit import BiEncoderOptions, Split, check_negatives, fit
-from grls.train.core.datamodule import digest
+from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
+
+if TYPE_CHECKING:
+    from grls.models.biencoder import BiEncoder
+    from grls.train.biencoder.fit import Split
 
 
 def train_biencoder(
+    *,
     data: str,
     output: str,
     source: str | None = None,
@@ -38,10 +36,10 @@ def train_biencoder(
     train_split: str = "train",
     dev_split: str | None = "dev",
     max_tokens: int | None = None,
-    resume: bool = False,
+    fit: BiEncoderOptions = USUAL_FIT,
     negatives: str = BM25,
     analyzer: Analyzer = USUAL,
-    **options: Any,
+    resume: bool = False,
 ) -> None:
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
@@ -54,30 +52,36 @@ def train_biencoder(
         output: Folder for everything that the run writes.
         source: A model of sentence-transformers, or a generator that a training stage wrote (folder or hub
             name); ``all-MiniLM-L6-v2`` is the one that the extra ``local-models`` installs.
-        generator: An encoder-decoder to make a bi-encoder of, as in ``grls train``.
+        generator: An encoder-decoder to make a bi-encoder of: a class and its options.
         kind: ``sentence``: a model of sentence-transformers; ``st5``: an encoder-decoder by its first decoder
             output; ``auto``: what the source is.
         train_split: Which queries to learn from.
         dev_split: Which queries choose the best epoch; null measures none and keeps the last epoch.
         max_tokens: Longest text in tokens; null: what the model says.
-        resume: Go on from the last checkpoint in OUTPUT, with the same options and data.
+        fit: Which pairs are learned, and how.
         negatives: What finds hard negatives: a retriever folder of any kind over the same corpus, or
             ``bm25``.
         analyzer: How BM25, where it finds hard negatives, splits texts into words.
-        options: How to train.
+        resume: Go on from the last checkpoint in OUTPUT, with the same options and data.
     """
+    import torch
+
+    from grls.models.load.sentence_folder import MODULES
+    from grls.train.biencoder.examples import BiEncoderExamples
+    from grls.train.biencoder.fit import check_negatives
+    from grls.train.biencoder.fit import fit as fit_biencoder
+
     quiet()
     begun = perf_counter()
-    chosen = BiEncoderOptions(**options)
-    check_negatives(chosen.batch_size, chosen.hard_negatives)
+    check_negatives(fit.batch_size, fit.hard_negatives)
     refuse_foreign(Path(output) / "model", MODULES)
     corpus = Corpus.read(data)
     train = _split(data, train_split, corpus, "train_split")
     dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
-    torch.manual_seed(chosen.seed)  # of random weights
+    torch.manual_seed(fit.seed)  # of random weights
     encoder = _encoder(source, generator, kind, max_tokens)
-    rankings = _rankings(train.queries, corpus, chosen, negatives, analyzer)
-    examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, chosen, rankings)
+    rankings = _rankings(train.queries, corpus, fit, negatives, analyzer)
+    examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, rankings)
     settings: dict[str, Any] = {
         "data": data, "source": source or str(generator), "kind": kind, "train_split": train_split,
         "dev_split": dev_split, "max_tokens": encoder.max_tokens,
@@ -87,11 +91,13 @@ def train_biencoder(
         settings["negatives"] = negatives
     if words := analyzer.settings():
         settings["analyzer"] = words
-    fit(encoder, examples, dev, chosen, output, settings, resume, files)
+    fit_biencoder(encoder, examples, dev, fit, output, settings, resume, files)
     print(f"{output}/model: {len(examples):,} examples, {perf_counter() - begun:.0f} s")
 
 
 def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
+    from grls.train.biencoder.fit import Split
+
     file = Path(data) / "qrels" / f"{split}.tsv"
     if not file.is_file():
         without = ", or null to train without it" if option == "dev_split" else ""
@@ -102,6 +108,8 @@ def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
 
 def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
     """Of what is learned and measured from, by file."""
+    from grls.train.core.datamodule import digest
+
     made = {}
     for name, split in splits.items():
         made[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
@@ -113,6 +121,8 @@ def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
 def _encoder(
     source: str | None, generator: GeneratorSpec | None, kind: Kind, max_tokens: int | None
 ) -> BiEncoder:
+    from grls.models.biencoder import BiEncoder
+
     if (source is None) == (generator is None):
         raise ConfigError("give either --source (a folder or hub name) or --generator (how to make a model).")
     if source is not None:
@@ -145,6 +155,8 @@ def _miner(corpus: Corpus, name: str, analyzer: Analyzer) -> Retriever:
     Raises:
         MismatchError: It is over another corpus.
     """
+    from grls.retrieve.bm25 import BM25Retriever
+
     if name == BM25:
         return BM25Retriever(corpus, analyzer=analyzer)
     found = load_named(name, corpus, Opening(search=SearchOptions(truncate_queries=True)))

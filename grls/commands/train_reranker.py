@@ -1,4 +1,4 @@
-"""``grls train-reranker``: train a judge of documents on what they did to a language model."""
+"""``grls train reranker``: train a judge of documents on what they did to a language model."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from grls.answer.ralm.reranker import Reranker, example_settings, read_examples
 from grls.data.corpus import Corpus
 from grls.errors import MismatchError
 from grls.io.files import read_json, refuse_foreign, sha256, write_json
 from grls.io.logs import quiet
-from grls.train.reranker.fit import fit_reranker as fit
+from grls.train.reranker.options import USUAL_FIT, RerankerOptions
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +19,7 @@ PREFIX = 64
 
 
 def train_reranker(
+    *,
     train: str,
     dev: str,
     data: str,
@@ -29,10 +27,7 @@ def train_reranker(
     encoder: str = "all-MiniLM-L6-v2",
     prefix_tokens: int | None = None,
     max_tokens: int = 256,
-    epochs: int = 3,
-    batch_size: int = 4,
-    learning_rate: float = 2e-5,
-    seed: int = 0,
+    fit: RerankerOptions = USUAL_FIT,
     resume: bool = False,
     device: str = "auto",
 ) -> None:
@@ -53,13 +48,15 @@ def train_reranker(
         prefix_tokens: Tokens (of the language model) before a stride that it reads; null: as the examples
             have, and no other number is taken.
         max_tokens: Longest prefix and document together, in its own tokens.
-        epochs: Epochs.
-        batch_size: Prefixes a step, each with all its candidates.
-        learning_rate: Peak rate.
-        seed: Of order, dropout, and the weights that the encoder lacks.
+        fit: How it is trained.
         resume: Go on from the last checkpoint in OUTPUT, with the same options and data.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
+    import torch
+
+    from grls.answer.ralm.reranker import Reranker, read_examples
+    from grls.train.reranker.fit import fit_reranker
+
     quiet()
     refuse_foreign(f"{output}/model", "config.json")
     corpus = Corpus.read(data)
@@ -67,17 +64,16 @@ def train_reranker(
     prefix_tokens = _prefix_tokens(train, dev, corpus, data, prefix_tokens)
     made = {
         "train": sha256(train), "dev": sha256(dev), "data": corpus.fingerprint, "encoder": encoder,
-        "prefix_tokens": prefix_tokens, "max_tokens": max_tokens, "epochs": epochs, "batch_size": batch_size,
-        "learning_rate": learning_rate, "seed": seed,
+        "prefix_tokens": prefix_tokens, "max_tokens": max_tokens, **vars(fit),
     }  # fmt: skip
     kept = Path(output) / "settings.json"
     if resume:
         _refuse_others(kept, made)
-    torch.manual_seed(seed)  # an encoder that has no head yet gets one
+    torch.manual_seed(fit.seed)  # an encoder that has no head yet gets one
     reranker = Reranker.load(encoder, prefix_tokens, max_tokens, device)
     if not resume:
         write_json(kept, made)
-    best = fit(reranker, corpus, *examples, output, epochs, batch_size, learning_rate, seed, resume)
+    best = fit_reranker(reranker, corpus, *examples, output, **vars(fit), resume=resume)
     print(f"best dev loss {best:.4f} nats a stride; the reranker is in {output}/model")
 
 
@@ -87,6 +83,8 @@ def _prefix_tokens(train: str, dev: str, corpus: Corpus, data: str, given: int |
     Raises:
         MismatchError: They were collected otherwise.
     """
+    from grls.answer.ralm.reranker import example_settings
+
     found: dict[str, int] = {}
     for option, file in (("--train", train), ("--dev", dev)):
         settings = example_settings(file)
@@ -124,7 +122,8 @@ def _refuse_others(kept: Path, made: dict[str, Any]) -> None:
     before = read_json(kept)
     others = [name for name in made if not isinstance(before, dict) or before.get(name) != made[name]]
     if others:
-        options = ", ".join(f"--{name}" for name in others)
+        nested = vars(USUAL_FIT)
+        options = ", ".join(f"--fit.{name}" if name in nested else f"--{name}" for name in others)
         raise MismatchError(
             f"the run in {kept.parent} was begun with other options ({options}): resume it with the same "
             "options and data, or give another --output to begin anew."

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -23,6 +23,7 @@ from transformers import PreTrainedTokenizerBase
 
 from grls.data.codec import LIMITS, limits_of
 from grls.io.files import read_json
+from grls.models.biencoder_kinds import Kind as Kind
 from grls.models.encoder_input import special_tokens, spells_special, without_controls, without_spelled
 from grls.models.load.build import TRAINING, encoder_positions
 from grls.models.load.opening import IncompleteError, open_config, opening
@@ -32,8 +33,6 @@ from grls.models.st5 import FirstDecoderOutput
 
 DOT, COSINE = "dot", "cosine"
 """What embeddings are compared by."""
-
-Kind = Literal["auto", "sentence", "st5"]
 
 Library = TypeVar("Library", bound=BaseModel)
 

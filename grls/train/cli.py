@@ -1,12 +1,12 @@
-"""``grls train`` and ``train.py``: LightningCLI with one output folder for everything a run writes.
+"""``grls train STAGE`` and ``train.py``: LightningCLI with one output folder for everything a run writes.
 
-    grls train --config configs/retrieve.yaml --config configs/scratch/retrieve.yaml …
+    grls train retrieve --config configs/retrieve.yaml --config configs/scratch/retrieve.yaml …
 
 Under ``output``: ``checkpoints/`` (best and last), ``logs/`` (CSV and TensorBoard, and ``config.yaml``:
 everything that was in force) and ``model/`` (the best model, for the next stage).
 
 Two checkpoints, since they have different aims. ``checkpoint`` keeps the weights with the best dev score and
-writes when dev is measured. ``last`` is there to go on from (``--ckpt_path``): every epoch, or every
+writes when dev is measured. ``last`` is there to go on from (``--resume true``): every epoch, or every
 ``--last.every_n_train_steps``. One callback for both would weigh new weights by an old score.
 """
 
@@ -37,6 +37,7 @@ from grls.train.core.checkpoints import (
     AtomicCheckpointIO,
     BestCheckpoint,
     check_checkpoint,
+    last_checkpoint,
     refuse_unfinished,
     tell_changed,
 )
@@ -96,6 +97,9 @@ class TrainCLI(LightningCLI):
         parser.add_argument(
             "--output", type=str, default="runs/train", help="Folder for everything that the run writes."
         )
+        parser.add_argument(
+            "--resume", type=bool, default=False, help="Go on from the last checkpoint in the output folder."
+        )
         parser.add_lightning_class_args(BestCheckpoint, "checkpoint")
         parser.add_lightning_class_args(ModelCheckpoint, "last")
         parser.add_lightning_class_args(ConstrainedRecall, "recall")
@@ -121,9 +125,11 @@ class TrainCLI(LightningCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Parse, then find out before the work begins what could not be read, or written at its end."""
         for stage in self._subcommand_parsers.values():
-            stage.prog = "grls train"
+            stage.prog = getattr(stage, "called", stage.prog)
         super().parse_arguments(parser, args)
         config = self.config[self.config["subcommand"]]
+        if config.resume:
+            _go_on(config)
         _seed_all(config)
         refuse_unwritable(_checkpoints(config.output), folder=True)
         refuse_foreign(_model(config.output), "config.json")
@@ -159,6 +165,20 @@ class TrainCLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
 
+def _go_on(config: Any) -> None:
+    """Let ``--resume`` name the checkpoint.
+
+    Raises:
+        ConfigError: ``--ckpt_path`` names one, too.
+    """
+    if config.get("ckpt_path") is not None:
+        raise ConfigError(
+            "--resume goes on from the last checkpoint in --output, --ckpt_path from the one that "
+            "it names: give one of them."
+        )
+    config.ckpt_path = str(last_checkpoint(config.output))
+
+
 def _seed_all(config: Any) -> None:
     """Let ``--seed_everything`` decide the seeds of model and data that are not given."""
     if isinstance(config.seed_everything, bool) or config.seed_everything is None:
@@ -176,27 +196,27 @@ def _model(output: str) -> str:
     return str(Path(output) / "model")
 
 
-def train(arguments: Sequence[str] | None = None) -> None:
+def train(arguments: Sequence[str], called: str = "grls train") -> None:
     """Run one training stage.
 
     Args:
-        arguments: Those of ``fit``; None: the command line.
+        arguments: Those of ``fit``.
+        called: How the command is called, for its errors.
 
     Raises:
         SystemExit: SIGTERM has ended the run; the status is the shell's, 143, where Lightning's is 0, as if
             all had been done.
     """
     quiet()
-    given = None if arguments is None else ["fit", *arguments]
     try:
-        _fit(given)
+        _fit(["fit", *arguments], type("StageParser", (Parser,), {"called": called}))
     except SIGTERMException as end:
         remedy = " ".join(getattr(end, "__notes__", ["start it again."]))  # of SaveModel, once it was made
         print(f"error: the run was ended by SIGTERM before it was done; {remedy}", file=sys.stderr)
         raise SystemExit(128 + signal.SIGTERM) from None
 
 
-def _fit(given: list[str] | None) -> None:
+def _fit(given: list[str], parser: type[Parser]) -> None:
     TrainCLI(
         GeneratorModule,
         FitData,
@@ -205,7 +225,7 @@ def _fit(given: list[str] | None) -> None:
         subclass_mode_data=True,
         seed_everything_default=0,
         trainer_class=Trainer,
-        parser_class=Parser,
+        parser_class=parser,
         trainer_defaults={
             "use_distributed_sampler": False,
             "num_sanity_val_steps": 0,

@@ -1,6 +1,6 @@
 """What jsonargparse refuses, in one line.
 
-``grls train`` takes classes as options, and jsonargparse tells of a wrong one by every type that it has
+A training stage takes classes as options, and jsonargparse tells of a wrong one by every type that it has
 tried, from the outermost class to the innermost, with all values. Here the path of the option and the reason
 are taken out of that. It knows nothing of what the options mean.
 """
@@ -34,21 +34,24 @@ _EXPECTED = re.compile(r"Expected a (.+?)(?:\. Got value: (.*))?")
 class Parser(LightningArgumentParser):
     """Lightning's, whose errors are one line instead of pages of usage."""
 
+    called = "grls train"
+    """How the command is called."""
+
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Print it with the remedy and leave with argparse's status, 2."""
         if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):
             super().error(message, ex)
-        print(
-            f"error: {visible(plain_error(message))}\n`grls train --help` lists the options.", file=sys.stderr
-        )
+        line = visible(plain_error(message, self.called))
+        print(f"error: {line}\n`{self.called} --help` lists the options.", file=sys.stderr)
         raise SystemExit(2) from ex
 
 
-def plain_error(message: str) -> str:
+def plain_error(message: str, called: str = "grls train") -> str:
     """An error of jsonargparse as ``--option: reason``; one that is none of the kind as it is.
 
     Args:
         message: With one line for each type that was tried, and for each class that the option lies in.
+        called: How the command is called.
     """
     if not any(mark in message for mark in _MARKS):
         return message
@@ -77,17 +80,17 @@ def plain_error(message: str) -> str:
     if tried and all(found and found[2] is None for found in expected):  # the value is of none of these kinds
         kinds = tried.removeprefix("[").removesuffix("]").replace("<class 'NoneType'>, ", "")
         reasons = [f"Expected a {kinds}. Got value: {value}"]
-    return "; ".join(dict.fromkeys(_told(reason, path, owner) for reason in reasons))
+    return "; ".join(dict.fromkeys(_told(reason, path, owner, called) for reason in reasons))
 
 
-def _told(reason: str, path: list[str], owner: str) -> str:
+def _told(reason: str, path: list[str], owner: str, called: str) -> str:
     """One reason, with the option's whole name."""
     option = "--" + ".".join(path)
     if found := _UNKNOWN.fullmatch(reason):
         near = get_close_matches(found[1], _options(owner), 1)
         hint = f"; did you mean {option}.{near[0]}?" if near else "."
         if len(path) == 1:
-            hint += f" `grls train {option}.help {owner}` lists them."
+            hint += f" `{called} {option}.help {owner}` lists them."
         return f"{option}.{found[1]} is no option of {owner}{hint}"
     if path and (found := _UNRECOGNIZED.fullmatch(reason)):
         return f"unrecognized arguments: {option}.{found[1]}"

@@ -19,10 +19,10 @@ def test_what_follows_is_an_option_of_the_command(
     layers = ["--config", "configs/retrieve.yaml", "--config", "configs/local/retrieve.yaml"]
     own = ["--data.data=data/strategyqa", "--model.generator.name_or_path=runs/strategyqa/memorise/model",
            "--trainer.max_epochs=3", "--output=runs/strategyqa/retrieve"]  # fmt: skip
-    assert ran == [["train", *layers, *own, *more]]
-    assert "grls train --config configs/retrieve.yaml " in capsys.readouterr().out
+    assert ran == [["train", "retrieve", *layers, *own, *more]]
+    assert "grls train retrieve --config configs/retrieve.yaml " in capsys.readouterr().out
     assert main(["nq", "biencoder", "--dry_run", "true"]) == 0
-    assert capsys.readouterr().out.startswith("grls train-biencoder --config configs/biencoder.yaml ")
+    assert capsys.readouterr().out.startswith("grls train biencoder --config configs/biencoder.yaml ")
     assert len(ran) == 1
 
 

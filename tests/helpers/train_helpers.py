@@ -18,25 +18,21 @@ TRAIN = Path(__file__).parents[2] / "train.py"
 _HELPERS = os.pathsep.join(map(str, Path(__file__).parents[:2]))
 """Where a process of its own finds what these tests import: here, and a folder up."""
 
-STAGES = {"memorise": ("Memorise", "MemoriseData"), "retrieve": ("Retrieve", "RetrieveData")}
-
 
 def arguments(stage: str, data: Path, output: Path, *more: str, dropout: float = 0.1) -> list[str]:
-    """The options of a tiny run: 30 retrieve examples or 10 passages, 4 a batch."""
-    module, datamodule = STAGES[stage]
+    """What follows `grls train` for a tiny run: 30 retrieve examples or 10 passages, 4 a batch."""
     generator = {
         "data": data, "vocabulary": 120, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1,
         "num_decoder_layers": 1, "num_heads": 4, "dropout": dropout,
     }  # fmt: skip
     return [
+        stage,
         f"--output={output}",
-        f"--model=grls.train.core.module.{module}",
         "--model.generator=grls.models.load.build.ScratchT5",
         *(f"--model.generator.{name}={value}" for name, value in generator.items()),
         "--model.optimizer=adamw",
         "--model.learning_rate=3e-3",
         "--model.loss=allowed",
-        f"--data=grls.train.stages.data.{datamodule}",
         f"--data.data={data}",
         "--data.batch_size=4",
         "--trainer.max_epochs=3",
@@ -61,7 +57,8 @@ def write_chain_parts(folder: Path) -> Path:
 def chain_options(root: Path, output: Path, *more: str) -> list[str]:
     """The options of a tiny run on what :func:`write_chain_parts` wrote."""
     return [
-        "train", "--config=configs/chains.yaml", f"--output={output}", f"--data.data={root / 'data'}",
+        "train", "chains", "--config=configs/chains.yaml",
+        f"--output={output}", f"--data.data={root / 'data'}",
         f"--model.generator.name_or_path={root / 'llama'}", "--model.learning_rate=1e-2",
         "--model.freeze_embeddings=false", "--data.batch_size=4", "--trainer.max_epochs=2",
         "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false",

@@ -45,7 +45,8 @@ def test_a_fit_saves_a_plain_model_that_differs_by_its_adapters(tmp_path: Path) 
     data = write_small(tmp_path / "data")
     llama = write_llama(tmp_path / "llama", data)
     options = [
-        "train", "--config=configs/chains.yaml", f"--output={tmp_path / 'run'}", f"--data.data={data}",
+        "train", "chains", "--config=configs/chains.yaml",
+        f"--output={tmp_path / 'run'}", f"--data.data={data}",
         f"--model.generator.name_or_path={llama}", "--model.lora_rank=4", "--trainer.max_epochs=1",
         "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false",
     ]  # fmt: skip

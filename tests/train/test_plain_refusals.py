@@ -19,8 +19,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("wrong", "told"),
     [
         ("--data.bach_size=3", "--data.bach_size is no option of grls.train.stages.data.RetrieveData; "
-         "did you mean "
-         "--data.batch_size? `grls train --data.help grls.train.stages.data.RetrieveData` lists them."),
+         "did you mean --data.batch_size? `grls train retrieve --data.help "
+         "grls.train.stages.data.RetrieveData` lists them."),
         ("--model.generator.vocabluary=3", "--model.generator.vocabluary is no option of "
          "grls.models.load.build.ScratchT5; did you mean --model.generator.vocabulary?"),
         ("--data.batch_size=few", "--data.batch_size: expected int, got few."),
@@ -39,7 +39,7 @@ def test_an_option_is_named_in_one_line(
     wrong: str, told: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = refuses(capsys, "train", *arguments("retrieve", data, tmp_path / "run", wrong))
-    assert text.splitlines() == [f"error: {told}", "`grls train --help` lists the options."]
+    assert text.splitlines() == [f"error: {told}", "`grls train retrieve --help` lists the options."]
 
 
 def test_an_option_of_no_kind_names_the_kinds(

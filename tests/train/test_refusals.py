@@ -93,8 +93,8 @@ def test_what_other_libraries_cannot_write_is_told_in_one_line(
     def raises(*_: object) -> None:
         raise OSError(number, os.strerror(number), "logs/metrics.csv")
 
-    monkeypatch.setattr("grls.cli._run", raises)
-    assert "logs/metrics.csv" in fails(capsys, "train")
+    monkeypatch.setattr("grls.cli.Command.run", raises)
+    assert "logs/metrics.csv" in fails(capsys, "train", "retrieve")
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ class Reranker:
         with opening(
             "a reranker" if trained else "an encoder",
             name,
-            "Give a folder that `grls train-reranker` wrote."
+            "Give a folder that `grls train reranker` wrote."
             if trained
             else "Give a folder or hub name of a bidirectional encoder.",
         ):

@@ -13,23 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    BertLMHeadModel,
-    EncoderDecoderModel,
-    PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
-    T5Config,
-    T5ForConditionalGeneration,
-)
-from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grls.data.codec import SPECIAL_TOKENS, add_special_tokens
 from grls.data.corpus import Corpus
@@ -39,6 +23,9 @@ from grls.io.files import read_json
 from grls.models.load.opening import IncompleteError, open_config, open_model, open_tokenizer, opening
 from grls.models.load.sources import language_source, packaged_encoder, refuse_missing_folder
 from grls.models.positions import positions_in
+
+if TYPE_CHECKING:
+    from transformers import BertLMHeadModel, PreTrainedTokenizerBase
 
 TRAINING = "training.json"
 """Stands beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the stages it has gone through,
@@ -110,6 +97,9 @@ class Pretrained(GeneratorSpec):
         return read_stages(self.name_or_path)
 
     def load(self) -> Loaded:  # noqa: D102
+        import torch
+        from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
         refuse_missing_folder(self.name_or_path)
         with opening(
             "a generator",
@@ -157,6 +147,8 @@ class ScratchT5(GeneratorSpec):
     dropout: float = 0.1
 
     def load(self) -> Loaded:  # noqa: D102
+        from transformers import T5Config, T5ForConditionalGeneration
+
         tokenizer = self._tokenizer()
         config = T5Config(
             vocab_size=len(tokenizer),
@@ -202,6 +194,9 @@ class WarmStart(GeneratorSpec):
     dropout: float = 0.1
 
     def load(self) -> Loaded:  # noqa: D102
+        import torch
+        from transformers import AutoModel, EncoderDecoderModel
+
         source = packaged_encoder(self.encoder)
         tokenizer = load_tokenizer(source)
         with opening("an encoder", self.encoder, "Give the folder or hub name of a BERT encoder."):
@@ -226,6 +221,8 @@ class WarmStart(GeneratorSpec):
         return Loaded(model, tokenizer)
 
     def _decoder(self, encoder: Any) -> BertLMHeadModel:
+        from transformers import AutoConfig, BertLMHeadModel
+
         config: Any = AutoConfig.for_model(**encoder.config.to_dict())
         config.num_hidden_layers = self.decoder_layers
         config.is_decoder = config.add_cross_attention = True
@@ -249,6 +246,8 @@ def refuse_encoder(config: Any) -> None:
     Raises:
         IncompleteError: It is one.
     """
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
     masked = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     if masked and not config.is_encoder_decoder and not getattr(config, "is_decoder", False):
         raise IncompleteError(f"a {config.model_type} is an encoder, which writes nothing")
@@ -299,6 +298,9 @@ def train_tokenizer(data: str | Path, vocabulary: int, texts: Sequence[str] = ()
         vocabulary: Number of pieces, special tokens included; fewer where the text has fewer.
         texts: Further texts that it must be able to write.
     """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation(), pre_tokenizers.Digits()]

@@ -13,16 +13,17 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from grls.errors import ConfigError, GrlsError
 from grls.io.files import read_json
 from grls.models.load.sources import first_line
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _POOLER = "pooler"
 """A layer of encoders that nothing here reads, unless a classifier stands behind it."""
@@ -65,6 +66,8 @@ def opening(what: str, name: str | Path, remedy: str) -> Iterator[None]:
     Raises:
         ConfigError: It cannot be opened; errors of ours and want of memory pass as they are.
     """
+    import torch
+
     try:
         yield
     except IncompleteError as error:
@@ -95,6 +98,8 @@ def open_config(source: str | Path, **options: Any) -> Any:
     Raises:
         IncompleteError: The model brings code of its own.
     """
+    from transformers import AutoConfig
+
     refuse_code(source)
     config = AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
     if getattr(config, "auto_map", None):
@@ -112,6 +117,8 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
     Raises:
         IncompleteError: It is not there as a whole: transformers would make up a stub of special tokens.
     """
+    from transformers import AutoTokenizer
+
     refuse_code(source)
     folder = Path(source)
     if folder.is_dir() and not options.get("gguf_file"):

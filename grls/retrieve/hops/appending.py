@@ -89,7 +89,7 @@ class AppendingMultistep:
         ):
             log.warning(
                 "the model was not trained with DONE (an encoder as it is, or --done false or --multistep "
-                "false in training), so where a chain ends is chance: train it with `grls train-biencoder` "
+                "false in training), so where a chain ends is chance: train it with `grls train biencoder` "
                 "--multistep true --done true and index it again, or choose --steps fixed."
             )
 

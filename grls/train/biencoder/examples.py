@@ -10,23 +10,21 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Passage, Query
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.models.biencoder import DONE_PASSAGE, BiEncoder
 from grls.models.text_encoder import passage_text
+from grls.train.biencoder.options import PairOptions as PairOptions
 from grls.train.core.examples import drawn_chain, free_order, gold_chains
 
 NO_KEY = -1
 """Fills up the gold keys of an example; the key of no text."""
-
-_CANDIDATES = 50
-"""How many passages of a ranking, at least, the hard negatives of an epoch are drawn from."""
 
 _FILLER = 1000
 """Random passages among which a short ranking finds enough that are not gold."""
@@ -49,35 +47,6 @@ class Pair(NamedTuple):
     passages: tuple[str, ...]
     keys: tuple[int, ...]
     gold: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class PairOptions:
-    """Which pairs are made of a query.
-
-    Args:
-        multistep: One pair a hop: query and the gold evidence before -> next gold passage. Otherwise every
-            gold passage is paired with the query alone. Null: where some query has several gold passages.
-        done: DONE is the passage after the last hop (multi-step only).
-        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
-        hard_negatives: Wrong passages a query that are drawn from its ranking, beside those of the batch.
-        seed: Of dropout, the order of examples and what is drawn for each epoch.
-    """
-
-    multistep: bool | None = None
-    done: bool = True
-    shuffle: bool = False
-    hard_negatives: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.hard_negatives < 0:
-            raise ConfigError(f"hard_negatives must be at least 0, got {self.hard_negatives}.")
-
-    @property
-    def ranked(self) -> int:
-        """How long a ranking the hard negatives are drawn from, gold passages not counted."""
-        return max(_CANDIDATES, 2 * self.hard_negatives) if self.hard_negatives else 0
 
 
 class BiEncoderExamples:

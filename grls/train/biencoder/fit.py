@@ -11,9 +11,8 @@ import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from sentence_transformers import SentenceTransformerTrainingArguments
@@ -29,8 +28,9 @@ from grls.models.biencoder import STAGE, BiEncoder
 from grls.models.load.sentence_folder import MODULES
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
 from grls.models.text_encoder import passage_text
-from grls.train.biencoder.examples import BiEncoderExamples, PairOptions
+from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
+from grls.train.biencoder.options import BiEncoderOptions as BiEncoderOptions
 from grls.train.biencoder.resume import FILES, LOGS, begin_anew, checkpoint_to_resume
 from grls.train.biencoder.trainer import BiEncoderTrainer, refuse_broken
 from grls.train.core.damage import folder_damage
@@ -38,69 +38,6 @@ from grls.train.core.damage import folder_damage
 log = logging.getLogger(__name__)
 
 _DEV = "dev"
-
-
-@dataclass(frozen=True)
-class BiEncoderOptions(PairOptions):
-    """Which pairs are learned (the options of :class:`PairOptions`), and how.
-
-    Args:
-        epochs: Passes over the examples.
-        max_steps: Stop after this many optimizer steps, if the epochs are not over before.
-        batch_size: Examples of a batch, each the negatives of the others.
-        accumulate: Batches whose gradients are added up for one step; negatives stay those of one batch.
-        learning_rate: Peak learning rate.
-        schedule: ``linear`` falls to 0 after the warm-up, ``constant`` stays.
-        warmup: Share of all steps that the rate takes to rise.
-        weight_decay: Weight decay.
-        optimizer: ``adamw`` or ``adafactor`` (with a rate of its own kind: ours, not relative steps).
-        clip: Longest gradient; longer ones are shortened to it.
-        scale: Factor on the inner products before the softmax, the inverse of its temperature; null: 20
-            where the model normalises its embeddings or compares by cosine, 1 where not.
-        length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch.
-        gradient_checkpointing: Less memory for more time.
-        precision: ``bfloat16`` computes in mixed precision, ``auto`` does so where the processor has
-            instructions for it; the weights are float32 in any case.
-        device: ``auto`` takes a GPU where there is one; of several the first (CUDA_VISIBLE_DEVICES says which
-            one that is).
-        dev_size: Most dev queries whose recall is measured after each epoch.
-        k: Cut-off of dev recall.
-        log_every: Steps between two logged losses.
-    """
-
-    epochs: int = 1
-    max_steps: int | None = None
-    batch_size: int = 32
-    accumulate: int = 1
-    learning_rate: float = 2e-5
-    schedule: Literal["linear", "constant"] = "linear"
-    warmup: float = 0.1
-    weight_decay: float = 0.0
-    optimizer: Literal["adamw", "adafactor"] = "adamw"
-    clip: float = 1.0
-    scale: float | None = None
-    length_pool: int = 1
-    gradient_checkpointing: bool = False
-    precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    device: Literal["auto", "cpu"] = "auto"
-    dev_size: int = 500
-    k: int = 5
-    log_every: int = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.max_steps is not None and self.max_steps < 1:
-            raise ConfigError(f"max_steps must be at least 1, or null for no limit, got {self.max_steps}.")
-        if self.learning_rate <= 0 or not 0 <= self.warmup < 1:
-            raise ConfigError(
-                "expected a learning_rate above 0 and a warmup of at least 0 and below 1, got "
-                f"{self.learning_rate} and {self.warmup}."
-            )
-        if self.scale is not None and not self.scale > 0:
-            raise ConfigError(f"scale must be above 0, got {self.scale}.")
 
 
 class Split(NamedTuple):
@@ -174,7 +111,7 @@ def fit(
         raise ConfigError("a bi-encoder is trained in one process: start it without torchrun or srun.")
     texts = examples.passages()
     if cut := encoder.count_cut(texts):
-        log.warning(encoder.cut_notice(cut, len(texts), "--max_tokens (of grls train-biencoder)"))
+        log.warning(encoder.cut_notice(cut, len(texts), "--max_tokens (of grls train biencoder)"))
     known = {**(settings or {}), **vars(options), FILES: dict(files or {})}
     evaluator = None if dev is None else _evaluator(encoder, dev, options)
     start = checkpoint_to_resume(folder, known) if resume else begin_anew(folder)

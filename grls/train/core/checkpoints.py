@@ -130,9 +130,10 @@ def refuse_unfinished(output: str) -> None:
     finished = model.is_file()
     kept = [file for file in (*requeued, last_checkpoint(output)) if file.is_file()]
     last = max(kept, key=lambda file: file.stat().st_mtime, default=None)
+    option = "--resume true" if last == last_checkpoint(output) else f"--ckpt_path {last}"
     if last is not None and not (finished and model.stat().st_mtime >= last.stat().st_mtime):
         raise ConfigError(
-            f"{last} is of a run that did not finish, or diverged: go on from it with --ckpt_path {last}, "
+            f"{last} is of a run that did not finish, or diverged: go on from it with {option}, "
             f"choose another --output, or remove "
             f"{last if last in requeued else last.parent}."
         )

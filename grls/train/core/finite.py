@@ -20,9 +20,9 @@ GENERATOR = (
     "--model.learning_rate, clip gradients (--trainer.gradient_clip_val 1), or train in --trainer.precision "
     "32-true"
 )
-"""What to try, of ``grls train``."""
+"""What to try, of a stage of ``grls train``."""
 RERANKER = "--learning_rate"
-"""Likewise, of ``grls train-reranker``."""
+"""Likewise, of ``grls train reranker``."""
 
 
 def gradient_norm(parameters: Iterable[torch.nn.Parameter]) -> Tensor | None:

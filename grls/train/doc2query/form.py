@@ -46,8 +46,7 @@ class QueryForm(NamedTuple):
         file = Path(model) / FORM
         if not file.is_file():
             raise ConfigError(
-                f"{model} is no query generator ({FORM} is missing); train one with `grls train --config "
-                "configs/doc2query.yaml`."
+                f"{model} is no query generator ({FORM} is missing); train one with `grls train doc2query`."
             )
         return cls(**read_json(file))
 

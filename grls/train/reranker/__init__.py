@@ -1,1 +1,1 @@
-"""Training a reranker of documents (arXiv 2302.00083): ``fit``."""
+"""Training a reranker of documents (arXiv 2302.00083): ``fit``, by its ``options``."""

@@ -196,8 +196,8 @@ def test_the_commands_from_examples_to_a_lower_perplexity(
     encoder = str(tiny_bert(folder / "bert"))
     for output in ("judge", "again"):
         assert main([
-            "train-reranker", "--train", made, "--dev", made, "--data", str(folder / "data"), "--output",
-            str(folder / output), "--encoder", encoder, "--max_tokens", "32", "--epochs", "1", "--device",
+            "train", "reranker", "--train", made, "--dev", made, "--data", str(folder / "data"), "--output",
+            str(folder / output), "--encoder", encoder, "--max_tokens", "32", "--fit.epochs", "1", "--device",
             "cpu",
         ]) == 0  # fmt: skip
     weights = [(folder / name / "model" / "model.safetensors").read_bytes() for name in ("judge", "again")]
@@ -229,9 +229,9 @@ def collected(folder: Path) -> Path:
 
 def training(folder: Path, made: Path, output: Path, *more: str) -> list[str]:
     return [
-        "train-reranker", "--train", str(made), "--dev", str(made), "--data", str(folder / "data"),
-        "--output", str(output), "--encoder", str(folder / "small-bert"), "--max_tokens", "32", "--epochs",
-        "1", "--device", "cpu", *more,
+        "train", "reranker", "--train", str(made), "--dev", str(made), "--data", str(folder / "data"),
+        "--output", str(output), "--encoder", str(folder / "small-bert"), "--max_tokens", "32",
+        "--fit.epochs", "1", "--device", "cpu", *more,
     ]  # fmt: skip
 
 
@@ -269,8 +269,8 @@ def test_training_is_resumed_with_the_same_options_only(
     fewer.write_text("".join(collected.read_text().splitlines(keepends=True)[:-1]))
     resumed = ("--resume", "true")
     for option, value in (
-        ("--seed", "3"),
-        ("--epochs", "2"),
+        ("--fit.seed", "3"),
+        ("--fit.epochs", "2"),
         ("--train", str(fewer)),
         ("--max_tokens", "31"),
     ):

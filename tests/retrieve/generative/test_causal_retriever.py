@@ -120,7 +120,7 @@ def test_trained_indexed_and_retrieving_hop_by_hop(data: Path, llama: Path, tmp_
     """Through the real commands; the small data set is learned by heart."""
     output = tmp_path / "run"
     options = [
-        "train", "--config=configs/chains.yaml", f"--output={output}", f"--data.data={data}",
+        "train", "chains", "--config=configs/chains.yaml", f"--output={output}", f"--data.data={data}",
         f"--model.generator.name_or_path={llama}", "--model.learning_rate=1e-2",
         "--model.freeze_embeddings=false", "--data.batch_size=4", "--data.train_split=train",
         "--data.dev_split=train", "--trainer.max_epochs=60",

@@ -1,4 +1,4 @@
-"""`grls train-biencoder` goes on from its checkpoints, or says why not."""
+"""`grls train biencoder` goes on from its checkpoints, or says why not."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def test_a_run_that_died_within_its_first_checkpoint_is_begun_anew(
         assert "holds no checkpoint to resume from" in told
         assert "leave out --resume" in told
         return
-    train(place, tmp_path / "run", "--max_steps=2")
+    train(place, tmp_path / "run", "--fit.max_steps=2")
     assert not torn.exists()
 
 
@@ -140,7 +140,7 @@ def test_a_full_disk_is_told_in_one_line(
         signal.signal(signal.SIGXFSZ, handler)
     assert "cannot write" in told
     assert "Free some space" in told
-    train(place, tmp_path / "run", "--max_steps=2")
+    train(place, tmp_path / "run", "--fit.max_steps=2")
 
 
 def test_a_place_that_cannot_be_written_is_told_before_the_work(
@@ -168,10 +168,10 @@ def test_resuming_needs_a_checkpoint_and_the_same_settings(
     assert "holds no checkpoint to resume from" in fails(
         capsys, *options(place, tmp_path / "none", "--resume=true")
     )
-    message = fails(capsys, *options(place, trained, "--resume=true", "--learning_rate=0.02"))
+    message = fails(capsys, *options(place, trained, "--resume=true", "--fit.learning_rate=0.02"))
     assert "had learning_rate 0.01, now it is 0.02" in message
     copy = shutil.copytree(trained, tmp_path / "copy")
-    train(place, copy, "--resume=true", "--log_every=5")  # what does not decide the losses may change
+    train(place, copy, "--resume=true", "--fit.log_every=5")  # what does not decide the losses may change
 
 
 @pytest.mark.parametrize(("file", "old", "new", "changed"), [
@@ -205,7 +205,7 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = shutil.copytree(place / "data", tmp_path / "data")
-    given = (f"--data={data}", "--epochs=1", "--max_steps=2")
+    given = (f"--data={data}", "--fit.epochs=1", "--fit.max_steps=2")
     output = train(place, tmp_path / "out", *given)
     corpus = (data / "corpus.jsonl").read_text()
     (data / "corpus.jsonl").write_text(corpus.replace("the lynx is calm .", "the lynx is still ."))
@@ -223,7 +223,7 @@ def test_a_run_whose_data_has_changed_is_not_resumed(
 
 def test_a_new_run_is_not_mistaken_for_the_old_one(place: Path, tmp_path: Path) -> None:
     output = train(place, tmp_path / "out")
-    train(place, output, "--max_steps=3")
+    train(place, output, "--fit.max_steps=3")
     assert [folder.name for folder in (output / "checkpoints").glob("checkpoint-*")] == ["checkpoint-3"]
     assert list(logged(output, "loss")) == [1, 2, 3]
     # Checkpoints of a run that did not finish are not thrown away for want of an option.
@@ -234,8 +234,8 @@ def test_a_new_run_is_not_mistaken_for_the_old_one(place: Path, tmp_path: Path) 
     (tmp_path / "aside").rename(output / "model")
     (tmp_path / "modules.json").rename(output / "model" / "modules.json")
     # A refused run takes nothing away, and a run may go on in another place.
-    assert main(options(place, output, "--hard_negatives=20")) == 1
+    assert main(options(place, output, "--fit.hard_negatives=20")) == 1
     moved = output.rename(tmp_path / "moved")
     shutil.rmtree(moved / "model")
-    train(place, moved, "--max_steps=3", "--resume=true")
+    train(place, moved, "--fit.max_steps=3", "--resume=true")
     assert (moved / "model" / "model.safetensors").is_file()

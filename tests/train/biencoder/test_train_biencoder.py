@@ -1,4 +1,4 @@
-"""`grls train-biencoder` with a tiny model: losses, the best epoch, shipped configs, refusals."""
+"""`grls train biencoder` with a tiny model: losses, the best epoch, shipped configs, refusals."""
 
 import json
 import shutil
@@ -75,9 +75,14 @@ def test_the_model_is_that_of_the_epoch_with_the_best_dev_recall(place: Path, tm
     write_dataset(tmp_path / "data", passages(), every, qrels)
     # The rate does not fall, and is so high that later epochs are not simply better; which seed shows it
     # depends on the processor's rounding.
-    changed = (f"--data={tmp_path / 'data'}", "--schedule=constant", "--learning_rate=3e-2", "--k=3")
+    changed = (
+        f"--data={tmp_path / 'data'}",
+        "--fit.schedule=constant",
+        "--fit.learning_rate=3e-2",
+        "--fit.k=3",
+    )
     for seed in range(10):
-        output = train(place, tmp_path / f"out{seed}", *changed, f"--seed={seed}")
+        output = train(place, tmp_path / f"out{seed}", *changed, f"--fit.seed={seed}")
         recalls = list(logged(output, "dev_recall@3").values())
         assert len(recalls) == 3
         if recalls[-1] < max(recalls):
@@ -92,19 +97,19 @@ def test_passages_that_are_cut_in_training_are_told_of(
     place: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The 12 training queries need 6 facts and 2 rules; the rules are longer than 8 tokens."""
-    given = ("--max_steps=1", "--dev_split=null")
+    given = ("--fit.max_steps=1", "--dev_split=null")
     train(place, tmp_path / "whole", *given)
     assert "passages are longer" not in caplog.text
     train(place, tmp_path / "cut", *given, "--max_tokens=8")
     assert caplog.text.count("2 of 8 passages are longer than 8 tokens") == 1
-    assert "raise --max_tokens (of grls train-biencoder), to 64 at most" in caplog.text
-    train(place, tmp_path / "negatives", *given, "--max_tokens=8", "--hard_negatives=1")
+    assert "raise --max_tokens (of grls train biencoder), to 64 at most" in caplog.text
+    train(place, tmp_path / "negatives", *given, "--max_tokens=8", "--fit.hard_negatives=1")
     assert "2 of 10 passages are longer" in caplog.text
 
 
 def test_the_seed_decides_the_losses(place: Path, trained: Path, tmp_path: Path) -> None:
     assert logged(train(place, tmp_path / "same"), "loss") == logged(trained, "loss")
-    assert logged(train(place, tmp_path / "other", "--seed=1"), "loss") != logged(trained, "loss")
+    assert logged(train(place, tmp_path / "other", "--fit.seed=1"), "loss") != logged(trained, "loss")
 
 
 def test_of_several_gpus_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +126,7 @@ def test_of_several_gpus_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_training_ends_with_the_steps_or_with_the_epochs(
     limit: int, accumulate: int, steps: int, place: Path, tmp_path: Path
 ) -> None:
-    given = ("--epochs=1", f"--max_steps={limit}", f"--accumulate={accumulate}")
+    given = ("--fit.epochs=1", f"--fit.max_steps={limit}", f"--fit.accumulate={accumulate}")
     output = train(place, tmp_path / "out", *given)
     assert list(logged(output, "loss")) == [*range(1, steps + 1)]
 
@@ -137,7 +142,7 @@ def test_on_a_cpu_short_texts_are_attended_to_plainly(
         return plain(model, length)
 
     monkeypatch.setattr(biencoder_trainer, "plain_attention", watched)
-    train(place, tmp_path / "out", "--max_steps=2", "--dev_split=null")
+    train(place, tmp_path / "out", "--fit.max_steps=2", "--dev_split=null")
     assert len(lengths) == 2
     assert 2 < min(lengths) <= max(lengths) < 64
 
@@ -146,13 +151,13 @@ def test_bfloat16_needs_no_gpu_and_rounds(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it was asked for, or taken because the processor has it."""
-    plain = logged(train(place, tmp_path / "plain", "--max_steps=2"), "loss")
+    plain = logged(train(place, tmp_path / "plain", "--fit.max_steps=2"), "loss")
     losses = {}
     warned: list[str] = []
     monkeypatch.setattr(biencoder, "warn_of_emulation", lambda device, remedy: warned.append(remedy))
     for precision, able in (("bfloat16", False), ("auto", True), ("auto", False)):
         monkeypatch.setattr(biencoder, "has_bfloat16", lambda device, able=able: able)
-        given = ("--max_steps=2", "--device=auto", f"--precision={precision}")
+        given = ("--fit.max_steps=2", "--fit.device=auto", f"--fit.precision={precision}")
         losses[precision, able] = logged(train(place, tmp_path / f"{precision}-{able}", *given), "loss")
     assert warned == ["--precision float32 or auto"]  # where it was asked for
     assert losses["bfloat16", False] == losses["auto", True] != plain
@@ -165,7 +170,7 @@ def test_a_generator_becomes_a_biencoder(place: Path, tmp_path: Path) -> None:
     for part in generator:
         part.save_pretrained(tmp_path / "generator")
     write_json(tmp_path / "generator" / TRAINING, {"stages": ["memorise"]})
-    output = train(place, tmp_path / "out", f"--source={tmp_path / 'generator'}", "--hard_negatives=2")
+    output = train(place, tmp_path / "out", f"--source={tmp_path / 'generator'}", "--fit.hard_negatives=2")
     losses = list(logged(output, "loss").values())
     assert sum(losses[-8:]) < sum(losses[:8])
     assert BiEncoder.load(str(tmp_path / "generator"), "st5", device="cpu").learned_done is False
@@ -179,8 +184,8 @@ def test_a_generator_from_scratch_and_no_dev(place: Path, tmp_path: Path) -> Non
     given = options(
         place, tmp_path / "out", "--source=null", "--generator=grls.models.load.build.ScratchT5",
         f"--generator.data={place / 'data'}", *(f"--generator.{one}" for one in size), "--dev_split=null",
-        "--max_steps=3", "--done=false", "--gradient_checkpointing=true", "--accumulate=2",
-        "--optimizer=adafactor",
+        "--fit.max_steps=3", "--fit.done=false", "--fit.gradient_checkpointing=true", "--fit.accumulate=2",
+        "--fit.optimizer=adafactor",
     )  # fmt: skip
     assert main(given) == 0
     assert logged(tmp_path / "out", "dev_recall@1") == {}
@@ -199,13 +204,14 @@ def test_shipped_configs_train(
     prepare(Path("data") / name, subjects=6, predicates=6, rules=10, max_depth=3, train=12, dev=4, test=4)
     where = [f"--data=data/{name}", f"--output=runs/{name}/biencoder"]
     named = [word for layer in ("", f"{name}/") for word in ("--config", f"configs/{layer}biencoder.yaml")]
-    shipped = trainings.options(name, "biencoder") if name in SETS else [*named, *where]
+    shipped = trainings.options(name, "biencoder") if name in SETS else ["biencoder", *named, *where]
     asked: dict[str, Any] = {}
-    for word in shipped:
+    for word in shipped[1:]:
         if word.startswith("configs/"):
-            asked |= yaml.safe_load(Path(word).read_text())
+            layer = yaml.safe_load(Path(word).read_text())
+            asked |= layer.pop("fit") | layer
         elif word != "--config":
-            key, _, value = word.removeprefix("--").partition("=")
+            key, _, value = word.removeprefix("--").removeprefix("fit.").partition("=")
             asked[key] = float(value) if key == "learning_rate" else yaml.safe_load(value)
     if asked["kind"] == "st5":
         generator = scratch(Path("data") / name).load()
@@ -215,7 +221,7 @@ def test_shipped_configs_train(
     else:
         source = str(place / "bert")
     limits = [] if asked["kind"] == "st5" else ["--max_tokens=64"]
-    assert main(["train-biencoder", *shipped, f"--source={source}", *limits, "--max_steps=2"]) == 0
+    assert main(["train", *shipped, f"--source={source}", *limits, "--fit.max_steps=2"]) == 0
     assert Path(f"runs/{name}/biencoder/model/modules.json").is_file()
     settings = json.loads(Path(f"runs/{name}/biencoder/logs.json").read_text())["settings"]
     asked |= {"max_steps": 2, "source": source, "max_tokens": settings["max_tokens"]}
@@ -236,14 +242,14 @@ def test_refusals_before_the_work_begins(
         (["--dev_split=none"], "none.tsv: no such file; give another dev_split, or null"),
         (["--source=/none/such"], "no such folder: /none/such"),
         (["--source=null"], "give either --source"),
-        (["--batch_size=1"], "a batch_size of 1 leaves no passage to tell the right one from"),
-        (["--batch_size=0"], "batch_size must be at least 1, got 0"),
-        (["--max_steps=0"], "max_steps must be at least 1"),
-        (["--learning_rate=0"], "expected a learning_rate above 0"),
-        (["--warmup=1"], "warmup of at least 0 and below 1"),
-        (["--scale=0"], "scale must be above 0"),
-        (["--hard_negatives=-1"], "hard_negatives must be at least 0"),
-        (["--hard_negatives=20"], "lower it"),
+        (["--fit.batch_size=1"], "a batch_size of 1 leaves no passage to tell the right one from"),
+        (["--fit.batch_size=0"], "batch_size must be at least 1, got 0"),
+        (["--fit.max_steps=0"], "max_steps must be at least 1"),
+        (["--fit.learning_rate=0"], "expected a learning_rate above 0"),
+        (["--fit.warmup=1"], "warmup of at least 0 and below 1"),
+        (["--fit.scale=0"], "scale must be above 0"),
+        (["--fit.hard_negatives=-1"], "hard_negatives must be at least 0"),
+        (["--fit.hard_negatives=20"], "lower it"),
     ):
         assert words in fails(capsys, *options(place, output, *given)), given
     assert not output.exists()
@@ -262,7 +268,7 @@ def test_bad_splits_are_refused(place: Path, tmp_path: Path, capsys: pytest.Capt
     ):
         assert words in fails(capsys, *options(place, tmp_path / "o", f"--data={folder}", given))
     message = fails(
-        capsys, *options(place, tmp_path / "o", f"--data={folder}", "--train_split=one", "--done=false")
+        capsys, *options(place, tmp_path / "o", f"--data={folder}", "--train_split=one", "--fit.done=false")
     )
     assert "one training example leaves no passage" in message
 
@@ -275,7 +281,7 @@ def test_hard_negatives_need_words_in_common(
         tmp_path / "data", passages(), strangers, {"train": {q.id: {q.evidence[0]: 1} for q in strangers}}
     )
     given = options(place, tmp_path / "o", f"--data={tmp_path / 'data'}", "--dev_split=null")
-    assert "no training query shares a word with" in fails(capsys, *given, "--hard_negatives=1")
+    assert "no training query shares a word with" in fails(capsys, *given, "--fit.hard_negatives=1")
 
 
 def test_a_folder_of_another_kind_is_not_replaced(
@@ -296,7 +302,7 @@ def test_a_loss_that_is_no_number_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At its step, though no loss is logged; what an earlier run has written stays."""
-    output = train(place, tmp_path / "out", "--max_steps=1", "--dev_split=null")
+    output = train(place, tmp_path / "out", "--fit.max_steps=1", "--dev_split=null")
     before = (output / "model" / "model.safetensors").read_bytes()
     factors = iter([1.0, float(wrong)])
     monkeypatch.setattr(
@@ -304,7 +310,7 @@ def test_a_loss_that_is_no_number_ends_the_run(
         "compute_loss_from_embeddings",
         lambda self, embeddings, labels: embeddings[0].pow(2).sum() * next(factors),
     )
-    given = options(place, output, "--max_steps=3", "--log_every=100", "--dev_split=null")
+    given = options(place, output, "--fit.max_steps=3", "--fit.log_every=100", "--dev_split=null")
     assert f"the loss is {wrong} at step 2" in fails(capsys, *given)
     assert (output / "model" / "model.safetensors").read_bytes() == before
 
@@ -318,7 +324,7 @@ def test_weights_that_the_last_step_spoils_are_not_saved(
         "compute_loss_from_embeddings",
         lambda self, embeddings, labels: (embeddings[0].sum() * 0).sqrt(),
     )
-    given = options(place, tmp_path / "out", "--max_steps=1", "--dev_split=null")
+    given = options(place, tmp_path / "out", "--fit.max_steps=1", "--dev_split=null")
     assert "weights are not finite after step 1" in fails(capsys, *given)
     assert not (tmp_path / "out" / "model").exists()
     assert not list((tmp_path / "out" / "checkpoints").glob("checkpoint-*"))

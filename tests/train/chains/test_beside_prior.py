@@ -155,7 +155,8 @@ def test_what_is_memorised_is_a_query_to_a_teacher_that_is_asked(root: Path) -> 
 
 def options(root: Path, output: Path, *more: str) -> list[str]:
     return [
-        "train", "--config=configs/chains.yaml", f"--output={output}", f"--data.data={root / 'data'}",
+        "train", "chains", "--config=configs/chains.yaml",
+        f"--output={output}", f"--data.data={root / 'data'}",
         f"--model.generator.name_or_path={root / 'llama'}", "--model.learning_rate=1e-2",
         "--data.batch_size=4", "--trainer.max_epochs=2", "--trainer.accelerator=cpu",
         "--trainer.enable_progress_bar=false", "--trainer.log_every_n_steps=1", "--recall.hops=3", *more,

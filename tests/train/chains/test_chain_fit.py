@@ -179,12 +179,11 @@ def test_a_causal_model_needs_chain_data(
 ) -> None:
     plain = [o for o in chain_options(root, tmp_path / "run") if not o.startswith("--config")]
     source = [
-        "--model=grls.train.core.module.Retrieve",
         "--model.generator=grls.models.load.language.CausalLM",
     ]
     kept = [o for o in plain[1:] if "freeze_embeddings" not in o and "name_or_path" not in o]
     source.append(f"--model.generator.name_or_path={root / 'llama'}")
-    given = ["train", *source, "--model.loss=allowed", "--data=grls.train.stages.data.RetrieveData", *kept]
+    given = ["train", "retrieve", *source, "--model.loss=allowed", *kept]
     assert main(given) != 0
     assert "train a causal one with" in capsys.readouterr().err
     chains = [

@@ -46,6 +46,6 @@ def test_pseudo_queries_of_two_hops_reach_retrieval(
     assert all(len(set(query.evidence)) == 2 for query in written)
     layers = [f"--config=configs/{layer}.yaml" for layer in ("memorise", "scratch/memorise", "quickstart")]
     given = [*tiny, "--model.generator.data=data/quickstart", "--output=runs/quickstart/memorise"]
-    run("train", *layers, *given, "--trainer.max_epochs=1", *quiet)
+    run("train", "memorise", *layers, *given, "--trainer.max_epochs=1", *quiet)
     run("train", *options("quickstart", "mixed"), "--trainer.max_epochs=2", *quiet)
     assert Path("runs/quickstart/mixed/model/config.json").is_file()

@@ -68,10 +68,8 @@ def generator(kind: str, data: Path, causal: Path, folder: Path) -> list[str]:
 
 def options(data: Path, output: Path, *more: str) -> list[str]:
     return [
-        "--model=grls.train.doc2query.data.WriteQueries", *more[:1],
-        f"--output={output}", "--model.learning_rate=3e-3", "--data=grls.train.doc2query.data.QueryData",
+        "doc2query", *more[:1], f"--output={output}", "--model.learning_rate=3e-3",
         f"--data.data={data}", "--data.batch_size=4",
-        "--checkpoint.monitor=dev_loss", "--checkpoint.mode=min",
         "--trainer.max_epochs=3", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
         "--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false", *more[1:],
     ]  # fmt: skip

@@ -59,16 +59,16 @@ def options(data: Path, output: Path, *more: str, causal: Path | None = None) ->
     else:
         kind, how = "grls.models.load.language.PretrainedLM", {"name_or_path": str(causal)}
     generator = {"class_path": kind, "init_args": how}
-    model = {"class_path": "grls.train.riches.module.Interlace", "init_args": {"generator": generator}}
+    model = {"init_args": {"generator": generator}}
     config = (
         data.parent / f"{kind}.yaml"
     )  # a file: an option's line break would reach the model as two letters
     config.write_text(json.dumps({"model": model}), encoding="utf-8")
     return [
+        "riches",
         f"--config={config}",
         f"--output={output}",
         "--model.learning_rate=3e-3",
-        "--data=grls.train.riches.data.InterlacedData",
         f"--data.data={data}",
         "--data.batch_size=4",
         "--data.answer=proved",

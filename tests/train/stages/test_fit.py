@@ -22,7 +22,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def goes_on_from(model: Path, options: list[str]) -> list[str]:
     kept = [option for option in options if not option.startswith("--model.generator")]
-    at = kept.index("--model=grls.train.core.module.Retrieve") + 1
+    at = kept.index("retrieve") + 1
     source = [
         "--model.generator=grls.models.load.build.Pretrained",
         f"--model.generator.name_or_path={model}",

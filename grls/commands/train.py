@@ -1,0 +1,142 @@
+"""``grls train STAGE``: the stages of generators, RICHES and the query generator, by LightningCLI.
+
+Each stage has a model and a data class; a config may name others. ``--help`` is read from the source of these
+classes, for their parser needs torch and Lightning, which take seconds to load.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class TrainingStage(NamedTuple):
+    """What a stage trains.
+
+    Attributes:
+        model: Path of its LightningModule.
+        data: Path of its LightningDataModule.
+        measured: Groups of options of what is measured on dev, or mined, with the path of their callback.
+        options: Options that it has before all that is given.
+    """
+
+    model: str
+    data: str
+    measured: Mapping[str, str] = MappingProxyType({})
+    options: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        """What stands before the arguments of the command line."""
+        return [f"--model={self.model}", f"--data={self.data}", *self.options]
+
+
+_RECALL = {"recall": "grls.train.stages.callbacks.ConstrainedRecall"}
+
+STAGES = {
+    "memorise": TrainingStage(
+        "grls.train.core.module.Memorise", "grls.train.stages.data.MemoriseData", _RECALL
+    ),
+    "retrieve": TrainingStage(
+        "grls.train.core.module.Retrieve", "grls.train.stages.data.RetrieveData", _RECALL
+    ),
+    "chains": TrainingStage(
+        "grls.train.chains.module.RetrieveChains",
+        "grls.train.chains.data.ChainData",
+        {**_RECALL, "mine": "grls.train.chains.mining.MineNegatives"},
+    ),
+    "riches": TrainingStage(
+        "grls.train.riches.module.Interlace",
+        "grls.train.riches.data.InterlacedData",
+        {"quotes": "grls.train.riches.callbacks.QuoteRecall"},
+    ),
+    "doc2query": TrainingStage(
+        "grls.train.doc2query.data.WriteQueries",
+        "grls.train.doc2query.data.QueryData",
+        options=("--checkpoint.monitor=dev_loss", "--checkpoint.mode=min"),
+    ),
+}
+
+_RUN = {
+    "--config": "YAML with options; later ones override it. Of a class it holds the init_args alone, or "
+    "names another by class_path.",
+    "--print_config": "Print all options in force, and end.",
+    "--output": "Folder for everything that the run writes (default: runs/train).",
+    "--resume": "true goes on from the last checkpoint in OUTPUT, with the same options and data.",
+    "--ckpt_path": "Go on from this checkpoint instead.",
+    "--seed_everything": "Of all seeds that are not given (default: 0).",
+}
+_OTHERS = {
+    "trainer": "grls.train.cli.Trainer",
+    "checkpoint": "grls.train.core.checkpoints.BestCheckpoint",
+    "last": "lightning.pytorch.callbacks.ModelCheckpoint",
+}
+_MORE = (
+    "--model.generator CLASS is how to begin: Pretrained, ScratchT5 or WarmStart of grls.models.load.build, "
+    "PretrainedLM or CausalLM of grls.models.load.language. `{prog} --model.generator.help CLASS` lists its "
+    "options, and so do --model.help CLASS and --data.help CLASS for classes of your own."
+)
+
+
+def train_memorise(arguments: Sequence[str]) -> None:
+    """Train a generator to write each passage of a corpus, from its front or what else tells of it."""
+    _run("memorise", train_memorise.__doc__, arguments)
+
+
+def train_retrieve(arguments: Sequence[str]) -> None:
+    """Train a generator to write the next passage, given the query and the passages before."""
+    _run("retrieve", train_retrieve.__doc__, arguments)
+
+
+def train_chains(arguments: Sequence[str]) -> None:
+    """Train a generator on all hops of a query at once: spans, teachers, priors and rescoring among them."""
+    _run("chains", train_chains.__doc__, arguments)
+
+
+def train_riches(arguments: Sequence[str]) -> None:
+    """Train a language model to answer with quotes, for `grls answer riches`."""
+    _run("riches", train_riches.__doc__, arguments)
+
+
+def train_doc2query(arguments: Sequence[str]) -> None:
+    """Train a query generator, for `grls prepare pseudo-queries`."""
+    _run("doc2query", train_doc2query.__doc__, arguments)
+
+
+def _run(name: str, what: str | None, arguments: Sequence[str]) -> None:
+    if "-h" in arguments or "--help" in arguments:
+        stage_help(name, what or "").print_help()
+        raise SystemExit(0)
+    from grls.train.cli import train
+
+    train([*STAGES[name].arguments, *arguments], f"grls train {name}")
+
+
+def stage_help(name: str, what: str) -> argparse.ArgumentParser:
+    """A parser that explains the options of a stage, and is not for parsing."""
+    stage, prog = STAGES[name], f"grls train {name}"
+    parser = argparse.ArgumentParser(
+        prog, "%(prog)s [options]", what, _MORE.format(prog=prog), add_help=False
+    )
+    run = parser.add_argument_group("the run")
+    run.add_argument("-h", "--help", action="help", help="Show this and end.")
+    for option, text in _RUN.items():
+        run.add_argument(option, help=text, **({"action": "store_true"} if "print" in option else {}))
+    for group, path in {"model": stage.model, "data": stage.data, **stage.measured, **_OTHERS}.items():
+        _add_class(parser, group, path)
+    return parser
+
+
+def _add_class(parser: argparse.ArgumentParser, name: str, path: str) -> None:
+    from grls.train.signatures import class_options, class_summary
+
+    group = parser.add_argument_group(f"{name} ({path})", class_summary(path))
+    for option in class_options(path, f"{name}."):
+        facts = [f"type: {option.kind}"] if option.kind else []
+        facts += [option.usual if option.usual == "required" else f"default: {option.usual}"] * bool(
+            option.usual
+        )
+        text = f"{option.what} ({', '.join(facts)})".replace("%", "%%")
+        group.add_argument(f"--{option.name}", metavar=option.name.rsplit(".", 1)[-1].upper(), help=text)

@@ -1,0 +1,207 @@
+"""The options of classes, read from their source: so that ``--help`` need not import what they stand on.
+
+A class names its options in its constructor (a dataclass: in its fields) and explains them in its docstring.
+Here both are read as text, with those that ``**kwargs`` hands to a base. A base and a type are
+found where ``from … import …`` leads to them; that holds for all that trainings take, and a test compares the
+names with those that jsonargparse finds.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+REQUIRED = "required"
+
+
+class ClassOption(NamedTuple):
+    """An option of a class.
+
+    Attributes:
+        name: As it is called, with those above it: ``mix.memorise.reads``.
+        kind: Its type, as it is written.
+        usual: Its default, as it is written; :data:`REQUIRED`; or empty, where its parts have defaults.
+        what: What it is for.
+    """
+
+    name: str
+    kind: str
+    usual: str
+    what: str
+
+
+class _Class(NamedTuple):
+    """A class and the module that defines it."""
+
+    module: str
+    node: ast.ClassDef
+
+
+def class_options(path: str, prefix: str = "") -> list[ClassOption]:
+    """The options of a class, those of the dataclasses among them included.
+
+    Args:
+        path: ``module.Class``.
+        prefix: What stands before their names.
+    """
+    module, _, name = path.rpartition(".")
+    found = _class(module, name)
+    return [] if found is None else list(_options(found, prefix))
+
+
+def class_summary(path: str) -> str:
+    """The first paragraph of a class's docstring, in one line."""
+    module, _, name = path.rpartition(".")
+    found = _class(module, name)
+    doc = "" if found is None else ast.get_docstring(found.node) or ""
+    return " ".join(doc.split("\n\n")[0].split())
+
+
+def _options(found: _Class, prefix: str) -> Iterator[ClassOption]:
+    for module, argument, default, what in _parameters(found):
+        inner = list(_dataclasses(module, argument.annotation))
+        kind = "" if argument.annotation is None else _written(module, argument.annotation)
+        usual = REQUIRED if default is None else _written(module, default)
+        if inner and usual not in (REQUIRED, "null"):
+            usual = ""  # said of each of its fields
+        yield ClassOption(f"{prefix}{argument.arg}", kind, usual, what)
+        for one in inner:
+            yield from _options(one, f"{prefix}{argument.arg}.")
+
+
+def _written(module: str, node: ast.expr) -> str:
+    """A type or a value as text, with names of constants and of types replaced by what they stand for."""
+    text = ast.unparse(_Spelled(module).visit(ast.parse(ast.unparse(node), mode="eval").body))
+    return "null" if text == "None" else text.replace(" | None", " | null")
+
+
+class _Spelled(ast.NodeTransformer):
+    def __init__(self, module: str):
+        self._module = module
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        value = _constant(self._module, node.id)
+        return node if value is None else value
+
+
+def _parameters(found: _Class) -> Iterator[tuple[str, ast.arg, ast.expr | None, str]]:
+    """(defining module, parameter, default, what it is for) of a class and, by ``**kwargs``, of its bases."""
+    maker = next(
+        (n for n in found.node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
+    )
+    own: list[tuple[ast.arg, ast.expr | None]] = []
+    if maker is not None:
+        own = _arguments(maker.args)
+    elif _is_dataclass(found.node):
+        own = [
+            (ast.arg(n.target.id, n.annotation), n.value)
+            for n in found.node.body
+            if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
+        ]
+    helps = _helps(found.node, maker)
+    inherited: list[tuple[str, ast.arg, ast.expr | None, str]] = []
+    if maker is None or maker.args.kwarg is not None:
+        base = next(filter(None, (_named(found.module, base) for base in found.node.bases)), None)
+        inherited = [] if base is None else list(_parameters(base))
+    names = {argument.arg for argument, _ in own}
+    if maker is None:  # fields of a base come first
+        yield from (one for one in inherited if one[1].arg not in names)
+    for argument, default in own:
+        yield found.module, argument, default, helps.get(argument.arg, "")
+    if maker is not None:
+        yield from (one for one in inherited if one[1].arg not in names)
+
+
+def _arguments(given: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
+    places = given.args[1:]
+    lacking: list[ast.expr | None] = [None] * (len(places) - len(given.defaults))
+    found = list(zip(places, [*lacking, *given.defaults], strict=True))
+    return found + list(zip(given.kwonlyargs, given.kw_defaults, strict=True))
+
+
+def _is_dataclass(node: ast.ClassDef) -> bool:
+    return any("dataclass" in ast.unparse(one) for one in node.decorator_list)
+
+
+def _dataclasses(module: str, annotation: ast.expr | None) -> Iterator[_Class]:
+    """The dataclasses of ours that a type names."""
+    for node in ast.walk(annotation) if annotation is not None else ():
+        if isinstance(node, ast.Name) and node.id[0].isupper():
+            found = _class(module, node.id)
+            if found is not None and _is_dataclass(found.node) and found.module.startswith("grls."):
+                yield found
+
+
+def _helps(node: ast.ClassDef, maker: ast.FunctionDef | None) -> dict[str, str]:
+    from docstring_parser import parse
+
+    texts = [ast.get_docstring(one) or "" for one in (node, maker) if one is not None]
+    return {one.arg_name: one.description or "" for text in texts for one in parse(text).params}
+
+
+def _named(module: str, base: ast.expr) -> _Class | None:
+    """The class that a base of another names."""
+    if isinstance(base, ast.Name):
+        return _class(module, base.id)
+    if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name):  # L.Trainer
+        whole = _imports(module).get(base.value.id)
+        return None if whole is None else _class(whole[0], base.attr)
+    return None
+
+
+@cache
+def _class(module: str, name: str) -> _Class | None:
+    """A class by its name in a module, wherever that comes from."""
+    for node in _body(module):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return _Class(module, node)
+    origin = _imports(module).get(name)
+    return None if origin is None or not origin[1] else _class(*origin)
+
+
+@cache
+def _constant(module: str, name: str) -> ast.expr | None:
+    """What a name stands for: a literal, or the choices of ``Literal``; None: something else."""
+    for node in _body(module):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+            value = getattr(node, "value", None)
+            choice = isinstance(value, ast.Subscript) and ast.unparse(value.value) == "Literal"
+            plain = isinstance(value, ast.Constant | ast.UnaryOp)
+            return value if choice or plain else None
+    origin = _imports(module).get(name)
+    return None if origin is None or not origin[1] else _constant(*origin)
+
+
+@cache
+def _imports(module: str) -> dict[str, tuple[str, str]]:
+    """Name -> (module, name there; empty: the module itself) of what a module imports at its top."""
+    found: dict[str, tuple[str, str]] = {}
+    for node in _body(module):
+        if isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+            found |= {one.asname or one.name: (node.module, one.name) for one in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {one.asname: (one.name, "") for one in node.names if one.asname}
+    return found
+
+
+@cache
+def _body(module: str) -> Sequence[ast.stmt]:
+    file = _file(module)
+    return [] if file is None else ast.parse(file.read_text(encoding="utf-8")).body
+
+
+def _file(module: str) -> Path | None:
+    """The source of a module; only its topmost package is looked up, so none is imported."""
+    top, *rest = module.split(".")
+    spec = find_spec(top)
+    for place in (spec.submodule_search_locations or []) if spec is not None else []:
+        path = Path(place, *rest)
+        for file in (path.with_suffix(".py") if rest else path, path / "__init__.py"):
+            if file.is_file():
+                return file
+    return None
