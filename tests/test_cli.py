@@ -50,7 +50,7 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_renamed_command_says_its_new_name(capsys: pytest.CaptureFixture[str]) -> None:
     for old, new in RENAMED.items():
-        assert main(old.split()) == 2
+        assert main([*old.split(), "--config=old.yaml"]) == 2
         assert f"is now `grls {new}`" in capsys.readouterr().err
         before, _, names = new.split(" (")[0].rpartition(" ")
         for name in names.split("|"):

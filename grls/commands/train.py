@@ -123,7 +123,8 @@ def stage_help(name: str, what: str) -> argparse.ArgumentParser:
     run = parser.add_argument_group("the run")
     run.add_argument("-h", "--help", action="help", help="Show this and end.")
     for option, text in _RUN.items():
-        run.add_argument(option, help=text, **({"action": "store_true"} if "print" in option else {}))
+        action = "store_true" if option == "--print_config" else "store"
+        run.add_argument(option, help=text, action=action)
     for group, path in {"model": stage.model, "data": stage.data, **stage.measured, **_OTHERS}.items():
         _add_class(parser, group, path)
     return parser
