@@ -32,7 +32,7 @@ from grls.retrieve.build import Building
 from grls.retrieve.hub import upload
 from grls.retrieve.queries import check_counts, queries_of, reachable
 from grls.retrieve.registry import Opening
-from grls.retrieve.spec import MANIFEST, OPTIONS, read_spec
+from grls.retrieve.spec import MANIFEST, OPTIONS, read_spec, refuse_own_members
 
 log = logging.getLogger(__name__)
 
@@ -222,6 +222,8 @@ class EncodedRetriever(ABC):
                 "the model is not as it was when it embedded the passages: refresh the retriever, or open it "
                 "in float32, before it is saved."
             )
+        members = self._recorded(Path(folder))
+        refuse_own_members(folder, members)
         with atomic_folder(folder, MANIFEST) as new:
             (new / "model").mkdir()
             self.encoder.write(new / "model")
@@ -238,7 +240,7 @@ class EncodedRetriever(ABC):
                 "max_tokens": self.encoder.max_tokens,
                 "stages": list(self.stages),
                 "settings": settings_in(new / "model"),
-                **self._recorded(Path(folder)),
+                **members,
             }
             write_json(new / MANIFEST, manifest)
 

@@ -406,6 +406,16 @@ def test_what_a_first_retriever_proposes_is_ranked(root: Path, tmp_path: Path) -
     assert opened(tmp_path / "deeper" / "r").retrieve(QUERIES, 10) == expected
 
 
+def test_a_first_retriever_in_the_folder_is_not_lost(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "multi-vector", tmp_path / "r")
+    shutil.copytree(root / "sparse", tmp_path / "r" / "first")
+    update_spec(tmp_path / "r", {"retriever": "first"})
+    late = opened(tmp_path / "r")
+    with pytest.raises(ConfigError, match=r"its member .*first would be lost"):
+        late.save_pretrained(tmp_path / "r")
+    assert opened(tmp_path / "r").retrieve(QUERIES, 3) == late.retrieve(QUERIES, 3)
+
+
 def test_bm25_as_the_first_retriever_and_what_is_refused(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "r"
     shutil.copytree(root / "multi-vector", folder)

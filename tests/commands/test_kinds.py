@@ -1,0 +1,156 @@
+"""A kind of retriever in all that asks retrievers: one that is registered here, and two that came last.
+
+What a kind is made of, no command knows: its class and its name in the registry are enough.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from biencoder_helpers import options as biencoder_options
+from encoder_models import tiny_colbert, tiny_splade
+from ralm_helpers import write_model
+from small_data import passages, small_retriever, small_tokenizer, tiny_bert, write_small
+from toy_kind import TARGET
+
+from grls.cli import main
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_split
+from grls.errors import ConfigError
+from grls.retrieve.base import FindsChains
+from grls.retrieve.registry import KINDS, Opening, load, register
+from grls.retrieve.spec import write_spec
+from grls.runs.manifest import read_info
+from grls.runs.results import read_results
+from grls.train.chains.examples import HopExample
+from grls.train.chains.proposals import Proposals, Rescore
+from grls.train.chains.teacher import RetrieverTeacher
+
+MODELS: dict[str, Any] = {"toy": tiny_bert, "sparse": tiny_splade, "multi-vector": tiny_colbert}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data set, a generator, a language model, a text; the toy kind is known."""
+    folder = tmp_path_factory.mktemp("kinds")
+    write_small(folder / "data")
+    small_retriever(folder / "data").save_pretrained(folder / "generative")
+    write_model(folder / "lm", positions=4096)
+    tiny_bert(folder / "bert")
+    (folder / "text.txt").write_text("the otter is calm . is the lynx quick ? if something is calm " * 2)
+    register("toy", TARGET)
+    yield folder
+    del KINDS["toy"]
+
+
+@pytest.fixture(scope="module", params=sorted(MODELS))
+def folder(request: pytest.FixtureRequest, place: Path) -> Path:
+    """A retriever folder of the kind, as ``grls index`` makes it, in a folder of its name."""
+    kind = request.param
+    model = MODELS[kind](place / "models" / kind)
+    made = place / kind / "r"
+    given = [f"--model={model}", f"--corpus={place / 'data'}", f"--output={made}", "--device=cpu"]
+    assert main(["index", *given, f"--kind={kind}"]) == 0
+    return made
+
+
+def retrieved(folder: Path, place: Path, output: Path, *options: str) -> tuple[dict[str, list[str]], Any]:
+    given = [f"--data={place / 'data'}", f"--output={output}", "--device=cpu", "--k=4", *options]
+    assert main(["retrieve", f"--retriever={folder}", *given]) == 0
+    found = read_results(f"{output}.jsonl").rankings
+    return {query: [hit.id for hit in hits] for query, hits in found.items()}, read_info(output)
+
+
+def direct(folder: Path, place: Path) -> dict[str, list[str]]:
+    queries = read_split(place / "data", "test")[0]
+    opened = load(folder, Opening("cpu"))
+    if isinstance(opened, FindsChains):
+        hits = [list(chains[0].hits) for chains in opened.retrieve_chains(queries)]
+    else:
+        hits = opened.retrieve(queries, 4)
+    return {query.id: [hit.id for hit in some] for query, some in zip(queries, hits, strict=True)}
+
+
+def test_it_retrieves_alone_and_in_composites_and_is_reported(folder: Path, place: Path) -> None:
+    kind, own = folder.parent.name, folder.parent
+    found, info = retrieved(folder, place, own / "single")
+    assert found == direct(folder, place)
+    assert (info.system, info.steps) == (kind, "single")
+    priors = [{"retriever": "../r", "weight": 8.0}]
+    made: dict[str, dict[str, Any]] = {
+        "hops": {"retriever": "../r", "hops": {"steps": "fixed", "max": 2}},
+        "fusion": {"members": ["../r", {"kind": "bm25", "corpus": "../../data"}], "method": "rrf"},
+        "hybrid": {"generator": "../../generative", "priors": priors},
+    }
+    alone = direct(place / "generative", place)
+    for name, content in made.items():
+        write_spec(own / name, name, content)
+        hops = ["--steps=fixed", "--hops=2"] if name == "hops" else []
+        found, info = retrieved(folder if hops else own / name, place, own / f"run-{name}", *hops)
+        assert found == direct(own / name, place)
+        assert {len(ids) for ids in found.values()} == {2 if name == "hops" else 4}
+        assert info.system == {"hops": kind, "fusion": "ensemble", "hybrid": "hybrid"}[name]
+        assert found != alone
+    runs = [f"{own / name}.jsonl" for name in ("single", *(f"run-{name}" for name in made))]
+    assert main(["evaluate", f"--run={runs[0]}", f"--data={place / 'data'}"]) == 0
+    assert main(["report", *runs, f"--output={own / 'page'}"]) == 0
+    page = (own / "page.html").read_text()
+    assert kind in page
+
+
+def test_its_weight_as_a_prior_is_tuned(folder: Path, place: Path, tmp_path: Path) -> None:
+    given = [f"--data={place / 'data'}", f"--retriever={place / 'generative'}", "--device=cpu"]
+    given += [f"--output={tmp_path / 'tuned.yaml'}", "--split=dev", f"--prior={folder}"]
+    assert main(["tune-hybrid", *given, "--weights=[1, 4]", "--tune_k=2"]) == 0
+    assert str(folder) in (tmp_path / "tuned.yaml").read_text()
+
+
+def test_readers_and_programs_ask_it(folder: Path, place: Path, tmp_path: Path) -> None:
+    which, kind = f"--retriever={folder}", folder.parent.name
+    model, data = f"--model={place / 'lm'}", f"--data={place / 'data'}"
+    ralm = [model, f"--text={place / 'text.txt'}", f"--output={tmp_path / 'ralm'}", "--device=cpu"]
+    few = ["--reader.stride=16", "--reader.query_tokens=16", "--reader.window=128"]
+    few += ["--reader.document_tokens=40"]
+    assert main(["ralm", *ralm, which, *few]) == 0
+    read = [data, model, "--reader.max_new_tokens=2", "--device=cpu", f"--output={tmp_path / 'read'}"]
+    assert main(["answer", "direct", *read, which]) == 0
+    info = read_info(f"{tmp_path / 'read'}.jsonl")
+    assert info is not None
+    assert info.system == kind
+    pytest.importorskip("dspy", reason="the extra dsp is not installed")
+    program = [data, model, f"--output={tmp_path / 'dsp'}", "--limit=1", "--device=cpu", "--k=1"]
+    few = ["--dsp.calls.max_new_tokens=2", "--dsp.calls.wait=0", "--dsp.calls.attempts=1"]
+    assert main(["answer", "dsp", "retrieve-then-read", *program, *few, which]) == 0
+    trace = [json.loads(line) for line in Path(f"{tmp_path}/dsp.trace.jsonl").read_text().splitlines()]
+    first = read_split(place / "data", "test")[0][0]
+    assert trace[1]["found"][0][0] == load(folder, Opening("cpu")).retrieve([first], 1)[0][0].id
+
+
+def test_it_teaches_proposes_and_finds_what_is_near_or_wrong(
+    folder: Path, place: Path, tmp_path: Path
+) -> None:
+    corpus = Corpus.read(place / "data")
+    hop = HopExample([], (3,), 3, "is the otter kind ?", (0,), (0, 3), "seed")
+    near = [f"--data={place / 'data'}", f"--output={tmp_path / 'near.safetensors'}", "--device=cpu"]
+    assert main(["neighbours", *near, f"--retriever={folder}", "--k=2"]) == 0
+    (opinion,) = RetrieverTeacher(str(folder), corpus, None, 4, "cpu").opinions([hop])
+    assert sum(opinion.values()) == pytest.approx(1)
+    assert 0 not in opinion
+    assert len(opinion) == 4
+    opened: Any = load(folder, Opening("cpu"))
+    (hits,) = opened.retrieve([f"is the otter kind ? {passages()[0].text}"], 5)
+    best = [hit.id for hit in hits if hit.id != passages()[0].id][:4]
+    assert corpus.ids(sorted(opinion, key=lambda n: -opinion[n]))[0] == best[0]
+    codec = Codec(small_tokenizer(place / "data"))
+    proposals = Proposals.open(Rescore([str(folder)]), corpus, codec, "cpu")
+    assert proposals.sources[0].temperature == opened.temperature
+    mined = [f"--negatives={folder}", "--fit.hard_negatives=2", "--fit.max_steps=1"]
+    assert main(biencoder_options(place, tmp_path / "bi", *mined)) == 0
+
+
+def test_what_scores_only_what_it_finds_teaches_nothing(place: Path) -> None:
+    with pytest.raises(ConfigError, match="does not score all passages"):
+        RetrieverTeacher(str(place / "generative"), Corpus.read(place / "data"))

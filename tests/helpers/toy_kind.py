@@ -1,0 +1,71 @@
+"""A kind of retriever that the package does not have: a passage scores how many words it shares."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from grls.data.corpus import Corpus, corpus_file
+from grls.data.filters import Allow, Numbers
+from grls.data.types import Hit, Passage, Query
+from grls.io.files import atomic_folder, write_json
+from grls.models.base import Floats
+from grls.retrieve.base import AllScores, Description
+from grls.retrieve.build import Building
+from grls.retrieve.queries import joined, queries_of, reachable
+from grls.retrieve.registry import Opening
+from grls.retrieve.spec import MANIFEST
+
+TARGET = "toy_kind:ToyRetriever"
+
+
+class ToyRetriever:
+    kind = "toy"
+    temperature = 1.0
+    scores_done = False
+    least_score = 0.0
+
+    def __init__(self, corpus: Corpus):
+        self.corpus = corpus
+        self.words = [set(passage.text.split()) for passage in corpus]
+
+    @classmethod
+    def build(cls, model: str, corpus: str, how: Building) -> str:
+        passages = Corpus.read(corpus)
+        with atomic_folder(how.output, MANIFEST) as new:
+            passages.write(corpus_file(new))
+            write_json(new / MANIFEST, {"kind": "toy"})
+        return f"{how.output}: {len(passages)} passages by {model}"
+
+    @classmethod
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+        return cls(Corpus.read(folder))
+
+    def describe(self) -> Description:
+        return Description("toy", "words shared")
+
+    def fingerprint(self) -> str:
+        return f"toy {self.corpus.fingerprint}"
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        asked = queries_of(queries)
+        within = reachable(asked, allow, self.corpus)
+        found = []
+        for number, scores in enumerate(self.scores(asked)(np.arange(len(asked)))):
+            numbers = within.of(number)
+            some = np.arange(len(scores)) if numbers is None else numbers
+            best = some[np.argsort(-scores[some], kind="stable")]
+            best = best[scores[best] > 0][:k]
+            ids = self.corpus.ids(best.tolist())
+            found.append([Hit(*one) for one in zip(ids, scores[best].tolist(), strict=True)])
+        return found
+
+    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
+        texts = [joined(*one) for one in zip(queries, evidence or [()] * len(queries), strict=True)]
+
+        def scores(numbers: Numbers) -> Floats:
+            asked = [set(texts[number].split()) for number in numbers.tolist()]
+            return np.array([[float(len(words & some)) for some in self.words] for words in asked])
+
+        return scores
