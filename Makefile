@@ -34,8 +34,8 @@ quickstart: install
 	  --config configs/quickstart.yaml --model.generator.name_or_path runs/quickstart/memorise/model \
 	  --output runs/quickstart/retrieve
 	$(BIN)/grls index --model runs/quickstart/retrieve/model --corpus data/quickstart --output runs/quickstart/retriever
-	$(BIN)/grls retrieve --retriever runs/quickstart/retriever --data data/quickstart --split test \
-	  --steps dynamic --hops 8 --output runs/quickstart/test
+	$(BIN)/grls retrieve runs/quickstart/retriever --data data/quickstart --split test \
+	  --hops.steps dynamic --hops.max 8 --output runs/quickstart/test
 	$(BIN)/grls evaluate --run runs/quickstart/test.jsonl --data data/quickstart --split test \
 	  --examples 3 --output runs/quickstart/metrics.json
 

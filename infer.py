@@ -1,4 +1,4 @@
-"""Retrieve with a trained retriever: ``python infer.py --retriever runs/… --data … --split test …``."""
+"""Retrieve with a trained retriever: ``python infer.py runs/… --data … --output …``."""
 
 import sys
 

@@ -21,7 +21,6 @@ import numpy as np
 from jsonargparse import auto_cli
 
 from benchmarks.common import machine, print_table, seconds
-from grls.commands.tune_hybrid import EMPTY_WEIGHTS, WEIGHTS
 from grls.data.dataset import gold_passages, read_split
 from grls.data.types import Hit, Query
 from grls.evaluation.measures import ndcg
@@ -33,7 +32,9 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, Remembering, RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
-from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune
+from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_together
+from grls.tune.options import USUAL_GRID
+from grls.tune.priors import EMPTY_WEIGHTS
 
 KS = (1, 5, 10, 20)
 
@@ -129,7 +130,7 @@ class Bench:
             ids = [[hit.id for hit in hits[: self.k]] for hits in ranked]
             return Quality(self.dev.recall(ranked, [self.k])[0], ndcg(ids, self.dev.gold))
 
-        best = tune(choices, recall, pool).priors
+        best = tune_together(choices, recall, pool).priors
         own = [*sources, self.empty]
         priors = [found._replace(source=source) for found, source in zip(best, own, strict=True)]
         return priors if empty else priors[:-1]
@@ -186,7 +187,7 @@ def main(
     split: str = "test",
     tune_split: str = "dev",
     limit: int | None = None,
-    weights: tuple[float, ...] = WEIGHTS,
+    weights: tuple[float, ...] = USUAL_GRID.prior_weights,
     temperatures: tuple[float, ...] = (1.0,),
     empty_weights: tuple[float, ...] = EMPTY_WEIGHTS,
     beams: int = 20,

@@ -74,18 +74,12 @@ VERBS = {
     "retrieve": Verb(
         "retrieve for the queries of a data set, in a single step or hop by hop", "retrieve:retrieve"
     ),
-    "tune-hybrid": Verb(
-        "find the weights of bi-encoder, BM25 and empty prompt in hybrid decoding, on dev",
-        "tune_hybrid:tune_hybrid",
+    "tune": Verb("tune all that a retriever folder has on dev queries", "tune:tune"),
+    "fuse": Verb(
+        "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
+        "fuse:fuse",
+        {"cut": Verb("end rankings where their set has the highest expected F1", "fuse_cut:fuse_cut")},
     ),
-    "tune-rescore": Verb("find the weight of rescoring, on dev", "tune_rescore:tune_rescore"),
-    "tune-dynamic": Verb(
-        "find where chains are to end, and how one is chosen, on dev", "tune_dynamic:tune_dynamic"
-    ),
-    "ensemble": Verb(
-        "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores", "ensemble:ensemble"
-    ),
-    "cut": Verb("end rankings where their set has the highest expected F1, by dev queries", "cut:cut"),
     "evaluate": Verb("score a run", "evaluate:evaluate"),
     "report": Verb("compare runs on one page: tables, curves, proof graphs, significance", "report:report"),
     "answer": Verb(
@@ -130,6 +124,12 @@ RENAMED: dict[str, str] = {
     "train": "train memorise|retrieve|chains|riches|doc2query",
     "train-biencoder": "train biencoder",
     "train-reranker": "train reranker",
+    "tune-hybrid": "tune",
+    "tune-rescore": "tune",
+    "tune-assess": "tune",
+    "tune-dynamic": "tune",
+    "ensemble": "fuse",
+    "cut": "fuse cut",
 }
 """Commands of earlier versions: what they are called now."""
 
@@ -218,7 +218,7 @@ class Command:
         parser = self.parser()
         arguments = _gathered(arguments, _lists(function))
         parsed = parser.parse_args(arguments)
-        if self._set_stored(parser, parsed.as_dict()):
+        if self._set_stored(parser, parsed.as_dict(), arguments):
             parsed = parser.parse_args(arguments)
         options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
@@ -250,21 +250,19 @@ class Command:
             parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
         return parser
 
-    def _set_stored(self, parser: ArgumentParser, parsed: Mapping[str, Any]) -> bool:
+    def _set_stored(
+        self, parser: ArgumentParser, parsed: Mapping[str, Any], arguments: Sequence[str]
+    ) -> bool:
         """Make the options that a retriever's folder holds the defaults; whether there are any."""
-        from pathlib import Path
-
-        from grls.retrieve.spec import MANIFEST, OPTIONS, read_spec
+        from grls.retrieve.spec import stored_options
 
         folder = parsed.get("retriever")
-        if not isinstance(folder, str) or not (Path(folder) / MANIFEST).is_file():
-            return False
-        spec = read_spec(folder)
+        sections = stored_options(folder) if isinstance(folder, str) else {}
         stored = {
             f"{section}.{name}": value
-            for section in OPTIONS
-            if section in parsed and isinstance(spec.get(section), dict)
-            for name, value in spec[section].items()
+            for section, options in sections.items()
+            if section in parsed and not _other_steps(section, options, arguments)
+            for name, value in options.items()
         }
         parser.set_defaults(stored)
         return bool(stored)
@@ -307,6 +305,18 @@ def _types_at_run_time() -> Iterator[None]:
         yield
     finally:
         visitor.update_aliases = before
+
+
+def _other_steps(section: str, options: Mapping[str, Any], arguments: Sequence[str]) -> bool:
+    """Whether hops are to be of other steps than a folder's, so that its options say nothing of them."""
+    if section != "hops":
+        return False
+    given = [
+        a.partition("=")[2] or b
+        for a, b in zip(arguments, [*arguments[1:], ""], strict=True)
+        if a.split("=")[0] == "--hops.steps"
+    ]
+    return bool(given) and given[-1] != options.get("steps", "single")
 
 
 def _lists(function: Callable[..., None]) -> list[str]:

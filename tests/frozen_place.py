@@ -3,13 +3,13 @@
 import json
 import re
 import sys
-from contextlib import chdir
+from contextlib import chdir, redirect_stdout
 from functools import cached_property
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
 sys.path += [str(Path(__file__).parent / "helpers")]  # where helpers are
 
@@ -26,6 +26,7 @@ from grls.models.load.language import CausalLM
 from grls.models.rescore_spec import RescoreInput
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.spec import relative, write_spec
 
 ROOT = Path(__file__).parents[1]
 
@@ -98,17 +99,29 @@ class Place:
         (folder / "text.txt").write_text(TEXT, encoding="utf-8")
         return folder
 
-    def retrieved(self, name: str, *options: str, split: str = "train") -> dict[str, Any]:
+    def hybrid(self, name: str, generator: Path, *priors: dict[str, Any], **options: Any) -> str:
+        """A folder of a generator with priors."""
+        folder = self.folder / f"hybrid-{name}"
+        named = {"generator": relative(generator, folder), "priors": list(priors)}
+        write_spec(folder, "hybrid", named | options)
+        return str(folder)
+
+    def retrieved(
+        self, name: str, retriever: str | Path, *options: str, split: str = "train"
+    ) -> dict[str, Any]:
         """What is retrieved for the queries of a split."""
         output = self.folder / "runs" / name
         given = [f"--data={self.data}", f"--split={split}", f"--output={output}", "--device=cpu"]
-        called("retrieve", *given, *options)
+        called("retrieve", retriever, *given, *options)
         return results(f"{output}.jsonl")
 
 
-def called(*arguments: str) -> None:
-    with chdir(ROOT):
+def called(*arguments: str | Path) -> str:
+    """Run a command; what it printed."""
+    printed = StringIO()
+    with chdir(ROOT), redirect_stdout(printed):
         assert main([str(argument) for argument in arguments]) == 0
+    return printed.getvalue()
 
 
 def lines(path: str | Path) -> list[dict[str, Any]]:
@@ -141,12 +154,11 @@ def measures(run: str, data: Path, split: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def settings(config: Path) -> tuple[float, dict[str, Any]]:
-    """The measure that a tuned configuration reached (%), and its values."""
-    text = config.read_text()
-    reached = re.search(r"# .*? ([0-9.]+)", text)
-    assert reached is not None
-    return float(reached[1]), yaml.safe_load(text)
+def reached(printed: str) -> dict[str, float]:
+    """Step -> the measure (%) that tuning printed for it."""
+    return {
+        step: float(value) for step, value in re.findall(r"^(\w+): .* -> ([0-9.]+)", printed, re.MULTILINE)
+    }
 
 
 def answered(output: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ sys.path += [str(Path(__file__).parent / "helpers")]  # where helpers are
 
 from biencoder_helpers import logged as biencoder_logged
 from biencoder_helpers import options as biencoder_options
-from frozen_place import Place, answered, called, curve, lines, measures, results, settings
+from frozen_place import Place, answered, called, curve, lines, measures, reached, results
 from frozen_values import HERE, freeze
 from quoting_model import QUERIES as ASKED
 from reader_helpers import ScriptedWriter
@@ -40,6 +40,7 @@ from grls.data.spans import Spans
 from grls.index import BACKENDS, build_index, save_index
 from grls.models.load.language import load_language_model
 from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.spec import read_spec, relative, write_spec
 
 TINY = {"vocabulary": 200, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_layers": 1, "num_decoder_layers": 1}
 QUIET = ("--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false", "--trainer.log_every_n_steps=1")
@@ -97,8 +98,8 @@ def quickstart(place: Place) -> Any:
         f"--corpus={root / 'data'}",
         f"--output={root / 'r'}",
     )
-    given = [f"--retriever={root / 'r'}", f"--data={root / 'data'}", "--split=test", "--device=cpu"]
-    called("retrieve", *given, "--steps=dynamic", "--hops=5", f"--output={root / 'test'}")
+    given = [f"--data={root / 'data'}", "--split=test", "--device=cpu", f"--output={root / 'test'}"]
+    called("retrieve", root / "r", *given, "--hops.steps=dynamic", "--hops.max=5")
     found["chains"] = results(f"{root / 'test'}.jsonl")
     found["measures"] = measures(str(root / "test"), root / "data", "test")
     return found
@@ -106,56 +107,62 @@ def quickstart(place: Place) -> Any:
 
 def spans(place: Place) -> Any:
     """A generator that begins at any word, alone, with priors and rescored."""
-    base = [f"--retriever={place.spans}"]
-    priors = [*base, f'--prior=["bm25", "{place.dense}"]', "--prior_weight=[0.5, 2]"]
-    normalized = [*priors, "--prior_normalized=true", "--prior_temperature=[2, 0.5]"]
-    rescored = ["--rescore=4", "--rescore_weight=2"]
-    hops = ["--steps=dynamic", "--hops=3"]
-    runs = {
-        "alone": base,
-        "temperature": [*base, "--span_temperature=1", "--beams=4"],
-        "full": [*base, "--mode=full"],
-        "rescored": [*base, *rescored],
-        "priors": priors,
-        "empty": [*priors, "--empty_weight=0.25"],
-        "normalized": normalized,
-        "priors-rescored": [*priors, *rescored],
-        "hops": [*base, *hops, "--done_bias=0.5"],
-        "hops-priors-rescored": [*normalized, *rescored, *hops, "--done_bias=-1"],
+    made_of = [{"retriever": "bm25", "weight": 0.5}, {"retriever": "../dense", "weight": 2}]
+    place.dense  # noqa: B018  made before it is named
+    base, priors = place.spans, place.hybrid("spans", place.spans, *made_of)
+    empty = place.hybrid("empty", place.spans, *made_of, empty_weight=0.25)
+    warm = [{**some, "temperature": t} for some, t in zip(made_of, (2, 0.5), strict=True)]
+    normalized = place.hybrid("normalized", place.spans, *warm, normalized=True)
+    rescored = ["--search.rescore=4", "--search.rescore_weight=2"]
+    hops = ["--hops.steps=dynamic", "--hops.max=3"]
+    runs: dict[str, list[Any]] = {
+        "alone": [base],
+        "temperature": [base, "--search.span_temperature=1", "--search.beams=4"],
+        "full": [base, "--search.mode=full"],
+        "rescored": [base, *rescored],
+        "priors": [priors],
+        "empty": [empty],
+        "normalized": [normalized],
+        "priors-rescored": [priors, *rescored],
+        "hops": [base, *hops, "--hops.done_bias=0.5"],
+        "hops-priors-rescored": [normalized, *rescored, *hops, "--hops.done_bias=-1"],
     }
     return {name: place.retrieved(f"spans-{name}", *options) for name, options in runs.items()}
 
 
 def rivals(place: Place) -> Any:
     """Bi-encoder and BM25: single-step, in hops, until DONE."""
-    dense, done = f"--retriever={place.dense}", f"--retriever={place.dense_done}"
-    runs = {
-        "dense": [dense],
-        "dense-fixed": [dense, "--steps=fixed", "--hops=2"],
-        "dense-dynamic": [done, "--steps=dynamic", "--hops=3", "--done_bias=1"],
-        "bm25": ["--bm25=true"],
-        "bm25-fixed": ["--bm25=true", "--steps=fixed", "--hops=2"],
-        "bm25-stemmed": ["--bm25=true", "--analyzer.language=en", "--analyzer.stem=true"],
+    fixed = ["--hops.steps=fixed", "--hops.max=2"]
+    runs: dict[str, list[Any]] = {
+        "dense": [place.dense],
+        "dense-fixed": [place.dense, *fixed],
+        "dense-dynamic": [place.dense_done, "--hops.steps=dynamic", "--hops.max=3", "--hops.done_bias=1"],
+        "bm25": ["bm25"],
+        "bm25-fixed": ["bm25", *fixed],
+        "bm25-stemmed": ["bm25", "--analyzer.language=en", "--analyzer.stem=true"],
     }
     return {name: place.retrieved(f"rivals-{name}", *options) for name, options in runs.items()}
 
 
 def chains(place: Place) -> Any:
     """An encoder-decoder, hop by hop: fixed, until DONE, as sets, by expected F1, pooled, with priors."""
-    base = [f"--retriever={place.sequence}"]
-    dynamic = [*base, "--steps=dynamic", "--hops=4"]
-    runs = {
-        "single": [*base, "--beams=4"],
-        "full": [*base, "--mode=full"],
-        "priors": [*base, f"--prior={place.dense}", "--prior_weight=2"],
-        "dynamic": dynamic,
-        "bias": [*dynamic, "--done_bias=3"],
-        "sets": [*dynamic, "--sets=true", "--chains=6", "--branch=6", "--done_bias=2"],
-        "expected-f1": [*dynamic, "--choose=expected-f1", "--chains=6", "--branch=6", "--done_bias=2"],
-        "repeat": [*dynamic, "--repeat=true", "--done_bias=2.5"],
-        "dynamic-priors": [*dynamic, "--prior=bm25", "--prior_weight=0.5", "--done_share=-1"],
-        "fixed": [*base, "--steps=fixed", "--hops=2"],
-        "pooled": [*base, "--steps=fixed", "--hops=2", "--pool=true"],
+    base, until = place.sequence, ["--hops.steps=dynamic", "--hops.max=4"]
+    place.dense  # noqa: B018  made before it is named
+    priors = place.hybrid("chains", base, {"retriever": "../dense", "weight": 2})
+    words = place.hybrid("words", base, {"retriever": "bm25", "weight": 0.5}, done_share=-1)
+    six = ["--hops.chains=6", "--hops.branch=6", "--hops.done_bias=2"]
+    runs: dict[str, list[Any]] = {
+        "single": [base, "--search.beams=4"],
+        "full": [base, "--search.mode=full"],
+        "priors": [priors],
+        "dynamic": [base, *until],
+        "bias": [base, *until, "--hops.done_bias=3"],
+        "sets": [base, *until, "--hops.sets=true", *six],
+        "expected-f1": [base, *until, "--hops.choose=expected-f1", *six],
+        "repeat": [base, *until, "--hops.repeat=true", "--hops.done_bias=2.5"],
+        "dynamic-priors": [words, *until],
+        "fixed": [base, "--hops.steps=fixed", "--hops.max=2"],
+        "pooled": [base, "--hops.steps=fixed", "--hops.max=2", "--hops.pool=true"],
     }
     return {name: place.retrieved(f"chains-{name}", *options) for name, options in runs.items()}
 
@@ -212,34 +219,34 @@ def ralm(place: Place) -> Any:
 
 def fusion(place: Place) -> Any:
     """Three runs fused in each way, with weights tuned on other queries, and cut."""
-    members = {
-        "bm25": ["--bm25=true"],
-        "dense": [f"--retriever={place.dense}"],
-        "sequence": [f"--retriever={place.sequence}", "--beams=20"],
+    members: dict[str, list[Any]] = {
+        "bm25": ["bm25"],
+        "dense": [place.dense],
+        "sequence": [place.sequence, "--search.beams=20"],
     }
     runs: dict[str, list[str]] = {split: [] for split in ("train", "test")}
     for split, files in runs.items():
         for name, options in members.items():
             place.retrieved(f"member-{name}-{split}", *options, split=split)
             files.append(str(place.folder / "runs" / f"member-{name}-{split}.jsonl"))
-    tune = ["--tune", *runs["train"], "--tune_k=2"]
+    tune = [f"--tune.runs={json.dumps(runs['train'])}", "--tune.k=2"]
     found: dict[str, Any] = {}
     for name, options in {
         "interleave": [],
-        "rrf": ["--method=rrf", "--weights", "1", "2", "0.5", "--rrf_k=10"],
-        "sum": ["--method=sum", "--weights", "0.2", "0.5", "1"],
-        "ranks": ["--method=sum", "--normalization=rank"],
-        "tuned": ["--method=sum", *tune],
-        "tuned-rrf": ["--method=rrf", *tune],
+        "rrf": ["--fusion.method=rrf", "--fusion.weights=[1, 2, 0.5]", "--fusion.rrf_k=10"],
+        "sum": ["--fusion.method=sum", "--fusion.weights=[0.2, 0.5, 1]"],
+        "ranks": ["--fusion.method=sum", "--fusion.normalization=rank"],
+        "tuned": ["--fusion.method=sum", *tune],
+        "tuned-rrf": ["--fusion.method=rrf", *tune],
     }.items():
         output = place.folder / "runs" / f"fused-{name}"
-        called("ensemble", *runs["test" if "tuned" in name else "train"], f"--output={output}", *options)
+        called("fuse", *runs["test" if "tuned" in name else "train"], f"--output={output}", *options)
         found[name] = results(f"{output}.jsonl")
         if name.startswith("tuned"):
             info = json.loads(Path(f"{output}.info.json").read_text())["options"]
             found[f"{name}-weights"] = [info["weights"], info["tuned_recall@2"]]
     output = place.folder / "runs" / "cut"
-    called("cut", runs["test"][2], "--tune", runs["train"][2], f"--output={output}")
+    called("fuse", "cut", runs["test"][2], "--tune", runs["train"][2], f"--output={output}")
     return {**found, "cut": results(f"{output}.jsonl")}
 
 
@@ -331,9 +338,9 @@ def evaluation(place: Place) -> Any:
     """Measures of a ranking and of chains, and the numbers of a report's tables."""
     found = {}
     for name, options in {
-        "ranking": [f"--retriever={place.dense}"],
-        "other": ["--bm25=true"],
-        "chains": [f"--retriever={place.sequence}", "--steps=dynamic", "--hops=3", "--done_bias=3"],
+        "ranking": [place.dense],
+        "other": ["bm25"],
+        "chains": [place.sequence, "--hops.steps=dynamic", "--hops.max=3", "--hops.done_bias=3"],
     }.items():
         place.retrieved(f"measured-{name}", *options)
         found[name] = measures(str(place.folder / "runs" / f"measured-{name}"), place.data, "train")
@@ -454,25 +461,24 @@ def _reranker_training(place: Place, output: Path) -> Any:
 
 def tuning(place: Place) -> Any:
     """What dev chooses: weights of priors, of rescoring, where chains end and which is taken."""
-    runs = place.folder / "runs"
     data = [f"--data={place.data}", "--split=train", "--device=cpu"]
-    hybrid, rescored, dynamic = (runs / f"{name}.yaml" for name in ("hybrid", "rescore", "dynamic"))
-    given = [*data, f"--retriever={place.spans}", "--tune_k=2"]
-    priors = [f'--prior=["bm25", "{place.dense}"]', "--weights=[0.5, 2]", "--temperatures=[1, 4]"]
-    called("tune-hybrid", *given, *priors, "--empty_weights=[0.3]", f"--output={hybrid}")
-    weights = ["--rescore=3", "--weights=[0.5, 4]"]
-    called("tune-rescore", f"--config={hybrid}", *given, *weights, f"--output={rescored}")
-    sequence = [*data, f"--retriever={place.sequence}", "--hops=4", "--done_biases=[0, 2.5, 3]"]
-    called("tune-dynamic", *sequence, f"--output={dynamic}")
-    found = {}
-    for name, keys in {
-        "hybrid": ("prior_weight", "prior_temperature", "empty_weight"),
-        "rescore": ("rescore", "rescore_weight"),
-        "dynamic": ("done_bias", "choose", "chains"),
-    }.items():
-        reached, values = settings(runs / f"{name}.yaml")
-        found[name] = [reached, [values.get(key) for key in keys]]
-    return found
+    place.dense  # noqa: B018  made before it is named
+    hybrid = place.hybrid("tuned", place.spans, {"retriever": "bm25"}, {"retriever": "../dense"})
+    grid = ["--grid.k=2", "--grid.prior_weights=[0.5, 2]", "--grid.prior_temperatures=[1, 4]"]
+    grid += ["--grid.empty_weights=[0.3]", "--grid.rescore_passages=3", "--grid.rescore_weights=[0.5, 4]"]
+    printed = called("tune", hybrid, *data, *grid)
+    chains = place.folder / "tuned-chains"
+    hops = {"steps": "dynamic", "max": 4}
+    write_spec(chains, "hops", {"retriever": relative(place.sequence, chains), "hops": hops})
+    printed += called("tune", chains, *data, "--grid.done_biases=[0, 2.5, 3]")
+    scores, spec, ended = reached(printed), read_spec(hybrid), read_spec(chains)["hops"]
+    weights = [[prior[key] for prior in spec["priors"]] for key in ("weight", "temperature")]
+    rescore = [spec["search"][key] for key in ("rescore", "rescore_weight")]
+    return {
+        "hybrid": [scores["priors"], [*weights, spec["empty_weight"]]],
+        "rescore": [scores["rescoring"], rescore],
+        "dynamic": [scores["chains"], [ended["done_bias"], ended.get("choose", "likeliest"), 4]],
+    }
 
 
 RUNS: dict[str, Callable[[Place], Any]] = {

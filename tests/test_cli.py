@@ -70,9 +70,9 @@ def _unread(program: str, unbuffered: str = "") -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("command", [["--help"], ["cut", "--help"]])
+@pytest.mark.parametrize("command", [["--help"], ["fuse", "cut", "--help"]])
 def test_output_that_nobody_reads_is_no_error(command: list[str], unbuffered: str) -> None:
-    """As with `grls cut … | head -1`, where head has gone before the last line."""
+    """As with `grls fuse cut … | head -1`, where head has gone before the last line."""
     done = _unread(f"import sys; from grls.cli import main; sys.exit(main({command}))", unbuffered)
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -140,7 +140,11 @@ def _map() -> None:
 @pytest.mark.parametrize(
     ("cause", "command", "said"),
     [
-        (_torch_on_a_cpu, "retrieve", r"\(\d+ bytes more .*\)\. Lower --batch_size or --beams, end"),
+        (
+            _torch_on_a_cpu,
+            "retrieve",
+            r"\(\d+ bytes more .*\)\. Lower --search\.batch_size or --search\.beams, end",
+        ),
         (_numpy, "index", r"\(8\.00 PiB more were asked for\)\. Lower --memory or --batch_size, end"),
         (_cuda, "train memorise", r"\(2\.00 GiB more .*\)\. Lower --data\.batch_size, .*_checkpointing true"),
         (_thread, "ralm", r"\. Lower --reader.window or --rerank.candidates, end"),
@@ -225,15 +229,15 @@ def test_missing_inputs_are_named(
         capsys, "index", f"--model={none}", f"--corpus={data}", f"--output={tmp_path / 'r'}"
     )
     assert f"{none}: no retriever here" in fails(
-        capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", f"--retriever={none}"
+        capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", none
     )
-    assert str(none) in fails(
-        capsys, "retrieve", f"--data={none}", f"--output={tmp_path / 'o'}", f"--retriever={retriever}"
-    )
+    assert str(none) in fails(capsys, "retrieve", f"--data={none}", f"--output={tmp_path / 'o'}", retriever)
     assert str(none) in fails(capsys, "evaluate", f"--run={none}.trec", f"--data={data}")
-    assert "either --retriever FOLDER or --bm25 true" in fails(
-        capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}"
-    )
+    assert "retriever" in refuses(capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}")
+    assert "bm25 retrieves from the corpus of a data set folder" in fails(
+        capsys, "retrieve", "bm25", f"--data={data / 'queries.jsonl'}", f"--output={tmp_path / 'o'}",
+        "--split=null",
+    )  # fmt: skip
     assert list(tmp_path.iterdir()) == []
 
 
@@ -245,9 +249,7 @@ def test_an_index_of_another_corpus_is_refused(
     try:
         corpus.unlink()
         Corpus.from_passages(passages()[1:]).write(corpus)
-        message = fails(
-            capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", f"--retriever={retriever}"
-        )
+        message = fails(capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", retriever)
     finally:
         corpus.write_bytes(kept)
     assert "the index was built with another corpus" in message
@@ -262,8 +264,8 @@ def test_bad_data_is_one_line_with_file_and_line(tmp_path: Path, capsys: pytest.
         "retrieve",
         f"--data={write_small(tmp_path / 'd')}",
         "--output=o",
-        "--bm25=true",
-        "--steps=dynamic",
+        "bm25",
+        "--hops.steps=dynamic",
     )
 
 

@@ -18,7 +18,7 @@ ORDER = (
     ("grls.models",),
     ("grls.decode",),
     ("grls.retrieve", "grls.evaluation"),
-    ("grls.answer",),
+    ("grls.answer", "grls.tune"),
     ("grls.explain",),
     ("grls.train",),
     ("grls.report",),

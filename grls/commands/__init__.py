@@ -1,11 +1,10 @@
-"""The commands of ``grls``: one module a command, one function of the same name in it.
+"""The commands of ``grls``: one module a verb, one function in it.
 
-The arguments of the function are the options, its docstring is the ``--help``. ``grls.cli`` imports a
-module only when its command is called.
+The parameters before ``*`` are arguments, those behind it options; the docstring is the ``--help``.
+``grls.cli`` imports a module only when its verb is called.
 
-``answer_direct``, ``answer_dsp``, ``answer_follow_up``, ``answer_riches`` (with ``readings``), ``answers``,
-``check``, ``cut``, ``ensemble``, ``evaluate``, ``explain``, ``index``, ``neighbours``, ``output``,
-``portions``, ``priors``, ``propositions``, ``pseudo_queries``, ``ralm``, ``report``, ``retrieve``,
-``run_files``, ``train``, ``train_biencoder``, ``train_reranker``, ``tune_rescore``, ``tune_dynamic``,
-``tune_hybrid``, ``update``.
+``answer_direct``, ``answer_dsp``, ``answer_follow_up``, ``answer_riches``, ``answers``, ``check``,
+``evaluate``, ``explain``, ``fuse``, ``fuse_cut``, ``index``, ``neighbours``, ``opening``, ``output``,
+``portions``, ``propositions``, ``pseudo_queries``, ``ralm``, ``readings``, ``report``, ``retrieve``,
+``run_files``, ``train``, ``train_biencoder``, ``train_reranker``, ``tune``, ``update``.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from grls.commands.retrieve import refuse_other_corpus
+from grls.commands.opening import refuse_other_corpus
 from grls.data.corpus import Corpus
 from grls.data.neighbours import Neighbours
 from grls.data.words import USUAL, Analyzer

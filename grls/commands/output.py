@@ -1,16 +1,14 @@
-"""What retrieval leaves behind: a TREC run, JSONL with the texts, and a manifest; and configs for it."""
+"""What retrieval leaves behind: a TREC run, JSONL with the texts, and a manifest."""
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Query
-from grls.io.files import atomic_file
 from grls.runs.manifest import ENDINGS, RunInfo, write_info
 from grls.runs.results import write_result_parts
 from grls.runs.trec import chain_ranking, unfit_for_trec, write_run
@@ -88,24 +86,8 @@ def _tell_missing_done(done: Sequence[bool]) -> None:
     if missing > len(done) / 2:
         log.warning(
             "%d of %d chains ended without DONE, most likely at the limit of hops: was the model trained "
-            "with it (--data.done true; a bi-encoder with --done true)? If it was, let `grls tune-dynamic` "
-            "find --done_bias, or raise --hops.",
+            "with it (--data.done true; a bi-encoder with --done true)? If it was, let `grls tune` "
+            "find hops.done_bias, or raise --hops.max.",
             missing,
             len(done),
         )
-
-
-def write_config(output: str, settings: Mapping[str, object], why: str) -> None:
-    """Write options of ``grls retrieve`` as a config; JSON's values are YAML's.
-
-    Args:
-        output: The file.
-        settings: Options and their values.
-        why: What was measured with them, for the first line.
-    """
-    lines = [
-        f"# {why}",
-        *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items()),
-    ]
-    with atomic_file(output) as stream:
-        stream.write("\n".join(lines) + "\n")

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from grls.answer.writer import TextWriter
-from grls.commands.retrieve import refuse_other_corpus
+from grls.commands.opening import refuse_other_corpus
 from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.data.dataset import query_record

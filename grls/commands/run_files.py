@@ -35,29 +35,31 @@ class Dev(NamedTuple):
 def load_dev(
     paths: list[str], members: Sequence[LoadedRun], asked: QuerySet | None, split: str | None
 ) -> Dev:
-    """The runs of ``--tune`` with their gold.
+    """Runs for development queries, with their gold.
 
     Args:
         paths: One for each of ``members``, in their order.
         members: What they tune.
         asked: What the members answer; None where nothing says.
-        split: Which queries the runs of ``--tune`` answer, as ``--tune_split`` says.
+        split: Which queries the runs to tune on answer; None: as their manifests say, or else dev.
 
     Raises:
         ConfigError: There is no gold, the runs are not as many, or answer no split.
         MismatchError: A run is of another system than its member.
     """
     if asked is None:
-        raise ConfigError("--tune needs the gold passages of a data set: give --data DIR, too.")
+        raise ConfigError("runs to tune on need the gold passages of a data set: give --data DIR, too.")
     if len(paths) != len(members):
-        raise ConfigError(f"--tune names {len(paths)} runs for {len(members)}; give one for each, in order.")
+        raise ConfigError(
+            f"{len(paths)} runs to tune on for {len(members)} members; give one for each, in order."
+        )
     runs = load_runs(paths)
     for run, dev in zip(members, runs, strict=True):
         _refuse_other_system(run, dev)
     told = any(run.info is not None for run in runs)
     dev_asked = find_asked(runs, asked.data, split if split is not None or told else "dev")
     if dev_asked is None or dev_asked.split is None or dev_asked.queries is None:
-        raise ConfigError("the runs of --tune answer all queries; tune on runs for one split, such as dev.")
+        raise ConfigError("the runs to tune on answer all queries; take runs for one split, such as dev.")
     _, qrels = read_split(asked.data, dev_asked.split, asked.corpus)
     gold = {query.id: gold_passages(query, qrels) for query in dev_asked.queries}
     return Dev(complete_runs(runs, list(gold), "refuse"), gold, dev_asked.split)
@@ -71,8 +73,8 @@ def _refuse_other_system(run: LoadedRun, dev: LoadedRun) -> None:
         and (run.info.system, run.info.stages) != (dev.info.system, dev.info.stages)
     ):
         raise MismatchError(
-            f"{dev.path} ({_described(dev)}) is to tune the weight of {run.path} ({_described(run)}); give "
-            "--tune the runs of the same systems in the same order."
+            f"{dev.path} ({_described(dev)}) is to tune the weight of {run.path} ({_described(run)}); tune "
+            "on runs of the same systems, in the same order."
         )
 
 
@@ -85,8 +87,8 @@ def refuse_shared_queries(dev: Dev, results: Results) -> None:
     shared = dev.gold.keys() & results.rankings.keys()
     if shared:
         raise ConfigError(
-            f"{some_ids(shared)} ({len(shared)} in all) are queries of --tune and of what is given, too; "
-            "tune on other queries than those reported."
+            f"{some_ids(shared)} ({len(shared)} in all) are queries of the runs to tune on and of what is "
+            "given, too; tune on other queries than those reported."
         )
 
 

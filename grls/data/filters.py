@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.corpus import Corpus
+from grls.data.filter_options import FilterOptions
 from grls.data.types import Query
 from grls.data.where import Expression, parse_filter
 from grls.errors import ConfigError, DataError
@@ -199,6 +200,20 @@ def resolved(filters: Sequence[Filter | None], corpus: Corpus) -> list[Filter | 
     found = evaluate_filters([some for some in filters if some is not None], corpus)
     made = {some: Numbered(numbers) for some, numbers in found.items()}
     return [None if some is None else made[some] for some in filters]
+
+
+def filters_of(options: FilterOptions, queries: Sequence[Query]) -> list[Filter | None]:
+    """What each query may find, as options say.
+
+    Raises:
+        ConfigError: ``where`` does not follow the grammar.
+        DataError: A file or a query's metadata cannot be read as filters.
+    """
+    none: list[Filter | None] = [None] * len(queries)
+    listed = none if options.allow is None else read_allowed(options.allow, queries)
+    everywhere = None if options.where is None else where(options.where)
+    theirs = own_filters(queries) if options.queries else none
+    return [both(mine, everywhere, its) for mine, its in zip(listed, theirs, strict=True)]
 
 
 def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | None]:

@@ -6,7 +6,13 @@ and no text is ever decoded to find out which passage was meant.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+ScoreMode = Literal["renormalized", "full"]
+"""Over the allowed tokens, or over the vocabulary (:mod:`grls.decode.scores`)."""
+
+Steps = Literal["single", "fixed", "dynamic"]
+"""A ranking; chains of a fixed number of hops; chains until DONE."""
 
 
 class Passage(NamedTuple):

@@ -9,15 +9,14 @@ softmax over the vocabulary, as in transformers and in the paper (arXiv 2204.135
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
+from grls.data.types import ScoreMode as ScoreMode
 from grls.errors import NOT_NUMBERS, ConfigError
 from grls.index.rows import Ints
 from grls.models.base import Floats, StepRows
-
-ScoreMode = Literal["renormalized", "full"]
 
 
 def check_mode(mode: str) -> None:

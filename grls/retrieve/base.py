@@ -15,19 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
-from grls.data.types import Chain, Hit, Passage, Query
+from grls.data.types import Chain, Hit, Passage, Query, Steps
 
 if TYPE_CHECKING:
     from grls.decode import ScoredPassage
-
-Steps = Literal["single", "fixed", "dynamic"]
-"""A ranking; chains of a fixed number of hops; chains until DONE."""
 
 AllScores = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """From n numbers of queries to their scores, ``[n, N]``, or ``[n, N + 1]`` with DONE last."""
@@ -234,4 +231,13 @@ class FindsChains(Protocol):
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """The chains of each query, best first, made of allowed passages."""
+        ...
+
+
+@runtime_checkable
+class EndsRankings(Protocol):
+    """A retriever that ends rankings as sets, and knows what their passages score in the ranking."""
+
+    def retrieve_sets(self, queries: Sequence[Query], allow: Allow = None) -> list[tuple[list[Hit], Chain]]:
+        """What is kept of each query's ranking, as it is ranked, and the same as a chain."""
         ...

@@ -21,6 +21,7 @@ from grls.retrieve.spec import MANIFEST, Member, is_retriever, read_spec
 if TYPE_CHECKING:
     from grls.retrieve.generative.options import SearchOptions
     from grls.retrieve.generative.retriever import GenerativeRetriever
+    from grls.retrieve.hybrid.retriever import HybridRetriever
 
 KINDS: dict[str, str] = {
     "bm25": "grls.retrieve.bm25:BM25Retriever",
@@ -257,3 +258,46 @@ def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
     if not isinstance(one, GenerativeRetriever):
         raise ConfigError(f"{why}: give the folder of a generative retriever; this one is {retriever.kind}.")
     return one
+
+
+def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
+    """The generator that a retriever is, or decodes with; None where there is none."""
+    from grls.retrieve.generative.retriever import GenerativeRetriever
+    from grls.retrieve.hops.retriever import HopsRetriever
+    from grls.retrieve.hybrid.retriever import HybridRetriever
+
+    if isinstance(retriever, HopsRetriever):
+        return generator_within(retriever.retriever)
+    if isinstance(retriever, HybridRetriever):
+        return retriever.generator
+    return retriever if isinstance(retriever, GenerativeRetriever) else None
+
+
+def as_hybrid(retriever: Retriever) -> HybridRetriever:
+    """The retriever, as the hybrid that it must be.
+
+    Raises:
+        ConfigError: It is of another kind.
+    """
+    from grls.retrieve.hybrid.retriever import HybridRetriever
+
+    if not isinstance(retriever, HybridRetriever):
+        raise ConfigError(f"priors belong to a folder of kind hybrid; this one is {retriever.kind}.")
+    return retriever
+
+
+def untuned_fingerprint(retriever: Retriever) -> str:
+    """Of what a retriever is made of, without what tuning changes (weights, biases, cuts)."""
+    from grls.retrieve.fusion.cut import CutRetriever
+    from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever
+    from grls.retrieve.hops.retriever import HopsRetriever
+    from grls.retrieve.hybrid.retriever import HybridRetriever
+
+    if isinstance(retriever, HopsRetriever | CutRetriever):
+        return untuned_fingerprint(retriever.retriever)
+    if isinstance(retriever, FusionRetriever | FusedChains):
+        return " ".join(untuned_fingerprint(member) for member in retriever.members)
+    if isinstance(retriever, HybridRetriever):
+        sources = [prior.source.fingerprint() for prior in retriever.priors]
+        return " ".join([retriever.generator.fingerprint(), *dict.fromkeys(sources)])
+    return retriever.fingerprint()

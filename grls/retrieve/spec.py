@@ -127,6 +127,28 @@ def own_sum(spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
+def stored_options(folder: str | Path) -> dict[str, dict[str, Any]]:
+    """The options that a folder holds, or else those of the retriever or generator that it is made of.
+
+    Raises:
+        DataError: The folder, or a section, cannot be read.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    path = Path(folder)
+    while (path / MANIFEST).is_file():
+        spec = read_spec(path)
+        for section in OPTIONS:
+            if not isinstance(spec.get(section, {}), dict):
+                raise DataError(f"{section}: expected an object of options.", path / MANIFEST)
+            if section in spec:
+                found.setdefault(section, spec[section])
+        member = spec.get("retriever", spec.get("generator"))
+        if not isinstance(member, str):
+            break
+        path = path / member
+    return found
+
+
 def check_fields(
     spec: Mapping[str, Any], needed: tuple[str, ...], known: tuple[str, ...], file: Path
 ) -> None:

@@ -12,16 +12,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from grls.data.types import Query
+from grls.data.types import Steps as Steps
 from grls.errors import DataError
 from grls.io.files import read_json, sha256, write_json
 
 FORMAT = 1
 ENDINGS = (".trec", ".jsonl")
-
-Steps = Literal["single", "fixed", "dynamic"]
 
 
 @dataclass(frozen=True)

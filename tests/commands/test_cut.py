@@ -1,4 +1,4 @@
-"""``grls cut``: what is kept of each ranking, what is written with it, and what is refused."""
+"""``grls fuse cut``: what is kept of each ranking, what is written with it, and what is refused."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def trec(split: str) -> str:
 def test_rankings_end_where_gold_ends(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, dev = trec("test"), trec("train")
     how = ("--data=data", "--split=test", "--tune_split=train", "--output=out/cut")
-    assert main(["cut", run, "--tune", dev, *how]) == 0
+    assert main(["fuse", "cut", run, "--tune", dev, *how]) == 0
     assert "set F1 100.0 on train, which it was fitted to" in capsys.readouterr().out
     found = load_results("out/cut.jsonl")
     queries, qrels = read_split("data", "test")
@@ -57,8 +57,8 @@ def test_rankings_end_where_gold_ends(place: Path, capsys: pytest.CaptureFixture
 def test_a_run_of_ours_keeps_what_made_it(place: Path) -> None:
     for split in ("train", "test"):
         given = ["--data=data", f"--split={split}", "--k=5", f"--output={split}-bm25"]
-        assert main(["retrieve", "--bm25=true", *given]) == 0
-    assert main(["cut", "test-bm25.jsonl", "--tune", "train-bm25.jsonl", "--output=out/cut"]) == 0
+        assert main(["retrieve", "bm25", *given]) == 0
+    assert main(["fuse", "cut", "test-bm25.jsonl", "--tune", "train-bm25.jsonl", "--output=out/cut"]) == 0
     before, after = read_info("test-bm25.jsonl"), read_info("out/cut.jsonl")
     assert before is not None
     assert after is not None
@@ -72,21 +72,25 @@ def test_a_run_of_ours_keeps_what_made_it(place: Path) -> None:
 def test_what_cannot_be_cut_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, dev = trec("test"), trec("train")
     data = ("--data=data", "--split=test", "--tune_split=train")
-    other = fails(capsys, "cut", run, "--tune", dev, "--data=data", "--split=train", "--output=out/cut")
+    other = fails(
+        capsys, "fuse", "cut", run, "--tune", dev, "--data=data", "--split=train", "--output=out/cut"
+    )
     assert "give the split that was retrieved for" in other
-    assert main(["cut", run, "--tune", dev, *data, "--output=out/cut"]) == 0
-    again = fails(capsys, "cut", "out/cut.jsonl", "--tune", dev, *data, "--output=out/again")
+    assert main(["fuse", "cut", run, "--tune", dev, *data, "--output=out/cut"]) == 0
+    again = fails(capsys, "fuse", "cut", "out/cut.jsonl", "--tune", dev, *data, "--output=out/again")
     assert "is dynamic: its chains end by themselves" in again
     assert not Path("out/again.jsonl").exists()
     Path("empty.jsonl").write_text("")
     nothing = fails(
-        capsys, "cut", "empty.jsonl", "--tune", dev, "--data=data", "--tune_split=train", "--output=e"
+        capsys, "fuse", "cut", "empty.jsonl", "--tune", dev, "--data=data", "--tune_split=train", "--output=e"
     )
     assert "empty.jsonl: the run answers no query" in nothing
-    replaced = fails(capsys, "cut", run, "--tune", dev, *data, "--output=train")
+    replaced = fails(capsys, "fuse", "cut", run, "--tune", dev, *data, "--output=train")
     assert "would replace train.trec" in replaced
     Path("copy.trec").write_bytes(Path(run).read_bytes())
     same = ("--data=data", "--split=test", "--tune_split=test", "--output=out/same")
     for tune in (run, "copy.trec"):
-        assert "queries of --tune and of what is given" in fails(capsys, "cut", run, "--tune", tune, *same)
+        assert "queries of the runs to tune on and of what is given" in fails(
+            capsys, "fuse", "cut", run, "--tune", tune, *same
+        )
     assert not Path("out/same.trec").exists()

@@ -1,8 +1,9 @@
-"""``grls tune-hybrid`` and ``grls retrieve`` with priors: what is found, written and refused."""
+"""Folders of kind hybrid under ``grls retrieve`` and ``grls tune``: what is found, written and refused."""
 
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.spec import read_spec, relative, write_spec
 from grls.runs.manifest import read_info
 from grls.runs.trec import read_run
 
@@ -43,11 +45,21 @@ def generative(data: Path) -> Path:
     return data.parent / "generative"
 
 
-def test_priors_come_from_options(data: Path, dense: Path, generative: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    given = [f"--data={data}", f"--retriever={generative}", f"--output={out}", "--device=cpu", "--k=4"]
-    priors = [f'--prior=["{dense}", "bm25"]', "--prior_weight=[0.5, 2]", "--prior_temperature=[10.0, 1]"]
-    assert main(["retrieve", *given, *priors, "--empty_weight=0.25"]) == 0
+def hybrid(folder: Path, generator: Path, *priors: dict[str, Any], **options: Any) -> Path:
+    """A folder of a generator with priors."""
+    named = {"generator": relative(generator, folder), "priors": list(priors)}
+    write_spec(folder, "hybrid", named | options)
+    return folder
+
+
+def test_priors_come_from_the_folder(data: Path, dense: Path, generative: Path, tmp_path: Path) -> None:
+    out, folder = tmp_path / "run", tmp_path / "hybrid"
+    priors: list[dict[str, Any]] = [
+        {"retriever": relative(dense, folder), "weight": 0.5, "temperature": 10.0},
+        {"retriever": "bm25", "weight": 2, "temperature": 1},
+    ]
+    hybrid(folder, generative, *priors, empty_weight=0.25)
+    assert main(["retrieve", str(folder), f"--data={data}", f"--output={out}", "--device=cpu", "--k=4"]) == 0
     generator = GenerativeRetriever.from_pretrained(generative, "cpu", options=SearchOptions(beams=10))
     opened = DenseRetriever.from_pretrained(dense, "cpu")
     expected = HybridRetriever(
@@ -65,7 +77,7 @@ def test_priors_come_from_options(data: Path, dense: Path, generative: Path, tmp
     info = read_info(out)
     assert info is not None
     assert (info.system, info.score_mode) == ("hybrid", "renormalized with priors")
-    assert info.options["prior"] == [str(dense), "bm25"]
+    assert info.options["prior"] == [relative(dense, folder), "bm25"]
     assert info.options["prior_weight"] == [0.5, 2]
     assert info.options["empty_weight"] == 0.25
 
@@ -73,40 +85,57 @@ def test_priors_come_from_options(data: Path, dense: Path, generative: Path, tmp
 @pytest.mark.parametrize("steps", ["fixed", "dynamic"])
 def test_priors_go_hop_by_hop(steps: str, data: Path, generative: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    given = [f"--data={data}", f"--retriever={generative}", f"--output={out}", "--device=cpu", "--hops=2"]
-    assert main(["retrieve", *given, "--prior=bm25", f"--steps={steps}", "--done_share=-0.1"]) == 0
+    folder = hybrid(tmp_path / "hybrid", generative, {"retriever": "bm25"}, done_share=-0.1)
+    given = [str(folder), f"--data={data}", f"--output={out}", "--device=cpu", "--hops.max=2"]
+    assert main(["retrieve", *given, f"--hops.steps={steps}"]) == 0
     assert {len(hits) for hits in read_run(f"{out}.trec").values()} <= {1, 2}
     info = read_info(out)
     assert info is not None
     assert info.options["done_share"] == -0.1
 
 
-def test_what_is_tuned_is_taken_as_a_config(
-    data: Path, dense: Path, generative: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("normalized", [False, True])
+def test_what_is_tuned_is_what_the_folder_retrieves(
+    normalized: bool,
+    data: Path,
+    dense: Path,
+    generative: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In both ways of tuning: from few searches, and beside priors with a search for every setting."""
-    tuned, out = tmp_path / "hybrid.yaml", tmp_path / "run"
-    given = [f"--data={data}", f"--retriever={generative}", f"--output={tuned}", "--device=cpu"]
-    given += ["--split=train", "--mode=full", "--beams=4"]
-    priors = [f'--prior=["bm25", "{dense}"]', "--weights=[1, 16]", "--temperatures=[1, 20]", "--tune_k=2"]
-    for normalized, searches in (("false", range(3, 12)), ("true", range(1 + 4 + 4 + 1, 1 + 4 + 4 + 2))):
-        how = f"--prior_normalized={normalized}"
-        assert main(["tune-hybrid", *given, *priors, "--empty_weights=[0.3]", how]) == 0
-        shown = capsys.readouterr().out.splitlines()
-        assert len(shown) - 1 in searches
-        first, *settings = tuned.read_text().splitlines()
-        recall = re.fullmatch(f"# recall@2 ([0-9.]+) on train of {data}", first)
-        assert recall is not None
-        assert {"beams: 4", 'mode: "full"', f"prior_normalized: {normalized}"} <= set(settings)
-        options = [f"--config={tuned}", f"--data={data}", f"--output={out}", "--device=cpu", "--split=train"]
-        assert main(["retrieve", *options]) == 0
-        capsys.readouterr()
-        measured = evaluate_run(f"{out}.jsonl", data, "train", ks=[2])
-        assert f"{100 * measured['sequence_recall']['recall@2']:.1f}" == recall[1]
-        info = read_info(out)
-        assert info is not None
-        assert info.options["prior"] == ["bm25", str(dense)]
-        assert len(info.options["prior_weight"]) == len(info.options["prior_temperature"]) == 2
+    out, folder = tmp_path / "run", tmp_path / "hybrid"
+    priors = [{"retriever": "bm25"}, {"retriever": relative(dense, folder)}]
+    hybrid(folder, generative, *priors, normalized=normalized)
+    given = [str(folder), f"--data={data}", "--split=train", "--device=cpu"]
+    how = ["--search.mode=full", "--search.beams=4"]
+    grid = ["--grid.prior_weights=[1, 16]", "--grid.prior_temperatures=[1, 20]", "--grid.empty_weights=[0.3]"]
+    assert main(["tune", *given, *how, *grid, "--grid.k=2"]) == 0
+    head, *tried, gain, last = capsys.readouterr().out.splitlines()
+    assert (head, last) == ("priors:", f"{folder}: tuned on 12 queries of train of {data}")
+    assert len(tried) in (range(1 + 4 + 4 + 1, 1 + 4 + 4 + 2) if normalized else range(3, 12))
+    alone = re.match(r"  recall@2 +([0-9.]+)  generator alone$", tried[0])
+    reached = re.match(r"priors: recall@2 ([0-9.]+) -> ([0-9.]+) \(.+\), ", gain)
+    assert alone is not None
+    assert reached is not None
+    assert reached[1] == alone[1]
+    best = max(float(line.split()[1]) for line in tried)
+    assert float(reached[2]) == best >= float(alone[1])
+    spec = read_spec(folder)
+    assert spec["search"] == {"mode": "full", "beams": 4}
+    assert spec.get("normalized") == normalized
+    assert [prior["retriever"] for prior in spec["priors"]] == ["bm25", relative(dense, folder)]
+    assert {prior["weight"] for prior in spec["priors"]} <= {0, 1, 16}
+    assert main(["retrieve", *given, f"--output={out}"]) == 0
+    measured = evaluate_run(f"{out}.jsonl", data, "train", ks=[2])
+    assert f"{100 * measured['sequence_recall']['recall@2']:.1f}" == reached[2]
+    info = read_info(out)
+    assert info is not None
+    assert info.options["prior"] == ["bm25", relative(dense, folder)]
+    assert info.options["prior_weight"] == [prior["weight"] for prior in spec["priors"]]
+    assert info.options["prior_temperature"] == [prior["temperature"] for prior in spec["priors"]]
+    assert info.options["empty_weight"] == spec["empty_weight"]
+    assert (info.options["beams"], info.options["prior_normalized"]) == (4, normalized)
 
 
 def test_what_cannot_work_is_refused(
@@ -114,36 +143,39 @@ def test_what_cannot_work_is_refused(
 ) -> None:
     data = shutil.copytree(data, tmp_path / "data")
     (data / "qrels" / "none.tsv").write_text("query-id\tcorpus-id\tscore\n")
-    given = [f"--data={data}", f"--output={tmp_path / 'x'}", "--device=cpu"]
-    generator = f"--retriever={generative}"
+    given = [f"--data={data}", "--device=cpu"]
+    bm25 = {"retriever": "bm25"}
+
+    def made(name: str, generator: Path, *priors: dict[str, Any], **options: Any) -> str:
+        return str(hybrid(tmp_path / name, generator, *priors, **options))
+
+    ahead = made("ahead", generative, bm25)
+    none = made("none", generative)
+    itself = made("itself", generative, {"retriever": relative(generative, tmp_path / "itself")})
+    weighed = made("weighed", generative, {"retriever": "bm25", "weight": "much"})
+    three = made("three", generative, bm25, bm25, bm25)
     for command, options, message in (
-        ("retrieve", [generator, "--prior=bm25", "--prior_weight=[1, 2]"], "2 values for 1 priors"),
-        ("retrieve", [generator, "--prior_weight=1"], "1 values for 0 priors"),
-        ("retrieve", [f"--retriever={dense}", "--prior=bm25"], "look ahead for a generator"),
-        ("retrieve", ["--bm25=true", "--empty_weight=0.1"], "look ahead for a generator"),
-        ("retrieve", [generator, f"--prior={generative}"], "does not score all passages"),
-        ("retrieve", [generator, "--prior=bm25", "--done_share=0"], "must be a finite number below 0"),
-        ("retrieve", [generator, "--prior_normalized=true"], "name them by --prior"),
-        ("retrieve", [generator, "--sets=true"], "choose --hops.steps dynamic or fixed"),
-        (
-            "retrieve",
-            [f"--retriever={dense}", "--sets=true", "--steps=fixed"],
-            "hops.sets needs a generator",
-        ),
-        ("retrieve", [generator, "--empty_weight=.nan"], "must be a finite number"),
-        ("tune-hybrid", [generator, "--empty_weights=[]"], "nothing to tune"),
-        ("tune-hybrid", [generator, "--prior=bm25", "--weights=[0]"], "--weights must be above 0"),
-        ("tune-hybrid", [f"--retriever={dense}", "--prior=bm25"], "look ahead for a generator"),
-        ("tune-hybrid", [generator, "--prior=bm25", "--limit=0"], "limit must be at least 1"),
-        ("tune-hybrid", [generator, "--prior=bm25", "--split=none"], "none.tsv: the split holds no query"),
-        (
-            "tune-hybrid",
-            [generator, "--prior=[bm25, bm25, bm25]", f"--weights={[*range(1, 40)]}"],
-            "settings of the priors are 320,000",
-        ),
+        ("retrieve", [weighed], "weight: expected float, got 'much'"),
+        ("retrieve", [made("of-dense", dense, bm25)], "look ahead for a generator"),
+        ("retrieve", [itself], "does not score all passages"),
+        ("retrieve", [made("share", generative, bm25, done_share=0)], "must be a finite number below 0"),
+        ("retrieve", [made("field", generative, bm25, prior_weight=1)], "unknown field 'prior_weight'"),
+        ("retrieve", [str(generative), "--hops.sets=true"], "choose --hops.steps dynamic or fixed"),
+        ("retrieve", [str(dense), "--hops.sets=true", "--hops.steps=fixed"], "hops.sets needs a generator"),
+        ("tune", [none, "--grid.empty_weights=[]"], "nothing to tune"),
+        ("tune", [str(generative)], "has nothing to tune: priors (kind hybrid)"),
+        ("tune", [ahead, "--grid.prior_weights=[0]"], "grid.prior_weights must be above 0"),
+        ("tune", [ahead, "--grid.empty_weights=[.nan]"], "grid.empty_weights must be above 0"),
+        ("tune", [made("tuned-dense", dense, bm25)], "look ahead for a generator"),
+        ("tune", [ahead, "--limit=0"], "limit must be at least 1"),
+        ("tune", [ahead, "--split=none"], "none.tsv: the split holds no query"),
+        ("tune", [three, f"--grid.prior_weights={[*range(1, 40)]}"], "settings of the priors are 320,000"),
     ):
-        assert message in fails(capsys, command, *given, *options)
-        assert not (tmp_path / "x").exists()
+        before = {file: file.read_bytes() for file in tmp_path.glob("*/grls.json")}
+        more = [f"--output={tmp_path / 'x'}"] if command == "retrieve" else []
+        assert message in fails(capsys, command, *given, *more, *options)
+        assert not list(tmp_path.glob("x*"))
+        assert {file: file.read_bytes() for file in tmp_path.glob("*/grls.json")} == before
 
 
 def test_a_generator_that_did_not_learn_beside_priors_is_told(
@@ -152,12 +184,15 @@ def test_a_generator_that_did_not_learn_beside_priors_is_told(
     generator = small_retriever(data)
     generator.stages = ("retrieve",)
     generator.save_pretrained(tmp_path / "retriever")
-    given = [f"--data={data}", f"--retriever={tmp_path / 'retriever'}", f"--output={tmp_path / 'o'}"]
-    assert main(["retrieve", *given, "--prior=bm25", "--device=cpu"]) == 0
+    bm25 = {"retriever": "bm25"}
+    plain = hybrid(tmp_path / "plain", tmp_path / "retriever", bm25)
+    normalized = hybrid(tmp_path / "normalized", tmp_path / "retriever", bm25, normalized=True)
+    given = [f"--data={data}", "--device=cpu"]
+    assert main(["retrieve", str(plain), *given, f"--output={tmp_path / 'o'}"]) == 0
     assert "beside priors" not in caplog.text
-    assert main(["retrieve", *given, "--prior=bm25", "--prior_normalized=true", "--device=cpu"]) == 0
+    assert main(["retrieve", str(normalized), *given, f"--output={tmp_path / 'o'}"]) == 0
     assert "does not say that it was trained beside priors" in caplog.text
     caplog.clear()
-    how = ["--prior=bm25", "--prior_normalized=true", "--weights=[1]", "--empty_weights=[]"]
-    assert main(["tune-hybrid", *given, *how, "--device=cpu"]) == 0
+    how = ["--grid.prior_weights=[1]", "--grid.empty_weights=[]"]
+    assert main(["tune", str(normalized), *given, *how]) == 0
     assert "does not say that it was trained beside priors" in caplog.text

@@ -85,7 +85,7 @@ def test_a_generator_becomes_a_biencoder_on_request(data: Path, generative: Path
 
 
 def test_single_step(data: Path, dense: Path, tmp_path: Path) -> None:
-    found, info = retrieve(data, tmp_path / "o", f"--retriever={dense}", "--k=4")
+    found, info = retrieve(data, tmp_path / "o", dense, "--k=4")
     opened = DenseRetriever.from_pretrained(dense, "cpu")
     queries = read_split(data, "test")[0]
     expected = opened.retrieve(queries, 4)
@@ -99,7 +99,7 @@ def test_dynamic_chains_end_with_done(
     data: Path, dense: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for bias, hops in ((99, 1), (-99, 3)):
-        options = (f"--retriever={dense}", "--steps=dynamic", "--hops=3", f"--done_bias={bias}")
+        options = (dense, "--hops.steps=dynamic", "--hops.max=3", f"--hops.done_bias={bias}")
         found, info = retrieve(data, tmp_path / "o", *options)
         assert {len(ids) for ids in found.values()} == {hops}
         assert (info.steps, info.options["done_bias"]) == ("dynamic", bias)
@@ -110,12 +110,12 @@ def test_dynamic_chains_end_with_done(
 
 @pytest.mark.parametrize("kind", ["dense", "bm25"])
 def test_fixed_chains_and_their_pool(kind: str, data: Path, dense: Path, tmp_path: Path) -> None:
-    which = f"--retriever={dense}" if kind == "dense" else "--bm25=true"
+    which = dense if kind == "dense" else "bm25"
     opened: Any = (
         DenseRetriever.from_pretrained(dense, "cpu") if kind == "dense" else BM25Retriever(Corpus.read(data))
     )
     queries = read_split(data, "test")[0]
-    options = [which, "--steps=fixed", "--hops=2", "--chains=3", "--branch=3"]
+    options = [which, "--hops.steps=fixed", "--hops.max=2", "--hops.chains=3", "--hops.branch=3"]
     chains = AppendingMultistep(opened, opened.corpus, 2, chains=3, branch=3).retrieve_chains(queries)
     best, info = retrieve(data, tmp_path / "o", *options)
     assert (info.options["chains"], info.options["branch"], info.options["pool"]) == (3, 3, False)
@@ -123,7 +123,7 @@ def test_fixed_chains_and_their_pool(kind: str, data: Path, dense: Path, tmp_pat
     assert best == {
         q.id: [h.id for h in some[0].hits] for q, some in zip(queries, chains, strict=True) if some[0].hits
     }
-    pooled, info = retrieve(data, tmp_path / "p", *options, "--pool=true", "--k=4")
+    pooled, info = retrieve(data, tmp_path / "p", *options, "--hops.pool=true", "--k=4")
     assert info.options["pool"] is True
     assert info.name == ("biencoder" if kind == "dense" else "bm25") + ", fixed, pooled"
     assert pooled == {
@@ -133,7 +133,7 @@ def test_fixed_chains_and_their_pool(kind: str, data: Path, dense: Path, tmp_pat
 
 
 def test_a_generative_retriever_pools_too(data: Path, generative: Path, tmp_path: Path) -> None:
-    options = (f"--retriever={generative}", "--steps=fixed", "--hops=2", "--pool=true", "--k=5")
+    options = (generative, "--hops.steps=fixed", "--hops.max=2", "--hops.pool=true", "--k=5")
     found, info = retrieve(data, tmp_path / "o", *options)
     assert {len(ids) for ids in found.values()} <= {3, 4, 5}
     assert (info.system, info.options["chains"], info.options["branch"]) == ("generator", 4, 4)
@@ -141,8 +141,8 @@ def test_a_generative_retriever_pools_too(data: Path, generative: Path, tmp_path
 
 
 def test_the_set_of_highest_expected_f1_is_chosen(data: Path, generative: Path, tmp_path: Path) -> None:
-    given = (f"--retriever={generative}", "--steps=dynamic", "--hops=3", "--chains=6", "--beams=6")
-    found, info = retrieve(data, tmp_path / "o", *given, "--choose=expected-f1")
+    given = (generative, "--hops.steps=dynamic", "--hops.max=3", "--hops.chains=6", "--search.beams=6")
+    found, info = retrieve(data, tmp_path / "o", *given, "--hops.choose=expected-f1")
     opened = GenerativeRetriever.from_pretrained(generative, "cpu")
     opened.options = replace(opened.options, beams=6)
     search = MultistepRetriever(opened, hops=3, chains=6, branch=4)
@@ -165,7 +165,7 @@ def test_ids_with_white_space_have_no_trec_run(
         first = read_split(data, "test")[0][0].id
         (tmp_path / "data" / name).write_text(text.replace(first, f"query {first}"))
     given = [f"--data={tmp_path / 'data'}", f"--output={tmp_path / 'o'}"]
-    assert main(["retrieve", "--bm25=true", *given]) == 0
+    assert main(["retrieve", "bm25", *given]) == 0
     assert "the query id 'query " in caplog.text
     assert not (tmp_path / "o.trec").exists()
     assert read_info(tmp_path / "o.jsonl") is not None
@@ -173,7 +173,7 @@ def test_ids_with_white_space_have_no_trec_run(
 
 
 def test_branch_follows_chains(data: Path, dense: Path, tmp_path: Path) -> None:
-    options = (f"--retriever={dense}", "--steps=fixed", "--hops=2", "--chains=3")
+    options = (dense, "--hops.steps=fixed", "--hops.max=2", "--hops.chains=3")
     _, info = retrieve(data, tmp_path / "o", *options)
     assert (info.options["chains"], info.options["branch"]) == (3, 3)
 
@@ -183,7 +183,7 @@ def test_an_empty_split_is_refused_and_an_earlier_run_stays(
 ) -> None:
     folder = tmp_path / "data"
     shutil.copytree(data, folder)
-    asked = ["retrieve", f"--data={folder}", f"--output={tmp_path / 'o'}", "--bm25=true"]
+    asked = ["retrieve", f"--data={folder}", f"--output={tmp_path / 'o'}", "bm25"]
     assert main(asked) == 0
     before = (tmp_path / "o.jsonl").read_bytes()
     (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\n")
@@ -200,7 +200,7 @@ def test_a_run_is_scored_against_the_split_it_was_retrieved_for(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "o"
-    assert main(["retrieve", f"--data={data}", f"--output={run}", "--bm25=true", "--split=dev"]) == 0
+    assert main(["retrieve", f"--data={data}", f"--output={run}", "bm25", "--split=dev"]) == 0
     report = tmp_path / "report.json"
     assert main(["evaluate", f"--run={run}.jsonl", f"--data={data}", f"--output={report}"]) == 0
     assert json.loads(report.read_text())["split"] == "dev"
@@ -213,29 +213,27 @@ def test_what_cannot_work_is_refused(
     data: Path, sentence: Path, dense: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ("retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", "--device=cpu")
-    assert "pool ranks" in fails(capsys, *asked, f"--retriever={dense}", "--pool=true")
-    assert "BM25 has no such" in fails(capsys, *asked, "--bm25=true", "--compile=true")
-    assert "no step to compile" in fails(capsys, *asked, f"--retriever={dense}", "--compile=true")
-    assert "choose --hops.steps dynamic" in fails(
-        capsys, *asked, f"--retriever={dense}", "--choose=expected-f1"
-    )
-    chosen = fails(capsys, *asked, f"--retriever={dense}", "--choose=expected-f1", "--steps=dynamic")
+    assert "pool ranks" in fails(capsys, *asked, dense, "--hops.pool=true")
+    assert "bm25 has no such" in fails(capsys, *asked, "bm25", "--search.compile=true")
+    assert "no step to compile" in fails(capsys, *asked, dense, "--search.compile=true")
+    assert "choose --hops.steps dynamic" in fails(capsys, *asked, dense, "--hops.choose=expected-f1")
+    chosen = fails(capsys, *asked, dense, "--hops.choose=expected-f1", "--hops.steps=dynamic")
     assert "needs log-probabilities of chains" in chosen
-    assert "bm25 never writes DONE" in fails(capsys, *asked, "--bm25=true", "--steps=dynamic")
+    assert "bm25 never writes DONE" in fails(capsys, *asked, "bm25", "--hops.steps=dynamic")
     for name in ("chains", "branch"):
-        message = fails(capsys, *asked, f"--retriever={dense}", "--steps=fixed", f"--{name}=0")
+        message = fails(capsys, *asked, dense, "--hops.steps=fixed", f"--hops.{name}=0")
         assert f"{name} must be at least 1" in message
-    message = fails(capsys, *asked, "--bm25=true", "--steps=fixed", "--pool=true", "--k=0")
+    message = fails(capsys, *asked, "bm25", "--hops.steps=fixed", "--hops.pool=true", "--k=0")
     assert "k must be at least 1" in message
     (tmp_path / "file").write_text("")
     for command in (
-        ["retrieve", f"--data={data}", "--bm25=true"],
+        ["retrieve", f"--data={data}", "bm25"],
         ["index", f"--model={dense}", f"--corpus={data}"],
     ):
         message = fails(capsys, *command, f"--output={tmp_path / 'file' / 'o'}")
         assert "the folder cannot be written" in message
     for bias, read in ((".nan", "nan"), ("-.inf", "-inf"), ("1e400", "inf")):  # as YAML writes them
-        message = fails(capsys, *asked, f"--retriever={dense}", "--steps=dynamic", f"--done_bias={bias}")
+        message = fails(capsys, *asked, dense, "--hops.steps=dynamic", f"--hops.done_bias={bias}")
         assert f"done_bias must be a finite number, got {read}" in message
     made = ("index", f"--corpus={data}", f"--output={tmp_path / 'r'}")
     message = fails(capsys, *made, f"--model={sentence}", "--max_passage_tokens=9")
@@ -252,9 +250,7 @@ def test_a_folder_whose_parts_do_not_belong_together(
     assert main(["index", f"--model={sentence}", f"--corpus={data}", f"--output={folder}"]) == 0
     lines = [{"_id": p.id, "text": p.text + " ."} for p in passages()]
     write_jsonl(folder / "corpus.jsonl", lines)
-    message = fails(
-        capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", f"--retriever={folder}"
-    )
+    message = fails(capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", folder)
     assert "made with another corpus" in message
     assert "grls index" in message
 
@@ -273,37 +269,47 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
     made = (f"--model={generative / 'model'}", f"--corpus={other}", f"--output={folder}")
     assert main(["index", *made, "--device=cpu"]) == 0
     (tmp_path / "ids").write_text("r0\notter-calm\n")
-    for which in (f"--retriever={folder}", "--bm25=true"):
-        found, info = retrieve(other, tmp_path / "o", which, "--where=kind=rule")
+    for which in (folder, "bm25"):
+        found, info = retrieve(other, tmp_path / "o", which, "--filter.where=kind=rule")
         assert {name for ids in found.values() for name in ids} <= {"r0", "r1"}
         assert info.options["where"] == "kind=rule"
-    found, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", f"--allow={tmp_path / 'ids'}")
+    found, _ = retrieve(other, tmp_path / "o", folder, f"--filter.allow={tmp_path / 'ids'}")
     assert {frozenset(ids) for ids in found.values()} == {frozenset({"r0", "otter-calm"})}
-    both = (f"--allow={tmp_path / 'ids'}", "--where=kind=rule", "--steps=dynamic", "--done_bias=-9")
-    chains, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", *both)
+    both = (
+        f"--filter.allow={tmp_path / 'ids'}",
+        "--filter.where=kind=rule",
+        "--hops.steps=dynamic",
+        "--hops.done_bias=-9",
+    )
+    chains, _ = retrieve(other, tmp_path / "o", folder, *both)
     assert {tuple(ids) for ids in chains.values()} == {("r0",)}
     records = [json.loads(line) for line in (other / "queries.jsonl").read_text().splitlines()]
     for record in records:
         record["metadata"] = {"allow": ["r1"]}
     write_jsonl(other / "queries.jsonl", records)
-    found, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", "--query_filters=true")
+    found, _ = retrieve(other, tmp_path / "o", folder, "--filter.queries=true")
     assert {tuple(ids) for ids in found.values()} == {("r1",)}
     records[-1]["metadata"] = {"allow": []}
     write_jsonl(other / "queries.jsonl", records)
-    chosen = ("--query_filters=true", "--steps=dynamic", "--choose=expected-f1", "--done_bias=-9")
-    found, _ = retrieve(other, tmp_path / "o", f"--retriever={folder}", *chosen)
+    chosen = (
+        "--filter.queries=true",
+        "--hops.steps=dynamic",
+        "--hops.choose=expected-f1",
+        "--hops.done_bias=-9",
+    )
+    found, _ = retrieve(other, tmp_path / "o", folder, *chosen)
     assert [tuple(found.get(query.id, ())) for query in read_split(other, "test")[0]] == [("r1",), ()]
     asked = (
         "retrieve",
         f"--data={other}",
         f"--output={tmp_path / 'o'}",
         "--device=cpu",
-        f"--retriever={folder}",
+        folder,
     )
-    assert "the metadata field 'knd': the fields are kind" in fails(capsys, *asked, "--where=knd=rule")
-    assert "no passage of" in fails(capsys, *asked, "--where=kind=poem")
+    assert "the metadata field 'knd': the fields are kind" in fails(capsys, *asked, "--filter.where=knd=rule")
+    assert "no passage of" in fails(capsys, *asked, "--filter.where=kind=poem")
     (tmp_path / "ids").write_text("zebra\n")
-    assert "passage id 'zebra'" in fails(capsys, *asked, f"--allow={tmp_path / 'ids'}")
+    assert "passage id 'zebra'" in fails(capsys, *asked, f"--filter.allow={tmp_path / 'ids'}")
 
 
 def test_update_removes_adds_and_merges(
@@ -319,7 +325,7 @@ def test_update_removes_adds_and_merges(
     for merged in (False, True):
         if merged:
             assert main(["update", f"--retriever={folder}", "--merge=true"]) == 0
-        found, _ = retrieve(queries, tmp_path / "o", f"--retriever={folder}", "--split=null", "--k=20")
+        found, _ = retrieve(queries, tmp_path / "o", folder, "--split=null", "--k=20")
         assert {frozenset(ids) for ids in found.values()} == {frozenset(expected)}
     assert {p.id for p in Corpus.read(folder)} == expected
     assert "nothing to do" in fails(capsys, "update", f"--retriever={folder}")
@@ -327,13 +333,20 @@ def test_update_removes_adds_and_merges(
 
 
 @pytest.mark.parametrize(
-    "options", [("--bm25=true",), ("GENERATIVE", "--steps=dynamic", "--hops=3"), ("GENERATIVE", "--k=3")]
+    "options", [("bm25",), ("GENERATIVE", "--hops.steps=dynamic", "--hops.max=3"), ("GENERATIVE", "--k=3")]
 )
 def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
     options: tuple[str, ...], data: Path, generative: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = [f"--retriever={generative}" if option == "GENERATIVE" else option for option in options]
-    arguments = ["retrieve", f"--data={data}", "--split=null", "--device=cpu", "--batch_size=1", *given]
+    given = [str(generative) if option == "GENERATIVE" else option for option in options]
+    arguments = [
+        "retrieve",
+        f"--data={data}",
+        "--split=null",
+        "--device=cpu",
+        "--search.batch_size=1",
+        *given,
+    ]
     assert main([*arguments, f"--output={tmp_path / 'whole'}"]) == 0
     assert not (tmp_path / "whole.retrieved.jsonl").exists()
     asked: list[int] = []
@@ -383,9 +396,7 @@ VERIFYING = {
     "neighbours": ["--output={out}"],
     "answer direct": ["--output={out}", "--model=none", "--split=dev"],
     "retrieve": ["--output={out}", "--split=dev"],
-    "tune-rescore": ["--output={out}"],
-    "tune-dynamic": ["--output={out}"],
-    "tune-hybrid": ["--output={out}", "--prior=bm25"],
+    "tune": [],
     "update": ["--merge=true", "--output={out}"],
 }
 
@@ -405,7 +416,8 @@ def test_checksums_are_compared_where_it_is_asked_for(
     GenerativeRetriever.from_pretrained(damaged, "cpu")
     given = [option.format(out=tmp_path / "out") for option in VERIFYING[command]]
     given += [] if command == "update" else ["--device=cpu", f"--data={data}"]
-    line = fails(capsys, *command.split(), f"--retriever={damaged}", *given, "--verify=true")
+    named = str(damaged) if command in ("retrieve", "tune") else f"--retriever={damaged}"
+    line = fails(capsys, *command.split(), named, *given, "--verify=true")
     assert f"{damaged / 'index' / 'tokens.npy'}: the checksum differs, the file is damaged" in line
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(IndexFormatError, match="checksum differs"), verifying(True):
@@ -438,7 +450,7 @@ def test_a_run_is_not_gone_on_with_after_its_metadata_changed(
         "retrieve",
         f"--data={folder}",
         "--split=null",
-        "--bm25=true",
+        "bm25",
         f"--output={tmp_path / 'run'}",
     ]
     assert main(arguments) == 130
@@ -448,10 +460,8 @@ def test_a_run_is_not_gone_on_with_after_its_metadata_changed(
 
 
 GOLD_CHECKED = {
-    "retrieve": ["retrieve", "--bm25", "true"],
-    "tune-dynamic": ["tune-dynamic", "--retriever", "nowhere"],
-    "tune-hybrid": ["tune-hybrid", "--retriever", "nowhere", "--prior", "bm25"],
-    "tune-rescore": ["tune-rescore", "--retriever", "nowhere", "--rescore", "2"],
+    "retrieve": ["retrieve", "bm25"],
+    "tune": ["tune", "nowhere"],
     "direct": ["answer", "direct", "--model", "nowhere"],
     "riches": ["answer", "riches", "--model", "nowhere"],
 }
@@ -469,7 +479,8 @@ def test_gold_passages_that_the_corpus_lacks_are_refused(
     else:
         records = [json.loads(line) for line in (data / "queries.jsonl").read_text().splitlines()]
         write_jsonl(data / "queries.jsonl", [{**record, "evidence": ["gone"]} for record in records])
-    given = [*GOLD_CHECKED[command], "--data", str(data), "--split", "dev", "--output", str(tmp_path / "out")]
+    given = [*GOLD_CHECKED[command], "--data", str(data), "--split", "dev"]
+    given += [] if command == "tune" else ["--output", str(tmp_path / "out")]
     assert main(given) == 1
     assert f"{place} of query" in (said := capsys.readouterr().err)
     assert "passage id 'gone' is not in" in said

@@ -14,6 +14,7 @@ from grls.io import progress
 from grls.io.progress import Progress, duration, showing, waiting
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.fusion.fuse import Fusion, tune_weights
+from grls.retrieve.spec import write_spec
 from grls.train.doc2query.round_trip import sift
 
 
@@ -98,35 +99,40 @@ def test_durations() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data set in ``data``, a generative retriever in ``retriever``."""
+    """A data set in ``data``, a generative retriever in ``retriever``, with a prior in ``hybrid``."""
     path = tmp_path_factory.mktemp("progress")
     small_retriever(write_small(path / "data")).save_pretrained(path / "retriever")
+    priors = [{"retriever": "bm25"}]
+    write_spec(path / "hybrid", "hybrid", {"generator": "../retriever", "priors": priors})
     return path
 
 
 SHOWN = {
-    "tune-dynamic": (["--done_biases=[0, 1]"], r"tune with 0 of 2 searches; hop 1 \d+ of .* left\n"),
-    "tune-hybrid": (
-        ["--prior=bm25", "--empty_weights=[]", "--weights=[1, 2]"],
+    "chains": (
+        ["tune", "{retriever}", "--hops.steps=dynamic", "--grid.done_biases=[0, 1]"],
+        r"tune with 0 of 2 searches; hop 1 \d+ of .* left\n",
+    ),
+    "priors": (
+        ["tune", "{hybrid}", "--grid.empty_weights=[]", "--grid.prior_weights=[1, 2]"],
         r"tune with at most 1 of 11 searches; retrieve \d+ of .* left\n",
     ),
-    "retrieve": (["--bm25=true"], r"bm25 1 of \d+ queries, .* left\n"),
+    "retrieve": (["retrieve", "bm25", "--output={out}"], r"bm25 1 of \d+ queries, .* left\n"),
 }
 
 
-@pytest.mark.parametrize("command", SHOWN)
+@pytest.mark.parametrize("what", SHOWN)
 def test_a_command_tells_of_its_inner_searches(
-    command: str,
+    what: str,
     folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.0)
-    more, line = SHOWN[command]
-    given = [f"--data={folder / 'data'}", f"--output={tmp_path / 'out'}", "--device=cpu", "--split=train"]
-    given += [] if command == "retrieve" else [f"--retriever={folder / 'retriever'}"]
-    assert main([command, *given, *more]) == 0
+    command, line = SHOWN[what]
+    places = {name: str(folder / name) for name in ("retriever", "hybrid")}
+    given = [f"--data={folder / 'data'}", "--device=cpu", "--split=train"]
+    assert main([*(word.format(out=tmp_path / "out", **places) for word in command), *given]) == 0
     told = capsys.readouterr().err
     assert re.search(line, told)
     assert progress._open == []

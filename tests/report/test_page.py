@@ -232,7 +232,7 @@ def test_measures_asked_for_have_columns_and_tests(files, tmp_path):
     assert "good finds most: R@3 100.0 over 2 queries" in text
 
 
-@pytest.mark.parametrize("command", ["report", "ensemble"])
+@pytest.mark.parametrize("command", ["report", "fuse"])
 def test_an_output_that_names_a_folder_is_refused(command, files, tmp_path, capsys):
     (tmp_path / "runs").mkdir()
     told = fails(capsys, command, files[0], files[3], "--output", f"{tmp_path}/runs/")

@@ -162,13 +162,13 @@ class CutRetriever:
 
     Args:
         retriever: Ranks.
-        size: Fitted on its rankings of development queries.
+        size: Fitted on its rankings of development queries; None: not yet, and it cuts nothing before.
         depth: Passages of a ranking that are looked at: as many as when ``size`` was fitted.
     """
 
     kind = "cut"
 
-    def __init__(self, retriever: Retriever, size: SetSize, depth: int):
+    def __init__(self, retriever: Retriever, size: SetSize | None, depth: int):
         check_counts(depth=depth)
         self.retriever = retriever
         self.size = size
@@ -178,18 +178,19 @@ class CutRetriever:
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
         """Open a folder; see :func:`grls.retrieve.registry.load`."""
         file = folder / MANIFEST
-        check_fields(spec, ("retriever", "size", "depth"), (), file)
-        try:
-            size = SetSize.from_record(made(_Record, spec["size"], file, "size"))
-        except ConfigError as error:
-            raise DataError(f"size: {error}", file) from error
+        check_fields(spec, ("retriever", "depth"), ("size",), file)
+        size = None if "size" not in spec else _size(made(_Record, spec["size"], file, "size"), file)
         own = made(_Depth, {"depth": spec["depth"]}, file, "cut")
         return cls(open_member(spec["retriever"], folder, "retriever", how), size, own.depth)
 
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
         """Write a folder that names the one of the retriever, or embeds its specification."""
         named = {"retriever": named_from(folder, retriever), "depth": self.depth}
-        write_spec(folder, self.kind, named | {"size": asdict(self.size.record())})
+        write_spec(folder, self.kind, named | ({"size": self._record} if self.size is not None else {}))
+
+    @property
+    def _record(self) -> dict[str, Any] | None:
+        return None if self.size is None else asdict(self.size.record())
 
     @property
     def corpus(self) -> Corpus:
@@ -211,7 +212,7 @@ class CutRetriever:
 
     def fingerprint(self) -> str:
         """Of the retriever, and of where it is cut."""
-        return f"{self.retriever.fingerprint()} {json.dumps(asdict(self.size.record()))} {self.depth}"
+        return f"{self.retriever.fingerprint()} {json.dumps(self._record)} {self.depth}"
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, as the retriever ranks them."""
@@ -219,11 +220,39 @@ class CutRetriever:
         return [self._kept(hits)[:k] for hits in found]
 
     def _kept(self, hits: list[Hit]) -> list[Hit]:
-        return hits[: len(self.size.cut(hits[: self.depth]).hits)]
+        return hits[: len(self._fitted.cut(hits[: self.depth]).hits)]
+
+    @property
+    def _fitted(self) -> SetSize:
+        """Where rankings are cut.
+
+        Raises:
+            ConfigError: It is not fitted yet.
+        """
+        if self.size is None:
+            raise ConfigError(
+                "where rankings end is not known yet: `grls tune FOLDER --data D` finds it on dev."
+            )
+        return self.size
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """One chain a query: the passages that are kept."""
-        return [[self.size.cut(hits)] for hits in self.retriever.retrieve(queries, self.depth, allow)]
+        return [[chain] for _, chain in self.retrieve_sets(queries, allow)]
+
+    def retrieve_sets(
+        self, queries: Sequence[Query | str], allow: Allow = None
+    ) -> list[tuple[list[Hit], Chain]]:
+        """What is kept of each query's ranking, with the scores of the retriever, and the same as a chain."""
+        found = self.retriever.retrieve(queries, self.depth, allow)
+        chains = [self._fitted.cut(hits) for hits in found]
+        return [(hits[: len(chain.hits)], chain) for hits, chain in zip(found, chains, strict=True)]
+
+
+def _size(record: _Record, file: Path) -> SetSize:
+    try:
+        return SetSize.from_record(record)
+    except ConfigError as error:
+        raise DataError(f"size: {error}", file) from error
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class Decoders:
             ConfigError: The option ``compile`` is set where it cannot be heeded, or the model has too few
                 positions.
         """
-        with turn(self.model), Progress(len(inputs), label, "inputs", shown=options.progress or None) as bar:
+        with turn(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
             self.model.eval()
             if options.compile:
                 self._refuse_to_compile(index)

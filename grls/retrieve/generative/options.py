@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import get_args
 
-from grls.decode.scores import ScoreMode, check_mode
+from grls.data.types import ScoreMode
 from grls.errors import ConfigError
 
 
-@dataclass
+@dataclass(frozen=True)
 class SearchOptions:
     """How passages are decoded.
 
@@ -25,7 +26,6 @@ class SearchOptions:
             (:mod:`grls.models.rescore_spec`), which ranks them anew; 0: none. For a model that has learned
             to.
         rescore_weight: What a rescore (nats) counts beside the score.
-        progress: Show a progress bar.
         compile: Take the search for GPUs (wherever the model is), its whole step compiled and, on a GPU,
             replayed as a CUDA graph. The first queries wait for the compiler, from seconds to minutes for
             each of a few sizes, and later ones are faster: for thousands of queries on a GPU. It needs the
@@ -43,13 +43,14 @@ class SearchOptions:
     batch_size: int = 32
     truncate_queries: bool = False
     span_temperature: float = 3.0
-    progress: bool = False
     compile: bool = False
     rescore: int = 0
     rescore_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        check_mode(self.mode)
+        if self.mode not in get_args(ScoreMode):
+            known = ", ".join(get_args(ScoreMode))
+            raise ConfigError(f"unknown score mode {self.mode!r}; expected one of {known}.")
         for name in ("beams", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
@@ -62,3 +63,6 @@ class SearchOptions:
                 "rescore must not be negative and rescore_weight a finite number, got "
                 f"{self.rescore} and {self.rescore_weight}."
             )
+
+
+USUAL_SEARCH = SearchOptions()

@@ -52,12 +52,10 @@ class Rescorer:
     generator: Seq2SeqGenerator | CausalGenerator
     trees: TreeGenerator | None
 
-    def __call__(
-        self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]], progress: bool = False
-    ) -> list[Floats]:
+    def __call__(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
         """Log-odds of passages behind each model input; see :meth:`GenerativeRetriever.rescore`."""
         found: list[Floats] = []
-        with Progress(len(inputs), "rescore", "inputs", shown=progress or None) as bar:
+        with Progress(len(inputs), "rescore", "inputs", shown=None) as bar:
             for start in range(0, len(inputs), _TOGETHER):
                 part = slice(start, start + _TOGETHER)
                 found += self._some(inputs[part], passages[part])

@@ -360,7 +360,7 @@ class GenerativeRetriever(IndexedPassages):
                 decoders.generator,
                 decoders.trees,
             )
-            return Rescorer(*parts)(inputs, passages, self.options.progress)
+            return Rescorer(*parts)(inputs, passages)
 
     def weigh(
         self,

@@ -232,7 +232,7 @@ def open_sources(
         ConfigError: A folder's retriever does not score all passages.
         DataError: It holds no retriever.
     """
-    search = replace(options or SearchOptions(), rescore=0, compile=False, progress=False)
+    search = replace(options or SearchOptions(), rescore=0, compile=False)
     how = Opening(device, search=search, corpus=corpus)
     words = {"kind": BM25, "analyzer": recorded(analyzer)}
     opened = [open_member(words, Path(), name, how) if name == BM25 else load(name, how) for name in names]

@@ -195,7 +195,7 @@ class HybridRetriever:
             how: How folders are opened; the precision is the generator's alone.
         """
         search = how.search if how is not None and how.search is not None else generator.options
-        search = replace(search, rescore=0, compile=False, progress=False)
+        search = replace(search, rescore=0, compile=False)
         how = replace(how or Opening(), precision="float32", search=search, corpus=generator.corpus)
         how = replace(how, hop_by_hop=False)
         weighed = []

@@ -4,10 +4,10 @@ Legend: Q queries, M passages of the query that has most in the pool, F priors w
 
 What hybrid decoding finds scores log p(x | query) + sum_i w_i log P_i(x | query), and the priors' share
 of it is known. So a passage that one search has found can be ranked under any other weights without the
-model. :func:`tune` searches with a few settings, ranks what they have found under every setting of a grid,
-searches with the one that looks best, which adds what it finds, and so on until the one that looks best has
-been searched with: the n-best lists that grow from round to round of minimum error rate training (Och 2003,
-ACL), there for translation. A search is a beam search of all queries, a setting of the grid a sum.
+model. :func:`tune_together` searches with a few settings, ranks what they have found under every setting of
+a grid, searches with the one that looks best, which adds what it finds, and so on until the one that looks
+best has been searched with: the n-best lists that grow from round to round of minimum error rate training
+(Och 2003, ACL), there for translation. A search is a beam search of all queries, a setting of the grid a sum.
 
 A generator that is normalized beside its priors at every token has no such sum; :func:`tune_in_turn` searches
 with every setting that it tries, one prior after another.
@@ -122,7 +122,7 @@ def check_grid(choices: Sequence[Sequence[WeightedSource]]) -> None:
         )
 
 
-def tune(choices: Sequence[Sequence[WeightedSource]], measure: Measure, pool: Pool) -> Tuned:
+def tune_together(choices: Sequence[Sequence[WeightedSource]], measure: Measure, pool: Pool) -> Tuned:
     """A setting that is good along with those beside it in the grid, as far as a few searches tell.
 
     A setting is worth what it finds and what its neighbours find, half of each, one step away in one prior's
@@ -194,7 +194,7 @@ def tune_in_turn(choices: Sequence[Sequence[WeightedSource]], measure: Measure) 
     """The best of each prior's choices, one prior after another, those before it at their best.
 
     Args:
-        choices: As of :func:`tune`.
+        choices: As of :func:`tune_together`.
         measure: How good what a search finds with a setting is; of equal ones the first is taken.
     """
     best = tuple(some[0] for some in choices)

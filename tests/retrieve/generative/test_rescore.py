@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.spec import read_spec, write_spec
 
 
 @pytest.fixture(scope="module")
@@ -182,86 +184,85 @@ def test_a_generator_that_has_not_learned_to_is_refused(tmp_path: Path) -> None:
         SearchOptions(rescore_weight=math.nan)
 
 
-def test_commands_refuse_what_cannot_assess(
+def test_commands_refuse_what_cannot_rescore(
     data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["retrieve", f"--data={data}", f"--output={tmp_path / 'run'}", "--rescore=3"]
-    assert "is for a generative retriever" in fails(capsys, *given, "--bm25=true")
+    given = ["retrieve", f"--data={data}", f"--output={tmp_path / 'run'}", "--search.rescore=3"]
+    assert "rescores nothing" in fails(capsys, *given, "bm25")
     assert main(["index", f"--model={llama}", f"--corpus={data}", f"--output={tmp_path / 'plain'}"]) == 0
-    assert "has not learned to rescore" in fails(capsys, *given, f"--retriever={tmp_path / 'plain'}")
+    assert "has not learned to rescore" in fails(capsys, *given, tmp_path / "plain")
     dense = DenseRetriever.assemble(
         BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu"), Corpus.read(data)
     )
     dense.save_pretrained(tmp_path / "dense")
-    assert "rescores nothing" in fails(capsys, *given, f"--retriever={tmp_path / 'dense'}")
-    tune = ["tune-rescore", f"--data={data}", f"--output={tmp_path / 'assess.yaml'}"]
-    assert "has not learned to rescore" in fails(capsys, *tune, f"--retriever={tmp_path / 'plain'}")
-    assert "must be above 0" in fails(
-        capsys, *tune, f"--retriever={tmp_path / 'plain'}", "--weights=[0.5, -1]"
-    )
+    assert "rescores nothing" in fails(capsys, *given, tmp_path / "dense")
+    tune = ["tune", tmp_path / "plain", f"--data={data}"]
+    assert "a generator that has learned to rescore" in fails(capsys, *tune)
+    assert "must be above 0" in fails(capsys, *tune, "--grid.rescore_weights=[0.5, -1]")
 
 
 def test_the_weight_is_tuned_and_written_for_retrieve(
     data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    opened(data, llama).save_pretrained(tmp_path / "kept")
-    given = [f"--data={data}", f"--retriever={tmp_path / 'kept'}"]
-    config = tmp_path / "rescore.yaml"
-    command = ["tune-rescore", *given, f"--output={config}", "--rescore=4", "--beams=6", "--tune_k=2"]
-    assert main([*command, "--weights=[0.5, 1, 2]"]) == 0
+    kept = tmp_path / "kept"
+    opened(data, llama).save_pretrained(kept)
+    command = ["tune", str(kept), f"--data={data}", "--grid.rescore_passages=4", "--search.beams=6"]
+    assert main([*command, "--grid.k=2", "--grid.rescore_weights=[0.5, 1, 2]"]) == 0
     told = capsys.readouterr().out
-    assert told.count("recall@2") == 4
-    assert main(["retrieve", f"--config={config}", f"--data={data}", "--split=dev", "--k=2",
+    tried = [float(line.split()[1]) for line in told.splitlines() if line.startswith("  recall@2")]
+    assert len(tried) == 4
+    gain = re.search(r"^rescoring: recall@2 ([0-9.]+) -> ([0-9.]+) \((.+)\), ", told, re.MULTILINE)
+    assert gain is not None
+    assert (float(gain[1]), float(gain[2])) == (tried[0], max(tried))
+    assert main(["retrieve", str(kept), f"--data={data}", "--split=dev", "--k=2",
                  f"--output={tmp_path / 'run'}"]) == 0  # fmt: skip
-    best = max(float(line.split()[1]) for line in told.splitlines() if line.startswith("recall@2"))
-    capsys.readouterr()
-    assert (
-        main(["evaluate", f"--run={tmp_path / 'run.jsonl'}", f"--data={data}", "--split=dev", "--ks=[2]"])
-        == 0
-    )
-    assert f"{best:.1f}" in capsys.readouterr().out
+    found = evaluate_run(f"{tmp_path / 'run'}.jsonl", str(data), "dev", (2,))
+    assert 100 * found["sequence_recall"]["recall@2"] == pytest.approx(max(tried), abs=0.06)
     info = json.loads((tmp_path / "run.info.json").read_text())
     rescored_passages = info["options"].get("rescore", 0) > 0
+    assert rescored_passages == (gain[3] != "none")
+    assert info["options"]["beams"] == 6
     assert info["score_mode"] == ("renormalized, rescored" if rescored_passages else "renormalized")
 
 
-def test_priors_come_first_and_then_assessments(
+def test_priors_come_first_and_then_rescores(
     data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What tune-hybrid writes goes to tune-rescore, and what that writes to retrieve, with a bi-encoder."""
+    """What tuning measures with a weight is what the folder retrieves with it, with a bi-encoder."""
     opened(data, llama, 3).save_pretrained(tmp_path / "kept")
     biencoder = BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu")
     DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(tmp_path / "dense")
-    given = [f"--data={data}", "--split=train", "--tune_k=2"]
-    hybrid, config = tmp_path / "hybrid.yaml", tmp_path / "rescore.yaml"
-    priors = [f"--retriever={tmp_path / 'kept'}", f"--prior=[{tmp_path / 'dense'}, bm25]", "--weights=[0.5]"]
-    assert main(["tune-hybrid", *given, *priors, f"--output={hybrid}"]) == 0
-    command = ["tune-rescore", f"--config={hybrid}", *given, f"--output={config}", "--rescore=3"]
-    assert main([*command, "--weights=[4]"]) == 0
-    told = capsys.readouterr().out.split("rescore_weight 4")[0]
+    priors = [{"retriever": "../dense"}, {"retriever": "bm25"}]
+    hybrid = tmp_path / "hybrid"
+    write_spec(hybrid, "hybrid", {"generator": "../kept", "priors": priors})
+    given = [str(hybrid), f"--data={data}", "--split=train"]
+    grid = ["--grid.k=2", "--grid.prior_weights=[0.5]", "--grid.rescore_passages=3"]
+    assert main(["tune", *given, *grid, "--grid.rescore_weights=[4]"]) == 0
+    told = capsys.readouterr().out.split("rescore_weight 4\n")[0]
     weighed = float(told.rsplit("recall@2", 1)[1])
     run = tmp_path / "run"
-    options = [f"--config={config}", f"--data={data}", "--split=train", f"--output={run}", "--k=2"]
-    assert main(["retrieve", *options, "--rescore=3", "--rescore_weight=4"]) == 0
+    options = [f"--output={run}", "--k=2", "--search.rescore=3", "--search.rescore_weight=4"]
+    assert main(["retrieve", *given, *options]) == 0
     found = evaluate_run(f"{run}.jsonl", str(data), "train", (2,))
     assert 100 * found["sequence_recall"]["recall@2"] == pytest.approx(weighed, abs=0.06)
     info = json.loads((tmp_path / "run.info.json").read_text())
     assert info["score_mode"] == "renormalized with priors, rescored"
-    assert [Path(name).name for name in info["options"]["prior"]] == ["dense", "bm25"]
+    assert info["options"]["prior"] == ["../dense", "bm25"]
 
 
-def test_what_tune_dynamic_measures_is_what_retrieve_finds(
+def test_what_tuning_measures_of_chains_is_what_retrieve_finds(
     data: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     opened(data, llama, 3).save_pretrained(tmp_path / "kept")
-    given = [f"--data={data}", "--split=train"]
-    config = tmp_path / "dynamic.yaml"
-    command = ["tune-dynamic", *given, f"--retriever={tmp_path / 'kept'}", f"--output={config}", "--hops=3"]
-    command += ["--rescore=4", "--rescore_weight=2", "--done_biases=[0]", "--choose=[likeliest]"]
+    given = [str(tmp_path / "kept"), f"--data={data}", "--split=train"]
+    grid = ["--grid.rescore_passages=4", "--grid.rescore_weights=[2]", "--grid.choose=[likeliest]"]
+    command = ["tune", *given, *grid, "--grid.done_biases=[0]", "--hops.steps=dynamic", "--hops.max=3"]
     assert main(command) == 0
     told = float(capsys.readouterr().out.split("set F1")[1].split(",")[0])
     run = tmp_path / "run"
-    assert main(["retrieve", f"--config={config}", *given, f"--output={run}"]) == 0
+    assert main(["retrieve", *given, f"--output={run}"]) == 0
     found = evaluate_run(f"{run}.jsonl", str(data), "train")
     assert 100 * found["set"]["f1"] == pytest.approx(told, abs=0.06)
-    assert json.loads((tmp_path / "run.info.json").read_text())["options"]["rescore"] == 4
+    options = json.loads((tmp_path / "run.info.json").read_text())["options"]
+    assert options.get("rescore", 0) == read_spec(tmp_path / "kept")["search"]["rescore"]
+    assert options["hops"] == 3

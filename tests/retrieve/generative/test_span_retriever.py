@@ -1,6 +1,7 @@
 """Retrieval by spans: pooled by passage, hop by hop, with filters and priors, on disk."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from grls.retrieve.generative.span_scores import prior_over_spans
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, open_sources
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.spec import read_spec, write_spec
 
 WIDE = SearchOptions(beams=100)  # all spans there are
 
@@ -134,7 +136,7 @@ def expected_hits(
 
 
 def test_the_search_finds_what_all_views_say(retriever: GenerativeRetriever) -> None:
-    retriever.options.span_temperature = 2.0
+    retriever.options = replace(retriever.options, span_temperature=2.0)
     own = np.array(every_span(retriever)[:-1])
     own -= math.log(-math.expm1(every_span(retriever)[-1]))  # without DONE: what is left sums to one
     ids, scores = expected_hits(retriever, own, 2.0)
@@ -193,7 +195,7 @@ def test_a_prior_of_passages_is_spread_over_their_views(retriever: GenerativeRet
 
 def test_with_a_prior_it_finds_what_views_and_prior_say(retriever: GenerativeRetriever) -> None:
     """As weighing all spans afterwards, where the beam holds them all."""
-    retriever.options.span_temperature = 1.5
+    retriever.options = replace(retriever.options, span_temperature=1.5)
     (source,) = open_sources(retriever.corpus, ["bm25"])
     empty = EmptyPromptPrior(retriever)
     hybrid = HybridRetriever(retriever, [WeightedSource(source, 1.5), WeightedSource(empty, -0.3)])
@@ -218,7 +220,7 @@ def test_with_a_prior_it_finds_what_views_and_prior_say(retriever: GenerativeRet
 
 def test_beside_a_normalized_prior_passages_have_probabilities(retriever: GenerativeRetriever) -> None:
     """Scores that are normalized at every token are no sums, and are left as they are."""
-    retriever.options.span_temperature = 1.0
+    retriever.options = replace(retriever.options, span_temperature=1.0)
     (source,) = open_sources(retriever.corpus, ["bm25"])
     hybrid = HybridRetriever(retriever, [WeightedSource(source, 1.0)], normalized=True)
     hits = hybrid.retrieve(queries()[:1], 10)[0]
@@ -306,7 +308,7 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
     assert "10 passages, " in (out := capsys.readouterr().out)
     assert " spans of 4 words, " in out
     retrieve = [
-        "retrieve", f"--retriever={folder}", f"--data={data}", "--beams=30", "--span_temperature=2",
+        "retrieve", str(folder), f"--data={data}", "--search.beams=30", "--search.span_temperature=2",
         f"--output={tmp_path / 'run'}",
     ]  # fmt: skip
     assert main(retrieve) == 0
@@ -322,18 +324,22 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
         (model / VIEWS).unlink()
     assert "views" not in capsys.readouterr().out
     capsys.readouterr()
-    tune = ["tune-hybrid", f"--data={data}", f"--retriever={folder}", "--prior=bm25", "--weights=[1]"]
-    tune += ["--span_temperature=2", f"--output={tmp_path / 'hybrid.yaml'}"]
+    hybrid = tmp_path / "hybrid"
+    write_spec(hybrid, "hybrid", {"generator": "../retriever", "priors": [{"retriever": "bm25"}]})
+    tune = ["tune", str(hybrid), f"--data={data}", "--grid.prior_weights=[1]", "--search.span_temperature=2"]
     assert main(tune) == 0
     assert "empty prompt" not in capsys.readouterr().out  # unless it is asked for
-    assert "nothing to tune" in fails(capsys, *tune[:3], f"--output={tmp_path / 'none.yaml'}")
-    assert main([*tune, "--empty_weights=[0.1]"]) == 0
-    assert "span_temperature: 2.0" in (tmp_path / "hybrid.yaml").read_text()
-    assert main([*retrieve, f"--config={tmp_path / 'hybrid.yaml'}"]) == 0
-    dynamic = ["tune-dynamic", *retrieve[1:3], "--done_biases=[0]", "--span_temperature=2", "--hops=2"]
-    assert main([*dynamic, f"--output={tmp_path / 'dynamic.yaml'}"]) == 0
-    assert "span_temperature: 2.0" in (tmp_path / "dynamic.yaml").read_text()
-    assert "span_temperature must be from 0.001" in fails(capsys, *retrieve, "--span_temperature=0")
+    write_spec(tmp_path / "none", "hybrid", {"generator": "../retriever", "priors": []})
+    assert "nothing to tune" in fails(capsys, "tune", tmp_path / "none", f"--data={data}")
+    assert main([*tune, "--grid.empty_weights=[0.1]"]) == 0
+    assert read_spec(hybrid)["search"] == {"span_temperature": 2.0}
+    assert main(["retrieve", str(hybrid), *retrieve[2:4], retrieve[-1]]) == 0
+    assert read_json(tmp_path / "run.info.json")["options"]["span_temperature"] == 2
+    dynamic = [str(folder), f"--data={data}", "--grid.done_biases=[0]", "--search.span_temperature=2"]
+    assert main(["tune", *dynamic, "--hops.steps=dynamic", "--hops.max=2"]) == 0
+    assert read_spec(folder)["search"] == {"span_temperature": 2.0}
+    told = fails(capsys, *retrieve, "--search.span_temperature=0")
+    assert "span_temperature must be from 0.001" in told
     error = fails(capsys, "explain", f"--retriever={folder}", f"--data={data}", "q")
     assert "writes spans of passages" in error
 

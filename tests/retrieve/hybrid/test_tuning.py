@@ -17,7 +17,16 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
 from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
-from grls.retrieve.hybrid.tuning import ROUNDS, Pool, Quality, Setting, Tried, beside, tune, tune_in_turn
+from grls.retrieve.hybrid.tuning import (
+    ROUNDS,
+    Pool,
+    Quality,
+    Setting,
+    Tried,
+    beside,
+    tune_in_turn,
+    tune_together,
+)
 
 K = 2
 
@@ -99,7 +108,7 @@ def test_a_pool_that_holds_all_promises_what_is_found(small: _Small) -> None:
 
 
 def test_few_searches_find_what_all_would(small: _Small) -> None:
-    tuned = tune(small.choices, small.search, small.pool)
+    tuned = tune_together(small.choices, small.search, small.pool)
     assert small.searched < 2 * len(small.choices[0])
     bm25, empty = small.choices
     recalls = np.array([[small.search((one, other)).recall for other in empty] for one in bm25])
@@ -128,7 +137,7 @@ def test_the_most_promising_is_searched_with_until_it_has_been() -> None:
 
     # 1 is promised the most, and 0.6 when it has been searched with.
     pool: Any = _Promises(lambda setting: {1.0: 0.9 if 1.0 not in asked else 0.6}.get(setting[0].weight, 0.3))
-    tuned = tune(choices, measure, pool)
+    tuned = tune_together(choices, measure, pool)
     assert asked == [0.0, 2.0, 3.0, 1.0]
     assert (tuned.priors[0].weight, tuned.recall) == (1.0, 0.6)
 
@@ -143,18 +152,18 @@ def test_search_goes_on_as_long_as_promises_are_broken() -> None:
         return Quality(0.0)
 
     pool: Any = _Promises(lambda setting: 1.0)
-    tune(choices, measure, pool)
+    tune_together(choices, measure, pool)
     assert len(asked) == len(set(asked)) == 3 + ROUNDS
 
 
 def test_what_was_promised_too_much_is_not_chosen_and_ties_go_to_the_smaller_weight() -> None:
     choices = Tried((1.0, 2.0, 3.0)).choices([start("a")], start("e"))
     pool: Any = _Promises(lambda setting: float(setting[0].weight == 1))
-    tuned = tune(choices, lambda setting: Quality(0.0 if setting[0].weight < 2 else 0.5), pool)
+    tuned = tune_together(choices, lambda setting: Quality(0.0 if setting[0].weight < 2 else 0.5), pool)
     assert tuned.priors[0].weight >= 2
     assert tuned.recall == 0.5
     pool = _Promises(lambda _: 0.5)
-    assert tune(choices, lambda _: Quality(0.5), pool).priors[0].weight == 0  # it helps at no weight
+    assert tune_together(choices, lambda _: Quality(0.5), pool).priors[0].weight == 0  # it helps at no weight
 
 
 def test_luck_that_does_not_extend_to_neighbours_is_not_chosen() -> None:
@@ -162,7 +171,7 @@ def test_luck_that_does_not_extend_to_neighbours_is_not_chosen() -> None:
     found = dict(zip((0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), (0.1, 0.6, 0.1, 0.4, 0.5, 0.4, 0.1), strict=True))
     choices = Tried(tuple(found)[1:]).choices([start("a")], start("e"))
     pool: Any = _Promises(lambda setting: found[setting[0].weight])
-    tuned = tune(choices, lambda setting: Quality(found[setting[0].weight]), pool)
+    tuned = tune_together(choices, lambda setting: Quality(found[setting[0].weight]), pool)
     assert tuned.priors[0].weight == 4.0
 
 
@@ -176,7 +185,7 @@ def test_of_equal_recalls_the_order_decides_and_then_the_smaller_weight_not_the_
 
     pool: Any = _Promises(lambda setting: recall.get(weights(setting), 0.1))
     for order in ({(2.0, 1.0): 0.7, (4.0, 0.0): 0.6}, {}):
-        tuned = tune(
+        tuned = tune_together(
             choices,
             lambda setting, order=order: Quality(
                 recall.get(weights(setting), 0.1), order.get(weights(setting), 0.0)
@@ -197,7 +206,7 @@ def test_too_large_a_grid_is_refused_before_anything_is_searched() -> None:
     choices = Tried(weights).choices([start(name) for name in "abc"], start("e"))
     pool: Any = None
     with pytest.raises(ConfigError, match="40 x 40 x 40 x 1 settings of the priors are 64,000"):
-        tune(choices, lambda _: Quality(1 / 0), pool)
+        tune_together(choices, lambda _: Quality(1 / 0), pool)
 
 
 def test_one_prior_after_another_is_tuned_and_ties_go_to_the_smaller_weight() -> None:

@@ -21,6 +21,7 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.priors import open_sources
 from grls.retrieve.hybrid.retriever import prior_of
+from grls.retrieve.spec import write_spec
 from grls.train.chains.data import ChainData
 from grls.train.chains.module import RetrieveChains
 from grls.train.chains.prior import LearnBeside
@@ -173,16 +174,16 @@ def test_a_fit_beside_a_prior_and_retrieval_with_it(
     corpus, data = root / "data", f"--data={root / 'data'}"
     index = ["index", f"--model={tmp_path / 'run' / 'model'}", f"--corpus={corpus}"]
     assert main([*index, f"--output={tmp_path / 'retriever'}"]) == 0
-    retrieve = [
-        "retrieve", f"--retriever={tmp_path / 'retriever'}", data, "--split=dev", "--k=2", "--beams=20",
-        "--prior=bm25", "--prior_weight=50", "--prior_normalized=true",
-    ]  # fmt: skip
+    beside = {"priors": [{"retriever": "bm25", "weight": 50}], "normalized": True}
+    write_spec(tmp_path / "beside", "hybrid", beside | {"generator": "../retriever"})
+    given = [data, "--split=dev", "--k=2", "--search.beams=20"]
+    retrieve = ["retrieve", str(tmp_path / "beside"), *given]
     assert main([*retrieve, f"--output={tmp_path / 'hybrid'}"]) == 0
     assert '"prior_normalized": true' in (tmp_path / "hybrid.info.json").read_text()
     assert "beside priors" not in caplog.text
-    assert main([*retrieve[:-3], f"--output={tmp_path / 'alone'}"]) == 0
+    assert main(["retrieve", str(tmp_path / "retriever"), *given, f"--output={tmp_path / 'alone'}"]) == 0
     assert "the generator learned beside priors" in caplog.text
-    bm25 = ["retrieve", "--bm25=true", data, "--split=dev", "--k=2", f"--output={tmp_path / 'bm25'}"]
+    bm25 = ["retrieve", "bm25", data, "--split=dev", "--k=2", f"--output={tmp_path / 'bm25'}"]
     assert main(bm25) == 0
     tops = [
         {(line.split()[0], line.split()[2]) for line in (tmp_path / f"{name}.trec").read_text().splitlines()}
@@ -191,8 +192,8 @@ def test_a_fit_beside_a_prior_and_retrieval_with_it(
     assert tops[0] == tops[1]
     assert set(found.values()) == {_recall(root, tmp_path)}
     # Dynamic retrieval as users have it, with the beams of the callback.
-    retrieve = [o for o in retrieve if not o.startswith("--beams")]
-    more = ["--steps=dynamic", "--hops=3", "--beams=10", f"--output={tmp_path / 'chains'}"]
+    retrieve = [o for o in retrieve if not o.startswith("--search.beams")]
+    more = ["--hops.steps=dynamic", "--hops.max=3", "--search.beams=10", f"--output={tmp_path / 'chains'}"]
     assert main([*retrieve, *more]) == 0
     f1 = evaluate_run(str(tmp_path / "chains.jsonl"), str(root / "data"), "dev")["set"]["f1"]
     assert list(logged(tmp_path / "run", "dev_f1").values()) == pytest.approx([f1, f1])

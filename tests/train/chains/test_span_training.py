@@ -24,6 +24,7 @@ from grls.io.files import read_json
 from grls.models.load.language import CausalLM
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.spec import write_spec
 from grls.train.chains.collate import ChainCollator
 from grls.train.chains.examples import ChainExamples, HopExample, Teaching
 from grls.train.chains.module import RetrieveChains
@@ -161,13 +162,10 @@ def test_views_are_learned_beside_a_prior_and_found_with_it(root: Path, tmp_path
     assert 0 < logged(tmp_path / "run", "dev_recall").popitem()[1] <= 1
     model = tmp_path / "run" / "model"
     assert main(["index", f"--model={model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
-    retrieve = ["retrieve", f"--retriever={tmp_path / 'r'}", f"--data={root / 'data'}", "--split=dev"]
-    retrieve += [
-        "--prior=bm25",
-        "--prior_normalized=true",
-        "--prior_weight=20",
-        f"--output={tmp_path / 'run-dev'}",
-    ]
+    priors = [{"retriever": "bm25", "weight": 20}]
+    write_spec(tmp_path / "hybrid", "hybrid", {"generator": "../r", "priors": priors, "normalized": True})
+    retrieve = ["retrieve", str(tmp_path / "hybrid"), f"--data={root / 'data'}", "--split=dev"]
+    retrieve += [f"--output={tmp_path / 'run-dev'}"]
     assert main(retrieve) == 0
 
 

@@ -118,8 +118,8 @@ def test_from_training_to_a_report(
 ) -> None:
     folder, run = tmp_path / "retriever", tmp_path / "run"
     assert main(["index", f"--model={stages[1] / 'model'}", f"--corpus={data}", f"--output={folder}"]) == 0
-    options = [f"--retriever={folder}", f"--data={data}", f"--output={run}", f"--steps={steps}"]
-    assert main(["retrieve", *options, "--hops=3", "--k=4", "--device=cpu", "--split=train"]) == 0
+    options = [str(folder), f"--data={data}", f"--output={run}", f"--hops.steps={steps}"]
+    assert main(["retrieve", *options, "--hops.max=3", "--k=4", "--device=cpu", "--split=train"]) == 0
     asked = [query.id for query in read_split(data, "train")[0]]
     lines = [json.loads(line) for line in Path(f"{run}.jsonl").read_text().splitlines()]
     assert len(lines) == len(asked) == 12

@@ -1,8 +1,8 @@
-"""``grls ensemble``: fuse runs that were retrieved already.
+"""``grls fuse``: fuse runs that were retrieved already.
 
 The paper's ensembles (arXiv 2204.13596) interleave; the weights of the other methods can be tuned on runs for
-development queries. How to fuse is :mod:`grls.retrieve.fusion.fuse`'s affair, and whether runs belong
-together :mod:`grls.runs.comparable`'s.
+development queries. How to fuse is said by :mod:`grls.retrieve.fusion.fuse`, whether runs belong
+together by :mod:`grls.runs.comparable`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from grls.data.types import Hit
 from grls.errors import ConfigError
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
-from grls.retrieve.fusion.fuse import Fusion, Method, Normalization, fuse_rankings, tune_weights
+from grls.retrieve.fusion.fuse import Fusion, fuse_rankings, tune_weights
 from grls.retrieve.fusion.retriever import Length, chain_hits, chain_length, fuse_chains
 from grls.runs.comparable import (
     LoadedRun,
@@ -38,25 +38,41 @@ from grls.runs.results import Results
 from grls.runs.trec import chain_ranking
 
 
-def ensemble(
+@dataclass(frozen=True)
+class TuneRuns:
+    """Runs that weights are tuned on.
+
+    Args:
+        runs: Runs of the same systems, in the same order, for development queries: the weights (rrf, sum)
+            with the best recall there are used. Steps of 0.1 that sum to one; where recall is level nDCG
+            decides, then the most even.
+        split: Which queries they answer; null takes it from their manifests, or else dev.
+        k: Cut-off of that recall.
+    """
+
+    runs: list[str] | None = None
+    split: str | None = None
+    k: int = 10
+
+
+UNTUNED = TuneRuns()
+INTERLEAVED = Fusion()
+
+
+def fuse(
     runs: list[str],
     *,
     output: str,
-    method: Method = "interleave",
-    normalization: Normalization = "min-max",
-    weights: list[float] | None = None,
-    rrf_k: float = 60,
+    fusion: Fusion = INTERLEAVED,
     k: int | None = None,
     length: Literal["mean", "min", "max"] | int = "mean",
     data: str | None = None,
     split: str | None = None,
     missing: Missing = "refuse",
-    tune: list[str] | None = None,
-    tune_split: str | None = None,
-    tune_k: int = 10,
+    tune: TuneRuns = UNTUNED,
     name: str | None = None,
 ) -> None:
-    """Fuse runs into one: `grls ensemble RUN RUN ... --output OUT`.
+    """Fuse runs into one: `grls fuse RUN RUN ... --output OUT`.
 
     Writes OUTPUT.trec, OUTPUT.jsonl (with evidence text) and OUTPUT.info.json. Without a data set (no --data,
     and no manifest beside the runs) OUTPUT.jsonl is left out. Dynamic runs (JSONL with chains) give dynamic
@@ -65,11 +81,7 @@ def ensemble(
     Args:
         runs: Runs over one corpus for the same queries: JSONL of `grls retrieve`, or TREC runs.
         output: Path of the results without ending.
-        method: interleave: one passage of each run in turn, duplicates dropped (the paper's); rrf: reciprocal
-            rank fusion; sum: weighted sum of calibrated scores.
-        normalization: How scores are calibrated (sum).
-        weights: One a run, in their order (rrf, sum); null weighs all alike.
-        rrf_k: What rrf adds to every rank.
+        fusion: How rankings are fused.
         k: Passages a query; null keeps as many as the longest list among the runs holds. Not of dynamic runs.
         length: Of a fused dynamic chain: mean, min or max of the members' lengths, or the number of a run
             (from 0) that sets it.
@@ -78,16 +90,11 @@ def ensemble(
             as answered with nothing, and are said.
         missing: Where nothing says which queries were asked and the runs do not answer the same: refuse, or
             take what a run lacks as empty.
-        tune: Runs of the same systems, in the same order, for development queries: the weights (rrf, sum)
-            with the best recall there are used. Steps of 0.1 that sum to one; where recall is level nDCG
-            decides, then the most even.
-        tune_split: Which queries the runs of --tune answer; null takes it from their manifests, or else dev.
-        tune_k: Cut-off of that recall.
+        tune: Runs to tune the weights on.
         name: What reports call this run; null makes one from the method and the members.
     """
-    if tune is not None:
-        _refuse_untunable(method, weights)
-    fusion = Fusion(method, normalization, None if weights is None else tuple(weights), rrf_k)
+    if tune.runs is not None:
+        _refuse_untunable(fusion)
     if len(runs) < 2:
         raise ConfigError(f"expected at least two runs, got {list(runs)}.")
     members = load_runs(runs)
@@ -96,23 +103,23 @@ def ensemble(
         raise ConfigError("--k is of rankings, and these runs are chains that end: --length says where.")
     chain_length([0] * len(members), length)
     asked = find_asked(members, data, split)
-    refuse_to_replace(output, [*runs, *(tune or [])], asked)
+    refuse_to_replace(output, [*runs, *(tune.runs or [])], asked)
     results = complete_runs(members, asked_ids(asked), missing)
     how = Fusing(steps, k, length)
-    options: dict[str, object] = {"runs": runs, "method": method, "k": k, "rrf_k": rrf_k}
-    options |= {"normalization": normalization, "length": length}
-    if tune is not None:
-        dev = load_dev(tune, members, asked, tune_split)
+    options: dict[str, object] = {"runs": runs, "k": k, "length": length}
+    options |= {"method": fusion.method, "normalization": fusion.normalization, "rrf_k": fusion.rrf_k}
+    if tune.runs is not None:
+        dev = load_dev(tune.runs, members, asked, tune.split)
         refuse_shared_queries(dev, results[0])
-        fusion, recall = _tune(fusion, dev, how, tune_k)
-        options |= {"tune": tune, f"tuned_recall@{tune_k}": recall}
-        print(f"weights {_shown(fusion.weights)}: recall@{tune_k} {100 * recall:.1f} on {dev.split}")
+        fusion, recall = _tune(fusion, dev, how, tune.k)
+        options |= {"tune": tune.runs, f"tuned_recall@{tune.k}": recall}
+        print(f"weights {_shown(fusion.weights)}: recall@{tune.k} {100 * recall:.1f} on {dev.split}")
     start = perf_counter()
     fused = how.fuse(results, fusion)
     infos = [run.info for run in members if run.info is not None]
     info = RunInfo(
         system="ensemble",
-        name=name or f"{method} of {' + '.join(run.name for run in members)}",
+        name=name or f"{fusion.method} of {' + '.join(run.name for run in members)}",
         steps=steps,
         corpus="",
         queries="",
@@ -177,7 +184,7 @@ def shared_steps(runs: Sequence[LoadedRun]) -> Steps:
     if dynamic and others:
         raise ConfigError(
             f"{dynamic[0].path} is dynamic and {others[0].path} is {others[0].steps}; a chain that ends by "
-            "itself cannot be fused with a ranking. Retrieve both with the same --steps."
+            "itself cannot be fused with a ranking. Retrieve both with the same --hops.steps."
         )
     for run in dynamic:
         if not run.results.chains and run.results.rankings:
@@ -187,14 +194,14 @@ def shared_steps(runs: Sequence[LoadedRun]) -> Steps:
     return "fixed" if all(run.steps == "fixed" for run in runs) else "single"
 
 
-def _refuse_untunable(method: Method, weights: list[float] | None) -> None:
-    if method == "interleave":
+def _refuse_untunable(fusion: Fusion) -> None:
+    if fusion.method == "interleave":
         raise ConfigError(
-            "--tune finds weights, and --method interleave takes none; choose --method rrf or sum, or leave "
-            "--tune out."
+            "--tune.runs finds weights, and interleaving takes none; choose --fusion.method rrf or sum, or "
+            "leave --tune.runs out."
         )
-    if weights is not None:
-        raise ConfigError("give either --weights or --tune.")
+    if fusion.weights is not None:
+        raise ConfigError("give either --fusion.weights or --tune.runs.")
 
 
 def _tune(fusion: Fusion, dev: Dev, how: Fusing, k: int) -> tuple[Fusion, float]:

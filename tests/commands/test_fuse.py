@@ -1,6 +1,7 @@
-"""``grls ensemble``: what is fused, what is written with it, and what is refused."""
+"""``grls fuse``: what is fused, what is written with it, and what is refused."""
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
@@ -43,6 +44,11 @@ def write(output, first=0, split="test", data="data", steps="single", system="ge
     return f"{output}.jsonl"
 
 
+def tuning(runs):
+    """The option that names runs to tune on."""
+    return f"--tune.runs={json.dumps(list(runs))}"
+
+
 def trec(file, ranked):
     """A run of another tool."""
     lines = [f"{q} Q0 {p} 0 {9 - n} x\n" for q, some in ranked.items() for n, p in enumerate(some)]
@@ -51,14 +57,14 @@ def trec(file, ranked):
 
 
 def fused(*arguments):
-    assert main(["ensemble", *arguments, "--output", "out/e"]) == 0
+    assert main(["fuse", *arguments, "--output", "out/e"]) == 0
     results = load_results("out/e.jsonl" if Path("out/e.jsonl").exists() else "out/e.trec")
     return {query: [hit.id for hit in hits] for query, hits in results.rankings.items()}
 
 
 def refused(capsys, *arguments, output="out/e"):
     """The error, before anything is written."""
-    line = fails(capsys, "ensemble", *arguments, "--output", output)
+    line = fails(capsys, "fuse", *arguments, "--output", output)
     assert not Path("out").exists()
     return line
 
@@ -90,15 +96,19 @@ def test_as_many_passages_as_the_longest_list_unless_k_says(place):
 def test_weights_and_method_are_used_and_recorded(place):
     write("a"), write("b", 2)
     found = fused(
-        "a.jsonl", "b.jsonl", "--method", "sum", "--weights", "0.2", "0.8", "--normalization", "rank"
+        "a.jsonl",
+        "b.jsonl",
+        "--fusion.method=sum",
+        "--fusion.weights=[0.2, 0.8]",
+        "--fusion.normalization=rank",
     )
     assert next(iter(found.values())) == [IDS[2], IDS[3], IDS[4], IDS[0]]
     info = read_info("out/e.jsonl")
     assert info.options["weights"] == [0.2, 0.8]
     assert info.score_mode == "sum rank"
-    found = fused("a.jsonl", "b.jsonl", "--method=rrf", "--rrf_k=1", "--k=2")
+    found = fused("a.jsonl", "b.jsonl", "--fusion.method=rrf", "--fusion.rrf_k=1", "--k=2")
     assert next(iter(found.values())) == [IDS[2], IDS[3]]
-    weights = ("--method", "sum", "--weights", "[0.2, 0.8]")  # as other commands take lists
+    weights = ("--fusion.method", "sum", "--fusion.weights", "[0.2, 0.8]")
     fused("a.jsonl", "b.jsonl", *weights)
     assert read_info("out/e.jsonl").options["weights"] == [0.2, 0.8]
     fused(*weights, "a.jsonl", "b.jsonl")  # a list ends where its bracket does
@@ -134,7 +144,7 @@ def test_passages_of_a_set_are_fused_by_their_own_scores(place):
             "bm25", name, "dynamic", corpus.fingerprint, fingerprint_queries(queries), "data", "test", "x"
         )  # fmt: skip
         write_info(name, info)
-    fused("a.jsonl", "b.jsonl", "--method=sum", "--normalization=none")
+    fused("a.jsonl", "b.jsonl", "--fusion.method=sum", "--fusion.normalization=none")
     found = next(iter(load_results("out/e.jsonl").chains.values()))
     assert [(hit.id, hit.score) for hit in found.hits] == [(IDS[0], 12.0), (IDS[1], 10.0)]
 
@@ -151,7 +161,7 @@ def test_chains_are_fused_by_their_hops_added_up(place):
         write_outputs(
             name, queries, corpus, Outcome(chains=[Chain(hits, sum(scores), True)] * len(queries)), info
         )
-    fused("a.jsonl", "b.jsonl", "--method=sum", "--normalization=min-max")
+    fused("a.jsonl", "b.jsonl", "--fusion.method=sum", "--fusion.normalization=min-max")
     found = next(iter(load_results("out/e.jsonl").chains.values()))
     assert [hit.score for hit in found.hits] == pytest.approx([2.0, 2.0, 1.0], abs=1e-6)
 
@@ -232,7 +242,7 @@ def test_runs_of_other_tools_without_data_give_a_trec_run_alone(place, capsys):
     assert (info.corpus, info.queries, info.data, info.members) == ("", "", "", ("one", "two"))
     Path("out/e.jsonl").write_text("{}\n")
     capsys.readouterr()
-    assert main(["ensemble", *runs, "--output=out/e"]) == 1
+    assert main(["fuse", *runs, "--output=out/e"]) == 1
     assert "out/e.jsonl is there already" in capsys.readouterr().err
 
 
@@ -273,15 +283,17 @@ def test_a_changed_run_and_an_output_over_an_input_are_refused(place, capsys):
 
 def test_options_that_do_not_fit_are_refused(place, capsys):
     runs = (write("a"), write("b", 1))
-    assert "interleaving takes no weights" in refused(capsys, *runs, "--weights", "1", "2")
-    assert "3 weights for 2 members" in refused(capsys, *runs, "--method=rrf", "--weights", "1", "2", "3")
+    assert "interleaving takes no weights" in refused(capsys, *runs, "--fusion.weights=[1, 2]")
+    assert "3 weights for 2 members" in refused(
+        capsys, *runs, "--fusion.method=rrf", "--fusion.weights=[1, 2, 3]"
+    )
     assert "k must be at least 1, got 0" in refused(capsys, *runs, "--k=0")
     chains = (write("c", steps="dynamic"), write("d", 1, steps="dynamic"))
     assert "--length says where" in refused(capsys, *chains, "--k=1")
     foreign = (trec("one.trec", {"x": ["p"]}), trec("two.trec", {"x": ["s"]}))
     assert "--split needs a data set" in refused(capsys, *foreign, "--split=test")
-    assert "--tune needs the gold passages" in refused(capsys, *foreign, "--method=sum", "--tune", *runs)
-    assert "average" in refuses(capsys, "ensemble", *runs, "--output=out/e", "--method=average")
+    assert "need the gold passages" in refused(capsys, *foreign, "--fusion.method=sum", tuning(runs))
+    assert "average" in refuses(capsys, "fuse", *runs, "--output=out/e", "--fusion.method=average")
     shutil.rmtree("data")
     assert "a.jsonl was retrieved from data, no folder here; give --data DIR" in refused(capsys, *runs)
 
@@ -306,7 +318,7 @@ def dev_runs():
 def test_weights_are_tuned_on_dev_and_used(place, capsys, method):
     write("a"), write("b", 2)
     dev = dev_runs()
-    found = fused("a.jsonl", "b.jsonl", f"--method={method}", "--tune", *dev, "--tune_k=1")
+    found = fused("a.jsonl", "b.jsonl", f"--fusion.method={method}", tuning(dev), "--tune.k=1")
     info = read_info("out/e.jsonl")
     low, high = info.options["weights"]
     assert low < high
@@ -314,34 +326,37 @@ def test_weights_are_tuned_on_dev_and_used(place, capsys, method):
     assert info.options["tuned_recall@1"] == 1.0
     assert info.options["tune"] == dev
     assert "recall@1 100.0 on dev" in capsys.readouterr().out
-    weights = [str(weight) for weight in info.options["weights"]]
-    assert fused("a.jsonl", "b.jsonl", f"--method={method}", "--weights", *weights) == found
+    weights = f"--fusion.weights={info.options['weights']}"
+    assert fused("a.jsonl", "b.jsonl", f"--fusion.method={method}", weights) == found
 
 
 def test_tuning_refuses_what_does_not_belong_to_it(place, capsys):
     runs = (write("a"), write("b", 2))
     dev = dev_runs()
-    tune = [*runs, "--method=sum", "--tune"]
-    assert "--tune names 3 runs for 2" in refused(capsys, *tune, *dev, "x.jsonl")
-    assert "give either --weights or --tune" in refused(capsys, *tune, *dev, "--weights", "1", "1")
-    message = refused(capsys, *runs, "--tune", *dev)
-    assert "--tune finds weights, and --method interleave takes none; choose --method rrf or sum" in message
+    tune = [*runs, "--fusion.method=sum"]
+    assert "3 runs to tune on for 2" in refused(capsys, *tune, tuning([*dev, "x.jsonl"]))
+    told = refused(capsys, *tune, tuning(dev), "--fusion.weights=[1, 1]")
+    assert "give either --fusion.weights or --tune.runs" in told
+    message = refused(capsys, *runs, tuning(dev))
+    assert "--tune.runs finds weights, and interleaving takes none; choose --fusion.method rrf or" in message
     write("c", 3), write("d", 4)
-    message = refused(capsys, *tune, "c.jsonl", "d.jsonl")
-    assert "are queries of --tune and of what is given, too; tune on other queries" in message
+    message = refused(capsys, *tune, tuning(["c.jsonl", "d.jsonl"]))
+    assert "are queries of the runs to tune on and of what is given, too; tune on other queries" in message
     other = write("e", split="dev", system="bm25")
-    message = refused(capsys, *tune, dev[0], other)
+    message = refused(capsys, *tune, tuning([dev[0], other]))
     assert "e.jsonl (bm25, retrieve, single) is to tune the weight of b.jsonl (generator" in message
 
 
 def test_a_config_is_layered_under_the_command_line(place):
     runs = [write("a"), write("b", 2)]
-    Path("e.yaml").write_text(yaml.dump({"runs": runs, "output": "out/e", "method": "rrf", "k": 1}))
-    assert main(["ensemble", "--config", "e.yaml"]) == 0
+    Path("e.yaml").write_text(
+        yaml.dump({"runs": runs, "output": "out/e", "fusion": {"method": "rrf"}, "k": 1})
+    )
+    assert main(["fuse", "--config", "e.yaml"]) == 0
     assert {len(hits) for hits in load_results("out/e.jsonl").rankings.values()} == {1}
-    assert main(["ensemble", "--config", "e.yaml", "--k=3", "--method=interleave"]) == 0
+    assert main(["fuse", "--config", "e.yaml", "--k=3", "--fusion.method=interleave"]) == 0
     assert load_results("out/e.jsonl").score_mode == "interleave"
-    assert main(["ensemble", "--config=e.yaml", "b.jsonl", write("c", 1)]) == 0
+    assert main(["fuse", "--config=e.yaml", "b.jsonl", write("c", 1)]) == 0
     assert read_info("out/e.jsonl").options["runs"] == ["b.jsonl", "c.jsonl"]
 
 
@@ -352,10 +367,10 @@ def test_the_shipped_config(place):
         [write(f"{name}{ending}", first, split, system=name) for first, name in pair]
         for split, ending in (("test", ""), ("dev", "-dev"))
     )
-    assert main(["ensemble", *test, "--output=paper"]) == 0
+    assert main(["fuse", *test, "--output=paper"]) == 0
     assert read_info("paper.jsonl").options["method"] == "interleave"
     config = ["--config", str(ROOT / "configs" / "fusion.yaml")]
-    assert main(["ensemble", *test, *config, "--tune", *dev, "--output=tuned"]) == 0
+    assert main(["fuse", *test, *config, tuning(dev), "--output=tuned"]) == 0
     info = read_info("tuned.jsonl")
     assert (info.options["method"], info.options["normalization"]) == ("sum", "min-max")
     assert sum(info.options["weights"]) == pytest.approx(1)

@@ -1,7 +1,7 @@
-"""``grls cut``: end rankings where F1 is expected to be highest, by development queries.
+"""``grls fuse cut``: end rankings where F1 is expected to be highest, by development queries.
 
-Any ranking can be cut: of a generator, of BM25, of an ensemble, of another tool. Where is
-:mod:`grls.retrieve.fusion.cut`'s affair.
+Any ranking can be cut: of a generator, of BM25, of an ensemble, of another tool. Where, says
+:mod:`grls.retrieve.fusion.cut`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grls.runs.manifest import RunInfo
 from grls.runs.results import Results
 
 
-def cut(
+def fuse_cut(
     run: str,
     *,
     tune: str,
@@ -29,13 +29,15 @@ def cut(
     tune_split: str | None = None,
     name: str | None = None,
 ) -> None:
-    """Keep as many passages of each ranking as have the highest expected F1: `grls cut RUN --tune DEV-RUN`.
+    """Keep as many passages of each ranking as have the highest expected F1: `grls fuse cut RUN --tune
+    DEV-RUN`.
 
     Writes OUTPUT.trec, OUTPUT.jsonl (chains that are done, so `grls evaluate` and `grls report` show set F1)
     and OUTPUT.info.json.
 
     Args:
-        run: A ranking: JSONL of `grls retrieve --steps single` or `fixed`, of `grls ensemble`, or a TREC run.
+        run: A ranking: JSONL of `grls retrieve` (a single step, or a fixed number of hops) or of `grls fuse`,
+            or a TREC run.
         tune: The same system's run for development queries: what it finds there tells how probable it is that
             a passage of such a score and rank is gold.
         output: Path of the results without ending.

@@ -1,0 +1,119 @@
+"""Opening a retriever for the queries of a data set, as commands do."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from grls.data.corpus import Corpus, corpus_file
+from grls.data.dataset import own_corpus
+from grls.data.words import Analyzer
+from grls.errors import ConfigError, MismatchError
+from grls.models.load.build import BESIDE
+from grls.retrieve.base import Retriever, WritesChains
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.retriever import hop_by_hop, single_steps
+from grls.retrieve.registry import BM25, Opening, load
+from grls.retrieve.spec import MANIFEST
+
+log = logging.getLogger(__name__)
+
+
+def data_corpus(data: str, split: str | None) -> Corpus | None:
+    """The corpus of a data set folder, where a split of its queries is asked; None where it has none."""
+    return None if split is None else own_corpus(data)
+
+
+def open_for(
+    retriever: str,
+    data: str | None,
+    corpus: Corpus | None,
+    device: str,
+    precision: str,
+    search: SearchOptions | None,
+    hops: HopOptions | None,
+    analyzer: Analyzer,
+) -> Retriever:
+    """Open a folder of any kind, or BM25 over the corpus of a data set.
+
+    Args:
+        retriever: The folder, or ``bm25``.
+        data: The data set folder, for ``bm25``.
+        corpus: Its corpus, where it is read already.
+        device: Of the models.
+        precision: Of the models.
+        search: How to search; None: as the folder says.
+        hops: How to go hop by hop; None: as the folder says.
+        analyzer: How ``bm25`` splits texts into words.
+
+    Raises:
+        ConfigError: BM25 has no corpus, or an option cannot be heeded.
+        DataError: The folder is no retriever.
+    """
+    how = Opening(device, precision, search)
+    if retriever == BM25 and not (Path(retriever) / MANIFEST).is_file():
+        opened = _bm25(data, corpus, analyzer, how)
+    else:
+        opened = load(retriever, how)
+    if hops is not None:
+        opened = hop_by_hop(single_steps(opened), hops)
+    tell_unlike_training(opened)
+    return opened
+
+
+def _bm25(data: str | None, corpus: Corpus | None, analyzer: Analyzer, how: Opening) -> Retriever:
+    from grls.retrieve.bm25 import BM25Retriever
+
+    if data is None or not Path(data).is_dir():
+        raise ConfigError(
+            f"bm25 retrieves from the corpus of a data set folder (--data), and {data} is none."
+        )
+    if how.search is not None and how.search.compile:
+        raise ConfigError("--search.compile compiles the search of a generator; bm25 has no such.")
+    if how.search is not None and how.search.rescore:
+        raise ConfigError("--search.rescore is for a generator; bm25 rescores nothing: leave it out.")
+    return BM25Retriever(corpus or Corpus.read(data), analyzer=analyzer)
+
+
+def refuse_other_corpus(
+    opened: Retriever, data: str, split: str | None, corpus: Corpus | None = None
+) -> None:
+    """Refuse a retriever over another corpus than the data set's: its run could not be scored there.
+
+    Args:
+        opened: The retriever.
+        data: The data set.
+        split: Which queries; None: any, then the corpus may be another one.
+        corpus: The corpus of the data set, where it is read already.
+
+    Raises:
+        MismatchError: It is over another one.
+    """
+    if split is None or not corpus_file(data).is_file():
+        return
+    corpus = corpus or Corpus.read(data)
+    if corpus is not opened.corpus and corpus.fingerprint != opened.corpus.fingerprint:
+        raise MismatchError(
+            f"the retriever is over another corpus than {corpus_file(data)}, so the run could not be scored "
+            f"there: make it again with `grls index --corpus {data}`, or give {data}/queries.jsonl and "
+            "--split null to retrieve for the queries alone."
+        )
+
+
+def tell_unlike_training(opened: Retriever) -> None:
+    """Warn where a generator that learned beside priors is decoded in another way, or the other way round."""
+    told = opened.describe()
+    if not told.stages or not isinstance(opened, WritesChains):
+        return
+    learned, normalized = told.stages[-1] == BESIDE, bool(told.options.get("prior_normalized"))
+    if learned and not normalized:
+        log.warning(
+            "the generator learned beside priors; decoded otherwise, it knows only where they are wrong: "
+            "make a folder of kind hybrid with the priors and weights of its training, and `normalized`."
+        )
+    if normalized and not learned:
+        log.warning(
+            "the generator does not say that it was trained beside priors (--data.prior); if it was not, "
+            "leave `normalized` out."
+        )

@@ -1,0 +1,61 @@
+"""``grls tune``: tune all that a retriever folder has on development queries."""
+
+from __future__ import annotations
+
+from grls.models.precision_names import Precision
+from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
+from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
+from grls.tune.options import USUAL_GRID, TuneOptions
+
+
+def tune(
+    retriever: str,
+    *,
+    data: str,
+    split: str = "dev",
+    limit: int | None = None,
+    grid: TuneOptions = USUAL_GRID,
+    search: SearchOptions = USUAL_SEARCH,
+    hops: HopOptions = USUAL_HOPS,
+    device: str = "auto",
+    precision: Precision = "float32",
+) -> None:
+    """Tune all that a retriever folder has on development queries, and write it into the folder.
+
+    Of a folder of kind hybrid the weights of the priors; of a generator that has learned to, the weight of
+    rescoring; of one that goes until DONE the bias on DONE and how a chain is chosen; of a fusion its
+    weights; of a cut where rankings end. Prints what each choice gained. A killed run goes on when it is
+    called again with the same options (FOLDER.tune.jsonl).
+
+    Args:
+        retriever: Retriever folder of any kind.
+        data: Data set folder.
+        split: The development queries: not those that results will be reported for.
+        limit: Only the first so many of the queries.
+        grid: What is tried.
+        search: How passages are searched for; written into the folder where it differs from the usual.
+        hops: How retrieval goes hop by hop; written into the folder, too, unless it is a single step.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        precision: In which numbers the generator computes.
+    """
+    from grls.commands.opening import refuse_other_corpus, tell_unlike_training
+    from grls.io.logs import quiet
+    from grls.retrieve.queries import check_counts
+    from grls.retrieve.registry import Opening, load, untuned_fingerprint
+    from grls.retrieve.spec import recorded
+    from grls.tune.dev import DevQueries
+    from grls.tune.run import tune_folder
+
+    quiet()
+    check_counts(limit=1 if limit is None else limit)
+    dev = DevQueries.read(data, split, limit)
+    given = recorded(search)
+    opened = load(retriever, Opening(device, precision, search, hop_by_hop=False))
+    refuse_other_corpus(opened, data, split, dev.corpus)
+    tell_unlike_training(opened)
+    made_of = untuned_fingerprint(opened)
+    del opened
+    options = {"search": given} if given else {}
+    options |= {"hops": recorded(hops)} if hops.steps != "single" else {}
+    tune_folder(retriever, dev, grid, Opening(device, precision), made_of, options)
+    print(f"{retriever}: tuned on {len(dev.queries):,} queries of {split} of {data}")

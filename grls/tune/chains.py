@@ -1,0 +1,101 @@
+"""Where chains end, and how one is chosen: the bias on DONE and the choice, tried together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from grls.data.types import Chain
+from grls.errors import ConfigError
+from grls.evaluation.metrics.done_missing import done_missing
+from grls.evaluation.metrics.set_f1 import set_f1
+from grls.io.progress import Progress
+from grls.retrieve.base import TakesEvidence, WritesChains
+from grls.retrieve.hops.expected_f1 import expected_f1
+from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hops.options import CHOICES, Choice
+from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever
+from grls.retrieve.options import stored_hops
+from grls.retrieve.registry import open_member
+from grls.retrieve.spec import MANIFEST, recorded
+from grls.tune.step import TuneChoice, Tuning
+
+
+def ends_chains(tuning: Tuning) -> bool:
+    """Whether the folder goes hop by hop until DONE."""
+    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
+    return hops is not None and hops.steps == "dynamic"
+
+
+def tune_chains(tuning: Tuning) -> TuneChoice:
+    """Find the bias on DONE and the choice of highest set F1.
+
+    What is found for a chain is kept, so another bias searches only for chains that have not been met.
+    """
+    hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
+    assert hops is not None
+    retriever = _inner(tuning)
+    search = HopsRetriever(retriever, replace(hops, choose="likeliest", done_bias=0.0)).chains
+    if isinstance(search, MultistepRetriever):
+        search.memory = {}
+    usual = retriever.done_biases if isinstance(retriever, TakesEvidence | WritesChains) else (0.0,)
+    biases = usual if tuning.grid.done_biases is None else tuning.grid.done_biases
+    choices = _choices(tuning.grid.choose, isinstance(search, MultistepRetriever))
+    gold = [set(some) for some in tuning.dev.gold]
+    tried: list[tuple[float, float, float, Choice]] = []
+    with Progress(len(biases), "tune with", "searches", shown=None) as bar:
+        for bias in biases:
+
+            def measure(bias: float = bias) -> dict[str, list[float]]:
+                search.done_bias = bias
+                found = search.retrieve_chains(tuning.dev.queries)
+                return {how: list(_measured([_best(some, how) for some in found], gold)) for how in choices}
+
+            of = {"step": "chains", "bias": bias, "choices": list(choices), "spec": _relevant(tuning.spec)}
+            for how, (f1, missing) in tuning.journal.measured(of, measure).items():
+                tried.append((f1, -abs(bias), bias, how))
+                shown = f"set F1 {100 * f1:5.1f}, DONE missing {100 * missing:4.1f} %"
+                print(f"  {shown}, done_bias {bias:g}, {how}", flush=True)
+            bar.update()
+    best = max(tried, key=lambda one: one[:2])
+    was = hops.done_bias, hops.choose
+    before = next((one[0] for one in tried if one[2:] == was), tried[0][0])
+    chosen = replace(hops, done_bias=best[2], choose=best[3])
+    what = f"done_bias {best[2]:g}, {best[3]}"
+    return TuneChoice({"hops": recorded(chosen)}, "set F1", before, best[0], what)
+
+
+def _inner(tuning: Tuning) -> Any:
+    if tuning.spec.get("kind") != "hops":
+        return tuning.open()
+    how = replace(tuning.how, hop_by_hop=False)
+    return open_member(tuning.spec["retriever"], tuning.folder, "retriever", how)
+
+
+def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
+    """What the chains depend on, beside the models."""
+    hops = {name: value for name, value in spec["hops"].items() if name not in ("done_bias", "choose")}
+    return {**{name: spec.get(name) for name in ("priors", "empty_weight", "search")}, "hops": hops}
+
+
+def _best(chains: Sequence[Chain], how: str) -> Chain:
+    return expected_f1(chains) if how == "expected-f1" else chains[0]
+
+
+def _choices(given: Sequence[Choice] | None, probable: bool) -> Sequence[Choice]:
+    """What is tried for how a chain is chosen.
+
+    Raises:
+        ConfigError: It needs log-probabilities of chains.
+    """
+    choices: Sequence[Choice] = given if given is not None else CHOICES if probable else CHOICES[:1]
+    if "expected-f1" in choices and not probable:
+        raise ConfigError(NEEDS_PROBABILITIES)
+    return choices
+
+
+def _measured(chains: Sequence[Chain], gold: Sequence[set[str]]) -> tuple[float, float]:
+    """Set F1, and the share without DONE."""
+    f1 = set_f1([{hit.id for hit in chain.hits} for chain in chains], gold)["f1"]
+    return f1, done_missing([chain.done for chain in chains])["done_missing"]

@@ -1,0 +1,73 @@
+"""The weights of the members of a fusion."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from grls.data.types import Chain, Hit
+from grls.errors import ConfigError
+from grls.retrieve.base import FindsChains, Retriever
+from grls.retrieve.fusion.fuse import Fusion, tune_weights
+from grls.retrieve.fusion.retriever import fuse_chains
+from grls.retrieve.registry import open_member
+from grls.retrieve.spec import MANIFEST, made
+from grls.tune.step import TuneChoice, Tuning, as_hits, as_pairs
+
+_DEPTH = 100
+"""Passages of each member that are fused, at least."""
+
+
+def tune_fusion(tuning: Tuning) -> TuneChoice:
+    """Find the weights of highest recall: steps of 0.1 that sum to one; of equal ones the most even.
+
+    Raises:
+        ConfigError: The method takes no weights.
+    """
+    spec, file, k = tuning.spec, tuning.folder / MANIFEST, tuning.grid.k
+    names = [one.name for one in fields(Fusion)]
+    fusion = made(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
+    if fusion.method == "interleave":
+        raise ConfigError(f"{file}: interleaving has no weights to tune; write the method rrf or sum.")
+    depth = max(k, _DEPTH, spec.get("depth") or 0)
+    found = [_found(tuning, n, member, depth) for n, member in enumerate(spec["members"])]
+    dynamic = all("done" in member[0] for member in found if member)
+
+    def rankings(tried: Fusion, query: int) -> list[Hit]:
+        own = [member[query] for member in found]
+        hits = [as_hits(one["hits"]) for one in own]
+        if not dynamic:
+            return tried.fuse(hits)
+        chains = [Chain(tuple(some), 0.0, one["done"]) for some, one in zip(hits, own, strict=True)]
+        return list(fuse_chains(chains, tried, spec.get("length", "mean")).hits)
+
+    def quality(tried: Fusion) -> tuple[float, float]:
+        ids = [[hit.id for hit in rankings(tried, query)] for query in range(len(tuning.dev.queries))]
+        recall, order = tuning.dev.quality(ids, k)
+        return recall, order
+
+    before = quality(fusion)[0]
+    best, (recall, _) = tune_weights(len(found), replace(fusion, weights=None), quality)
+    weights = list(best.weights or ())
+    shown = " ".join(f"{weight:g}" for weight in weights)
+    return TuneChoice({"weights": weights}, f"recall@{k}", before, recall, f"weights {shown}")
+
+
+def _found(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[str, Any]]:
+    """What a member finds for every query: hits, and of a chain whether it is done."""
+
+    def search() -> list[dict[str, Any]]:
+        corpus = None
+        opened: Retriever = open_member(
+            member, tuning.folder, f"members[{number}]", replace(tuning.how, corpus=corpus)
+        )
+        queries = tuning.dev.queries
+        if isinstance(opened, FindsChains) and opened.describe().steps == "dynamic":
+            chains = [some[0] for some in opened.retrieve_chains(queries)]
+            return [{"hits": as_pairs(chain.hits), "done": bool(chain.done)} for chain in chains]
+        return [{"hits": as_pairs(hits)} for hits in opened.retrieve(queries, depth)]
+
+    of = {"step": "fusion", "member": number, "named": member, "depth": depth}
+    found: list[dict[str, Any]] = tuning.journal.measured(of, search)
+    print(f"  member {number}: {member if isinstance(member, str) else member['kind']}", flush=True)
+    return found

@@ -1,0 +1,48 @@
+"""What tuning has measured, kept as it comes, so that a killed run goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from grls.io.resumable import GrowingFile
+
+
+class Journal:
+    """Measurements by what was measured.
+
+    Args:
+        path: The file.
+        settings: What all measurements depend on, as JSON values.
+
+    Raises:
+        MismatchError: The file was begun with other settings.
+    """
+
+    def __init__(self, path: str | Path, settings: dict[str, Any]):
+        self._file = GrowingFile(path, settings)
+        self._known = {_key(record["of"]): record["found"] for record in self._file.records}
+
+    def measured(self, of: dict[str, Any], measure: Callable[[], Any]) -> Any:
+        """What was measured, or is now.
+
+        Args:
+            of: What is measured: JSON values.
+            measure: Measures it; gives JSON values.
+        """
+        key = _key(of)
+        if key not in self._known:
+            found = measure()
+            self._file.add([{"of": of, "found": found}])
+            self._known[key] = json.loads(json.dumps(found))
+        return self._known[key]
+
+    def remove(self) -> None:
+        """Take the file away: what was chosen stands in the folder now."""
+        self._file.remove()
+
+
+def _key(of: dict[str, Any]) -> str:
+    return json.dumps(of, sort_keys=True)

@@ -1,0 +1,60 @@
+"""What is tried."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from grls.errors import ConfigError
+from grls.retrieve.hops.options import Choice
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """What is tried in tuning.
+
+    Args:
+        k: Cut-off of the recall that is to be high (priors, rescoring, fusion); where it is level nDCG
+            decides, then the smaller weight.
+        prior_weights: Weights of each prior; weight 0 always is tried.
+        prior_temperatures: Factors of a prior's usual temperature, with each weight.
+        empty_weights: Weights of the score under an empty prompt, which is taken back; null: 0.1, 0.2, 0.4,
+            0.6 (of a generator that writes spans none: the walk through all spans takes long); empty: none.
+        rescore_passages: Passages of each query that a generator rescores.
+        rescore_weights: Weights of rescoring; 0 always is tried.
+        done_biases: Biases on DONE; null: those of the kind, -4 to 2 nats for a generator, 0 to 0.3 for a
+            bi-encoder.
+        choose: How a chain is chosen: `likeliest`, `expected-f1`; null: both where scores are
+            log-probabilities, else likeliest.
+
+    Raises:
+        ConfigError: A count or weight is not above 0, or nothing is tried.
+    """
+
+    k: int = 10
+    prior_weights: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+    prior_temperatures: tuple[float, ...] = (1.0,)
+    empty_weights: tuple[float, ...] | None = None
+    rescore_passages: int = 50
+    rescore_weights: tuple[float, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+    done_biases: tuple[float, ...] | None = None
+    choose: tuple[Choice, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("k", "rescore_passages"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"grid.{name} must be at least 1, got {getattr(self, name)}.")
+        for name in ("prior_weights", "prior_temperatures", "empty_weights", "rescore_weights"):
+            values = getattr(self, name) or ()
+            if not all(0 < value < math.inf for value in values):
+                raise ConfigError(f"grid.{name} must be above 0, got {list(values)}.")
+        if not self.prior_temperatures:
+            raise ConfigError("grid.prior_temperatures is empty; [1.0] is the usual temperature alone.")
+        biases = self.done_biases
+        if biases is not None and (not biases or not all(map(math.isfinite, biases))):
+            raise ConfigError(f"grid.done_biases must be finite numbers, at least one; got {list(biases)}.")
+        if self.choose is not None and not self.choose:
+            raise ConfigError("grid.choose is empty: give likeliest, expected-f1, or both.")
+
+
+USUAL_GRID = TuneOptions()

@@ -1,0 +1,90 @@
+"""The weights of priors, and of the score under an empty prompt, in hybrid decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from grls.decode import ScoredPassage
+from grls.errors import ConfigError
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, Remembering
+from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_in_turn, tune_together
+from grls.retrieve.registry import as_hybrid
+from grls.tune.step import TuneChoice, Tuning
+
+EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
+_KEPT = 200
+"""Most candidates of a query that are kept."""
+
+
+def tune_priors(tuning: Tuning) -> TuneChoice:
+    """Find the weights by a few searches (:mod:`grls.retrieve.hybrid.tuning`); a prior that helps at no
+    weight gets 0.
+
+    Raises:
+        ConfigError: There is nothing to tune.
+    """
+    hybrid = as_hybrid(tuning.open(rescore=0))
+    generator, k = hybrid.generator, tuning.grid.k
+    tried = _tried(tuning, hybrid)
+    starts = [
+        prior._replace(source=Remembering(prior.source), weight=0.0, temperature=prior.source.temperature)
+        for prior in hybrid.priors
+        if not isinstance(prior.source, EmptyPromptPrior)
+    ]
+    if not starts and not tried.empty:
+        raise ConfigError(
+            "there is nothing to tune: the folder has no prior, and grid.empty_weights is empty."
+        )
+    choices = tried.choices(starts, WeightedSource(EmptyPromptPrior(generator), 0.0))
+    depth = max(k, generator.options.beams)  # what is too low in one ranking may be high under other weights
+    dev, normalized = tuning.dev, hybrid.normalized
+    # Scores that are normalized at every token are no sums, so nothing can be told of other weights.
+    pool = None if normalized else Pool(generator, dev.queries, dev.gold, k, choices)
+    alone: list[float] = []
+
+    def measure(setting: Setting) -> Quality:
+        def search() -> list[list[list[Any]]]:
+            own = HybridRetriever(generator, setting, hybrid.done_share, normalized)
+            found = own.candidates(dev.queries, depth)
+            return [[[hit.passage, hit.score] for hit in some[:_KEPT]] for some in found]
+
+        kept = tuning.journal.measured({"step": "priors", "depth": depth, "setting": _key(setting)}, search)
+        found = [[ScoredPassage(*pair) for pair in some] for some in kept]
+        if pool is not None:
+            pool.add(setting, found)
+        quality = dev.quality([[hit.id for hit in generator.hits(some[:depth])] for some in found], k)
+        if not any(prior.weight for prior in setting):
+            alone.append(quality.recall)
+        print(f"  recall@{k} {100 * quality.recall:5.1f}  {_shown(setting)}", flush=True)
+        return quality
+
+    best = tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool)
+    *weighed, empty = best.priors
+    priors = [
+        {**named, "weight": prior.weight, "temperature": prior.divisor}
+        for named, prior in zip(tuning.spec["priors"], weighed, strict=True)
+    ]
+    changes = {"priors": priors, "empty_weight": abs(empty.weight)}
+    return TuneChoice(changes, f"recall@{k}", alone[0], best.recall, _shown(best.priors))
+
+
+def _tried(tuning: Tuning, hybrid: HybridRetriever) -> Tried:
+    grid = tuning.grid
+    empty = EMPTY_WEIGHTS if grid.empty_weights is None else grid.empty_weights
+    tried = Tried(grid.prior_weights, grid.prior_temperatures, empty)
+    if hybrid.generator.spans is not None and grid.empty_weights is None:
+        tried = replace(tried, empty=())  # the walk through all spans takes long, so it must be asked for
+    return tried
+
+
+def _key(setting: Setting) -> list[list[Any]]:
+    return [[prior.source.name, prior.weight, prior.divisor] for prior in setting]
+
+
+def _shown(priors: Sequence[WeightedSource]) -> str:
+    """The priors that count."""
+    some = [f"{p.source.name} {p.weight:g} (T {p.divisor:g})" for p in priors if p.weight]
+    return ", ".join(some) or "generator alone"

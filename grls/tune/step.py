@@ -1,0 +1,72 @@
+"""What the steps of tuning share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grls.data.types import Hit
+from grls.retrieve.base import Retriever
+from grls.retrieve.registry import Opening, open_spec
+from grls.tune.dev import DevQueries
+from grls.tune.journal import Journal
+from grls.tune.options import TuneOptions
+
+
+class TuneChoice(NamedTuple):
+    """What a step has chosen.
+
+    Attributes:
+        changes: Fields of the folder's ``grls.json``.
+        measure: What was to be high.
+        before: Its value without what was tuned, in [0, 1].
+        after: Its value with it.
+        what: What was chosen, in words.
+    """
+
+    changes: dict[str, Any]
+    measure: str
+    before: float
+    after: float
+    what: str
+
+
+@dataclass
+class Tuning:
+    """A folder under tuning.
+
+    Args:
+        folder: The retriever folder.
+        spec: What stands in its ``grls.json``, with what earlier steps have chosen.
+        dev: The development queries.
+        grid: What is tried.
+        how: How the folder is opened.
+        journal: What was measured.
+    """
+
+    folder: Path
+    spec: dict[str, Any]
+    dev: DevQueries
+    grid: TuneOptions
+    how: Opening
+    journal: Journal
+
+    def open(self, **search: Any) -> Retriever:
+        """The retriever as it is so far, in a single step, with some options of search."""
+        how = replace(self.how, hop_by_hop=False)
+        spec = self.spec
+        if search:
+            spec = {**spec, "search": {**spec.get("search", {}), **search}}
+        return open_spec(self.folder, spec, how)
+
+
+def as_pairs(hits: Sequence[Hit]) -> list[list[Any]]:
+    """Hits as JSON values."""
+    return [[hit.id, float(hit.score)] for hit in hits]
+
+
+def as_hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
+    """Hits from JSON values."""
+    return [Hit(name, score) for name, score in pairs]
