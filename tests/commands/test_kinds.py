@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from biencoder_helpers import options as biencoder_options
 from encoder_models import tiny_colbert, tiny_splade
+from failing import fails
 from ralm_helpers import write_model
 from small_data import passages, small_retriever, small_tokenizer, tiny_bert, write_small
-from toy_kind import TARGET
+from toy_kind import TARGET, ToyRetriever
 
 from grls.cli import main
 from grls.data.codec import Codec
@@ -21,6 +22,7 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import ConfigError
 from grls.retrieve.base import FindsChains
+from grls.retrieve.build import Building
 from grls.retrieve.registry import KINDS, Opening, load, register
 from grls.retrieve.spec import write_spec
 from grls.runs.manifest import read_info
@@ -154,3 +156,14 @@ def test_it_teaches_proposes_and_finds_what_is_near_or_wrong(
 def test_what_scores_only_what_it_finds_teaches_nothing(place: Path) -> None:
     with pytest.raises(ConfigError, match="does not score all passages"):
         RetrieverTeacher(str(place / "generative"), Corpus.read(place / "data"))
+
+
+def test_hard_negatives_of_another_corpus_are_refused(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Corpus.from_passages(passages()[:3]).write(tmp_path / "corpus.jsonl")
+    ToyRetriever.build("none", str(tmp_path), Building(str(tmp_path / "r"), "toy"))
+    wrong = [f"--negatives={tmp_path / 'r'}", "--fit.hard_negatives=2"]
+    asked = biencoder_options(place, tmp_path / "bi", *wrong)
+    assert "another corpus: index that one for --negatives" in fails(capsys, *asked)
+    assert not (tmp_path / "bi").exists()
