@@ -134,14 +134,18 @@ def stored_options(folder: str | Path) -> dict[str, dict[str, Any]]:
         DataError: The folder, or a section, cannot be read.
     """
     found: dict[str, dict[str, Any]] = {}
-    path = Path(folder)
-    while (path / MANIFEST).is_file():
+    path, seen = Path(folder), set[Path]()
+    sections: tuple[str, ...] = OPTIONS
+    while is_retriever(path) and path.resolve() not in seen:
+        seen.add(path.resolve())
         spec = read_spec(path)
-        for section in OPTIONS:
+        for section in sections:
             if not isinstance(spec.get(section, {}), dict):
                 raise DataError(f"{section}: expected an object of options.", path / MANIFEST)
             if section in spec:
                 found.setdefault(section, spec[section])
+        if "retriever" in spec:
+            sections = ("search",)  # a generator is asked for single steps; other members go hop by hop
         member = spec.get("retriever", spec.get("generator"))
         if not isinstance(member, str):
             break

@@ -23,6 +23,7 @@ from grls.retrieve.spec import (
     read_spec,
     recorded,
     relative,
+    stored_options,
     update_spec,
     write_spec,
 )
@@ -210,6 +211,23 @@ def test_stored_search_is_what_the_kind_can_use() -> None:
         stored_search(spec, FILE, ("progress",))
     with pytest.raises(DataError, match="search: beams must be at least 1"):
         stored_search({"search": {"beams": 0}}, FILE)
+
+
+def test_options_of_what_a_retriever_is_made_of(tmp_path: Path) -> None:
+    """A hybrid decodes as its generator says, hops included; of another member its hops are its own."""
+    written(tmp_path / "g", {"search": {"beams": 4}, "hops": {"max": 2}})
+    written(tmp_path / "h", {"kind": "hybrid", "generator": "../g", "search": {"beams": 5}})
+    assert stored_options(tmp_path / "h") == {"search": {"beams": 5}, "hops": {"max": 2}}
+    written(tmp_path / "c", {"kind": "cut", "retriever": "../h"})
+    assert stored_options(tmp_path / "c") == {"search": {"beams": 5}}
+    written(tmp_path / "o", {"kind": "hops", "retriever": "../h", "hops": {"max": 9}})
+    assert stored_options(tmp_path / "o") == {"search": {"beams": 5}, "hops": {"max": 9}}
+    written(tmp_path / "g", {"kind": "cut", "retriever": "../h"})  # in a circle
+    assert stored_options(tmp_path / "h") == {"search": {"beams": 5}}
+    assert stored_options(tmp_path / "gone") == {}
+    written(tmp_path / "h", {"kind": "hybrid", "search": 3})
+    with pytest.raises(DataError, match=r"h/grls\.json: search: expected an object"):
+        stored_options(tmp_path / "h")
 
 
 def test_given_options_count_where_they_are_not_as_usual() -> None:
