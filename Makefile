@@ -26,7 +26,7 @@ lint: install
 	$(BIN)/mypy
 
 quickstart: install
-	$(BIN)/python -m data_prep.ruletaker --config configs/prepare/quickstart.yaml
+	$(BIN)/grls prepare ruletaker --config configs/prepare/quickstart.yaml
 	rm -rf runs/quickstart/memorise/checkpoints runs/quickstart/retrieve/checkpoints
 	$(BIN)/grls train memorise --config configs/memorise.yaml --config configs/scratch/memorise.yaml \
 	  --config configs/quickstart.yaml --model.generator.data data/quickstart --output runs/quickstart/memorise

@@ -18,6 +18,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
+from grls.errors import ConfigError
 from grls.io import ending
 
 if TYPE_CHECKING:
@@ -46,7 +47,31 @@ def _stage(what: str, name: str) -> Verb:
     return Verb(what, f"train:train_{name}", training=True)
 
 
+def _data_set(what: str, name: str) -> Verb:
+    return Verb(what, f"data_prep.{name}:prepare")
+
+
 VERBS = {
+    "prepare": Verb(
+        "make a data set of raw files, or what trainings and answers need beside one",
+        names={
+            "beir": _data_set("any BEIR folder, or a pair of JSONL files", "beir"),
+            "texts": _data_set("a folder of texts, as passages and texts to read", "texts"),
+            "ruletaker": _data_set("rules and proofs, generated", "ruletaker"),
+            "entailmentbank": _data_set("question and answer -> leaves of a proof", "entailmentbank"),
+            "strategyqa": _data_set("question -> facts, or evidence paragraphs", "strategyqa"),
+            "explagraphs": _data_set("belief and argument -> paths of a graph", "explagraphs"),
+            "hotpotqa": _data_set("question -> two paragraphs; a sample", "hotpotqa"),
+            "hotpotqa_full": _data_set("the same in full: five million abstracts", "hotpotqa_full"),
+            "nq": _data_set("Natural Questions, a sample", "nq"),
+            "dpr": _data_set("Natural Questions in full: 21 million passages", "dpr"),
+            "neighbours": Verb("the passages near to each passage", "neighbours:neighbours"),
+            "propositions": Verb("statements of one fact each, as keys", "propositions:propositions"),
+            "pseudo-queries": Verb(
+                "queries for passages that have none, by a query generator", "pseudo_queries:pseudo_queries"
+            ),
+        },
+    ),
     "train": Verb(
         "train a model: a stage of a generator, a query generator, a bi-encoder, a reranker",
         names={
@@ -60,10 +85,6 @@ VERBS = {
                 "train a judge of documents for a frozen language model", "train_reranker:train_reranker"
             ),
         },
-    ),
-    "neighbours": Verb(
-        "find the passages near to each passage, for memorisation and chains of passages",
-        "neighbours:neighbours",
     ),
     "index": Verb(
         "put model, tokenizer, corpus and constraint index into one retriever folder", "index:index"
@@ -96,14 +117,6 @@ VERBS = {
             "dsp": Verb("run a program of demonstrate-search-predict, on DSPy", "answer_dsp:answer_dsp"),
         },
     ),
-    "propositions": Verb(
-        "let a language model write propositions of every passage, as keys for riches",
-        "propositions:propositions",
-    ),
-    "pseudo-queries": Verb(
-        "let a trained query generator write queries for passages that have none",
-        "pseudo_queries:pseudo_queries",
-    ),
     "answers": Verb("score answers and how well their evidence supports them", "answers:answers"),
     "ralm": Verb(
         "let a frozen language model read or write with retrieved documents",
@@ -122,6 +135,9 @@ RENAMED: dict[str, str] = {
     "read": "answer direct (with follow-up questions: answer follow-up)",
     "program": "answer dsp",
     "train": "train memorise|retrieve|chains|riches|doc2query",
+    "neighbours": "prepare neighbours",
+    "propositions": "prepare propositions",
+    "pseudo-queries": "prepare pseudo-queries",
     "train-biencoder": "train biencoder",
     "train-reranker": "train reranker",
     "tune-hybrid": "tune",
@@ -203,7 +219,15 @@ class Command:
         """What it runs."""
         module, _, name = self._target.partition(":")
         module = module if "." in module else f"grls.commands.{module}"
-        found: Callable[..., None] = getattr(import_module(module), name)
+        try:
+            found: Callable[..., None] = getattr(import_module(module), name)
+        except ModuleNotFoundError as error:
+            if error.name != "data_prep":
+                raise
+            raise ConfigError(
+                "the preparations (data_prep) are not installed: install grls anew, or run this in its "
+                "checkout."
+            ) from error
         return found
 
     def run(self, arguments: list[str]) -> None:

@@ -238,7 +238,9 @@ def test_shipped_configs_ask_for_every_passage(name: str, workplace: Path) -> No
     teacher = runs / "biencoder-retriever"
     DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(teacher)
     near = f"--output={runs / 'near.safetensors'}"
-    assert main(["neighbours", f"--data={data}", f"--retriever={teacher}", "--device=cpu", near]) == 0
+    assert (
+        main(["prepare", "neighbours", f"--data={data}", f"--retriever={teacher}", "--device=cpu", near]) == 0
+    )
     swap = ["--model.generator.name_or_path=lm", "--data.mix.size=32", "--data.batch_size=4"]
     train(name, "spans-memories", *swap, *QUICK)
     assert (runs / "spans-memories" / "model" / "views.json").is_file()
@@ -363,10 +365,10 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     compared += ["retrieve", "cut"]
     compared += ["tune-hybrid", "retrieve", "train", "index", "retrieve"]
     filtered = ["retrieve", "retrieve", "update", "update"]
-    reached = ["neighbours", "train", "train", "pseudo-queries", "train", "train", "index", "retrieve"]
+    reached = ["prepare", "train", "train", "prepare", "train", "train", "index", "retrieve"]
     reached += ["train", "index", "tune-rescore", "retrieve"]
     untuned = ["train", "index", "train", "index", "tune-hybrid", "retrieve"]
-    quoted = ["answer", "propositions", *["answer"] * 3, "answers", "train", "answer", "answer"]
+    quoted = ["answer", "prepare", *["answer"] * 3, "answers", "train", "answer", "answer"]
     quoted += ["ralm", "ralm"]
     used = ["check", "train", "train", "index", "retrieve", "evaluate", "tune-dynamic", "retrieve", "train"]
     used += [*untuned, *reached, *compared, *quoted, *filtered]
@@ -379,10 +381,10 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
             if not (workplace / "lm").is_dir():
                 language_model(workplace)
             given = [argument.replace("PATH/OR/HUB/NAME", "lm") for argument in given]
-        if command[0] == "propositions":
+        if command[:2] == ["prepare", "propositions"]:
             given += ["--limit=2", "--max_new_tokens=6", "--device=cpu"]
-        if command[0] == "pseudo-queries":  # what an untrained model writes leads nowhere
-            given += ["--filter=false", "--limit=20", "--device=cpu"]
+        if command[:2] == ["prepare", "pseudo-queries"]:  # what an untrained model writes leads nowhere
+            given += ["--retriever=null", "--limit=20", "--device=cpu"]
         if command[0] == "answer":
             if command[1] == "dsp" and find_spec("dspy") is None:
                 continue  # an extra
@@ -414,7 +416,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_quickstart_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prep, remove, *commands = makefile_commands("quickstart")
-    assert prep == ["python", "-m", "data_prep.ruletaker", "--config", "configs/prepare/quickstart.yaml"]
+    assert prep == ["grls", "prepare", "ruletaker", "--config", "configs/prepare/quickstart.yaml"]
     left = [f"runs/quickstart/{stage}/checkpoints" for stage in ("memorise", "retrieve")]
     assert remove == ["rm", "-rf", *left]  # by a killed quickstart
     small(workplace / "data" / "quickstart")

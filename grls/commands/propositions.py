@@ -1,22 +1,22 @@
-"""``grls propositions``: statements of one fact each for every passage, keys for ``grls answer riches``."""
+"""``grls prepare propositions``: statements of one fact each, as keys for ``grls answer riches``."""
 
 from __future__ import annotations
 
 from time import perf_counter
+from typing import TYPE_CHECKING
 
-from grls.answer.riches.proposition_file import PropositionFile, Tally
-from grls.answer.riches.proposition_prompt import PropositionPrompt
-from grls.answer.riches.propositions import Propositionizer, batches
-from grls.data.codec import tokenizer_fingerprint
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError
 from grls.io.files import refuse_unwritable
 from grls.io.logs import quiet
 from grls.io.progress import Progress
-from grls.models.load.language import load_language_model, weights_fingerprint
+
+if TYPE_CHECKING:
+    from grls.answer.riches.proposition_file import Tally
 
 
 def propositions(
+    *,
     data: str,
     model: str,
     output: str,
@@ -51,6 +51,12 @@ def propositions(
         limit: Only so many passages, the first ones; null takes all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
+    from grls.answer.riches.proposition_file import PropositionFile
+    from grls.answer.riches.proposition_prompt import PropositionPrompt
+    from grls.answer.riches.propositions import Propositionizer, batches
+    from grls.data.codec import tokenizer_fingerprint
+    from grls.models.load.language import load_language_model, weights_fingerprint
+
     quiet()
     if limit is not None and limit < 1:
         raise ConfigError(f"--limit must be at least 1, got {limit}.")

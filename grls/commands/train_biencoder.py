@@ -7,18 +7,17 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from grls.commands.judge import open_judge
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.types import Query
 from grls.data.words import USUAL, Analyzer
-from grls.errors import ConfigError, DataError, MismatchError
+from grls.errors import ConfigError, DataError
 from grls.io.files import refuse_foreign
 from grls.io.logs import quiet
 from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
-from grls.retrieve.base import Retriever
-from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.registry import BM25, Opening, load_named
+from grls.retrieve.registry import BM25, Opening
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 
 if TYPE_CHECKING:
@@ -140,29 +139,11 @@ def _rankings(
     if not options.hard_negatives:
         return []
     most = max(len(query.evidence) for query in queries)
-    found = _miner(corpus, negatives, analyzer).retrieve(queries, options.ranked + most)
+    miner = open_judge(negatives, corpus, Opening(), analyzer, "--negatives")
+    found = miner.retrieve(queries, options.ranked + most)
     if not any(found):
         raise DataError(
             f"no training query shares a word with {corpus.source}, so "
             f"{'BM25' if negatives == BM25 else negatives} finds no hard negatives: set hard_negatives to 0."
         )
     return [[hit.id for hit in hits] for hits in found]
-
-
-def _miner(corpus: Corpus, name: str, analyzer: Analyzer) -> Retriever:
-    """What finds hard negatives.
-
-    Raises:
-        MismatchError: It is over another corpus.
-    """
-    from grls.retrieve.bm25 import BM25Retriever
-
-    if name == BM25:
-        return BM25Retriever(corpus, analyzer=analyzer)
-    found = load_named(name, corpus, Opening(search=SearchOptions(truncate_queries=True)))
-    if found.corpus.fingerprint != corpus.fingerprint:
-        raise MismatchError(
-            f"{name} is over {found.corpus.source}, the training data over {corpus.source}, another corpus: "
-            "index that one for --negatives."
-        )
-    return found

@@ -53,7 +53,7 @@ class Neighbours:
             MismatchError: It belongs to another corpus.
         """
         file = Path(path)
-        remedy = "make it with `grls neighbours`"
+        remedy = "make it with `grls prepare neighbours`"
         if not file.is_file():
             raise DataError(f"no such file; {remedy}.", file)
         try:

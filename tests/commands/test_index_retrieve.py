@@ -393,7 +393,7 @@ def damaged(generative: Path) -> Path:
 
 VERIFYING = {
     "explain": ["who"],
-    "neighbours": ["--output={out}"],
+    "prepare neighbours": ["--output={out}"],
     "answer direct": ["--output={out}", "--model=none", "--split=dev"],
     "retrieve": ["--output={out}", "--split=dev"],
     "tune": [],

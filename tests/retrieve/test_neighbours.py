@@ -82,7 +82,7 @@ def test_the_file_knows_its_corpus(tmp_path: Path) -> None:
     assert (again.by, again.numbers.tolist()) == (found.by, found.numbers.tolist())
     with pytest.raises(MismatchError, match="neighbours of another corpus"):
         Neighbours.read(file, Corpus.from_passages(passages()))
-    with pytest.raises(DataError, match=r"no such file; make it with `grls neighbours`"):
+    with pytest.raises(DataError, match=r"no such file; make it with `grls prepare neighbours`"):
         Neighbours.read(tmp_path / "none", CORPUS)
     file.write_text("text")
     with pytest.raises(DataError, match="expected a file of neighbours"):
@@ -100,16 +100,16 @@ def test_the_command_writes_what_each_judge_finds(tmp_path: Path, capsys: pytest
     for options, by in ([], "bm25"), (["--rare=5"], "words in at most 5 passages"), (
         [f"--retriever={tmp_path / 'retriever'}", "--device=cpu"], str(tmp_path / "retriever")
     ):  # fmt: skip
-        assert main(["neighbours", f"--data={data}", f"--output={near}", "--k=2", *options]) == 0
+        assert main(["prepare", "neighbours", f"--data={data}", f"--output={near}", "--k=2", *options]) == 0
         assert f"10 passages, 2.0 neighbours each by {by}" in capsys.readouterr().out
         found = Neighbours.read(near, corpus)
         assert (found.by, found.numbers.shape) == (by, (10, 2))
         assert all(n not in found.of(n) for n in range(10))
     both = [f"--retriever={tmp_path / 'retriever'}", "--rare=5"]
     assert "either --retriever FOLDER or --rare COUNT" in fails(
-        capsys, "neighbours", f"--data={data}", f"--output={near}", *both
+        capsys, "prepare", "neighbours", f"--data={data}", f"--output={near}", *both
     )
     write_jsonl(tmp_path / "other" / "corpus.jsonl", [{"_id": "a", "text": "the otter is calm ."}])
     assert "the retriever is over another corpus" in fails(
-        capsys, "neighbours", f"--data={tmp_path / 'other'}", f"--output={near}", both[0]
+        capsys, "prepare", "neighbours", f"--data={tmp_path / 'other'}", f"--output={near}", both[0]
     )

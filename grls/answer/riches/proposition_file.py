@@ -133,8 +133,8 @@ class PropositionFile:
             fits = False
         if not fits:
             raise DataError(
-                "expected the next proposition as `grls propositions` writes it; take the rest of the file "
-                "away, and run the command again.",
+                "expected the next proposition as `grls prepare propositions` writes it; take the rest of "
+                "the file away, and run the command again.",
                 self.path,
                 number,
             )

@@ -33,7 +33,8 @@ class Mix:
     """What is mixed into fine-tuning.
 
     Args:
-        pseudo: File of pseudo-queries (``grls pseudo-queries``): lines of ``queries.jsonl`` with evidence.
+        pseudo: File of pseudo-queries (``grls prepare pseudo-queries``): lines of ``queries.jsonl`` with
+            evidence.
         pseudo_share: Their share of an epoch's examples, or those of the first and the last epoch.
         pseudo_done: Learn DONE after a pseudo-query's last passage. Its evidence is what it was written from,
             not all that it takes, so real queries alone tell when to stop unless this is set.

@@ -39,7 +39,7 @@ class PassageInput:
             words, drawn anew each epoch, rare ones more often, in the order of the text; ``neighbour``:
             another passage near to it, drawn anew each epoch. Several as a list: each epoch draws one.
         words: Fewest and most keywords.
-        neighbours: File of neighbours (``grls neighbours``).
+        neighbours: File of neighbours (``grls prepare neighbours``).
         nearest: A neighbour is one of so many.
         query: Put it behind the marker of queries, as at retrieval; otherwise without, as in the paper.
     """
@@ -75,7 +75,8 @@ class PassageInput:
             )
         if "neighbour" in self.kinds and self.neighbours is None:
             raise ConfigError(
-                "reads `neighbour` needs a file: make one with `grls neighbours`, name it in neighbours."
+                "reads `neighbour` needs a file: make one with `grls prepare neighbours`, name it in "
+                "neighbours."
             )
 
 

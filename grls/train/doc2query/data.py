@@ -105,5 +105,5 @@ class QueryData(FitData):
         return QueryExamples(queries, qrels, self.corpus, self.prompt, self.seed, split)
 
     def beside_model(self) -> dict[str, Any]:
-        """What the model reads and writes, which ``grls pseudo-queries`` must know."""
+        """What the model reads and writes, which ``grls prepare pseudo-queries`` must know."""
         return {FORM: self.form._asdict()}

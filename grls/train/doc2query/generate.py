@@ -13,8 +13,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from grls.answer.room import too_long
 from grls.answer.writer import Sampling, TextWriter
@@ -22,8 +21,7 @@ from grls.data.corpus import Corpus
 from grls.data.neighbours import Neighbours
 from grls.errors import ConfigError
 from grls.train.doc2query.form import QueryPrompt
-
-From = Literal["first", "all"]
+from grls.train.doc2query.options import Drawing as Drawing
 
 
 class Task(NamedTuple):
@@ -36,39 +34,6 @@ class Task(NamedTuple):
 
     chain: tuple[int, ...]
     draw: int
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """How queries are drawn.
-
-    Args:
-        queries: Queries a passage.
-        hops: Passages a query.
-        reads: The query is written from the ``first`` passage of its chain, or from ``all``.
-        temperature: Of the draws; below 1 they are nearer to what is likeliest.
-        top_p: Draws are from the likeliest tokens that have this probability together.
-        seed: Of all draws.
-
-    Raises:
-        ConfigError: A count is below 1, or temperature or top_p is out of range.
-    """
-
-    queries: int = 5
-    hops: int = 1
-    reads: From = "all"
-    temperature: float = 1.0
-    top_p: float = 0.95
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.queries < 1 or self.hops < 1:
-            raise ConfigError(f"expected queries and hops of at least 1, got {self.queries} and {self.hops}.")
-        if not self.temperature > 0 or not 0 < self.top_p <= 1:
-            raise ConfigError(
-                "expected a temperature above 0 and top_p above 0 and at most 1, got "
-                f"{self.temperature} and {self.top_p}."
-            )
 
 
 def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) -> list[Task]:
@@ -85,7 +50,9 @@ def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) ->
         ConfigError: There are several hops and no links, or no passage has a chain.
     """
     if drawing.hops > 1 and links is None:
-        raise ConfigError("several hops need links between passages: make a file with `grls neighbours`.")
+        raise ConfigError(
+            "several hops need links between passages: make a file with `grls prepare neighbours`."
+        )
     found = [
         Task(chain, draw)
         for number in numbers

@@ -12,7 +12,6 @@ from grls.answer.riches.keys import build_keys
 from grls.answer.riches.proposition_file import PropositionFile
 from grls.answer.riches.propositions import Propositionizer, Propositions
 from grls.cli import main
-from grls.commands import propositions as command
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import DataError, MismatchError, WriteError
@@ -114,7 +113,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(place: Path, output: Path, *more: str) -> int:
     base = ["--data", str(place / "data"), "--model", str(place / "model"), "--output", str(output)]
     small = ["--device", "cpu", "--max_new_tokens", "8", "--batch_size", "2"]
-    return main(["propositions", *base, *small, *more])
+    return main(["prepare", "propositions", *base, *small, *more])
 
 
 def test_the_command_writes_keys(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +145,7 @@ def test_a_run_that_was_ended_goes_on(
             raise KeyboardInterrupt
         return write(self, passages)
 
-    monkeypatch.setattr(command.Propositionizer, "write", once)
+    monkeypatch.setattr(Propositionizer, "write", once)
     assert run(place, output) == 130
     with output.open("ab") as stream:
         stream.write(b'{"passage": "p2", "text": "the mi')

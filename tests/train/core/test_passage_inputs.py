@@ -170,7 +170,7 @@ def test_a_stage_memorises_from_keywords_and_neighbours(
     """Through the command line: what was learned is found again from other words of the passage."""
     data = write_small(tmp_path / "data")
     near = tmp_path / "near"
-    assert main(["neighbours", f"--data={data}", f"--output={near}", "--k=3"]) == 0
+    assert main(["prepare", "neighbours", f"--data={data}", f"--output={near}", "--k=3"]) == 0
     reading = ["--data.reading.reads=[keywords,neighbour]", f"--data.reading.neighbours={near}"]
     output = train("memorise", data, tmp_path / "run", *reading, "--data.reading.query=true")
     assert logged(output, "dev_recall")

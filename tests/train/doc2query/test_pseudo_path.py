@@ -33,10 +33,10 @@ def test_pseudo_queries_of_two_hops_reach_retrieval(
 
     run("train", *options("quickstart", "query-generator"), *tiny, "--model.learning_rate=1e-2",
         "--data.batch_size=8", "--trainer.max_epochs=12", *quiet)  # fmt: skip
-    run("neighbours", "--data=data/quickstart", "--output=near", "--k=4")
-    run("pseudo-queries", "--data=data/quickstart", "--model=runs/quickstart/query-generator/model", "--n=2",
-        "--hops=2", "--links=near", "--k=10", "--output=runs/quickstart/pseudo.jsonl", "--temperature=0.5",
-        "--device=cpu")  # fmt: skip
+    run("prepare", "neighbours", "--data=data/quickstart", "--output=near", "--k=4")
+    run("prepare", "pseudo-queries", "--data=data/quickstart", "--draw.queries=2", "--draw.hops=2",
+        "--model=runs/quickstart/query-generator/model", "--links=near", "--k=10",
+        "--output=runs/quickstart/pseudo.jsonl", "--draw.temperature=0.5", "--device=cpu")  # fmt: skip
     said = capsys.readouterr().out
     written = read_queries("runs/quickstart/pseudo.jsonl")
     assert f"{len(written)} of " in said

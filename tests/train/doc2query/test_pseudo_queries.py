@@ -238,15 +238,15 @@ def test_bm25_judges_by_words() -> None:
 
 
 def options(data: Path, model: Path, output: Path, *more: str) -> list[str]:
-    return ["pseudo-queries", f"--data={data}", f"--model={model}", f"--output={output}", "--device=cpu",
-            "--temperature=0.1", *more]  # fmt: skip
+    return ["prepare", "pseudo-queries", f"--data={data}", f"--model={model}", f"--output={output}",
+            "--device=cpu", "--draw.temperature=0.1", *more]  # fmt: skip
 
 
 def test_the_command_writes_what_leads_back(
     data: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "pseudo.jsonl"
-    assert main(options(data, model, output, "--n=2", "--k=1")) == 0
+    assert main(options(data, model, output, "--draw.queries=2", "--k=1")) == 0
     said = capsys.readouterr().out
     kept = {query.id: query for query in read_queries(output)}
     for query in queries():
@@ -269,8 +269,8 @@ def test_chains_are_written_for_and_another_filter_needs_no_new_queries(
     Neighbours.of_lists([[8], [9], [8], [9], [8], [9], [8], [9], [], []], 1, "hand").write(
         near, Corpus.read(data)
     )
-    hops = ["--n=1", "--hops=2", f"--links={near}"]
-    assert main(options(data, model, output, *hops, "--reads=first")) == 0
+    hops = ["--draw.queries=1", "--draw.hops=2", f"--links={near}"]
+    assert main(options(data, model, output, *hops, "--draw.reads=first")) == 0
     said = capsys.readouterr().out
     assert "not written: 2 chains that found no further passage" in said
     assert read_queries(output) == [
@@ -278,19 +278,25 @@ def test_chains_are_written_for_and_another_filter_needs_no_new_queries(
         for n, q in enumerate(q for q in queries() if len(q.evidence) == 1)
     ]
     small_retriever(data).save_pretrained(tmp_path / "retriever")
-    again = [*hops, "--reads=first", f"--retriever={tmp_path / 'retriever'}", "--k=20"]
+    again = [*hops, "--draw.reads=first", f"--retriever={tmp_path / 'retriever'}", "--k=20"]
     assert main(options(data, model, output, *again)) == 0
     said = capsys.readouterr().out
     assert "queries written" not in said
     assert "round trip: 100.0% of 8 find their passage among the 20 best" in said
-    line = fails(capsys, *options(data, model, output, "--n=1"))
+    line = fails(capsys, *options(data, model, output, "--draw.queries=1"))
     assert "begun with other settings (hops, links, reads)" in line
 
 
 def test_a_run_that_was_ended_goes_on(
     data: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wild = ["--n=3", "--temperature=2", "--filter=false", "--batch_size=2", "--limit=7"]
+    wild = [
+        "--draw.queries=3",
+        "--draw.temperature=2",
+        "--retriever=null",
+        "--search.batch_size=2",
+        "--limit=7",
+    ]
     monkeypatch.setattr(command, "_PORTION", 2)
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
     assert main(options(data, model, whole, *wild)) == 0
@@ -316,9 +322,9 @@ def test_rounded_weights_write_too_and_are_other_settings(
     data: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "pseudo.jsonl"
-    assert main(options(data, model, output, "--n=1", "--precision=bfloat16")) == 0
+    assert main(options(data, model, output, "--draw.queries=1", "--precision=bfloat16")) == 0
     assert read_queries(output)
-    line = fails(capsys, *options(data, model, output, "--n=1"))
+    line = fails(capsys, *options(data, model, output, "--draw.queries=1"))
     assert "begun with other settings (precision, weights)" in line
 
 
@@ -327,8 +333,8 @@ def test_rounded_weights_write_too_and_are_other_settings(
     [
         (["--k=0"], "--k must be at least 1"),
         (["--limit=0"], "--limit must be at least 1"),
-        (["--n=0"], "queries and hops of at least 1"),
-        (["--hops=2"], "several hops need links"),
+        (["--draw.queries=0"], "queries and hops of at least 1"),
+        (["--draw.hops=2"], "several hops need links"),
         (["--links=none"], "no such file"),
     ],
 )
@@ -345,8 +351,8 @@ def test_a_run_that_keeps_nothing_says_so(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(command, "BM25Retriever", lambda corpus, analyzer: Finds("DONE"))
-    line = fails(capsys, *options(data, model, tmp_path / "out.jsonl", "--n=1"))
+    monkeypatch.setattr("grls.retrieve.bm25.BM25Retriever", lambda corpus, analyzer: Finds("DONE"))
+    line = fails(capsys, *options(data, model, tmp_path / "out.jsonl", "--draw.queries=1"))
     assert "none of the pseudo-queries is kept (" in line
     assert not (tmp_path / "out.jsonl").exists()
     plain = tmp_path / "plain"

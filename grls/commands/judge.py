@@ -1,0 +1,39 @@
+"""The retriever that judges passages or queries: BM25 over the corpus at hand, or a folder over the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from grls.data.corpus import Corpus
+from grls.data.words import Analyzer
+from grls.errors import MismatchError
+from grls.retrieve.base import Retriever
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.registry import BM25, Opening, load_named
+
+
+def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, option: str) -> Retriever:
+    """Open it; queries that are too long for it are cut, for passages may be queries.
+
+    Args:
+        name: A retriever folder of any kind, or ``bm25``.
+        corpus: What it must be over.
+        how: How a folder is opened.
+        analyzer: How BM25 splits texts into words.
+        option: The option that names it, for the error.
+
+    Raises:
+        MismatchError: It is over another corpus.
+    """
+    from grls.retrieve.bm25 import BM25Retriever
+
+    if name == BM25:
+        return BM25Retriever(corpus, analyzer=analyzer)
+    search = replace(how.search or SearchOptions(), truncate_queries=True)
+    found = load_named(name, corpus, replace(how, search=search))
+    if found.corpus.fingerprint != corpus.fingerprint:
+        raise MismatchError(
+            f"the retriever is over another corpus ({found.corpus.source}) than {corpus.source}: index that "
+            f"one for {option}."
+        )
+    return found
