@@ -57,10 +57,8 @@ def _found(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[st
     """What a member finds for every query: hits, and of a chain whether it is done."""
 
     def search() -> list[dict[str, Any]]:
-        corpus = None
-        opened: Retriever = open_member(
-            member, tuning.folder, f"members[{number}]", replace(tuning.how, corpus=corpus)
-        )
+        how = replace(tuning.how, corpus=tuning.dev.corpus)  # of BM25 that names none
+        opened: Retriever = open_member(member, tuning.folder, f"members[{number}]", how)
         queries = tuning.dev.queries
         if isinstance(opened, FindsChains) and opened.describe().steps == "dynamic":
             chains = [some[0] for some in opened.retrieve_chains(queries)]

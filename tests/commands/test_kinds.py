@@ -24,7 +24,7 @@ from grls.errors import ConfigError
 from grls.retrieve.base import FindsChains
 from grls.retrieve.build import Building
 from grls.retrieve.registry import KINDS, Opening, load, register
-from grls.retrieve.spec import write_spec
+from grls.retrieve.spec import read_spec, write_spec
 from grls.runs.manifest import read_info
 from grls.runs.results import read_results
 from grls.train.chains.examples import HopExample
@@ -61,7 +61,7 @@ def folder(request: pytest.FixtureRequest, place: Path) -> Path:
 
 def retrieved(folder: Path, place: Path, output: Path, *options: str) -> tuple[dict[str, list[str]], Any]:
     given = [f"--data={place / 'data'}", f"--output={output}", "--device=cpu", "--k=4", *options]
-    assert main(["retrieve", f"--retriever={folder}", *given]) == 0
+    assert main(["retrieve", str(folder), *given]) == 0
     found = read_results(f"{output}.jsonl").rankings
     return {query: [hit.id for hit in hits] for query, hits in found.items()}, read_info(output)
 
@@ -84,14 +84,13 @@ def test_it_retrieves_alone_and_in_composites_and_is_reported(folder: Path, plac
     priors = [{"retriever": "../r", "weight": 8.0}]
     made: dict[str, dict[str, Any]] = {
         "hops": {"retriever": "../r", "hops": {"steps": "fixed", "max": 2}},
-        "fusion": {"members": ["../r", {"kind": "bm25", "corpus": "../../data"}], "method": "rrf"},
+        "fusion": {"members": ["../r", {"kind": "bm25"}], "method": "rrf"},
         "hybrid": {"generator": "../../generative", "priors": priors},
     }
     alone = direct(place / "generative", place)
     for name, content in made.items():
         write_spec(own / name, name, content)
-        hops = ["--steps=fixed", "--hops=2"] if name == "hops" else []
-        found, info = retrieved(folder if hops else own / name, place, own / f"run-{name}", *hops)
+        found, info = retrieved(own / name, place, own / f"run-{name}")
         assert found == direct(own / name, place)
         assert {len(ids) for ids in found.values()} == {2 if name == "hops" else 4}
         assert info.system == {"hops": kind, "fusion": "ensemble", "hybrid": "hybrid"}[name]
@@ -103,11 +102,21 @@ def test_it_retrieves_alone_and_in_composites_and_is_reported(folder: Path, plac
     assert kind in page
 
 
-def test_its_weight_as_a_prior_is_tuned(folder: Path, place: Path, tmp_path: Path) -> None:
-    given = [f"--data={place / 'data'}", f"--retriever={place / 'generative'}", "--device=cpu"]
-    given += [f"--output={tmp_path / 'tuned.yaml'}", "--split=dev", f"--prior={folder}"]
-    assert main(["tune-hybrid", *given, "--weights=[1, 4]", "--tune_k=2"]) == 0
-    assert str(folder) in (tmp_path / "tuned.yaml").read_text()
+def test_its_weight_as_a_prior_and_in_a_fusion_is_tuned(folder: Path, place: Path) -> None:
+    """What is tuned is written into the folder, and changes what it finds."""
+    own = folder.parent
+    priors = [{"retriever": "../r", "weight": 0.01}]
+    write_spec(own / "prior", "hybrid", {"generator": "../../generative", "priors": priors})
+    write_spec(
+        own / "fused",
+        "fusion",
+        {"members": ["../r", {"kind": "bm25"}], "method": "rrf"},
+    )
+    given = [f"--data={place / 'data'}", "--split=dev", "--device=cpu", "--grid.k=2"]
+    assert main(["tune", str(own / "prior"), *given, "--grid.prior_weights=[1, 4]"]) == 0
+    assert read_spec(own / "prior")["priors"][0]["weight"] != 0.01
+    assert main(["tune", str(own / "fused"), *given]) == 0
+    assert len(read_spec(own / "fused")["weights"]) == 2
 
 
 def test_readers_and_programs_ask_it(folder: Path, place: Path, tmp_path: Path) -> None:
