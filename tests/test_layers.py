@@ -193,6 +193,14 @@ def test_nothing_in_the_package_imports_the_preparations_or_benchmarks() -> None
         assert not [m for m, _ in imports(tree) if m.split(".")[0] in ("data_prep", "benchmarks", "tests")]
 
 
+def test_who_uses_a_retriever_asks_for_a_capability_and_not_for_its_kind() -> None:
+    """Capabilities are the protocols of ``grls.retrieve.base``; kinds are known to the registry alone."""
+    asked = re.compile(r"isinstance\(.*Retriever")
+    for file in FILES:
+        if module_name(file) != "grls.retrieve.registry":
+            assert not asked.search(file.read_text(encoding="utf-8")), file
+
+
 def test_the_walk_sees_every_kind_of_import() -> None:
     """The tests above rest on this."""
     tree = ast.parse("import grls.a\nfrom grls.b import x\ndef f():\n    from grls import c\n")

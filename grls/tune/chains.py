@@ -13,7 +13,6 @@ from grls.evaluation.metrics.set_f1 import set_f1
 from grls.io.progress import Progress
 from grls.retrieve.base import TakesEvidence, WritesChains
 from grls.retrieve.hops.expected_f1 import expected_f1
-from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hops.options import CHOICES, Choice
 from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever
 from grls.retrieve.options import stored_hops
@@ -36,12 +35,13 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
     hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
     assert hops is not None
     retriever = _inner(tuning)
-    search = HopsRetriever(retriever, replace(hops, choose="likeliest", done_bias=0.0)).chains
-    if isinstance(search, MultistepRetriever):
+    goes = HopsRetriever(retriever, replace(hops, choose="likeliest", done_bias=0.0))
+    search: Any = goes.chains
+    if goes.probable:
         search.memory = {}
     usual = retriever.done_biases if isinstance(retriever, TakesEvidence | WritesChains) else (0.0,)
     biases = usual if tuning.grid.done_biases is None else tuning.grid.done_biases
-    choices = _choices(tuning.grid.choose, isinstance(search, MultistepRetriever))
+    choices = _choices(tuning.grid.choose, goes.probable)
     gold = [set(some) for some in tuning.dev.gold]
     tried: list[tuple[float, float, float, Choice]] = []
     with Progress(len(biases), "tune with", "searches", shown=None) as bar:

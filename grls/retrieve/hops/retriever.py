@@ -53,7 +53,7 @@ class HopsRetriever:
         self.retriever = retriever
         self.hops = hops
         self.chains = _multistep(retriever, hops)
-        if hops.choose == "expected-f1" and not isinstance(self.chains, MultistepRetriever):
+        if hops.choose == "expected-f1" and not self.probable:
             raise ConfigError(NEEDS_PROBABILITIES)
 
     @classmethod
@@ -69,6 +69,11 @@ class HopsRetriever:
         """Write a folder that names the one of the retriever, or embeds its specification."""
         content = {"retriever": named_from(folder, retriever), "hops": recorded(self.hops)}
         write_spec(folder, self.kind, content)
+
+    @property
+    def probable(self) -> bool:
+        """Whether scores of chains are log-probabilities."""
+        return _writes_chains(self.retriever) is not None
 
     @property
     def corpus(self) -> Corpus:
@@ -162,15 +167,20 @@ class _Hopping(Protocol):
 
 def _multistep(retriever: Retriever, hops: HopOptions) -> MultistepRetriever | AppendingMultistep:
     dynamic = hops.steps == "dynamic"
-    if isinstance(retriever, WritesChains) and retriever.writes_chains:
+    writer = _writes_chains(retriever)
+    if writer is not None:
         kept, branch = hops.chains or 4, hops.branch or 4
         how = (hops.max, dynamic, kept, branch, hops.done_bias)
-        return MultistepRetriever(retriever, *how, repeat=hops.repeat, sets=hops.sets)
+        return MultistepRetriever(writer, *how, repeat=hops.repeat, sets=hops.sets)
     if hops.sets:
         raise ConfigError("hops.sets needs a generator, or one whose priors are normalized.")
     kept = hops.chains or 1
     how = (hops.max, dynamic, kept, hops.branch or kept, hops.done_bias)
     return AppendingMultistep(retriever, retriever.corpus, *how, repeat=hops.repeat)
+
+
+def _writes_chains(retriever: Retriever) -> WritesChains | None:
+    return retriever if isinstance(retriever, WritesChains) and retriever.writes_chains else None
 
 
 def _record(hops: HopOptions, search: MultistepRetriever | AppendingMultistep) -> dict[str, Any]:
