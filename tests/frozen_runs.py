@@ -368,13 +368,19 @@ def explain(place: Place) -> Any:
     base = [f"--retriever={place.sequence}", f"--data={place.data}", "--split=train", "--device=cpu"]
     asked = [query.id for query in queries()[:12] if len(query.evidence) == 2]
     for query, options in zip(
-        asked, (["--beams=1", "--k=1"], ["--steps=dynamic", "--done_bias=-1"], ["--mode=full"]), strict=False
+        asked,
+        (
+            ["--search.beams=1", "--k=1"],
+            ["--hops.steps=dynamic", "--hops.done_bias=-1"],
+            ["--search.mode=full"],
+        ),
+        strict=False,
     ):
         output = place.folder / "runs" / f"explain-{query}"
         called("explain", query, *base, f"--output={output}", *options)
         found[query] = [facts(e) for e in json.loads(Path(f"{output}.json").read_text())]
     output = place.folder / "runs" / "explain-all"
-    called("explain", "all", *base, f"--output={output}", "--beams=2", "--k=1")
+    called("explain", "all", *base, f"--output={output}", "--search.beams=2", "--k=1")
     summary = json.loads(Path(f"{output}.json").read_text())
     return {**found, "all": [summary[key] for key in ("verdicts", "left", "pruned_left", "sufficient")]}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from grls.answer.dialogue import Dialogue, few_shot
 from grls.answer.prompts import ANSWER, CLOSED_TASK, OPEN_TASK, asked_directly, direct_examples
@@ -55,6 +55,14 @@ class WrittenAnswer(NamedTuple):
     failed: str = ""
 
 
+class FindsPassages(Protocol):
+    """A retriever, or a run that it has written."""
+
+    def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
+        """The first k passages of each query."""
+        ...
+
+
 class DirectReader:
     """Answers each question once.
 
@@ -68,6 +76,28 @@ class DirectReader:
         self.writer = writer
         self.corpus = corpus
         self.chat = chat
+
+    def retrieve_and_answer(
+        self,
+        queries: Sequence[Query],
+        found: FindsPassages | None,
+        k: int,
+        depth: int,
+        decided: Callable[[int], object] | None = None,
+    ) -> list[WrittenAnswer]:
+        """Answer queries from the first k passages that are found for each.
+
+        Args:
+            queries: The queries.
+            found: What finds passages; None: nothing does.
+            k: Most passages that are read.
+            depth: Length of the rankings, where it is more.
+            decided: As of :meth:`answer`.
+        """
+        rankings: list[list[Hit]] = [[] for _ in queries]
+        if found is not None:
+            rankings = found.retrieve(queries, max(k, depth))
+        return self.answer(queries, rankings, 0 if found is None else k, decided)
 
     def answer(
         self,

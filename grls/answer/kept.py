@@ -11,9 +11,51 @@ from time import perf_counter
 from typing import Any
 
 from grls.answer.direct import FollowUpStep, WrittenAnswer
-from grls.answer.writer import Spent
+from grls.answer.questions import Questions
+from grls.answer.writer import Spent, TextWriter
 from grls.data.types import Hit, Query
+from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
+
+BATCHES = 4
+"""Batches that are answered together before they are kept: prompts of like lengths share one."""
+
+Answer = Callable[[Sequence[Query], Callable[[int], object]], Sequence[WrittenAnswer]]
+"""From queries, and what is called with the number of those answered, to their readings."""
+
+
+def read_all(
+    questions: Questions, output: str, settings: dict[str, Any], writer: TextWriter, answer: Answer
+) -> tuple[list[WrittenAnswer], GrowingFile]:
+    """Answer all questions, and go on where a killed run of the same settings stopped.
+
+    Args:
+        questions: What is asked.
+        output: Path without ending; readings are kept in OUTPUT.readings.jsonl.
+        settings: All that they depend on, as JSON values.
+        writer: The language model behind ``answer``.
+        answer: Answers some queries.
+
+    Returns:
+        The reading of each query, and the file that they are kept in.
+    """
+    file = GrowingFile(f"{output}.readings.jsonl", settings, lambda record: "spent" in record)
+    file.refuse_other(("query_id",), [(query.id,) for query in questions.every])
+    known = {record["query_id"] for record in file.records}
+    done = sum(query.id in known for query in questions.asked)
+    size = BATCHES * writer.batch_size
+    with Progress(len(questions.asked), "read", "queries", done) as bar:
+        readings = read_on(file, questions.asked, lambda some: answer(some, bar.update), writer.spent, size)
+    return readings, file
+
+
+def spent_options(
+    readings: Sequence[WrittenAnswer], file: GrowingFile, options: dict[str, Any]
+) -> tuple[float, dict[str, Any]]:
+    """The seconds that all readings took, and ``options`` with what was cut and what was spent."""
+    spent = spent_on(file)
+    seconds = spent.pop("seconds")
+    return seconds, {**options, "cut": sum(one.cut for one in readings), **spent}
 
 
 def read_on(

@@ -5,6 +5,7 @@ The parameters before ``*`` are arguments, those behind it options; the docstrin
 
 ``answer_direct``, ``answer_dsp``, ``answer_follow_up``, ``answer_riches``, ``answers``, ``check``,
 ``evaluate``, ``explain``, ``fuse``, ``fuse_cut``, ``index``, ``judge``, ``neighbours``, ``opening``,
-``output``, ``portions``, ``propositions``, ``pseudo_queries``, ``ralm``, ``readings``, ``report``,
-``retrieve``, ``run_files``, ``train``, ``train_biencoder``, ``train_reranker``, ``tune``, ``update``.
+``output``, ``portions``, ``propositions``, ``pseudo_queries``, ``quotes``, ``ralm``, ``readings``,
+``report``, ``retrieve``, ``run_files``, ``train``, ``train_biencoder``, ``train_reranker``, ``tune``,
+``update``.
 """

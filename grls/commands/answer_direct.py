@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from grls.answer.options import USUAL_DIRECT, DirectOptions
-from grls.commands.readings import Questions, model_settings, read_all, spent_options, write_readings
 from grls.errors import ConfigError
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from grls.answer.direct import WrittenAnswer
-    from grls.answer.finished import FinishedRun
-    from grls.data.types import Hit, Query
-    from grls.retrieve.base import Retriever
 
 
 def answer_direct(
@@ -58,32 +48,32 @@ def answer_direct(
         name: What reports call this run.
     """
     from grls.answer.direct import DirectReader
+    from grls.answer.kept import read_all, spent_options
+    from grls.answer.opening import found_settings, open_or_look_up, origin_of
+    from grls.answer.questions import Questions, model_settings
     from grls.answer.writer import TextWriter
+    from grls.commands.readings import write_readings
     from grls.io.logs import quiet
     from grls.models.load.language import load_language_model
 
     quiet()
     _check(retriever, run, hops, k, output)
     questions = Questions.read(data, split, limit, output)
-    found = _opened(questions, retriever, run, hops, device)
+    found = open_or_look_up(questions, retriever, run, hops, device)
     loaded, tokenizer = load_language_model(model, device)
     writer = TextWriter(loaded, tokenizer, reader.max_new_tokens, reader.batch_size)
     reads = {} if found is None else {"k": k, "depth": reader.depth}
     how = {"method": "direct", **reads, "chat": reader.chat, "max_new_tokens": reader.max_new_tokens}
     settings = {
-        **model_settings(model, loaded, tokenizer), **how, **_settings(retriever, run, found),
+        **model_settings(model, loaded, tokenizer), **how, **found_settings(retriever, run, found),
         **questions.fingerprints,
     }  # fmt: skip
-    direct_reader = DirectReader(writer, questions.corpus, reader.chat)
-
-    def answer(some: Sequence[Query], decided: Callable[[int], object]) -> list[WrittenAnswer]:
-        rankings: list[list[Hit]] = [[] for _ in some]
-        if found is not None:
-            rankings = found.retrieve(some, max(k, reader.depth))
-        return direct_reader.answer(some, rankings, 0 if found is None else k, decided)
-
-    readings, file = read_all(questions, output, settings, writer, answer)
-    system, label, mode, own = _origin(found)
+    direct = DirectReader(writer, questions.corpus, reader.chat)
+    readings, file = read_all(
+        questions, output, settings, writer,
+        lambda some, decided: direct.retrieve_and_answer(some, found, k, reader.depth, decided),
+    )  # fmt: skip
+    system, label, mode, own = origin_of(found)
     seconds, options = spent_options(readings, file, {"model": Path(model).name, **own, **how})
     named = name or ("closed-book" if found is None else f"direct, {label}, k={k}")
     write_readings(questions, output, readings, questions.info(system, named, mode, seconds, options))
@@ -101,45 +91,3 @@ def _check(retriever: str | None, run: str | None, hops: HopOptions, k: int, out
     if hops.steps != "single":
         raise ConfigError("--hops.steps says how to retrieve, and a --run has retrieved: leave it out.")
     refuse_own_output(output, [run])
-
-
-def _opened(
-    questions: Questions, retriever: str | None, run: str | None, hops: HopOptions, device: str
-) -> Retriever | FinishedRun | None:
-    """What finds passages; None where nothing does."""
-    from grls.answer.finished import FinishedRun
-    from grls.answer.opening import open_for_reading
-
-    if run is not None:
-        return FinishedRun(run, questions.corpus, questions.every, questions.split)
-    return open_for_reading(retriever, hops, device, questions.corpus)
-
-
-def _settings(
-    retriever: str | None, run: str | None, found: Retriever | FinishedRun | None
-) -> dict[str, object]:
-    from grls.answer.finished import FinishedRun
-    from grls.answer.opening import retrieval_settings
-    from grls.io.files import sha256
-
-    opened = None if isinstance(found, FinishedRun) else found
-    return {**retrieval_settings(retriever, opened), "run": None if run is None else sha256(run)}
-
-
-def _origin(found: Retriever | FinishedRun | None) -> tuple[str, str, str, dict[str, Any]]:
-    """System, label, score mode, and options of what retrieved."""
-    from grls.answer.finished import FinishedRun
-    from grls.answer.opening import score_mode_of
-
-    if found is None:
-        return "generator", "", "none", {}
-    if isinstance(found, FinishedRun):
-        label = "a finished run" if found.info is None else found.info.name
-        return (
-            "generator" if found.info is None else found.info.system,
-            label,
-            found.score_mode,
-            {"run": label},
-        )
-    description = found.describe()
-    return description.system, description.name, score_mode_of(found), description.options

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from grls.answer.options import USUAL_FOLLOW_UP, FollowUpOptions
-from grls.commands.readings import Questions, model_settings, read_all, spent_options, write_readings
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 
@@ -45,8 +44,11 @@ def answer_follow_up(
         name: What reports call this run.
     """
     from grls.answer.iterative import IterativeReader
+    from grls.answer.kept import read_all, spent_options
     from grls.answer.opening import open_for_reading, retrieval_settings
+    from grls.answer.questions import Questions, model_settings
     from grls.answer.writer import TextWriter
+    from grls.commands.readings import write_readings
     from grls.io.logs import quiet
     from grls.models.load.language import load_language_model
     from grls.retrieve.queries import check_counts

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grls.answer.ralm.options import (
     USUAL_EXAMPLES,
@@ -17,20 +11,7 @@ from grls.answer.ralm.options import (
     RerankOptions,
 )
 from grls.answer.ralm.strides import USUAL_WINDOW, WindowOptions
-from grls.errors import ConfigError
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
-
-if TYPE_CHECKING:
-    from grls.answer.ralm.reader import InContextRalm
-    from grls.answer.ralm.texts import TokenizedText
-
-
-class _Task(NamedTuple):
-    """What is read: the reader, the texts, and all that results depend on."""
-
-    reader: InContextRalm
-    texts: list[TokenizedText]
-    settings: dict[str, Any]
 
 
 def ralm(
@@ -68,9 +49,10 @@ def ralm(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     from grls.answer.ralm.resumed import measure
+    from grls.answer.ralm.task import task_of
 
     begun = perf_counter()
-    task = _task(model, text, output, data, retriever, hops, reader, rerank, exclude, limit, device)
+    task = task_of(model, text, output, data, retriever, hops, reader, rerank, exclude, limit, device)
     measure(*task, output, begun)
 
 
@@ -108,9 +90,10 @@ def ralm_examples(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     from grls.answer.ralm.resumed import collect_examples
+    from grls.answer.ralm.task import task_of
 
     oracle = RerankOptions("oracle", examples.candidates)
-    task = _task(model, text, output, data, retriever, hops, reader, oracle, exclude, limit, device)
+    task = task_of(model, text, output, data, retriever, hops, reader, oracle, exclude, limit, device)
     own = {"every": examples.every, "prefix_tokens": examples.prefix_tokens}
     collect_examples(task.reader, task.texts, {**task.settings, "rerank": "none", **own}, output, **own)
 
@@ -151,71 +134,8 @@ def ralm_generate(
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     from grls.answer.ralm.resumed import write_on
+    from grls.answer.ralm.task import task_of
 
-    task = _task(model, text, output, data, retriever, hops, reader, rerank, exclude, limit, device)
+    task = task_of(model, text, output, data, retriever, hops, reader, rerank, exclude, limit, device)
     settings = {**task.settings, "max_new_tokens": max_new_tokens}
     write_on(task.reader, task.texts, settings, output, max_new_tokens)
-
-
-def _task(
-    model: str, text: str, output: str, data: str | None, retriever: str | None, hops: HopOptions,
-    window: WindowOptions, rerank: RerankOptions, exclude: str | None, limit: int | None, device: str,
-) -> _Task:  # fmt: skip
-    """Open all that reads."""
-    from grls.answer.opening import open_for_reading, retrieval_settings
-    from grls.answer.ralm.choosers import chooser_of, judged_by
-    from grls.answer.ralm.exclude import without
-    from grls.answer.ralm.reader import InContextRalm
-    from grls.answer.ralm.texts import read_texts
-    from grls.data.corpus import Corpus
-    from grls.io.files import refuse_unwritable
-    from grls.io.logs import quiet
-    from grls.models.load.language import load_language_model
-
-    quiet()
-    refuse_unwritable(output)
-    _check(retriever, rerank, exclude)
-    corpus = None if data is None or retriever is None else Corpus.read(data)
-    opened = open_for_reading(retriever, hops, device, corpus, same=False)
-    loaded = load_language_model(model, device)
-    window = window if opened is not None else replace(window, documents=0)
-    corpus = None if opened is None else opened.corpus
-    hidden = None if corpus is None or exclude is None else without(corpus, Path(exclude))
-    reader = InContextRalm(loaded.model, loaded.tokenizer, window, opened, corpus, None, hidden)
-    reader.chooser = chooser_of(rerank, reader, device)
-    texts = read_texts(Path(text), loaded, limit)
-    settings = {
-        **_settings(model, loaded.model, loaded.tokenizer, window, rerank, exclude, texts),
-        **retrieval_settings(retriever, opened), "corpus": None if corpus is None else corpus.fingerprint,
-        "candidates": reader.chooser.candidates,
-    }  # fmt: skip
-    if (judge := judged_by(reader.chooser)) is not None:
-        settings["judged_by"] = judge
-    return _Task(reader, texts, settings)
-
-
-def _check(retriever: str | None, rerank: RerankOptions, exclude: str | None) -> None:
-    if retriever is None and rerank.by != "none":
-        raise ConfigError("there is nothing to rerank without --retriever FOLDER, or bm25.")
-    if retriever is None and exclude is not None:
-        raise ConfigError("there is nothing to exclude without --retriever FOLDER, or bm25.")
-
-
-def _settings(
-    model: str, weights: Any, tokenizer: Any, window: WindowOptions, rerank: RerankOptions,
-    exclude: str | None, texts: Sequence[TokenizedText],
-) -> dict[str, Any]:  # fmt: skip
-    """What results depend on, but for the retriever."""
-    from grls.commands.readings import model_settings
-    from grls.io.files import read_text
-
-    return {
-        **model_settings(model, weights, tokenizer), **asdict(window), "rerank": rerank.by,
-        "judge": rerank.judge, "judge_tokens": rerank.judge_tokens if rerank.by == "zero-shot" else None,
-        "reranker": rerank.reranker, "exclude": None if exclude is None else _digest(read_text(exclude)),
-        "texts": [_digest(json.dumps(text.tokens)) for text in texts],
-    }  # fmt: skip
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

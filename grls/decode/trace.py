@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from grls.decode.beam import BeamStep, Decoder, ScoredPassage, continuations
+from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Mask, Scope
 from grls.decode.scores import log_probabilities
 from grls.index.rows import Ints
@@ -121,7 +122,13 @@ class PathStep(NamedTuple):
         return None if self.bar is None else self.score - self.bar
 
 
-def trace(decoder: Decoder, model_input: Sequence[int], k: int, exclude: Sequence[int] = ()) -> SearchTrace:
+def trace(
+    decoder: Decoder,
+    model_input: Sequence[int],
+    k: int,
+    exclude: Sequence[int] = (),
+    prior: Prior | None = None,
+) -> SearchTrace:
     """Search as :meth:`Decoder.search` does, and keep every step.
 
     Args:
@@ -129,12 +136,13 @@ def trace(decoder: Decoder, model_input: Sequence[int], k: int, exclude: Sequenc
         model_input: Token ids.
         k: Passages to return.
         exclude: Numbers of passages that may not be found.
+        prior: What is known of the passages beforehand.
 
     Raises:
         ConfigError: k is not between 1 and the beam width.
     """
     steps: list[BeamStep] = []
-    found = decoder.search([model_input], k, [exclude], observer=steps.append)[0]
+    found = decoder.search([model_input], k, [exclude], observer=steps.append, prior=prior)[0]
     return SearchTrace(tuple(steps), tuple(found), decoder.beams)
 
 
@@ -202,6 +210,7 @@ def score_passages(
     passages: Sequence[int],
     exclude: Sequence[int] = (),
     rivals: int = 3,
+    prior: Prior | None = None,
 ) -> list[PassageScore]:
     """The exact score of some passages, by teacher forcing with the decoder's own steps.
 
@@ -211,6 +220,7 @@ def score_passages(
         passages: Numbers of P passages, none of them excluded.
         exclude: Numbers of passages that may not be found (probabilities are renormalized without them).
         rivals: Most rivals kept of each token.
+        prior: What is known of the passages beforehand; what it adds is in every token's score.
 
     Raises:
         ValueError: A passage is excluded.
@@ -219,15 +229,23 @@ def score_passages(
     for passage in passages:
         if not scope.allows(0, passage):
             raise ValueError(f"passage {passage} is excluded, so it has no score")
+    masses = None if prior is None else prior.open(decoder.index, scope, 1)
+    if masses is not None:
+        masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
     scores: list[PassageScore] = []
     for start in range(0, len(passages), _AT_ONCE):
         some = [decoder.index.tokens(p) for p in passages[start : start + _AT_ONCE]]
-        scores += _score(decoder, model_input, some, scope, rivals)
+        scores += _score(decoder, model_input, some, scope, rivals, masses)
     return scores
 
 
 def _score(
-    decoder: Decoder, model_input: Sequence[int], targets: Sequence[Ints], scope: Scope, rivals: int
+    decoder: Decoder,
+    model_input: Sequence[int],
+    targets: Sequence[Ints],
+    scope: Scope,
+    rivals: int,
+    masses: Masses | None,
 ) -> list[PassageScore]:
     """Score targets side by side: one row each once the first token, which all share a row for, is known."""
     session = decoder.generator.open([model_input])
@@ -239,7 +257,9 @@ def _score(
     active, rows = np.arange(len(targets)), np.zeros(len(targets), np.int64)
     while len(active):
         ways, _, remaining = continuations(decoder.index, scope, np.zeros(len(states), np.int64), states)
-        steps = log_probabilities(session, ways.tokens, ways.offsets, decoder.mode)
+        steps: Floats = log_probabilities(session, ways.tokens, ways.offsets, decoder.mode)
+        if masses is not None:
+            steps = masses.weigh(steps, np.zeros(len(steps), np.int64), ways.states, ways.offsets)
         places, on = [], []
         for target, row in zip(active.tolist(), rows.tolist(), strict=True):
             low, high = int(ways.offsets[row]), int(ways.offsets[row + 1])

@@ -1,7 +1,8 @@
-"""Why a generative retriever did not find a passage.
+"""Why a retriever that decodes passages did not find one.
 
 ``searches`` runs the searches of one model input at several widths, each once; ``verdict`` decides who was at
 fault; ``explain`` gathers the ``facts`` of one query and passage; ``tree`` makes the beam tree of a search.
+``opening`` opens the retriever, ``asks`` says what is to be explained of it, ``options`` are those of a case.
 They are shown by ``text`` (terminal), ``picture`` (SVG) and ``page`` (HTML); ``summary`` counts the verdicts
 of a whole split.
 """

@@ -20,12 +20,13 @@ from grls.explain.searches import Score, Searches
 from grls.explain.tree import Tree, beam_tree
 from grls.explain.verdict import Judgement, judge
 from grls.models.turns import turn
+from grls.retrieve.base import DecodesPassages
 from grls.retrieve.generative.retriever import GenerativeRetriever
 
 
 @dataclass
 class Explainer:
-    """Explains misses of a generative retriever.
+    """Explains misses of a retriever that decodes passages, alone or with priors.
 
     Args:
         retriever: The retriever, with the options (beam width, score mode) it is used with.
@@ -39,7 +40,7 @@ class Explainer:
         ConfigError: k is not positive, or the bias no finite number.
     """
 
-    retriever: GenerativeRetriever
+    retriever: DecodesPassages
     k: int = 10
     widest: int = 128
     exhaustive: bool = False
@@ -50,6 +51,11 @@ class Explainer:
             raise ConfigError(f"k must be at least 1, got {self.k}.")
         if not math.isfinite(self.done_bias):
             raise ConfigError(f"done_bias must be a finite number, got {self.done_bias}.")
+
+    @property
+    def generator(self) -> GenerativeRetriever:
+        """What writes."""
+        return self.retriever.generator
 
     def explain(
         self, query: Query, gold: Sequence[str], evidence: Sequence[str] = (), dynamic: bool = False
@@ -66,7 +72,7 @@ class Explainer:
             DataError: An id is not in the corpus, or the query is empty or too long.
         """
         numbers = self._numbers([*gold, *evidence])
-        with turn(self.retriever.model):
+        with turn(self.generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :], dynamic)
             return [self._one(searches, query, tuple(evidence), n) for n in numbers[: len(gold)]]
 
@@ -75,42 +81,43 @@ class Explainer:
     ) -> list[tuple[Judgement, int | None]]:
         """The verdicts alone, each with the step (from 1) at which the passage left the beam, if it did."""
         numbers = self._numbers([*gold, *evidence])
-        with turn(self.retriever.model):
+        with turn(self.generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :], dynamic)
             found = []
             for number in numbers[: len(gold)]:
                 gone = [n for n, s in enumerate(_path(searches, number), 1) if s.fate in ("pruned", "beaten")]
-                judgement = judge(searches, number, self.retriever.done, self.widest, self.exhaustive)
+                judgement = judge(searches, number, self.generator.done, self.widest, self.exhaustive)
                 found.append((judgement, gone[0] if gone else None))
             return found
 
     def _numbers(self, ids: Sequence[str]) -> list[int]:
-        numbers = self.retriever.corpus.numbers(ids)
+        numbers = self.generator.corpus.numbers(ids)
         known = []
         for name, number in zip(ids, numbers, strict=True):
             if number is None and name != DONE_ID:
                 raise DataError(
-                    f"passage id {name!r} is not in the retriever's corpus ({len(self.retriever.corpus):,} "
+                    f"passage id {name!r} is not in the retriever's corpus ({len(self.generator.corpus):,} "
                     "passages); give an id of it, or make the retriever anew with `grls index`."
                 )
-            known.append(self.retriever.done if number is None else number)
+            known.append(self.generator.done if number is None else number)
         return known
 
     def _searches(
         self, query: Query, gold: Sequence[int], evidence: Sequence[int], dynamic: bool
     ) -> Searches:
-        retriever = self.retriever
+        retriever = self.generator
         retriever.model.eval()
         before = [retriever.index.tokens(n) for n in evidence]
         model_input = retriever.codec.model_input(retriever.encode([query])[0], before)
         hidden = [*evidence] if dynamic and evidence else [*evidence, retriever.done]
         bias = {retriever.done: self.done_bias} if dynamic and self.done_bias else {}
-        searches = Searches(retriever.decoder(self.k), model_input, self.k, hidden, bias)
+        prior = self.retriever.look_ahead(query, retriever.corpus.passages(evidence))
+        searches = Searches(retriever.decoder(self.k), model_input, self.k, hidden, bias, prior)
         searches.forced([n for n in gold if not searches.excluded(n)])  # side by side: one pass for all
         return searches
 
     def _one(self, searches: Searches, query: Query, evidence: tuple[str, ...], gold: int) -> Explanation:
-        retriever, decoder = self.retriever, searches.decoder
+        retriever, decoder = self.generator, searches.decoder
         judgement = judge(searches, gold, retriever.done, self.widest, self.exhaustive)
         score = None if searches.excluded(gold) else searches.score(gold)
         path = _path(searches, gold)
@@ -136,6 +143,7 @@ class Explainer:
             twins=tuple(self._names(searches.twins(gold))),
             cut_tokens=self._cut(gold),
             tree=self._tree(searches, path),
+            priors=searches.prior is not None,
         )
 
     def _results(self, searches: Searches, gold: Score | None) -> tuple[Result, ...]:
@@ -149,7 +157,7 @@ class Explainer:
         )
 
     def _ending(self, searches: Searches, gold: int, score: Score | None) -> Ending | None:
-        done = self.retriever.done
+        done = self.generator.done
         if gold == done or searches.excluded(done):
             return None
         own = searches.score(done).score
@@ -173,24 +181,24 @@ class Explainer:
         )  # fmt: skip
 
     def _token(self, token: int) -> str:
-        return str(self.retriever.codec.tokenizer.convert_ids_to_tokens(token))
+        return str(self.generator.codec.tokenizer.convert_ids_to_tokens(token))
 
     def _names(self, numbers: Sequence[int]) -> list[str]:
         """Ids of passages, DONE's among them."""
-        done = self.retriever.done
-        ids = iter(self.retriever.corpus.ids([n for n in numbers if n != done]))
+        done = self.generator.done
+        ids = iter(self.generator.corpus.ids([n for n in numbers if n != done]))
         return [DONE_ID if n == done else next(ids) for n in numbers]
 
     def _texts(self, numbers: Sequence[int]) -> list[str]:
-        done = self.retriever.done
-        some = iter(self.retriever.corpus.passages([n for n in numbers if n != done]))
+        done = self.generator.done
+        some = iter(self.generator.corpus.passages([n for n in numbers if n != done]))
         return [DONE if n == done else _shown(*next(some)[1:]) for n in numbers]
 
     def _cut(self, gold: int) -> int:
         """Tokens of a passage beyond the length limit."""
-        if gold == self.retriever.done:
+        if gold == self.generator.done:
             return 0
-        passage, codec = self.retriever.corpus[gold], self.retriever.codec
+        passage, codec = self.generator.corpus[gold], self.generator.codec
         texts = [t for t in (passage.title, passage.text) if t]
         whole = sum(map(len, codec.texts(texts))) + bool(passage.title)
         return max(0, whole - codec.limits.passage)

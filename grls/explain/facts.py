@@ -106,6 +106,7 @@ class Explanation(NamedTuple):
         twins: Ids of other passages of equal tokens.
         cut_tokens: How many of its tokens the length limit cut.
         tree: The beam tree.
+        priors: Whether other retrievers looked ahead for the generator; what they add is in all scores.
     """
 
     query: Query
@@ -128,6 +129,7 @@ class Explanation(NamedTuple):
     twins: tuple[str, ...]
     cut_tokens: int
     tree: Tree
+    priors: bool = False
 
     @property
     def verdict(self) -> Verdict:

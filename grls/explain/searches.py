@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grls.decode import Decoder, ScoredPassage
+from grls.decode.prior import Prior
 from grls.decode.trace import PassageScore, SearchTrace, score_passages, trace
 
 
@@ -41,6 +42,7 @@ class Searches:
         exclude: Numbers of passages that may not be found.
         bias: Passage -> what is added to its score (nats): DONE's bias, or nothing. As in dynamic retrieval,
             a search with a bias takes all ``beams`` passages, weighs them and keeps k.
+        prior: What looks ahead for the generator.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class Searches:
         k: int,
         exclude: Sequence[int],
         bias: Mapping[int, float] | None = None,
+        prior: Prior | None = None,
     ):
         self.decoder = decoder
         self.model_input = list(model_input)
         self.k = k
         self.exclude = tuple(exclude)
         self.bias = dict(bias or {})
+        self.prior = prior
         self._traces: dict[int, SearchTrace] = {}
         self._scores: dict[int, PassageScore] = {}
         self._every: dict[int, float] | None = None
@@ -65,7 +69,7 @@ class Searches:
         if beams not in self._traces:
             decoder = replace(self.decoder, beams=beams)
             width = max(self.k, beams) if self.bias else self.k
-            search = trace(decoder, self.model_input, width, self.exclude)
+            search = trace(decoder, self.model_input, width, self.exclude, self.prior)
             self._traces[beams] = search._replace(found=self._weighed(search.found))
         return self._traces[beams]
 
@@ -92,7 +96,7 @@ class Searches:
         """Passages that are not excluded, token by token, as the model scores them (without a bias)."""
         unknown = [p for p in dict.fromkeys(passages) if p not in self._scores]
         if unknown:
-            found = score_passages(self.decoder, self.model_input, unknown, self.exclude)
+            found = score_passages(self.decoder, self.model_input, unknown, self.exclude, prior=self.prior)
             self._scores.update(zip(unknown, found, strict=True))
         return [self._scores[p] for p in passages]
 
@@ -105,7 +109,7 @@ class Searches:
             # One passage stands for all of equal tokens; order of rows, so that lengths are alike.
             first = {int(rows[p]): p for p in reversed(open_)}
             found = score_passages(
-                self.decoder, self.model_input, list(first.values()), self.exclude, rivals=0
+                self.decoder, self.model_input, list(first.values()), self.exclude, 0, self.prior
             )
             by_row = dict(zip(first, (score.complete for score in found), strict=True))
             self._every = {p: by_row[int(rows[p])] + self.bias.get(p, 0.0) for p in open_}

@@ -104,7 +104,7 @@ def summarise(
             bar.update()
     return Summary(
         len({query.id for query, _, _ in asks}),
-        explainer.retriever.decoder(explainer.k).beams,
+        explainer.generator.decoder(explainer.k).beams,
         explainer.k,
         explainer.done_bias if dynamic else 0.0,
         {v: counts.verdicts[v] for v in VERDICTS},

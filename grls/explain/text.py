@@ -36,7 +36,8 @@ def search(e: Explanation) -> str:
     """How it was searched."""
     stop = ", early stop" if e.early_stop else ""
     bias = f", DONE's score {e.done_bias:+.2f}" if e.done_bias else ""
-    return f"{e.beams} beams, k {e.k}, {e.mode} scores{stop}{bias}"
+    ahead = " with priors" if e.priors else ""
+    return f"{e.beams} beams, k {e.k}, {e.mode} scores{ahead}{stop}{bias}"
 
 
 def cells(row: PathRow) -> tuple[str, ...]:

@@ -105,7 +105,9 @@ def _ends_before(searches: Searches, gold: int, done: int) -> bool:
     if searches.score(done).score <= searches.score(gold).score:
         return False
     hidden = (*searches.exclude, done)
-    others = Searches(searches.decoder, searches.model_input, searches.k, hidden, searches.bias)
+    others = Searches(
+        searches.decoder, searches.model_input, searches.k, hidden, searches.bias, searches.prior
+    )
     return gold in found | {hit.passage for hit in others.trace.found}
 
 

@@ -6,7 +6,8 @@ is its own. Whoever needs more asks for a capability (``isinstance(retriever, Sc
 - :class:`ScoresAll`: scores of all passages, so it can be a prior, a teacher, a source of negatives;
 - :class:`TakesEvidence`: takes the passages found so far in its own way, and scores DONE;
 - :class:`WritesChains`: its scores are log-probabilities of passages beside DONE, so those of hops add up;
-- :class:`FindsChains`: goes hop by hop.
+- :class:`FindsChains`: goes hop by hop;
+- :class:`DecodesPassages`: its search can be watched, prefix by prefix.
 
 Kinds are registered in :mod:`grls.retrieve.registry`.
 """
@@ -25,6 +26,8 @@ from grls.data.types import Chain, Hit, Passage, Query, Steps
 
 if TYPE_CHECKING:
     from grls.decode import ScoredPassage
+    from grls.decode.prior import Prior
+    from grls.retrieve.generative.retriever import GenerativeRetriever
 
 AllScores = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """From n numbers of queries to their scores, ``[n, N]``, or ``[n, N + 1]`` with DONE last."""
@@ -217,6 +220,24 @@ class WritesChains(Protocol):
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
         """Make ready for hops of these queries; ``allow`` holds for every hop."""
+        ...
+
+
+@runtime_checkable
+class DecodesPassages(Protocol):
+    """A retriever that decodes passages, alone or with others that look ahead."""
+
+    @property
+    def generator(self) -> GenerativeRetriever:
+        """What writes."""
+        ...
+
+    def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
+        """What others say of the passages for a query and the passages found so far; None: there are none."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Of what it finds passages by."""
         ...
 
 

@@ -27,7 +27,6 @@ from grls.retrieve.spec import update_spec, write_spec
 from grls.runs.manifest import read_info
 from grls.runs.results import read_results
 
-SINGLE = HopOptions()
 COMPOSITES: dict[str, dict[str, Any]] = {
     "hybrid": {"generator": "../generative", "priors": [{"retriever": "bm25", "weight": 3.0}]},
     "fusion": {"members": ["../dense", "bm25"], "method": "rrf", "weights": [0.2, 0.8]},
@@ -52,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def opened(folder: Path, name: str, hops: HopOptions = SINGLE) -> Retriever:
+def opened(folder: Path, name: str, hops: HopOptions | None = None) -> Retriever:
     corpus = Corpus.read(folder / "data")
     found = open_for_reading(name if name == "bm25" else str(folder / name), hops, "cpu", corpus)
     assert found is not None
@@ -79,7 +78,7 @@ def test_a_reader_gets_what_the_folder_retrieves(folder: Path, kind: str) -> Non
 
 
 def test_nothing_retrieves_where_nothing_is_named() -> None:
-    assert open_for_reading(None, SINGLE) is None
+    assert open_for_reading(None) is None
     assert retrieval_settings(None, None) == {"retriever": None}
 
 
@@ -156,7 +155,7 @@ def test_a_run_does_not_go_on_with_another_retriever_of_that_name(
 
 def test_what_cannot_be_opened_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--retriever bm25 needs --data"):
-        open_for_reading("bm25", SINGLE)
+        open_for_reading("bm25")
     with pytest.raises(ConfigError, match="never writes DONE"):
         opened(folder, "bm25", HopOptions("dynamic"))
     with pytest.raises(ConfigError, match="give --retriever FOLDER or bm25, too"):
@@ -164,8 +163,8 @@ def test_what_cannot_be_opened_is_refused(folder: Path, tmp_path: Path) -> None:
     Corpus.from_passages([Passage("x", "another one")]).write(tmp_path / "corpus.jsonl")
     other = Corpus.read(tmp_path)
     with pytest.raises(MismatchError, match="is over another corpus than"):
-        open_for_reading(str(folder / "dense"), SINGLE, "cpu", other)
-    assert open_for_reading(str(folder / "dense"), SINGLE, "cpu", other, same=False) is not None
+        open_for_reading(str(folder / "dense"), None, "cpu", other)
+    assert open_for_reading(str(folder / "dense"), None, "cpu", other, same=False) is not None
 
 
 EVERY = {

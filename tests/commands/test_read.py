@@ -114,7 +114,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     monkeypatch.setattr(TextWriter, "write", counted)
     options = ("--retriever", "bm25", "--k", "2", "--reader.batch_size", "1")
     assert read(folder, tmp_path / "whole", *options) == 0
-    monkeypatch.setattr("grls.commands.readings.BATCHES", 1)  # kept after each query
+    monkeypatch.setattr("grls.answer.kept.BATCHES", 1)  # kept after each query
     add = kept.GrowingFile.add
 
     def killed(self: Any, records: Any) -> None:

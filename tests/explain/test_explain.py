@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_data import passages, scratch, write_small
@@ -18,9 +19,12 @@ from grls.explain.explain import Explainer
 from grls.explain.facts import Explanation
 from grls.explain.summary import format_summary, summarise
 from grls.explain.text import format_explanation, why
+from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hybrid.priors import RetrieverPrior
+from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
 
 QUERIES = [Query(f"q{n}", text) for n, text in enumerate(("is the otter kind ?", "the lynx", "quick"))]
 EXTRA = [Passage("twin", passages()[0].text), Passage("long", "the heron is calm . the badger is quick .")]
@@ -263,3 +267,38 @@ def test_a_summary_counts_what_explain_says(folder: Path) -> None:
     assert sum(s.sufficient.values()) == s.verdicts["pruned"] == sum(s.pruned_left.values())
     text = format_summary(s)
     assert f"30 gold passages; 2 beams, k 2; {len(missed)} missed" in text
+
+
+@pytest.mark.parametrize(("mode", "normalized"), [("renormalized", False), ("full", False), ("full", True)])
+@pytest.mark.parametrize("beams", [2, 12])
+def test_scores_with_priors_are_those_of_the_hybrid(
+    folder: Path, mode: Any, normalized: bool, beams: int
+) -> None:
+    generator = build(folder, beams=beams, mode=mode)
+    words = BM25Retriever(generator.corpus)
+    priors = [WeightedSource(RetrieverPrior(words), 2.0)]
+    hybrid = HybridRetriever(generator, priors, normalized=normalized)
+    query, k = QUERIES[0], 2
+    hits = {hit.id: hit.score for hit in hybrid.retrieve([query], k)[0]}
+    ids = generator.corpus.ids(range(len(generator.corpus)))
+    said = Explainer(hybrid, k).explain(query, ids)
+    assert {e.gold for e in said if e.rank is not None} == set(hits)
+    for e in said:
+        assert e.priors
+        if e.gold in hits:
+            assert e.score == pytest.approx(hits[e.gold], abs=1e-4)
+        if e.verdict == "pruned":
+            assert e.score > min(hits.values())
+        if e.verdict == "scored worse" and beams == 12:
+            assert e.score < min(hits.values()) + 1e-4
+    plain = Explainer(generator, k).explain(query, ids)
+    assert [e.score for e in plain] != [e.score for e in said]
+    if mode == "full" and not normalized:  # every passage's priors add up, token by token
+        shares = words.text_scores([query.text])[0] / words.temperature
+        logs = shares - np.log(np.exp(shares - shares.max()).sum()) - shares.max()
+        for one, other in zip(plain, said, strict=True):
+            (number,) = generator.corpus.numbers([one.gold])
+            same = [n for n, e in enumerate(plain) if e.gold == one.gold or e.gold in one.twins]
+            mass = np.logaddexp.reduce(logs[same])
+            assert number is not None
+            assert other.complete - one.complete == pytest.approx(2.0 * mass, abs=1e-3)

@@ -20,6 +20,7 @@ from grls.explain.page import facts, html_page
 from grls.explain.picture import draw_tree, spread_places
 from grls.explain.text import format_explanation
 from grls.explain.tree import Node, Tree
+from grls.retrieve.spec import write_spec
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +115,7 @@ def test_the_command_takes_gold_from_the_data_and_writes_files(
 ) -> None:
     out = run(
         capsys, "q-lynx-kind", f"--data={data}", f"--retriever={retriever}", f"--output={tmp_path / 'why'}",
-        "--steps=dynamic", "--k=2", "--exhaustive=true",
+        "--hops.steps=dynamic", "--k=2", "--case.exhaustive=true",
     )  # fmt: skip
     assert "\x1b" not in out
     names = sorted(f.name for f in tmp_path.iterdir())
@@ -129,7 +130,7 @@ def test_the_command_takes_gold_from_the_data_and_writes_files(
     assert all(e["why"] in out and e["judgement"]["true_rank"] for e in said)
     for picture in tmp_path.glob("*.svg"):
         ElementTree.fromstring(picture.read_text())
-    hop = run(capsys, "q-lynx-kind", f"--data={data}", f"--retriever={retriever}", "--hop=2")
+    hop = run(capsys, "q-lynx-kind", f"--data={data}", f"--retriever={retriever}", "--case.hop=2")
     assert "gold     r0:" in hop
     assert "after lynx-calm" in hop
 
@@ -138,7 +139,11 @@ def test_the_command_takes_free_text_and_evidence(
     retriever: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = run(
-        capsys, "is the lynx kind ?", f"--retriever={retriever}", "--gold=r0,r1", "--evidence=lynx-calm"
+        capsys,
+        "is the lynx kind ?",
+        f"--retriever={retriever}",
+        "--case.gold=r0,r1",
+        "--case.evidence=lynx-calm",
     )
     assert out.count("hop      2, after lynx-calm") == 2
     assert "gold     r1:" in out
@@ -148,11 +153,11 @@ def test_text_beside_data_is_said(
     data: Path, retriever: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     ours = (f"--retriever={retriever}", f"--data={data}")
-    out = run(capsys, "is the lynx kind ?", *ours, "--gold=r0")
+    out = run(capsys, "is the lynx kind ?", *ours, "--case.gold=r0")
     assert "query    query: is the lynx kind ?" in out
     assert "no query has the id 'is the lynx kind ?', so it is taken as the text" in caplog.text
     caplog.clear()
-    out = run(capsys, "q-otter-calm", *ours, "--gold=r0", "--precision=bfloat16")  # a train query
+    out = run(capsys, "q-otter-calm", *ours, "--case.gold=r0", "--precision=bfloat16")  # a train query
     assert "query    q-otter-calm: is the otter calm ?" in out
     # Some processors emulate bfloat16, which is told.
     assert not [record for record in caplog.records if record.name != "grls.models.precision"]
@@ -161,8 +166,14 @@ def test_text_beside_data_is_said(
 def test_precision_and_bias_reach_the_search(
     data: Path, retriever: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    known = ("q-lynx-kind", f"--data={data}", f"--retriever={retriever}", "--steps=dynamic", "--hop=2")
-    assert "DONE's score +30.00" in (first := run(capsys, *known, "--done_bias=30"))
+    known = (
+        "q-lynx-kind",
+        f"--data={data}",
+        f"--retriever={retriever}",
+        "--hops.steps=dynamic",
+        "--case.hop=2",
+    )
+    assert "DONE's score +30.00" in (first := run(capsys, *known, "--hops.done_bias=30"))
     assert re.search(r"(?m)^ +1  DONE +2\d\.", first)
     plain, coarse = run(capsys, *known), run(capsys, *known, "--precision=bfloat16")
     assert "DONE's score" not in plain
@@ -174,7 +185,7 @@ def test_all_counts_a_split(
 ) -> None:
     out = run(
         capsys, "all", f"--data={data}", f"--retriever={retriever}", f"--output={tmp_path / 's'}", "--k=2",
-        "--beams=2",
+        "--search.beams=2",
     )  # fmt: skip
     assert "2 queries, 4 gold passages; 2 beams, k 2" in out
     assert sum(json.loads((tmp_path / "s.json").read_text())["verdicts"].values()) == 4
@@ -193,10 +204,10 @@ def test_all_goes_on_where_it_was_killed(
         f"--data={data}",
         f"--retriever={retriever}",
         "--k=2",
-        "--beams=1",
+        "--search.beams=1",
         "--device=cpu",
     ]
-    base += ["--steps=fixed"]
+    base += ["--hops.steps=fixed"]
     assert main([*base, f"--output={tmp_path / 'whole'}"]) == 0
     judge = Explainer.judge
     judged: list[tuple[str, str]] = []
@@ -212,7 +223,7 @@ def test_all_goes_on_where_it_was_killed(
     assert main(cut) == 130
     assert {file.name for file in tmp_path.glob("cut*")} == {"cut.explained.jsonl"}
     capsys.readouterr()
-    assert main([*cut, "--widest=4"]) == 1
+    assert main([*cut, "--case.widest=4"]) == 1
     assert "begun with other settings (widest)" in capsys.readouterr().err
     assert main(cut) == 0
     assert len(judged) == 5
@@ -220,6 +231,26 @@ def test_all_goes_on_where_it_was_killed(
     assert len(set(judged)) == 4
     assert (tmp_path / "cut.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
     assert not (tmp_path / "cut.explained.jsonl").exists()
+
+
+def test_priors_and_hops_of_the_folder_are_explained(
+    data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = {"generator": str(retriever), "priors": [{"retriever": "bm25", "weight": 3.0}]}
+    write_spec(tmp_path / "hybrid", "hybrid", named)
+    write_spec(
+        tmp_path / "hops",
+        "hops",
+        {"retriever": "../hybrid", "hops": {"steps": "dynamic", "max": 3, "done_bias": 2.0, "branch": 2}},
+    )
+    asked = ("q-lynx-kind", f"--data={data}")
+    plain = run(capsys, *asked, f"--retriever={retriever}")
+    hybrid = run(capsys, *asked, f"--retriever={tmp_path / 'hybrid'}")
+    assert "renormalized scores, " in plain
+    assert "renormalized scores with priors, " in hybrid
+    stepped = run(capsys, *asked, f"--retriever={tmp_path / 'hops'}")
+    assert "k 2, renormalized scores with priors, early stop, DONE's score +2.00" in stepped
+    assert "after lynx-calm" in stepped
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -230,31 +261,34 @@ def test_every_wrong_call_says_what_to_do(
     data: Path, retriever: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ours = f"--retriever={retriever}"
-    assert "give --retriever FOLDER" in refused(capsys, "q")
-    assert "give --gold ID" in refused(capsys, "text", ours)
+    assert "give --case.gold ID" in refused(capsys, "text", ours)
     assert "passage id 'none' is not in the retriever's corpus" in refused(
-        capsys, "text", ours, "--gold=none"
+        capsys, "text", ours, "--case.gold=none"
     )
     assert "give --data DIR" in refused(capsys, "all", ours)
-    for option in ("--hop=1", "--gold=r0", "--evidence=r0"):
+    for option in ("--case.hop=1", "--case.gold=r0", "--case.evidence=r0"):
         assert "are of one query" in refused(capsys, "all", ours, f"--data={data}", option)
     assert "--limit must be at least 1" in refused(capsys, "all", ours, f"--data={data}", "--limit=-1")
     known = ("q-lynx-kind", ours, f"--data={data}")
-    assert "--hop 4: the query has 2 gold passages" in refused(capsys, *known, "--hop=4")
-    assert "not both" in refused(capsys, *known, "--hop=1", "--evidence=r0")
-    assert "'r1' is not in the gold order" in refused(capsys, *known, "--gold=r1", "--steps=fixed")
-    unknown = refused(capsys, "q-lynx-kimd", *known[1:], "--gold=r0")
+    assert "--case.hop 4: the query has 2 gold passages" in refused(capsys, *known, "--case.hop=4")
+    assert "not both" in refused(capsys, *known, "--case.hop=1", "--case.evidence=r0")
+    assert "'r1' is not in the gold order" in refused(capsys, *known, "--case.gold=r1", "--hops.steps=fixed")
+    unknown = refused(capsys, "q-lynx-kimd", *known[1:], "--case.gold=r0")
     assert f"{data / 'queries.jsonl'}: no query has the id 'q-lynx-kimd'" in unknown
     assert "did you mean 'q-lynx-kind'?" in unknown
-    assert "did you mean" not in refused(capsys, "99999", *known[1:], "--gold=r0")
-    assert "needs no --data, or holds a space" in refused(capsys, "99999", *known[1:], "--gold=r0")
+    assert "did you mean" not in refused(capsys, "99999", *known[1:], "--case.gold=r0")
+    assert "needs no --data, or holds a space" in refused(capsys, "99999", *known[1:], "--case.gold=r0")
     other = refused(capsys, *known, "--split=dev")
     assert f"{data / 'qrels' / 'dev.tsv'}: --split dev does not judge query 'q-lynx-kind'" in other
-    assert "--split test does: name it, or give --gold ID" in other
+    assert "--split test does: name it, or give --case.gold ID" in other
     bare = tmp_path / "bare"
     bare.mkdir()
     (bare / "queries.jsonl").write_bytes((data / "queries.jsonl").read_bytes())
     assert "no split does: make qrels" in refused(capsys, "q-lynx-kind", ours, f"--data={bare}")
-    assert "only --steps dynamic writes" in refused(capsys, *known, "--done_bias=1", "--steps=fixed")
-    (tmp_path / "grls.json").write_text('{"format": 1, "kind": "dense"}')
-    assert "is a dense retriever" in refused(capsys, "text", f"--retriever={tmp_path}", "--gold=r0")
+    assert "only --hops.steps dynamic writes" in refused(
+        capsys, *known, "--hops.done_bias=1", "--hops.steps=fixed"
+    )
+    write_spec(tmp_path / "words", "bm25", {"corpus": "../bare"})
+    (bare / "corpus.jsonl").write_bytes((data / "corpus.jsonl").read_bytes())
+    words = refused(capsys, "text", f"--retriever={tmp_path / 'words'}", "--case.gold=r0")
+    assert "is a bm25 retriever; only one that decodes passages step by step can be explained" in words

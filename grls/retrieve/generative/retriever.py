@@ -19,7 +19,7 @@ from grls.data.codec import Codec, Limits, reset_tokenizer, tokenizer_fingerprin
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.spans import By, Spans
-from grls.data.types import Hit, Query
+from grls.data.types import Hit, Passage, Query
 from grls.decode import Decoder, ScoredPassage
 from grls.decode.frontier import Frontier
 from grls.decode.prior import Prior
@@ -251,6 +251,15 @@ class GenerativeRetriever(IndexedPassages):
         return Description(
             "generator", mode, {name: getattr(how, name) for name in names}, stages=self.stages
         )
+
+    @property
+    def generator(self) -> Self:
+        """What writes: itself."""
+        return self
+
+    def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
+        """Nothing: what a prior says is :class:`~grls.retrieve.hybrid.retriever.HybridRetriever`'s."""
+        return None
 
     @property
     def widest(self) -> int:

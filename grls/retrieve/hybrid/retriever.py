@@ -393,6 +393,12 @@ class HybridRetriever:
         """
         return self.generator.search(*self._asked(queries, evidence, k, hidden, allow))
 
+    def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
+        """What the priors say of the passages for a query and the passages found so far."""
+        return prior_of(
+            self.priors, [query], [evidence], self.generator.done, self.done_share, self.normalized
+        )
+
     def _asked(
         self,
         queries: Sequence[Query],

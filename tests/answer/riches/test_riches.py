@@ -17,13 +17,13 @@ from quoting_model import PASSAGES, QUERIES, quoting
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from grls.answer.riches import written as kept_answers
 from grls.answer.riches.answerer import Piece, Riches, Written
 from grls.answer.riches.keys import build_keys
 from grls.answer.riches.page import quotes_page, terminal
 from grls.answer.riches.prompts import _MULTI, Prompt, split_answer
 from grls.answer.room import room_of
 from grls.cli import main
-from grls.commands import answer_riches as riches_command
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.decode.interleave.continuations import Span
@@ -319,7 +319,7 @@ def test_of_all_answers_a_portion_is_in_memory_at_a_time(
     (data / "qrels" / "test.tsv").write_text(
         "query-id\tcorpus-id\tscore\n" + "".join(f"{name}\ta\t1\n" for name in names), encoding="utf-8"
     )
-    read = riches_command._written
+    read = kept_answers.written_of
     living: weakref.WeakSet[Any] = weakref.WeakSet()
     most = 0
 
@@ -334,7 +334,8 @@ def test_of_all_answers_a_portion_is_in_memory_at_a_time(
         return read(record | {"answer": answer})
 
     answer = Written((Piece("answer", "x"),), (), "x", -1.0, True)
-    monkeypatch.setattr(riches_command, "_written", counted)
+    for module in ("grls.answer.riches.written", "grls.commands.quotes"):
+        monkeypatch.setattr(f"{module}.written_of", counted)
     monkeypatch.setattr(Riches, "answer", lambda self, queries, decided=None: [answer] * len(queries))
     base = ["answer", "riches", f"--data={data}", f"--model={folder / 'model'}", f"--output={tmp_path / 'r'}"]
     assert main([*base, "--search.batch_size=1", "--device=cpu"]) == 0

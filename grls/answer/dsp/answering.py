@@ -1,0 +1,173 @@
+"""Questions answered by a program: the program by its name, its run, and what is told of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grls.answer.direct import WrittenAnswer
+from grls.answer.dsp import build, run
+from grls.answer.dsp.branch import Branch
+from grls.answer.dsp.demonstrate import dspy_examples, hushed, inputs_of
+from grls.answer.dsp.options import ProgramName, ProgramOptions
+from grls.answer.dsp.retrieval import Retrieval, Scale
+from grls.answer.opening import is_probable, retrieval_settings, score_mode_of
+from grls.answer.questions import Questions
+from grls.data.dataset import read_split
+from grls.data.types import Hit
+from grls.io.progress import Progress
+from grls.io.resumable import GrowingFile
+from grls.retrieve.base import Retriever
+from grls.runs.manifest import fingerprint_queries
+
+log = logging.getLogger(__name__)
+
+
+class NamedProgram(NamedTuple):
+    """What answers.
+
+    Attributes:
+        program: The program.
+        lm: Its model, a ``dspy.LM``.
+        adapter: How that is asked.
+        settings: All that answers depend on but for the questions, as JSON values.
+    """
+
+    program: Any
+    lm: Any
+    adapter: Any
+    settings: dict[str, Any]
+
+
+def named_program(
+    questions: Questions, program: ProgramName, opened: Retriever | None, retriever: str | None,
+    model: str, k: int, dsp: ProgramOptions, device: str,
+) -> NamedProgram:  # fmt: skip
+    """A program with its model, without demonstrations.
+
+    Args:
+        questions: What is asked.
+        program: Its name.
+        opened: What retrieves for it.
+        retriever: How that is named.
+        model: The name of the language model.
+        k: Passages of a retrieval.
+        dsp: How the program goes.
+        device: Of a model in this process.
+
+    Raises:
+        ConfigError: The model cannot be had, or the program needs a retriever.
+    """
+    calls = dsp.calls
+    template, new_tokens = calls.filled(model)
+    scale: Scale = "log" if opened is not None and is_probable(opened) else "softmax"
+    retrieval = None if opened is None else Retrieval(opened, questions.corpus, k, scale)
+    named = build.lm_named(model, calls, device)
+    asked = {
+        "endpoint": calls.endpoint,
+        "template": template,
+        "chat": calls.chat,
+        "max_new_tokens": new_tokens,
+    }
+    settings = {
+        "program": program, "model": model if calls.is_remote(model) else Path(model).name, **asked,
+        **retrieval_settings(retriever, opened), "k": k, "rounds": dsp.rounds, "queries": dsp.queries,
+        "branches": dsp.branches, "temperature": dsp.temperature,
+        "demonstrations": asdict(dsp.demonstrations),
+    }  # fmt: skip
+    if named.weights is not None:
+        settings["weights"] = named.weights
+    built = build.program_named(program, retrieval, dsp.rounds, dsp.queries, dsp.temperature)
+    return NamedProgram(built, named.lm, build.adapter_named(template, calls.attempts, calls.wait), settings)
+
+
+def answer_questions(
+    questions: Questions, made: NamedProgram, program: ProgramName, output: str, dsp: ProgramOptions
+) -> tuple[list[dict[str, Any]], float]:
+    """Answer what was not answered before, in OUTPUT.trace.jsonl.
+
+    Returns:
+        The record of each query, and the seconds that all took.
+    """
+    taught, shown = _examples(questions, program, dsp)
+    settings = {**made.settings, **questions.fingerprints, "examples": fingerprint_queries(taught)}
+    file = GrowingFile(f"{output}.trace.jsonl", settings)
+    run.refuse_other(file, [query.id for query in questions.every])
+    how, threads = dsp.demonstrations, dsp.calls.threads
+    with run.settings(made.lm, made.adapter):
+        ready = build.demonstrated(
+            made.program, how.how, shown, how.count, threads, f"{output}.program.json", settings
+        )
+    branched = Branch(ready, dsp.branches, dsp.temperature)
+    given = {query.id: inputs_of(query, program == "conversational") for query in questions.asked}
+    quietly = hushed() if how.how == "nearest" else nullcontext()
+    with Progress(len(given), program, "queries") as bar, quietly:
+        records = run.answer_all(branched, given, made.lm, made.adapter, file, threads, bar.update)
+    return records, run.seconds_of(file, given)
+
+
+def _examples(questions: Questions, program: ProgramName, dsp: ProgramOptions) -> tuple[list[Any], list[Any]]:
+    """The queries that demonstrations are made of, and the same as DSPy has them."""
+    how = dsp.demonstrations
+    if how.how == "none":
+        return [], []
+    every = read_split(questions.data, how.split, questions.corpus)[0]
+    taught = [query for query in every if query.answers or query.evidence][: how.examples]
+    return taught, dspy_examples(taught, program == "conversational")
+
+
+def fused_mode(program: ProgramName, queries: int, opened: Retriever | None) -> str:
+    """What the scores of the ranking are."""
+    if program in ("multihop", "self-ask"):
+        return "interleave"
+    fused = (program == "openqa" and queries > 0) or (program == "conversational" and queries > 1)
+    return "comb_sum" if fused else "none" if opened is None else score_mode_of(opened)
+
+
+def reading_of(record: dict[str, Any]) -> WrittenAnswer:
+    """A record as a reading."""
+    ranking = tuple(Hit(passage, score) for passage, score in record["found"])
+    read = tuple(passage for passage, _ in record["read"])
+    return WrittenAnswer(record["answer"], record.get("ended", True), read, ranking)
+
+
+def kept_of(record: dict[str, Any]) -> dict[str, Any]:
+    """What the line of an answer holds, too: what it cost, and why it failed."""
+    return {name: record[name] for name in ("failed", "cost") if name in record}
+
+
+def total_cost(records: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """What all queries cost together."""
+    costs = [record["cost"] for record in records]
+    return {key: sum(cost[key] for cost in costs) for key in costs[0]} if costs else {}
+
+
+def print_costs(records: Sequence[dict[str, Any]]) -> None:
+    """What the queries cost, which failed, and where nothing was found."""
+    spent = total_cost(records).items()
+    shares = (f"{total / len(records):,.1f} {what.replace('_', ' ')}" for what, total in spent)
+    print(f"a query cost {', '.join(shares)}")
+    failed = [record for record in records if "failed" in record]
+    if failed:
+        log.warning(
+            "%d of %d queries failed, such as %r (%s); call again with the same options to try them anew.",
+            len(failed), len(records), failed[0]["query_id"], failed[0]["failed"],
+        )  # fmt: skip
+    every = [step for record in records for step in record["trace"]]
+    steps = [step for step in every if step["kind"] == "retrieval"]
+    empty = sum(not step["found"] for step in steps)
+    if empty:
+        log.warning("nothing was found in %d of %d retrievals.", empty, len(steps))
+    calls = [call for step in every for call in step.get("calls", ())]
+    cut = sum("cut" in call for call in calls)
+    if cut:
+        ended = sum(not record.get("ended", True) for record in records)
+        log.warning(
+            "%d of %d outputs were cut at the length limit, %d answers among them; raise "
+            "--dsp.calls.max_new_tokens.",
+            cut, len(calls), ended,
+        )  # fmt: skip

@@ -1,0 +1,86 @@
+"""The questions of a data set, and what a run of answers depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grls.data.codec import tokenizer_fingerprint
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, read_split
+from grls.data.types import Query
+from grls.errors import ConfigError
+from grls.io.files import refuse_unwritable
+from grls.models.load.language import weights_fingerprint
+from grls.runs.manifest import RunInfo, fingerprint_queries
+
+SHOWN = 3
+"""Answers that are printed, the first ones."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What is asked, and of which passages.
+
+    Attributes:
+        data: The data set's folder.
+        split: Which of its queries.
+        corpus: The passages.
+        every: All queries of the split.
+        asked: Those that are answered.
+        qrels: Their gold passages.
+    """
+
+    data: str
+    split: str
+    corpus: Corpus
+    every: list[Query]
+    asked: list[Query]
+    qrels: Qrels
+
+    @classmethod
+    def read(cls, data: str, split: str, limit: int | None, output: str) -> Questions:
+        """Read a data set, and refuse what cannot be written before anything is loaded.
+
+        Raises:
+            ConfigError: The limit is below 1, or the output cannot be written.
+            DataError: The data set cannot be read.
+        """
+        if limit is not None and limit < 1:
+            raise ConfigError(f"--limit must be at least 1, got {limit}.")
+        refuse_unwritable(output)
+        corpus = Corpus.read(data)
+        every, qrels = read_split(data, split, corpus)
+        return cls(data, split, corpus, every, every[:limit], qrels)
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Of the corpus and of all queries: what a run depends on."""
+        return {"corpus": self.corpus.fingerprint, "queries": fingerprint_queries(self.every)}
+
+    def info(
+        self, system: str, name: str, score_mode: str, seconds: float, options: dict[str, Any]
+    ) -> RunInfo:
+        """The manifest of a run of rankings."""
+        return RunInfo(
+            system=system,
+            name=name,
+            steps="single",
+            corpus=self.corpus.fingerprint,
+            queries=fingerprint_queries(self.asked),
+            data=self.data,
+            split=self.split,
+            score_mode=score_mode,
+            seconds=seconds,
+            options=options,
+        )
+
+
+def model_settings(model: str, loaded: Any, tokenizer: Any) -> dict[str, Any]:
+    """What is written depends on of a language model."""
+    return {
+        "model": Path(model).name,
+        "weights": weights_fingerprint(loaded),
+        "tokenizer": tokenizer_fingerprint(tokenizer),
+    }

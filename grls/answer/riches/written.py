@@ -1,0 +1,113 @@
+"""Answers with quotes that are kept as they come, so that a killed run goes on where it stopped.
+
+The answers of all queries may not fit the memory together, so they are read from the file one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+from grls.answer.questions import Questions, model_settings
+from grls.answer.riches.answerer import Piece, Quote, Riches, Written
+from grls.answer.riches.keys import build_keys, keys_in
+from grls.answer.riches.options import KeyOptions, PromptOptions
+from grls.answer.riches.prompts import Prompt
+from grls.data.types import Query
+from grls.decode.interleave.options import InterleaveOptions
+from grls.io.files import sha256
+from grls.io.progress import Progress
+from grls.io.resumable import GrowingFile
+from grls.models.load.language import load_language_model
+
+
+def riches_of(
+    questions: Questions,
+    model: str,
+    keys: KeyOptions,
+    prompt: PromptOptions,
+    search: InterleaveOptions,
+    device: str,
+) -> tuple[Riches, dict[str, Any]]:
+    """What answers, and all that answers depend on."""
+    loaded, tokenizer = load_language_model(model, device)
+    corpus, given = questions.corpus, (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
+    made = (
+        build_keys(corpus, tokenizer, *given) if keys.folder is None
+        else keys_in(keys.folder, corpus, tokenizer, *given)
+    )  # fmt: skip
+    program = Riches(loaded, tokenizer, corpus, made, Prompt(**asdict(prompt)), search)
+    settings = {
+        **model_settings(model, loaded, tokenizer), **questions.fingerprints,
+        "metadata": corpus.metadata_fingerprint, "markers": list(prompt.markers),
+        "propositions": None if keys.propositions is None else sha256(keys.propositions),
+        "max_key_tokens": search.max_key_tokens, **how_record(keys, prompt, search),
+    }  # fmt: skip
+    return program, settings
+
+
+def how_record(keys: KeyOptions, prompt: PromptOptions, search: InterleaveOptions) -> dict[str, Any]:
+    """The options that a manifest tells."""
+    names = ("beams", "beam", "mode", "whole", "repeat", "max_new_tokens", "max_keys")
+    return {
+        "keys": keys.kind, "anywhere": keys.anywhere, "prompt": prompt.kind, "keywords": prompt.keywords,
+        "chat": prompt.chat, **{name: getattr(search, name) for name in names},
+    }  # fmt: skip
+
+
+def written_file(output: str, settings: dict[str, Any], questions: Questions) -> GrowingFile:
+    """Where outputs are kept as they come."""
+    path = f"{output}.written.jsonl"
+    file = GrowingFile(path, settings, lambda record: "seconds" in record, keep=False)
+    file.refuse_other(("query_id",), ((query.id,) for query in questions.every))
+    return file
+
+
+def write_missing(program: Riches, queries: Sequence[Query], file: GrowingFile, size: int) -> None:
+    """Write for the queries that the file lacks, and add them to it, so many at a time."""
+    with Progress(len(queries), "riches", "queries", file.count) as bar:
+        for first in range(file.count, len(queries), size):
+            some = queries[first : first + size]
+            begun = perf_counter()
+            records = [record_of(*pair) for pair in zip(some, program.answer(some, bar.update), strict=True)]
+            records[-1]["seconds"] = perf_counter() - begun
+            file.add(records)
+
+
+def outputs(file: GrowingFile, queries: Sequence[Query]) -> Iterator[Written]:
+    """What was written for each query, one at a time from the file: together they may not fit the memory."""
+    return map(written_of, islice(file.each(), len(queries)))
+
+
+def cut_short(file: GrowingFile, queries: Sequence[Query]) -> int:
+    """How many quotes are held by more keys than are named."""
+    every = (quote for written in outputs(file, queries) for quote in written.quotes)
+    return sum(quote.held > len(quote.keys) for quote in every)
+
+
+def written_of(record: dict[str, Any]) -> Written:
+    """A record as what a model wrote."""
+    quotes = [
+        Quote(**{**quote, "keys": tuple(quote["keys"]), "passages": tuple(quote["passages"])})
+        for quote in record["quotes"]
+    ]
+    pieces = tuple(Piece(**piece) for piece in record["pieces"])
+    said = record["answer"], record["score"], record["ended"], record.get("failed", "")
+    return Written(pieces, tuple(quotes), *said)
+
+
+def record_of(query: Query, written: Written) -> dict[str, Any]:
+    """What a model wrote as a line of the answers."""
+    return {
+        "query_id": query.id,
+        "text": query.text,
+        "answer": written.answer,
+        "score": written.score,
+        "ended": written.ended,
+        "pieces": [piece._asdict() for piece in written.pieces],
+        "quotes": [quote._asdict() for quote in written.quotes],
+        **({"failed": written.failed} if written.failed else {}),
+    }

@@ -1,0 +1,52 @@
+"""What ``grls answer riches`` writes: the answers, the page, and the run of what was quoted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from grls.answer.questions import SHOWN, Questions
+from grls.answer.riches.page import quotes_page, terminal
+from grls.answer.riches.written import cut_short, outputs, record_of, written_of
+from grls.commands.output import Outcome, write_outputs
+from grls.commands.portions import KeptParts
+from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
+from grls.io.files import atomic_file
+from grls.io.resumable import GrowingFile, Record
+
+
+def write_answers_and_page(
+    questions: Questions, file: GrowingFile, output: str, title: str, markers: tuple[str, str]
+) -> None:
+    """Print the first answers; write the answers and the page."""
+    queries = questions.asked
+    for query, written in islice(zip(queries, outputs(file, queries), strict=True), SHOWN):
+        print(terminal(query, written, markers, sys.stdout.isatty()) + "\n")
+    lines = (record_of(*pair) for pair in zip(queries, outputs(file, queries), strict=True))
+    write_answers(f"{output}{ENDING}", lines)
+    with atomic_file(f"{output}.html") as stream:
+        stream.writelines(quotes_page(title, queries, outputs(file, queries), questions.corpus, markers))
+
+
+def write_quotes(
+    questions: Questions, file: GrowingFile, output: str, title: str, options: dict[str, Any], size: int
+) -> None:
+    """Write the run, and say what was reached."""
+    queries, corpus = questions.asked, questions.corpus
+    seconds = sum(record.get("seconds", 0.0) for record in file.each())
+    mode = options.pop("mode")
+    info = questions.info("generator", title, mode, seconds, options)
+    write_outputs(output, queries, corpus, KeptParts(file, queries, size, _outcome), info)
+    answers = read_answers(f"{output}{ENDING}", texts=False)
+    print(summary(score_answers(answers, queries, questions.qrels, corpus), seconds))
+    several = cut_short(file, queries)
+    if file.count <= len(queries):  # else a run of more queries goes on with it
+        file.remove()
+    if several:
+        print(f"{several} quotes are held by more keys than --search.max_keys lets be named")
+
+
+def _outcome(records: Sequence[Record]) -> Outcome:
+    return Outcome([written_of(record).ranking() for record in records])

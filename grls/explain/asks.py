@@ -1,0 +1,144 @@
+"""What is to be explained: the query, its gold passages, and the hops they belong to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries
+from grls.data.types import Query, Steps
+from grls.errors import ConfigError, DataError
+from grls.explain.explain import Explainer
+from grls.explain.summary import TOLD_APART, Ask, of_ask
+from grls.io.resumable import GrowingFile
+from grls.runs.manifest import fingerprint_queries
+
+log = logging.getLogger(__name__)
+
+
+class Hop(NamedTuple):
+    """What is asked at one hop: gold passages, given the evidence before them."""
+
+    gold: tuple[str, ...]
+    evidence: tuple[str, ...]
+
+
+def asked_query(query: str, data: str | None, split: str, named: bool) -> tuple[Query, list[str]]:
+    """The query and its gold passages in order; a text has none.
+
+    Args:
+        query: Id or text.
+        data: Data set folder.
+        split: Whose qrels must judge the query.
+        named: The gold passages are given, so the qrels need not know the query; its order is then unknown.
+
+    Raises:
+        DataError: The query is no id of the data set and no text either, or the split does not judge it.
+    """
+    if data is None:
+        return Query("query", query), []
+    known = {one.id: one for one in read_queries(data)}
+    if query in known:
+        return known[query], _order(known[query], Path(data) / "qrels", split, named)
+    file = Path(data) / "queries.jsonl" if Path(data).is_dir() else Path(data)
+    if not any(character.isspace() for character in query):
+        close = get_close_matches(query, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise DataError(
+            f"no query has the id {query!r}{hint} The text of a query needs no --data, or holds a space.",
+            file,
+        )
+    log.warning("%s: no query has the id %r, so it is taken as the text of a query.", file, query)
+    return Query("query", query), []
+
+
+def _order(query: Query, folder: Path, split: str, named: bool) -> list[str]:
+    """Gold passages in order, by the qrels of a split; evidence alone does not make a passage gold here."""
+    file = folder / f"{split}.tsv"
+    qrels = read_qrels(file) if file.is_file() else {}
+    if query.id in qrels:
+        return gold_passages(query, qrels)
+    if named:
+        return []
+    others = [f.stem for f in sorted(folder.glob("*.tsv")) if f != file and query.id in read_qrels(f)]
+    where = f"--split {others[0]} does: name it" if others else "no split does: make qrels"
+    raise DataError(
+        f"--split {split} does not judge query {query.id!r}; {where}, or give --case.gold ID.", file
+    )
+
+
+def ids_of(given: str | None, corpus: Corpus) -> tuple[str, ...]:
+    """Ids separated by commas; an id that itself holds a comma may be given alone."""
+    if not given:
+        return ()
+    if corpus.numbers([given])[0] is not None:
+        return (given,)
+    return tuple(part.strip() for part in given.split(",") if part.strip())
+
+
+def hops_of(
+    order: Sequence[str],
+    gold: tuple[str, ...],
+    evidence: tuple[str, ...] | None,
+    hop: int | None,
+    steps: Steps,
+) -> list[Hop]:
+    """What to explain.
+
+    Raises:
+        ConfigError: No gold passage is known, or the options contradict each other.
+    """
+    if hop is not None:
+        if not 1 <= hop <= len(order) + bool(gold):
+            raise ConfigError(
+                f"--case.hop {hop}: the query has {len(order)} gold passages in order; hops count from 1."
+            )
+        return [Hop(gold or (order[hop - 1],), tuple(order[: hop - 1]))]
+    before = evidence or ()
+    wanted = gold or tuple(p for p in order if p not in before)
+    if not wanted:
+        raise ConfigError(
+            "no gold passage is known for this query: give --case.gold ID, or a query id of --data DIR whose "
+            "qrels (--split) or evidence name it."
+        )
+    if evidence is not None or steps == "single" or not order:
+        return [Hop(wanted, before)]
+    strange = [p for p in wanted if p not in order]
+    if strange:
+        raise ConfigError(
+            f"{strange[0]!r} is not in the gold order of the query, so its hop is unknown; give --case.hop "
+            "or --case.evidence."
+        )
+    return [Hop((p,), tuple(order[: order.index(p)])) for p in wanted]
+
+
+def asks_of(queries: Sequence[Query], qrels: Qrels, steps: Steps) -> list[Ask]:
+    """Everything of a split that is to be judged, in order."""
+    asks: list[Ask] = []
+    for query in queries:
+        order = gold_passages(query, qrels)
+        if order:
+            asks += [(query, h.gold, h.evidence) for h in hops_of(order, (), None, None, steps)]
+    return asks
+
+
+def kept_verdicts(
+    output: str, explainer: Explainer, every: Sequence[Ask], steps: Steps, precision: str
+) -> GrowingFile:
+    """Where verdicts are kept as they come; it says what they depend on."""
+    options = explainer.generator.options
+    settings = {
+        "retriever": explainer.retriever.fingerprint(),
+        "queries": fingerprint_queries([query for query, _, _ in every]),
+        "steps": steps, "k": explainer.k, "widest": explainer.widest, "exhaustive": explainer.exhaustive,
+        "done_bias": explainer.done_bias, "beams": options.beams, "mode": options.mode,
+        "early_stop": options.early_stop, "truncate_queries": options.truncate_queries,
+        "precision": precision,
+    }  # fmt: skip
+    file = GrowingFile(f"{output}.explained.jsonl", settings, keep=False)
+    file.refuse_other(TOLD_APART, map(of_ask, every))
+    return file
