@@ -181,7 +181,7 @@ def test_a_causal_model_needs_chain_data(
     source = [
         "--model.generator=grls.models.load.language.CausalLM",
     ]
-    kept = [o for o in plain[1:] if "freeze_embeddings" not in o and "name_or_path" not in o]
+    kept = [o for o in plain[2:] if "freeze_embeddings" not in o and "name_or_path" not in o]
     source.append(f"--model.generator.name_or_path={root / 'llama'}")
     given = ["train", "retrieve", *source, "--model.loss=allowed", *kept]
     assert main(given) != 0
