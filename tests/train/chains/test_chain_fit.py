@@ -186,8 +186,6 @@ def test_a_causal_model_needs_chain_data(
     given = ["train", "retrieve", *source, "--model.loss=allowed", *kept]
     assert main(given) != 0
     assert "train a causal one with" in capsys.readouterr().err
-    chains = [
-        o.replace("grls.train.stages.data.RetrieveData", "grls.train.chains.data.ChainData") for o in given
-    ]
+    chains = [*given[:2], "--data=grls.train.chains.data.ChainData", *given[2:]]
     assert main(chains) != 0
     assert "for Retrieve take grls.train.stages.data.RetrieveData" in capsys.readouterr().err
