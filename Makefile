@@ -33,7 +33,7 @@ quickstart: install
 	$(BIN)/grls train retrieve --config configs/retrieve.yaml --config configs/scratch/retrieve.yaml \
 	  --config configs/quickstart.yaml --model.generator.name_or_path runs/quickstart/memorise/model \
 	  --output runs/quickstart/retrieve
-	$(BIN)/grls index --model runs/quickstart/retrieve/model --corpus data/quickstart --output runs/quickstart/retriever
+	$(BIN)/grls index runs/quickstart/retrieve/model --corpus data/quickstart --output runs/quickstart/retriever
 	$(BIN)/grls retrieve runs/quickstart/retriever --data data/quickstart --split test \
 	  --hops.steps dynamic --hops.max 8 --output runs/quickstart/test
 	$(BIN)/grls evaluate --run runs/quickstart/test.jsonl --data data/quickstart --split test \

@@ -180,7 +180,7 @@ class Comparison:
                 model = "all-MiniLM-L6-v2" if system == "frozen" else f"{self.folder}/{stage}/model"
                 output = f"{self.folder}/{system}-retriever"
                 self.grls(
-                    "index", "--model", model, "--corpus", self.data, "--output", output,
+                    "index", model, "--corpus", self.data, "--output", output,
                     makes=Path(output) / "grls.json",
                 )  # fmt: skip
 

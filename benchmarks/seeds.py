@@ -66,7 +66,7 @@ class Repeat:
         retrievers[last] = folder / "retriever"
         for config, retriever in retrievers.items():
             model = folder / config / "model"
-            given: tuple[str, ...] = ("--model", str(model), "--corpus", data, "--output", str(retriever))
+            given: tuple[str, ...] = (str(model), "--corpus", data, "--output", str(retriever))
             self._grls("index", *given, makes=retriever / "grls.json")
         found = {}
         runs = {}

@@ -87,10 +87,15 @@ VERBS = {
         },
     ),
     "index": Verb(
-        "put model, tokenizer, corpus and constraint index into one retriever folder", "index:index"
-    ),
-    "update": Verb(
-        "add passages to a retriever folder, remove some, merge both into its index", "update:update"
+        "make a retriever folder: of a model and a corpus, or of other retriever folders",
+        "index:make_index",
+        {
+            "hybrid": Verb("a generator with priors that look ahead", "index:make_hybrid"),
+            "hops": Verb("a retriever that goes hop by hop", "index:make_hops"),
+            "fusion": Verb("several retrievers, fused", "index:make_fusion"),
+            "bm25": Verb("BM25 over a corpus", "index:make_bm25"),
+            "update": Verb("add passages to a retriever folder, remove passages, merge", "update:update"),
+        },
     ),
     "retrieve": Verb(
         "retrieve for the queries of a data set, in a single step or hop by hop", "retrieve:retrieve"
@@ -131,6 +136,7 @@ VERBS = {
 }
 
 RENAMED: dict[str, str] = {
+    "update": "index update",
     "riches": "answer riches",
     "read": "answer direct (with follow-up questions: answer follow-up)",
     "program": "answer dsp",
@@ -213,6 +219,7 @@ class Command:
         self.prog = prog
         self._training = verb.training
         self._target = verb.target
+        self._names = verb.names
 
     @property
     def function(self) -> Callable[..., None]:
@@ -258,7 +265,7 @@ class Command:
         from jsonargparse import ArgumentParser
 
         function = self.function
-        parser = ArgumentParser(prog=self.prog, description=_description(function))
+        parser = ArgumentParser(prog=self.prog, description=_description(function), epilog=self._see_also())
         parser.add_argument("--config", action="config", help="YAML with options; later ones override it.")
         places = _arguments(function)
         types, helps = get_type_hints(function), _helps(function)
@@ -273,6 +280,11 @@ class Command:
         if "retriever" in signature(function).parameters:
             parser.add_argument("--verify", type=bool | None, default=None, help=_VERIFY)
         return parser
+
+    def _see_also(self) -> str:
+        """What may follow the verb instead, for the end of its help."""
+        names = "; ".join(f"`{self.prog} {name}`: {verb.what}" for name, verb in self._names.items())
+        return f"See also {names}." if names else ""
 
     def _set_stored(
         self, parser: ArgumentParser, parsed: Mapping[str, Any], arguments: Sequence[str]

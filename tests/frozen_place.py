@@ -62,7 +62,7 @@ class Place:
     def dense_done(self) -> Path:
         """A bi-encoder's folder with an embedding of DONE."""
         BiEncoder.load(str(self.bert), device="cpu").save(self.folder / "bert-done")
-        made = ["index", f"--model={self.folder / 'bert-done'}", f"--corpus={self.data}", "--device=cpu"]
+        made = ["index", f"{self.folder / 'bert-done'}", f"--corpus={self.data}", "--device=cpu"]
         called(*made, f"--output={self.folder / 'dense-done'}")
         return self.folder / "dense-done"
 

@@ -145,7 +145,7 @@ def _map() -> None:
             "retrieve",
             r"\(\d+ bytes more .*\)\. Lower --search\.batch_size or --search\.beams, end",
         ),
-        (_numpy, "index", r"\(8\.00 PiB more were asked for\)\. Lower --memory or --batch_size, end"),
+        (_numpy, "index", r"\(8\.00 PiB more were asked for\)\. Lower --index\.memory or --batch_size, end"),
         (_cuda, "train memorise", r"\(2\.00 GiB more .*\)\. Lower --data\.batch_size, .*_checkpointing true"),
         (_thread, "ralm", r"\. Lower --reader.window or --rerank.candidates, end"),
         (_map, "evaluate", r"\. Give it less at a time, end"),
@@ -194,7 +194,7 @@ def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[
 def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "corpsu" in refuses(capsys, "check", f"--corpsu={data}")
     assert "colour" in refuses(capsys, "check", data, "--colour=red")
-    assert "btree" in refuses(capsys, "index", "--model=m", "--corpus=c", "--output=o", "--backend=btree")
+    assert "btree" in refuses(capsys, "index", "m", "--corpus=c", "--output=o", "--index.backend=btree")
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_missing_inputs_are_named(
     none = tmp_path / "none"
     assert f"{none}: no such file" in fails(capsys, "check", none)
     assert f"no such folder: {none}" in fails(
-        capsys, "index", f"--model={none}", f"--corpus={data}", f"--output={tmp_path / 'r'}"
+        capsys, "index", str(none), f"--corpus={data}", f"--output={tmp_path / 'r'}"
     )
     assert f"{none}: no retriever here" in fails(
         capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", none

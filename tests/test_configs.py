@@ -364,7 +364,7 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
     compared = ["train", "index", "retrieve", "retrieve", "retrieve", "ensemble", "report"]
     compared += ["retrieve", "cut"]
     compared += ["tune-hybrid", "retrieve", "train", "index", "retrieve"]
-    filtered = ["retrieve", "retrieve", "update", "update"]
+    filtered = ["retrieve", "retrieve", "index", "index"]
     reached = ["prepare", "train", "train", "prepare", "train", "train", "index", "retrieve"]
     reached += ["train", "index", "tune-rescore", "retrieve"]
     untuned = ["train", "index", "train", "index", "tune-hybrid", "retrieve"]

@@ -1,30 +1,30 @@
-"""``grls index``: a retriever folder from a trained model and a corpus."""
+"""``grls index``: a retriever folder from a model and a corpus, or from other retriever folders."""
 
 from __future__ import annotations
 
-import re
-from typing import Literal
+from typing import Any, Literal
 
+from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
-from grls.index.rows import Form
-from grls.io.files import refuse_foreign, refuse_unwritable
-from grls.io.logs import quiet
-from grls.retrieve.build import AUTO, Building, build
-from grls.retrieve.spec import MANIFEST
+from grls.index.options import IndexOptions, LimitOptions
+from grls.retrieve.bm25_options import BM25Options
+from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
+
+_INDEX, _LIMITS, _SEARCH, _HOPS = IndexOptions(), LimitOptions(), SearchOptions(), HopOptions()
+_PRIORS, _FUSION, _BM25 = PriorOptions(), Fusion(), BM25Options()
 
 
-def index(
+def make_index(
     model: str,
+    *,
     corpus: str,
     output: str,
-    kind: str = AUTO,
-    backend: Literal["array", "marisa", "flat"] = "array",
-    form: Form = "whole",
-    memory: str = "2GB",
-    max_passage_tokens: int | None = None,
-    max_query_tokens: int | None = None,
-    max_input_tokens: int | None = None,
-    span_words: int | None = None,
+    kind: str = "auto",
+    index: IndexOptions = _INDEX,
+    limits: LimitOptions = _LIMITS,
     batch_size: int = 32,
     device: str = "auto",
 ) -> None:
@@ -42,39 +42,137 @@ def index(
             finds; any other that is registered and built from a model;
             ``auto``: what a folder of sentence-transformers says it is, dense for ``all-MiniLM-L6-v2``, else
             generative.
-        backend: Index backend (generative).
-        form: What the index holds of each passage: ``whole``, or ``prefixes``: only what tells it from the
-            others, a fraction of the size. That is all that early stop needs; decoding to the end
-            (``--early_stop false``, ``full`` scores) and adding passages later are refused then. Backend
-            ``array``.
-        memory: What building the index may take, as 500MB or 8GB; a larger corpus is sorted on disk, beside
-            ``output``. Backend ``array``; model and corpus are not counted.
-        max_passage_tokens: Passages are cut to this length; null: as in training (512 for other models).
-            Generative; an encoder has the one limit ``max_input_tokens``.
-        max_query_tokens: Longest query; null: as in training (256). Generative.
-        max_input_tokens: Longest model input, evidence included; null: as in training (512).
-        span_words: Words of the spans that the model writes instead of passages from their beginning; 0:
-            whole passages; null: as in training (other models write passages). Generative.
+        index: How passages are indexed (generative).
+        limits: The longest texts, in tokens.
         batch_size: Passages encoded together (not generative).
         device: Where passages are encoded: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
+    from grls.io.files import refuse_foreign, refuse_unwritable
+    from grls.io.logs import quiet
+    from grls.retrieve.build import Building, build
+    from grls.retrieve.spec import MANIFEST
+
     quiet()
     refuse_foreign(output, MANIFEST)
     refuse_unwritable(output, folder=True)
-    how = Building(
-        output, kind, backend, form, memory_bytes(memory), max_passage_tokens, max_query_tokens,
-        max_input_tokens, span_words, batch_size, device,
-    )  # fmt: skip
-    print(build(model, corpus, how))
+    print(build(model, corpus, Building(output, kind, index, limits, batch_size, device)))
 
 
-def memory_bytes(text: str) -> int:
-    """``2GB`` in bytes (powers of 1,024; KB, MB, GB, TB).
+def make_bm25(*, corpus: str, output: str, bm25: BM25Options = _BM25, analyzer: Analyzer = USUAL) -> None:
+    """Make a folder of BM25 over a corpus.
 
-    Raises:
-        ConfigError: It is no such size.
+    Args:
+        corpus: ``corpus.jsonl`` or the data set folder that holds it.
+        output: The retriever folder; an earlier one there is replaced.
+        bm25: How passages are scored.
+        analyzer: What words are.
     """
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([KMGT])i?B?", text.strip(), re.IGNORECASE)
-    if found is None:
-        raise ConfigError(f"expected a size such as 500MB or 8GB as memory, got {text!r}.")
-    return int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())))
+    from dataclasses import asdict
+
+    from grls.data.corpus import Corpus
+    from grls.io.files import refuse_foreign, refuse_unwritable
+    from grls.retrieve.bm25 import BM25Retriever
+    from grls.retrieve.spec import MANIFEST
+
+    refuse_foreign(output, MANIFEST)
+    refuse_unwritable(output, folder=True)
+    passages = Corpus.read(corpus)
+    BM25Retriever(passages, **asdict(bm25), analyzer=analyzer).save_pretrained(output)
+    print(f"{output}: bm25, {len(passages):,} passages")
+
+
+def make_hybrid(
+    retriever: str,
+    *,
+    output: str,
+    priors: list[PriorSpec] | None = None,
+    hybrid: PriorOptions = _PRIORS,
+    search: SearchOptions = _SEARCH,
+) -> None:
+    """Make a folder of hybrid decoding: other retrievers look ahead for a generator while it writes.
+
+    Args:
+        retriever: Folder of a generative retriever.
+        output: The retriever folder; an earlier one there is replaced.
+        priors: What looks ahead, as ``[{"retriever": "runs/dense", "weight": 2}, {"retriever": "bm25"}]``.
+        hybrid: How priors are taken together.
+        search: How passages are decoded, where it is not as usual; it is kept in the folder.
+    """
+    from grls.retrieve.spec import recorded
+
+    if not priors and not hybrid.empty_weight:
+        raise ConfigError("no prior is given: name one with --priors, or give --hybrid.empty_weight.")
+    named = []
+    for prior in priors or ():
+        member = prior.retriever
+        where = _member(member, output) if isinstance(member, str) else member
+        named.append(recorded(prior) | {"retriever": where})
+    content = {"generator": _member(retriever, output), "priors": named, **recorded(hybrid)}
+    _composite(output, "hybrid", content, search)
+
+
+def make_hops(
+    retriever: str, *, output: str, hops: HopOptions = _HOPS, search: SearchOptions = _SEARCH
+) -> None:
+    """Make a folder of a retriever that goes hop by hop.
+
+    Args:
+        retriever: Folder of the retriever that finds the passages of each hop.
+        output: The retriever folder; an earlier one there is replaced.
+        hops: How it goes; ``--hops.steps`` is ``fixed`` or ``dynamic``.
+        search: How passages are decoded, where it is not as usual; it is kept in the folder.
+    """
+    from grls.retrieve.spec import recorded
+
+    _composite(output, "hops", {"retriever": _member(retriever, output), "hops": recorded(hops)}, search)
+
+
+def make_fusion(
+    members: list[str],
+    *,
+    output: str,
+    fusion: Fusion = _FUSION,
+    depth: int | None = None,
+    length: Literal["mean", "min", "max"] | int = "mean",
+    search: SearchOptions = _SEARCH,
+) -> None:
+    """Make a folder of several retrievers over one corpus whose rankings, or chains, are fused.
+
+    Args:
+        members: Their folders, or ``bm25`` over the corpus of the others.
+        output: The retriever folder; an earlier one there is replaced.
+        fusion: How rankings are fused.
+        depth: Hits to ask of each member, where that is more than are wanted.
+        length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the members' lengths, or the number
+            of the member, from 0, whose length it has.
+        search: How passages are decoded, where it is not as usual; it is kept in the folder.
+    """
+    from grls.retrieve.spec import recorded
+
+    content: dict[str, Any] = {"members": [_member(member, output) for member in members], **recorded(fusion)}
+    content |= {} if depth is None else {"depth": depth}
+    content |= {} if length == "mean" else {"length": length}
+    _composite(output, "fusion", content, search)
+
+
+def _member(name: str, output: str) -> str:
+    """A member as it stands in the folder's file."""
+    from pathlib import Path
+
+    from grls.retrieve.registry import BM25
+    from grls.retrieve.spec import relative
+
+    return name if name == BM25 and not Path(name).is_dir() else relative(name, output)
+
+
+def _composite(output: str, kind: str, content: dict[str, Any], search: SearchOptions) -> None:
+    """Write the folder, and say what it is."""
+    from grls.io.logs import quiet
+    from grls.retrieve.registry import Opening, create
+    from grls.retrieve.spec import recorded
+
+    quiet()
+    content |= {"search": kept} if (kept := recorded(search)) else {}
+    made = create(output, kind, content, Opening("cpu"))
+    told = made.describe()
+    print(f"{output}: {kind}, {told.name}, score mode {told.score_mode}, {len(made.corpus):,} passages")

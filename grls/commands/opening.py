@@ -96,7 +96,7 @@ def refuse_other_corpus(
     if corpus is not opened.corpus and corpus.fingerprint != opened.corpus.fingerprint:
         raise MismatchError(
             f"the retriever is over another corpus than {corpus_file(data)}, so the run could not be scored "
-            f"there: make it again with `grls index --corpus {data}`, or give {data}/queries.jsonl and "
+            f"there: make it again with `grls index MODEL --corpus {data}`, or give {data}/queries.jsonl and "
             "--split null to retrieve for the queries alone."
         )
 

@@ -1,19 +1,13 @@
-"""``grls update``: passages are added to a retriever folder, or removed from it."""
+"""``grls index update``: passages are added to a retriever folder, or removed from it."""
 
 from __future__ import annotations
 
-from time import perf_counter
-
-from grls.data.corpus import Corpus
 from grls.errors import ConfigError
-from grls.io.files import named_lines, refuse_foreign
-from grls.io.logs import quiet
-from grls.retrieve.generative.retriever import GenerativeRetriever
-from grls.retrieve.spec import MANIFEST
 
 
 def update(
     retriever: str,
+    *,
     add: str | None = None,
     remove: str | None = None,
     merge: bool = False,
@@ -25,7 +19,7 @@ def update(
     model is not trained on.
 
     Args:
-        retriever: Retriever folder that ``grls index`` wrote, generative.
+        retriever: Folder of a generative retriever.
         add: Passages to add: a ``corpus.jsonl``, or the folder that holds one. Not to an index of unique
             prefixes.
         remove: A file of passages to remove, an id a line.
@@ -33,6 +27,14 @@ def update(
             as fast as over a new index, and the ids of removed passages are free again.
         output: Where the changed retriever goes; null replaces the folder.
     """
+    from time import perf_counter
+
+    from grls.data.corpus import Corpus
+    from grls.io.files import refuse_foreign
+    from grls.io.logs import quiet
+    from grls.retrieve.generative.retriever import GenerativeRetriever
+    from grls.retrieve.spec import MANIFEST
+
     quiet()
     if add is None and remove is None and not merge:
         raise ConfigError("nothing to do: give --add FILE, --remove FILE or --merge true.")
@@ -55,4 +57,6 @@ def update(
 
 
 def _ids(file: str) -> list[str]:
+    from grls.io.files import named_lines
+
     return list(dict.fromkeys(line for _, line in named_lines(file, "a passage id a line")))

@@ -198,7 +198,7 @@ class Codec:
             if not truncate:
                 raise DataError(
                     f"{what}its end {_shorten(cut)!r} would be cut. Shorten the query, raise "
-                    "--max_query_tokens (of grls index; --data.max_query_tokens in training), or accept the "
+                    "--limits.query (of grls index; --data.max_query_tokens in training), or accept the "
                     "cut with --truncate_queries true."
                 )
             log.warning("%sits end %r is cut.", what, _shorten(cut))

@@ -6,8 +6,8 @@ protocol. Three backends answer it: ``flat`` (a dictionary from prefix to next t
 reference), ``marisa`` (the same map in marisa-trie) and ``array`` (the default: branching nodes only, in
 NumPy arrays, memory-mapped). ``union`` shows two segments as one index (passages added later), ``merge``
 makes one of them, ``subset`` counts some of the passages by ranges of rows. ``build`` makes a segment of a
-corpus, ``storage`` moves it to and from disk (``array_files``: one file an array); ``external_sort/`` does
-so for what does not fit the memory. ``tensors`` is a copy of ``array`` on a GPU.
+corpus, ``options`` says how, ``storage`` moves it to and from disk (``array_files``: one file an array);
+``external_sort/`` does so for what does not fit the memory. ``tensors`` is a copy of ``array`` on a GPU.
 
 ``keys`` are spans that may be quoted in free text, ``substring`` a suffix array over them. ``corpus_check``
 reports what is peculiar about a corpus.

@@ -146,7 +146,7 @@ def _tokenized(corpus: Corpus | Spans, codec: Codec, bar: Progress | None = None
     if cut:
         log.warning(
             "%d of %d passages are longer than %d tokens, and what is behind is neither written nor found "
-            "(--max_passage_tokens of grls index).",
+            "(--limits.passage of grls index).",
             cut, len(corpus), codec.limits.passage,
         )  # fmt: skip
 

@@ -12,18 +12,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from grls.errors import ConfigError
+from grls.index.options import Form as Form
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
-
-Form = Literal["whole", "prefixes"]
-"""What is stored of each row: all of it, or only the tokens that tell it from every other row."""
 
 _SHIFT = 5
 _BLOCK = 1 << _SHIFT
@@ -90,7 +88,7 @@ class SortedRows(ABC):
             instead = ", or decode renormalized scores with early stop" if decoding else ""
             raise ConfigError(
                 f"{what} needs whole passages, and this index holds only their unique prefixes: build it "
-                f"with `grls index --form whole`{instead}."
+                f"with `grls index … --index.form whole`{instead}."
             )
 
 

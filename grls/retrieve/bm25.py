@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import bm25s
 import numpy as np
@@ -26,6 +26,7 @@ from grls.errors import ConfigError, DataError
 from grls.io.files import atomic_folder, write_json
 from grls.io.progress import Progress, waiting
 from grls.retrieve.base import AllScores, Description
+from grls.retrieve.bm25_options import BM25Options, Variant
 from grls.retrieve.queries import joined, queries_of, reachable
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import FORMAT, MANIFEST, check_fields, made, recorded
@@ -34,18 +35,7 @@ log = logging.getLogger(__name__)
 
 logging.getLogger("bm25s").setLevel(logging.INFO)  # it asks for DEBUG on import, whatever the root says
 
-Method = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
-
-_USUAL: dict[str, Any] = {"k1": 1.5, "b": 0.75, "method": "lucene"}
-
-
-@dataclass(frozen=True)
-class _Parameters:
-    """As they stand in a file."""
-
-    k1: float = 1.5
-    b: float = 0.75
-    method: Method = "lucene"
+_USUAL = asdict(BM25Options())
 
 
 class BM25Retriever:
@@ -55,9 +45,9 @@ class BM25Retriever:
 
     Args:
         corpus: The passages.
-        k1: How late the count of a word saturates.
-        b: How much long passages are held back, from 0 (not) to 1.
-        method: The variant of BM25, as bm25s names it.
+        k1: See :class:`~grls.retrieve.bm25_options.BM25Options`.
+        b: Likewise.
+        method: Likewise.
         analyzer: What words are; its language is guessed from the passages where it is not given.
 
     Raises:
@@ -76,13 +66,11 @@ class BM25Retriever:
         corpus: Corpus,
         k1: float = 1.5,
         b: float = 0.75,
-        method: Method = "lucene",
+        method: Variant = "lucene",
         analyzer: Analyzer | None = None,
     ):
-        if k1 < 0 or not 0 <= b <= 1:
-            raise ConfigError(f"expected k1 >= 0 and 0 <= b <= 1, got k1={k1}, b={b}.")
         self.corpus = corpus
-        self.parameters = {"k1": k1, "b": b, "method": method}
+        self.parameters = asdict(BM25Options(k1, b, method))
         with waiting(f"index {len(corpus):,} passages by their words", None):
             texts = [f"{passage.title} {passage.text}" for passage in corpus]
             self.analyzer = (analyzer or Analyzer()).over(texts)
@@ -108,7 +96,7 @@ class BM25Retriever:
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method"), file)
         analyzer = made(Analyzer, spec.get("analyzer", {}), file, "analyzer")
         corpus = _corpus(spec.get("corpus"), folder, how)
-        own = made(_Parameters, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
+        own = made(BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
         return cls(corpus, own.k1, own.b, own.method, analyzer)
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -8,10 +8,11 @@ no kind is asked for; what no kind recognises is generative.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from grls.errors import ConfigError
-from grls.index.rows import Form
+from grls.index.options import IndexOptions, LimitOptions
 from grls.retrieve.registry import KINDS, class_of
 
 AUTO = "auto"
@@ -30,26 +31,16 @@ class Building:
     Args:
         output: The folder; an earlier one there is replaced.
         asked: The kind as it was asked for, or one of :data:`VARIANTS`.
-        backend: Index backend: ``array``, ``marisa`` or ``flat``.
-        form: What the index holds of each passage; see :data:`grls.index.rows.Form`.
-        memory: Bytes that building an index may take; None: as usual.
-        max_passage_tokens: Passages are cut to this length; None: as in training.
-        max_query_tokens: Longest query; None: as in training.
-        max_input_tokens: Longest model input; None: as in training.
-        span_words: Words of the spans that are indexed instead of passages; 0: none; None: as in training.
+        index: How passages are indexed for a generator.
+        limits: The longest texts.
         batch_size: Passages encoded together.
         device: Where passages are encoded.
     """
 
     output: str
     asked: str
-    backend: str = "array"
-    form: Form = "whole"
-    memory: int | None = None
-    max_passage_tokens: int | None = None
-    max_query_tokens: int | None = None
-    max_input_tokens: int | None = None
-    span_words: int | None = None
+    index: IndexOptions = field(default_factory=IndexOptions)
+    limits: LimitOptions = field(default_factory=LimitOptions)
     batch_size: int = 32
     device: str = "auto"
 
@@ -58,16 +49,17 @@ class Building:
 
         Args:
             called: What the error calls the kind: "a bi-encoder".
-            unused: Their names.
+            unused: Their names, as ``limits.query``.
             remedy: What to do beside leaving the option out.
 
         Raises:
             ConfigError: One is not as usual.
         """
-        usual = {one.name: one.default for one in fields(self)}
+        usual = Building(self.output, self.asked)
         for name in unused:
-            if getattr(self, name) != usual[name]:
-                raise ConfigError(f"{called} has no {name}; {remedy or 'leave it out'}.")
+            value = attrgetter(name)
+            if value(self) != value(usual):
+                raise ConfigError(f"{called} has no --{name}; {remedy or 'leave it out'}.")
 
 
 Build = Callable[[str, str, Building], str]

@@ -280,7 +280,7 @@ class EncodedRetriever(ABC):
             what = f"query {query.id!r} has {length} tokens, the limit is {limit}: its end would be cut."
             if not self.truncate_queries:
                 raise DataError(
-                    f"{what} Shorten it, raise --max_input_tokens (of grls index), or accept the cut with "
+                    f"{what} Shorten it, raise --limits.input (of grls index), or accept the cut with "
                     "--truncate_queries true."
                 )
             self._cut += 1
@@ -354,10 +354,10 @@ def refuse_generative(how: Building, called: str) -> None:
     Raises:
         ConfigError: An option is given that an encoder has no use for.
     """
-    limits = ("max_passage_tokens", "max_query_tokens")
-    how.refuse_unused(called, limits, "set max_input_tokens instead")
-    how.refuse_unused(called, ("span_words",), "it reads whole passages: leave span_words out")
-    how.refuse_unused(called, ("backend", "form"))
+    limits = ("limits.passage", "limits.query")
+    how.refuse_unused(called, limits, "set --limits.input instead")
+    how.refuse_unused(called, ("index.span_words",), "it reads whole passages: leave it out")
+    how.refuse_unused(called, ("index.backend", "index.form"))
 
 
 def refuse_unusable_corpus(corpus: Corpus) -> None:
@@ -397,7 +397,7 @@ def encoded_passages(
                 found = encode(texts)
             yield found
     if cut:
-        log.warning(encoder.cut_notice(cut, len(corpus), "--max_input_tokens (of grls index)"))
+        log.warning(encoder.cut_notice(cut, len(corpus), "--limits.input (of grls index)"))
 
 
 def top(scores: Floats, numbers: Numbers, k: int) -> tuple[Numbers, Floats]:

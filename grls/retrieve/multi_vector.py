@@ -244,7 +244,7 @@ class MultiVectorRetriever(RanksByScores):
         """Build a folder; see :func:`grls.retrieve.build.build`."""
         refuse_generative(how, "a multi-vector encoder")
         start = perf_counter()
-        encoder = LateTexts.load(model, how.device, how.max_input_tokens)
+        encoder = LateTexts.load(model, how.device, how.limits.input)
         with scratch_folder(how.output) as scratch:
             made = cls.assemble(encoder, Corpus.read(corpus), scratch, how.batch_size, progress=True)
             made.save_pretrained(how.output)

@@ -6,6 +6,8 @@ Modules are imported when their kind is opened.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.retrieve.base import Retriever
-from grls.retrieve.spec import MANIFEST, Member, is_retriever, read_spec
+from grls.retrieve.spec import FORMAT, MANIFEST, Member, is_retriever, read_spec, write_spec
 
 if TYPE_CHECKING:
     from grls.retrieve.generative.options import SearchOptions
@@ -180,6 +183,36 @@ def _naming(folder: Path) -> Iterator[None]:
         raise kind(f"{file}: {told}") from error
 
 
+def create(
+    folder: str | Path, kind: str, content: Mapping[str, Any], how: Opening | None = None
+) -> Retriever:
+    """Write the folder of a composite retriever, once it has been opened as it will stand there.
+
+    Args:
+        folder: The folder; an earlier one there is replaced.
+        kind: The kind.
+        content: The fields of its ``grls.json``; paths of members are relative to ``folder``
+            (:func:`grls.retrieve.spec.relative`).
+        how: How members are opened.
+
+    Returns:
+        The retriever.
+
+    Raises:
+        ConfigError: The folder exists and holds something else, or an option cannot be heeded.
+        DataError: A member is gone. Nothing is written then, or where another error is raised.
+        MismatchError: Members do not belong together.
+    """
+    refuse_foreign(folder, MANIFEST)
+    refuse_unwritable(folder, folder=True)
+    spec = json.loads(json.dumps({"format": FORMAT, "kind": kind, **content}))
+    place = Path(folder).resolve()
+    how = how or Opening()
+    retriever = open_spec(place, spec, replace(how, within=(*how.within, place)))
+    write_spec(folder, kind, content)
+    return retriever
+
+
 def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retriever:
     """Open a member of a composite retriever.
 
@@ -201,7 +234,7 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
         raise DataError(f"{field}: expected the path of a retriever folder, or its specification.", file)
     if member == BM25 and not (folder / member).is_dir():
         return open_spec(folder, {"kind": BM25}, how, True)
-    path = folder / member
+    path = folder / member if folder.is_dir() else Path(os.path.normpath(folder / member))
     if not is_retriever(path):
         raise DataError(
             f"{field} names {member}, and there is no retriever at {path}: move it back, or "

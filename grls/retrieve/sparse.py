@@ -208,7 +208,7 @@ class SparseRetriever(RanksByScores):
         """Build a folder; see :func:`grls.retrieve.build.build`."""
         refuse_generative(how, "a sparse encoder")
         start = perf_counter()
-        encoder = SparseTexts.load(model, how.device, how.max_input_tokens)
+        encoder = SparseTexts.load(model, how.device, how.limits.input)
         made = cls.assemble(encoder, Corpus.read(corpus), how.batch_size, progress=True)
         made.save_pretrained(how.output)
         count = made._by_dimension.nnz

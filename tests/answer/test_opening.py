@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small_retriever(data).save_pretrained(path / "generative")
     torch.manual_seed(0)
     BiEncoder.load(str(tiny_bert(path / "bert")), device="cpu").save(path / "sentence")
-    dense = [f"--model={path / 'sentence'}", f"--corpus={data}", f"--output={path / 'dense'}"]
+    dense = [f"{path / 'sentence'}", f"--corpus={data}", f"--output={path / 'dense'}"]
     assert main(["index", *dense, "--device=cpu"]) == 0
     for kind, content in COMPOSITES.items():
         write_spec(path / kind, kind, content)
@@ -129,7 +129,7 @@ def rebuilt(folder: Path, place: Path, name: str) -> Path:
     else:
         torch.manual_seed(1)
         BiEncoder.load(str(tiny_bert(place / "bert")), device="cpu").save(place / "sentence")
-        made = [f"--model={place / 'sentence'}", f"--corpus={folder / 'data'}", f"--output={place / name}"]
+        made = [f"{place / 'sentence'}", f"--corpus={folder / 'data'}", f"--output={place / name}"]
         assert main(["index", *made, "--device=cpu"]) == 0
     return place / name
 

@@ -1,14 +1,14 @@
 """The comparison: its commands are those that exist, and all of it runs on small data."""
 
 import functools
-import importlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from test_configs import QUICK, small, tiny_model
 
 from benchmarks.compare import BIASES, PLANS, Comparison
-from grls.cli import main
+from grls.cli import Command, main
 from grls.runs.manifest import read_info
 
 ROOT = Path(__file__).parents[2]
@@ -68,23 +68,25 @@ def test_every_command_is_one_that_exists(
     comparison = Comparison(name, dry_run=True)
     comparison.run()
     parsed = []
+    real = Command.function.fget
+    assert real is not None
     for command in comparison.commands:
         if command[0] == "train":
             with pytest.raises(SystemExit) as stop:
                 main([*command, "--print_config"])
             assert stop.value.code == 0
             continue
-        function = command[0].replace("-", "_")
-        module = importlib.import_module(f"grls.commands.{function}")
-        real = getattr(module, function)
         if "hybrid.yaml" in " ".join(command[:3]):  # tuning would have made it
             del command[1:3]
 
-        @functools.wraps(real)
-        def record(*args: object, command: list[str] = command, **kwargs: object) -> None:
-            parsed.append(command[0])
+        def recorder(self: Command, name: str = command[0]) -> Callable[..., None]:
+            @functools.wraps(real(self))
+            def record(*args: object, **kwargs: object) -> None:
+                parsed.append(name)
+
+            return record
 
         with monkeypatch.context() as patch:
-            patch.setattr(module, function, record)
+            patch.setattr(Command, "function", property(recorder))
             assert main(command) == 0
     assert {"index", "retrieve", "ensemble", "tune-hybrid", "report"} == set(parsed)

@@ -57,7 +57,7 @@ def test_a_smaller_judge_and_a_dense_retriever_have_rows(
     torch.manual_seed(0)
     BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu").save(tmp_path / "sentence")
     dense, data = str(tmp_path / "dense"), str(folder / "data")
-    made = [f"--model={tmp_path / 'sentence'}", f"--corpus={data}", f"--output={dense}"]
+    made = [f"{tmp_path / 'sentence'}", f"--corpus={data}", f"--output={dense}"]
     assert main(["index", *made, "--device=cpu"]) == 0
     write_model(tmp_path / "small", positions=1024, seed=3)
     capsys.readouterr()

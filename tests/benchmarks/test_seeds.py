@@ -143,7 +143,7 @@ def test_a_run_may_be_that_of_an_earlier_stage(capsys: pytest.CaptureFixture[str
     main("entailmentbank", (1,), dry_run=True)
     lines = capsys.readouterr().out.splitlines()
     folder = "runs/entailmentbank/seed-1"
-    made = [line.split()[3::4] for line in lines if line.startswith("grls index ")]
+    made = [line.split()[2:7:4] for line in lines if line.startswith("grls index ")]
     assert made == [
         [f"{folder}/spans/model", f"{folder}/spans-retriever"],
         [f"{folder}/spans-memories/model", f"{folder}/retriever"],

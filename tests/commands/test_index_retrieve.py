@@ -49,7 +49,7 @@ def sentence(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def dense(data: Path, sentence: Path) -> Path:
     folder = data.parent / "dense"
-    arguments = [f"--model={sentence}", f"--corpus={data}", f"--output={folder}", "--device=cpu"]
+    arguments = [f"{sentence}", f"--corpus={data}", f"--output={folder}", "--device=cpu"]
     assert main(["index", *arguments]) == 0
     return folder
 
@@ -76,8 +76,8 @@ def test_a_folder_of_sentence_transformers_is_indexed_densely(dense: Path, data:
 
 
 def test_a_generator_becomes_a_biencoder_on_request(data: Path, generative: Path, tmp_path: Path) -> None:
-    arguments = [f"--model={generative / 'model'}", f"--corpus={data}", f"--output={tmp_path / 'r'}"]
-    assert main(["index", *arguments, "--kind=st5", "--max_input_tokens=40", "--device=cpu"]) == 0
+    arguments = [f"{generative / 'model'}", f"--corpus={data}", f"--output={tmp_path / 'r'}"]
+    assert main(["index", *arguments, "--kind=st5", "--limits.input=40", "--device=cpu"]) == 0
     opened = DenseRetriever.from_pretrained(tmp_path / "r", "cpu")
     assert (opened.biencoder.max_tokens, opened.biencoder.dimension) == (40, 32)
     assert main(["index", *arguments, "--device=cpu"]) == 0  # by itself it is generative
@@ -228,7 +228,7 @@ def test_what_cannot_work_is_refused(
     (tmp_path / "file").write_text("")
     for command in (
         ["retrieve", f"--data={data}", "bm25"],
-        ["index", f"--model={dense}", f"--corpus={data}"],
+        ["index", f"{dense}", f"--corpus={data}"],
     ):
         message = fails(capsys, *command, f"--output={tmp_path / 'file' / 'o'}")
         assert "the folder cannot be written" in message
@@ -236,10 +236,10 @@ def test_what_cannot_work_is_refused(
         message = fails(capsys, *asked, dense, "--hops.steps=dynamic", f"--hops.done_bias={bias}")
         assert f"done_bias must be a finite number, got {read}" in message
     made = ("index", f"--corpus={data}", f"--output={tmp_path / 'r'}")
-    message = fails(capsys, *made, f"--model={sentence}", "--max_passage_tokens=9")
-    assert "no max_passage_tokens; set max_input_tokens" in message
-    assert "sequence-to-sequence" in fails(capsys, *made, f"--model={sentence}", "--kind=generative")
-    assert "use kind sentence" in fails(capsys, *made, f"--model={sentence}", "--kind=st5")
+    message = fails(capsys, *made, f"{sentence}", "--limits.passage=9")
+    assert "no --limits.passage; set --limits.input" in message
+    assert "sequence-to-sequence" in fails(capsys, *made, f"{sentence}", "--kind=generative")
+    assert "use kind sentence" in fails(capsys, *made, f"{sentence}", "--kind=st5")
     assert not (tmp_path / "r").exists()
 
 
@@ -247,7 +247,7 @@ def test_a_folder_whose_parts_do_not_belong_together(
     data: Path, sentence: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "r"
-    assert main(["index", f"--model={sentence}", f"--corpus={data}", f"--output={folder}"]) == 0
+    assert main(["index", f"{sentence}", f"--corpus={data}", f"--output={folder}"]) == 0
     lines = [{"_id": p.id, "text": p.text + " ."} for p in passages()]
     write_jsonl(folder / "corpus.jsonl", lines)
     message = fails(capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", folder)
@@ -266,7 +266,7 @@ def test_filters_by_ids_by_metadata_and_by_the_queries_own(
     ]
     write_jsonl(other / "corpus.jsonl", lines)
     folder = tmp_path / "retriever"
-    made = (f"--model={generative / 'model'}", f"--corpus={other}", f"--output={folder}")
+    made = (f"{generative / 'model'}", f"--corpus={other}", f"--output={folder}")
     assert main(["index", *made, "--device=cpu"]) == 0
     (tmp_path / "ids").write_text("r0\notter-calm\n")
     for which in (folder, "bm25"):
@@ -319,17 +319,17 @@ def test_update_removes_adds_and_merges(
     write_jsonl(tmp_path / "new.jsonl", [{"_id": "new", "text": "the otter is proud ."}])
     (tmp_path / "gone").write_text("r0\nlynx-calm\n")
     changes = (f"--add={tmp_path / 'new.jsonl'}", f"--remove={tmp_path / 'gone'}")
-    assert main(["update", f"--retriever={generative}", f"--output={folder}", *changes]) == 0
+    assert main(["index", "update", f"{generative}", f"--output={folder}", *changes]) == 0
     assert "9 passages are found, 2 are removed" in capsys.readouterr().out
     expected = {p.id for p in passages()} - {"r0", "lynx-calm"} | {"new"}
     for merged in (False, True):
         if merged:
-            assert main(["update", f"--retriever={folder}", "--merge=true"]) == 0
+            assert main(["index", "update", f"{folder}", "--merge=true"]) == 0
         found, _ = retrieve(queries, tmp_path / "o", folder, "--split=null", "--k=20")
         assert {frozenset(ids) for ids in found.values()} == {frozenset(expected)}
     assert {p.id for p in Corpus.read(folder)} == expected
-    assert "nothing to do" in fails(capsys, "update", f"--retriever={folder}")
-    assert "'r0' is not in the corpus" in fails(capsys, "update", f"--retriever={folder}", changes[1])
+    assert "nothing to do" in fails(capsys, "index", "update", f"{folder}")
+    assert "'r0' is not in the corpus" in fails(capsys, "index", "update", f"{folder}", changes[1])
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ VERIFYING = {
     "answer direct": ["--output={out}", "--model=none", "--split=dev"],
     "retrieve": ["--output={out}", "--split=dev"],
     "tune": [],
-    "update": ["--merge=true", "--output={out}"],
+    "index update": ["--merge=true", "--output={out}"],
 }
 
 
@@ -415,8 +415,8 @@ def test_checksums_are_compared_where_it_is_asked_for(
     monkeypatch.setattr("grls.index.array_files._sample", lambda file: _sampled(file, damaged))
     GenerativeRetriever.from_pretrained(damaged, "cpu")
     given = [option.format(out=tmp_path / "out") for option in VERIFYING[command]]
-    given += [] if command == "update" else ["--device=cpu", f"--data={data}"]
-    named = str(damaged) if command in ("retrieve", "tune") else f"--retriever={damaged}"
+    given += [] if command == "index update" else ["--device=cpu", f"--data={data}"]
+    named = str(damaged) if command in ("retrieve", "tune", "index update") else f"--retriever={damaged}"
     line = fails(capsys, *command.split(), named, *given, "--verify=true")
     assert f"{damaged / 'index' / 'tokens.npy'}: the checksum differs, the file is damaged" in line
     assert list(tmp_path.iterdir()) == []

@@ -54,7 +54,7 @@ def folder(request: pytest.FixtureRequest, place: Path) -> Path:
     kind = request.param
     model = MODELS[kind](place / "models" / kind)
     made = place / kind / "r"
-    given = [f"--model={model}", f"--corpus={place / 'data'}", f"--output={made}", "--device=cpu"]
+    given = [f"{model}", f"--corpus={place / 'data'}", f"--output={made}", "--device=cpu"]
     assert main(["index", *given, f"--kind={kind}"]) == 0
     return made
 

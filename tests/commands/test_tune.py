@@ -50,7 +50,7 @@ def dense(data: Path) -> Path:
     torch.manual_seed(0)
     BiEncoder.load(str(tiny_bert(data.parent / "bert")), device="cpu").save(data.parent / "model")
     folder = data.parent / "dense"
-    given = [f"--model={data.parent / 'model'}", f"--corpus={data}", f"--output={folder}", "--device=cpu"]
+    given = [f"{data.parent / 'model'}", f"--corpus={data}", f"--output={folder}", "--device=cpu"]
     assert main(["index", *given]) == 0
     return folder
 

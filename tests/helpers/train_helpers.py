@@ -49,7 +49,7 @@ def write_chain_parts(folder: Path) -> Path:
     write_small(folder / "data")
     write_llama(folder / "llama", folder / "data")
     tiny_bert(folder / "bert")
-    command = ["index", "--kind=dense", f"--model={folder / 'bert'}", f"--corpus={folder / 'data'}"]
+    command = ["index", "--kind=dense", f"{folder / 'bert'}", f"--corpus={folder / 'data'}"]
     assert main([*command, f"--output={folder / 'dense'}"]) == 0
     return folder
 

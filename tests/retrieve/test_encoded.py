@@ -19,6 +19,7 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
+from grls.index.options import IndexOptions, LimitOptions
 from grls.models.biencoder import BiEncoder
 from grls.models.text_encoder import passage_text
 from grls.retrieve import multi_vector
@@ -377,7 +378,7 @@ def test_lengths_of_queries_and_passages_differ(root: Path, tmp_path: Path, capl
     retriever = opened(tmp_path / "r")
     assert (retriever.encoder.limit("query"), retriever.encoder.limit("passage")) == (8, 6)
     assert max(np.diff(retriever.tokens.bounds)) <= 6
-    how = Building(str(tmp_path / "longer"), "multi-vector", max_input_tokens=40)
+    how = Building(str(tmp_path / "longer"), "multi-vector", limits=LimitOptions(input=40))
     build(str(folder), str(root / "data"), how)
     assert max(np.diff(opened(tmp_path / "longer").tokens.bounds)) > 6
 
@@ -466,9 +467,9 @@ def test_the_shipped_config_makes_a_folder(kind: str, root: Path, tmp_path: Path
 def test_what_cannot_be_built_is_refused(kind: str, root: Path, tmp_path: Path) -> None:
     model, data = str(model_of(root, kind)), str(root / "data")
     for option, message in (
-        ({"max_query_tokens": 9}, "no max_query_tokens; set max_input_tokens instead"),
-        ({"span_words": 3}, "no span_words; it reads whole passages"),
-        ({"backend": "flat"}, "no backend; leave it out"),
+        ({"limits": LimitOptions(query=9)}, "no --limits.query; set --limits.input instead"),
+        ({"index": IndexOptions(span_words=3)}, "no --index.span_words; it reads whole passages"),
+        ({"index": IndexOptions("flat")}, "no --index.backend; leave it out"),
     ):
         with pytest.raises(ConfigError, match=message):
             build(model, data, Building(str(tmp_path / "r"), kind, **option))

@@ -368,7 +368,7 @@ def test_the_saved_tokenizer_does_not_depend_on_what_was_read(model: Path, tmp_p
 
 def test_a_folder_is_built_over_bm25_by_the_index_command(data: Path, model: Path, tmp_path: Path) -> None:
     """The folder is whole: it holds the passages and the model, wherever it is moved."""
-    asked = ["index", f"--model={model}", f"--corpus={data}", f"--output={tmp_path / 'r'}", "--device=cpu"]
+    asked = ["index", f"{model}", f"--corpus={data}", f"--output={tmp_path / 'r'}", "--device=cpu"]
     assert main(asked) == 0
     opened = load((tmp_path / "r").rename(tmp_path / "moved"), CPU)
     scorer = PairScorer.load(str(model), "cpu")

@@ -183,9 +183,9 @@ def test_the_rest_of_a_passage_is_learned(data: Path) -> None:
 
 def test_limits_travel_with_the_model(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = train("memorise", data, data.parent / "run", "--data.max_passage_tokens=4")
-    for more, limit in (([], 4), (["--max_passage_tokens=3"], 3)):
+    for more, limit in (([], 4), (["--limits.passage=3"], 3)):
         folder = data.parent / f"retriever{limit}"
-        given = ["--model", output / "model", "--corpus", data, "--output", folder, *more]
+        given = [output / "model", "--corpus", data, "--output", folder, *more]
         assert main(["index", *map(str, given)]) == 0
         assert read_json(folder / "grls.json")["limits"]["passage"] == limit
 

@@ -181,7 +181,8 @@ def check_positions(model: Any, input_length: int, target_length: int) -> None:
         if most is not None and input_length + target_length > most:
             raise ConfigError(
                 f"inputs of {input_length} and passages of {target_length} tokens, but the model has {most} "
-                "positions; lower --max_input_tokens or --max_passage_tokens (in training --data.…)."
+                "positions; lower --limits.input or --limits.passage (in training --data.max_input_tokens or "
+                "--data.max_passage_tokens)."
             )
         return
     for what, part, length, option in (

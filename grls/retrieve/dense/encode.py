@@ -192,4 +192,4 @@ def _shards(
                 rows = biencoder.encode_passages(texts, batch_size)
             yield rows
     if cut:
-        log.warning(biencoder.cut_notice(cut, total - start, "--max_input_tokens (of grls index)"))
+        log.warning(biencoder.cut_notice(cut, total - start, "--limits.input (of grls index)"))

@@ -139,7 +139,7 @@ class DenseRetriever(EncodedRetriever):
         refuse_generative(how, "a bi-encoder")
         start = perf_counter()
         kind: Kind = "st5" if how.asked == "st5" else "auto"
-        biencoder = BiEncoder.load(model, kind, how.device, how.max_input_tokens)
+        biencoder = BiEncoder.load(model, kind, how.device, how.limits.input)
         passages = Corpus.read(corpus)
         retriever = cls.assemble(biencoder, passages, work_folder(how.output), how.batch_size, progress=True)
         retriever.save_pretrained(how.output)

@@ -55,7 +55,8 @@ class Fusion:
     """How rankings are fused.
 
     Args:
-        method: See the module.
+        method: ``interleave``: a passage of each in turn; ``rrf``: by reciprocal ranks; ``sum``: by
+            calibrated scores.
         normalization: Calibration of the scores (``sum``).
         weights: One a member, in their order (``rrf``, ``sum``); None weighs all alike.
         rrf_k: What reciprocal rank fusion adds to every rank.

@@ -61,6 +61,8 @@ class FusionRetriever:
     def open(folder: Path, spec: dict[str, Any], how: Opening) -> FusionRetriever | FusedChains:
         """Open a folder; see :func:`grls.retrieve.registry.load`. Members that end chains give chains.
 
+        ``bm25`` is over the corpus of the other members.
+
         Raises:
             DataError: A field cannot be, or a member is gone.
             MismatchError: Two members are over different corpora.

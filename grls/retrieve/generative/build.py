@@ -6,11 +6,13 @@ option goes before them.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from grls.data.codec import LIMITS, Limits, limits_of
 from grls.data.corpus import Corpus
 from grls.data.spans import VIEWS, By, read_spans
+from grls.index.options import memory_bytes
 from grls.index.rows import Rows
 from grls.io.files import read_json, scratch_folder
 from grls.models.load.build import Pretrained
@@ -24,18 +26,18 @@ def build_generative(model: str, corpus: str, how: Building) -> str:
     source = Pretrained(model)
     loaded = source.load()
     passages = Corpus.read(corpus)
-    span_words, span_by = _spans(Path(model), how.span_words)
+    span_words, span_by = _spans(Path(model), how.index.span_words)
     with scratch_folder(how.output) as scratch:
         retriever = GenerativeRetriever.assemble(
             loaded.model,
             loaded.tokenizer,
             passages,
             _limits(Path(model), how),
-            how.backend,
+            how.index.backend,
             progress=True,
             stages=source.stages(),
-            form=how.form,
-            memory=how.memory,
+            form=how.index.form,
+            memory=memory_bytes(how.index.memory),
             scratch=scratch,
             span_words=span_words or None,
             span_by=span_by,
@@ -62,9 +64,7 @@ def _limits(model: Path, how: Building) -> Limits:
     trained, limits = model / LIMITS, Limits()
     if trained.is_file():
         limits = limits_of(read_json(trained), trained, "train the model again, or remove the file")
-    given = {
-        "passage": how.max_passage_tokens, "query": how.max_query_tokens, "input": how.max_input_tokens,
-    }  # fmt: skip
+    given = asdict(how.limits)
     return limits._replace(**{name: value for name, value in given.items() if value is not None})
 
 
@@ -77,6 +77,6 @@ def _made(retriever: GenerativeRetriever, how: Building) -> str:
     written = "" if spans is None else f"{len(spans):,} spans of {spans.words} words, "
     return (
         f"{how.output}: {passages:,} passages, {written}{len(rows):,} distinct sequences with DONE, "
-        f"{tokens:,} tokens{' of unique prefixes' if how.form == 'prefixes' else ''}, index "
+        f"{tokens:,} tokens{' of unique prefixes' if how.index.form == 'prefixes' else ''}, index "
         f"{size / 2**20:.1f} MiB ({size / tokens:.2f} B a token, {size / passages:.1f} B a passage)"
     )

@@ -139,7 +139,7 @@ class Decoders:
         elif not on_grid:
             why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
         elif isinstance(index, UnionIndex):
-            why = "passages were added to its index; make one segment of it with `grls update --merge true`"
+            why = "passages were added to its index; make one segment of it: `grls index update --merge true`"
         else:
             why = "its index has another backend than 'array'; make it again with `grls index`"
         raise ConfigError(f"compile=True cannot be heeded: {why}, or leave the option out.")

@@ -45,7 +45,7 @@ def read_generative_manifest(folder: Path) -> dict[str, Any]:
     if isinstance(manifest, dict) and manifest.get("kind", KIND) != KIND:
         raise DataError(
             f"this is a retriever of the kind {manifest['kind']!r}, and a generative one is wanted here: "
-            "give the folder of one, or make one with `grls index --model`.",
+            "give the folder of one, or make one with `grls index MODEL`.",
             file,
         )
     if not isinstance(manifest, dict) or manifest.get("format") not in _FORMATS:

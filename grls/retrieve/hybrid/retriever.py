@@ -37,64 +37,11 @@ from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.retrieve.base import Description, HopHits, NextHop, Under
 from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, RetrieverPrior
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, as_generator, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
-
-DONE_SHARE = math.log(0.5)
-"""What DONE gets of a prior that knows nothing of it (nats): as much as all passages together."""
-
-
-@dataclass(frozen=True)
-class PriorSpec:
-    """A prior as it is named.
-
-    Args:
-        retriever: Folder of a retriever over the same corpus that scores all passages (a bi-encoder), or
-            ``bm25``, or an embedded specification.
-        weight: What it counts beside the generator (w); negative takes back.
-        temperature: What its scores are divided by (T); null: 0.05 for a bi-encoder of unit vectors, 1 for
-            another, 2 for BM25.
-
-    Raises:
-        ConfigError: The weight is no finite number, or the temperature not above 0.
-    """
-
-    retriever: str | dict[str, Any]
-    weight: float = 1.0
-    temperature: float | None = None
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.weight):
-            raise ConfigError(f"the weight of {self.retriever} must be a finite number, got {self.weight}.")
-        if self.temperature is not None and not 0 < self.temperature < math.inf:
-            raise ConfigError(f"the temperature of {self.retriever} must be above 0, got {self.temperature}.")
-
-
-@dataclass(frozen=True)
-class PriorOptions:
-    """How priors are taken together.
-
-    Args:
-        empty_weight: How much of a passage's log-probability under an empty prompt is taken from its score,
-            against what the generator favours whatever is asked.
-        done_share: Log of DONE's share of every prior that does not know it (nats, below 0).
-        normalized: Normalize the sums of scores at every token, for a generator that was trained beside these
-            priors (``--data.prior``) with these weights.
-
-    Raises:
-        ConfigError: ``done_share`` is not below 0.
-    """
-
-    empty_weight: float = 0.0
-    done_share: float = DONE_SHARE
-    normalized: bool = False
-
-    def __post_init__(self) -> None:
-        if not -math.inf < self.done_share < 0:
-            raise ConfigError(f"done_share must be a finite number below 0 (nats), got {self.done_share}.")
-
 
 _OPTIONS = ("empty_weight", "done_share", "normalized")
 

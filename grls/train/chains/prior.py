@@ -27,8 +27,9 @@ from grls.models.base import Floats
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
+from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import open_sources
-from grls.retrieve.hybrid.retriever import DONE_SHARE, HybridRetriever, WeightedSource, check_priors, prior_of
+from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource, check_priors, prior_of
 from grls.train.chains.examples import HopExample
 
 _NONE = -1000.0
@@ -40,7 +41,7 @@ class LearnBeside:
     """Priors by name.
 
     Args:
-        retrievers: Folders of bi-encoders over the corpus (``grls index --kind dense``), or ``bm25``.
+        retrievers: Folders of bi-encoders over the corpus (``grls index MODEL --kind dense``), or ``bm25``.
         weights: One each; null: 1.
         temperatures: What the scores of each are divided by; null: 0.05 for a bi-encoder of unit vectors, 1
             for another, 2 for BM25.

@@ -101,7 +101,7 @@ class Proposals:
             if source.corpus.fingerprint != corpus.fingerprint:
                 raise MismatchError(
                     f"{source.name} is over {source.corpus.source} and the data set's corpus is "
-                    f"{corpus.source}: index it again with `grls index --corpus`."
+                    f"{corpus.source}: index it again with `grls index MODEL --corpus`."
                 )
         return cls(options, sources, corpus, codec)
 

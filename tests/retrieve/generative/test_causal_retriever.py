@@ -129,7 +129,7 @@ def test_trained_indexed_and_retrieving_hop_by_hop(data: Path, llama: Path, tmp_
     ]  # fmt: skip
     assert main(options) == 0
     folder = tmp_path / "retriever"
-    assert main(["index", f"--corpus={data}", f"--model={output / 'model'}", f"--output={folder}"]) == 0
+    assert main(["index", f"--corpus={data}", f"{output / 'model'}", f"--output={folder}"]) == 0
     assert json.loads((folder / "grls.json").read_text())["stages"] == ["retrieve"]
     opened = GenerativeRetriever.from_pretrained(folder)
     assert opened.codec.tokenizer.get_vocab()[EVIDENCE] == opened.codec.evidence

@@ -105,7 +105,7 @@ def test_compile_takes_the_search_for_gpus(
     ("case", "message"),
     [
         ("flat", "another backend than 'array'"),
-        ("added", "grls update --merge true"),
+        ("added", "grls index update --merge true"),
         ("model", "a T5ForConditionalGeneration's decoder cannot be driven by slots"),
         ("views", "the generator writes spans of passages"),
     ],

@@ -84,12 +84,12 @@ def test_passages_cannot_be_added(
 ) -> None:
     retriever = opened(folders, "prefixes")
     before = retriever.retrieve(queries(), 3)
-    with pytest.raises(ConfigError, match=r"adding passages needs whole.*--form whole`\.$"):
+    with pytest.raises(ConfigError, match=r"adding passages needs whole.*--index.form whole`\.$"):
         retriever.add([Passage("new", "the otter is proud .")])
     assert retriever.retrieve(queries(), 3) == before
     write_jsonl(tmp_path / "new.jsonl", [{"_id": "new", "text": "the otter is proud ."}])
-    given = ("update", f"--retriever={folders['prefixes']}", f"--add={tmp_path / 'new.jsonl'}")
-    assert "--form whole" in fails(capsys, *given, f"--output={tmp_path / 'r'}")
+    given = ("index", "update", f"{folders['prefixes']}", f"--add={tmp_path / 'new.jsonl'}")
+    assert "--index.form whole" in fails(capsys, *given, f"--output={tmp_path / 'r'}")
     assert not (tmp_path / "r").exists()
 
 
@@ -163,18 +163,18 @@ def test_the_command(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    given = ["index", f"--model={folders['whole'] / 'model'}", f"--corpus={folders['data']}"]
-    assert main([*given, f"--output={tmp_path / 'a'}", "--form=prefixes"]) == 0
+    given = ["index", f"{folders['whole'] / 'model'}", f"--corpus={folders['data']}"]
+    assert main([*given, f"--output={tmp_path / 'a'}", "--index.form=prefixes"]) == 0
     assert "tokens of unique prefixes" in capsys.readouterr().out
     # So little memory that the corpus is sorted on disk: the same files.
     monkeypatch.setattr("grls.index.build.SMALLEST_MEMORY", 1)
-    assert main([*given, f"--output={tmp_path / 'b'}", "--form=prefixes", "--memory=1KB"]) == 0
+    assert main([*given, f"--output={tmp_path / 'b'}", "--index.form=prefixes", "--index.memory=1KB"]) == 0
     one, other = (tmp_path / name / "index" for name in "ab")
     assert sorted(f.name for f in one.iterdir()) == sorted(f.name for f in other.iterdir())
     for file in one.iterdir():
         assert file.read_bytes() == (other / file.name).read_bytes(), file.name
     assert sorted(f.name for f in tmp_path.iterdir()) == ["a", "b"]  # nothing of the sort is left
-    assert "such as 500MB" in fails(capsys, *given, f"--output={tmp_path / 'c'}", "--memory=much")
+    assert "such as 500MB" in fails(capsys, *given, f"--output={tmp_path / 'c'}", "--index.memory=much")
 
 
 def test_too_little_memory_is_refused(folders: dict[str, Path]) -> None:

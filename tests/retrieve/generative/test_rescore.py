@@ -189,7 +189,7 @@ def test_commands_refuse_what_cannot_rescore(
 ) -> None:
     given = ["retrieve", f"--data={data}", f"--output={tmp_path / 'run'}", "--search.rescore=3"]
     assert "rescores nothing" in fails(capsys, *given, "bm25")
-    assert main(["index", f"--model={llama}", f"--corpus={data}", f"--output={tmp_path / 'plain'}"]) == 0
+    assert main(["index", f"{llama}", f"--corpus={data}", f"--output={tmp_path / 'plain'}"]) == 0
     assert "has not learned to rescore" in fails(capsys, *given, tmp_path / "plain")
     dense = DenseRetriever.assemble(
         BiEncoder.load(str(tiny_bert(tmp_path / "bert")), device="cpu"), Corpus.read(data)

@@ -299,7 +299,7 @@ def test_prefixes_alone_find_the_same(retriever: GenerativeRetriever) -> None:
 
 def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, model, folder = root / "data", root / "llama", tmp_path / "retriever"
-    command = ["index", f"--model={model}", f"--corpus={data}", f"--output={folder}"]
+    command = ["index", f"{model}", f"--corpus={data}", f"--output={folder}"]
     write_json(model / VIEWS, {"words": 4})  # as training writes it
     try:
         assert main(command) == 0
@@ -314,9 +314,9 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
     assert main(retrieve) == 0
     assert read_json(tmp_path / "run.info.json")["options"]["span_temperature"] == 2
     assert main(["evaluate", f"--run={tmp_path / 'run'}.jsonl", f"--data={data}", "--split=test"]) == 0
-    assert main([*command, "--span_words=2"]) == 0
+    assert main([*command, "--index.span_words=2"]) == 0
     assert " spans of 2 words, " in capsys.readouterr().out
-    whole = [*command[:-1], "--span_words=0", f"--output={tmp_path / 'whole'}"]
+    whole = [*command[:-1], "--index.span_words=0", f"--output={tmp_path / 'whole'}"]
     write_json(model / VIEWS, {"words": 4})
     try:
         assert main(whole) == 0
@@ -345,9 +345,9 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
 
 
 def test_a_biencoder_has_no_views(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["index", "--kind=dense", f"--model={root / 'llama'}", f"--corpus={root / 'data'}"]
-    error = fails(capsys, *command, "--span_words=3", f"--output={tmp_path / 'x'}")
-    assert "leave span_words out" in error
+    command = ["index", "--kind=dense", f"{root / 'llama'}", f"--corpus={root / 'data'}"]
+    error = fails(capsys, *command, "--index.span_words=3", f"--output={tmp_path / 'x'}")
+    assert "leave --index.span_words out" in error
 
 
 def test_a_t5_writes_views_too(root: Path) -> None:

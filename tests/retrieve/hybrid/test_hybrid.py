@@ -21,8 +21,9 @@ from grls.retrieve.generative import decoders
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.multistep import MultistepRetriever
+from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, Remembering, RetrieverPrior
-from grls.retrieve.hybrid.retriever import DONE_SHARE, HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 NONE: list[tuple[Passage, ...]] = [(), ()]

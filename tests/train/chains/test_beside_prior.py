@@ -172,7 +172,7 @@ def test_a_fit_beside_a_prior_and_retrieval_with_it(
     assert main(options(root, tmp_path / "run", *prior)) == 0
     found = logged(tmp_path / "run", "dev_recall")
     corpus, data = root / "data", f"--data={root / 'data'}"
-    index = ["index", f"--model={tmp_path / 'run' / 'model'}", f"--corpus={corpus}"]
+    index = ["index", f"{tmp_path / 'run' / 'model'}", f"--corpus={corpus}"]
     assert main([*index, f"--output={tmp_path / 'retriever'}"]) == 0
     beside = {"priors": [{"retriever": "bm25", "weight": 50}], "normalized": True}
     write_spec(tmp_path / "beside", "hybrid", beside | {"generator": "../retriever"})
@@ -246,7 +246,7 @@ def test_a_prior_of_another_corpus_is_refused(root: Path, tmp_path: Path) -> Non
     with pytest.raises(MismatchError, match="make both from the same corpus"):
         both(root).open(Corpus.read(tmp_path), "cpu")
     write_llama(tmp_path / "llama", root / "data")
-    index = ["index", f"--model={tmp_path / 'llama'}", f"--corpus={root / 'data'}"]
+    index = ["index", f"{tmp_path / 'llama'}", f"--corpus={root / 'data'}"]
     assert main([*index, f"--output={tmp_path / 'generative'}"]) == 0
     with pytest.raises(ConfigError, match="does not score all passages"):
         open_sources(data.corpus, [str(tmp_path / "generative")])

@@ -216,7 +216,7 @@ def test_a_fit_learns_to_assess(root: Path, tmp_path: Path, kind: str) -> None:
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 1
     assert read_json(tmp_path / "run" / "model" / RESCORE) == {"tokens": 20}
     folder = tmp_path / "retriever"
-    command = ["index", f"--model={tmp_path / 'run' / 'model'}", f"--corpus={root / 'data'}"]
+    command = ["index", f"{tmp_path / 'run' / 'model'}", f"--corpus={root / 'data'}"]
     assert main([*command, f"--output={folder}"]) == 0
     retriever = GenerativeRetriever.from_pretrained(folder, options=SearchOptions(beams=10))
     assert retriever.rescore_input == RescoreInput(20)

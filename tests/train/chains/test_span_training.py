@@ -138,7 +138,7 @@ def test_a_fit_learns_to_write_views_and_the_index_knows_of_what_length(root: Pa
     assert "dev_recall" in (tmp_path / "run" / "logs" / "version_0" / "metrics.csv").read_text()
     model = tmp_path / "run" / "model"
     assert read_json(model / VIEWS) == {"words": 3, "by": "script"}
-    assert main(["index", f"--model={model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
+    assert main(["index", f"{model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
     opened = GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu", options=SearchOptions(beams=40))
     queries, qrels = read_split(root / "data", "train")
     hits = opened.retrieve(queries, 1)
@@ -161,7 +161,7 @@ def test_views_are_learned_beside_a_prior_and_found_with_it(root: Path, tmp_path
     assert main(chain_options(root, tmp_path / "run", *more)) == 0
     assert 0 < logged(tmp_path / "run", "dev_recall").popitem()[1] <= 1
     model = tmp_path / "run" / "model"
-    assert main(["index", f"--model={model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
+    assert main(["index", f"{model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
     priors = [{"retriever": "bm25", "weight": 20}]
     write_spec(tmp_path / "hybrid", "hybrid", {"generator": "../r", "priors": priors, "normalized": True})
     retrieve = ["retrieve", str(tmp_path / "hybrid"), f"--data={root / 'data'}", "--split=dev"]

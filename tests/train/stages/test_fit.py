@@ -117,7 +117,7 @@ def test_from_training_to_a_report(
     stages: tuple[Path, Path], data: Path, tmp_path: Path, steps: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, run = tmp_path / "retriever", tmp_path / "run"
-    assert main(["index", f"--model={stages[1] / 'model'}", f"--corpus={data}", f"--output={folder}"]) == 0
+    assert main(["index", f"{stages[1] / 'model'}", f"--corpus={data}", f"--output={folder}"]) == 0
     options = [str(folder), f"--data={data}", f"--output={run}", f"--hops.steps={steps}"]
     assert main(["retrieve", *options, "--hops.max=3", "--k=4", "--device=cpu", "--split=train"]) == 0
     asked = [query.id for query in read_split(data, "train")[0]]

@@ -1,0 +1,150 @@
+"""``grls index hybrid|hops|fusion|bm25``: folders of retrievers, what they find, and what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from failing import fails, refuses
+from small_data import passages, queries, small_retriever, tiny_bert, write_small
+
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.models.biencoder import BiEncoder
+from grls.retrieve.base import FindsChains
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+from grls.retrieve.registry import Opening, load
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``data``, and the folders ``generator``, ``dense`` and, of another corpus, ``other``."""
+    folder = tmp_path_factory.mktemp("composites")
+    data = write_small(folder / "data")
+    small_retriever(data).save_pretrained(folder / "generator")
+    torch.manual_seed(0)
+    encoder = BiEncoder.load(str(tiny_bert(folder / "bert")), device="cpu")
+    DenseRetriever.assemble(encoder, Corpus.read(data)).save_pretrained(folder / "dense")
+    fewer = Corpus.from_passages(passages()[1:])
+    DenseRetriever.assemble(encoder, fewer).save_pretrained(folder / "other")
+    return folder
+
+
+def spec(folder: Path) -> Any:
+    return json.loads((folder / "grls.json").read_text())
+
+
+def test_a_hybrid_is_a_folder_of_relative_paths(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    priors = '[{"retriever": "dense", "weight": 2.5}, {"retriever": "bm25"}]'
+    options = ["--hybrid.empty_weight=0.3", "--search.beams=4"]
+    assert main(["index", "hybrid", "generator", f"--priors={priors}", "--output=made/hybrid", *options]) == 0
+    assert "made/hybrid: hybrid, hybrid, score mode renormalized with priors, 10" in capsys.readouterr().out
+    assert spec(place / "made" / "hybrid") == {
+        "format": 1,
+        "kind": "hybrid",
+        "generator": "../../generator",
+        "priors": [{"retriever": "../../dense", "weight": 2.5}, {"retriever": "bm25"}],
+        "empty_weight": 0.3,
+        "search": {"beams": 4},
+    }
+    monkeypatch.chdir(place / "made")  # from elsewhere it opens, too
+    told = load("hybrid", Opening("cpu")).describe().options
+    assert (told["prior_weight"], told["empty_weight"], told["beams"]) == ([2.5, 1.0], 0.3, 4)
+
+
+def test_hops_are_a_folder_over_any_other(place: Path) -> None:
+    made = place / "by-hops"
+    command = ["index", "hops", str(place / "generator"), f"--output={made}"]
+    assert main([*command, "--hops.steps=dynamic", "--hops.max=3", "--hops.done_bias=-1"]) == 0
+    assert spec(made)["hops"] == {"steps": "dynamic", "max": 3, "done_bias": -1.0}
+    opened = load(made, Opening("cpu"))
+    assert isinstance(opened, FindsChains)
+    assert opened.describe().name == "generator in hops until DONE"
+
+
+def test_what_a_folder_says_of_hops_and_search_is_taken_over(place: Path) -> None:
+    """Options of the retriever that is wrapped stand in for those that are not given."""
+    kept = place / "with-options"
+    shutil.copytree(place / "dense", kept)
+    written = spec(kept) | {"hops": {"steps": "fixed", "max": 2}, "search": {"beams": 7}}
+    (kept / "grls.json").write_text(json.dumps(written))
+    assert main(["index", "hops", str(kept), f"--output={place / 'taken'}", "--hops.max=4"]) == 0
+    assert spec(place / "taken")["hops"] == {"steps": "fixed", "max": 4}
+    assert spec(place / "taken")["search"] == {"beams": 7}
+
+
+def test_a_fusion_weighs_its_members(place: Path) -> None:
+    made = place / "fused"
+    members = ["bm25", str(place / "dense"), str(place / "generator")]
+    how = ["--fusion.method=sum", "--fusion.weights=[0, 2, 0]", "--depth=10"]
+    assert main(["index", "fusion", *members, f"--output={made}", *how]) == 0
+    assert spec(made)["members"] == ["bm25", "../dense", "../generator"]
+    found = load(made, Opening("cpu")).retrieve(queries()[:5], 3)
+    alone = load(place / "dense", Opening("cpu")).retrieve(queries()[:5], 3)
+    assert [[hit.id for hit in hits] for hits in found] == [[hit.id for hit in hits] for hits in alone]
+
+
+def test_bm25_is_a_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = place / "lexical"
+    options = ["--bm25.k1=0.9", "--bm25.b=0.4", "--analyzer.stem=true", "--analyzer.language=en"]
+    assert main(["index", "bm25", f"--corpus={place / 'data'}", f"--output={made}", *options]) == 0
+    assert capsys.readouterr().out == f"{made}: bm25, 10 passages\n"
+    opened = load(made)
+    expected = BM25Retriever(
+        Corpus.read(place / "data"),
+        0.9,
+        0.4,
+        analyzer=load(made).analyzer,  # type: ignore[attr-defined]
+    )
+    assert opened.fingerprint() == expected.fingerprint()
+    assert opened.retrieve(queries()[:4], 3) == expected.retrieve(queries()[:4], 3)
+    wrong = fails(capsys, "index", "bm25", f"--corpus={place / 'data'}", f"--output={made}", "--bm25.b=2")
+    assert "0 <= b <= 1, got k1=1.5, b=2.0" in wrong
+
+
+def test_nothing_is_written_of_what_cannot_be_opened(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generator, dense, other = (str(place / name) for name in ("generator", "dense", "other"))
+    output = f"--output={tmp_path / 'made'}"
+    prior = '--priors=[{{"retriever": "{}"}}]'
+    for command, said in (
+        (["hybrid", generator, prior.format(other)], "over another|make both from the same corpus.jsonl"),
+        (["hybrid", dense, prior.format(dense)], "priors look ahead for a generator"),
+        (["hybrid", generator, prior.format(tmp_path / "none")], "there is no retriever at"),
+        (["hybrid", generator], "no prior is given"),
+        (["fusion", generator, other], "retrieve from one corpus"),
+        (["fusion", generator], "at least two members, got 1"),
+        (["fusion", generator, dense, "--fusion.method=rrf", "--fusion.weights=[1]"], "1 weights for 2"),
+        (["fusion", "bm25", "bm25"], "bm25 needs a corpus, and there is none here"),
+        (["hops", generator], "choose --hops.steps fixed or dynamic"),
+        (["hops", "bm25", "--hops.steps=fixed"], "grls index bm25 --corpus C --output F"),
+        (["hops", dense, "--hops.steps=dynamic", "--hops.sets=true"], "hops.sets needs a generator"),
+    ):
+        message = fails(capsys, "index", *command, output)
+        assert any(part in message for part in said.split("|")), message
+        assert list(tmp_path.iterdir()) == []
+    assert "weigth" in refuses(capsys, "index", "hybrid", generator, '--priors=[{"weigth": 1}]', output)
+
+
+def test_an_earlier_folder_stays_where_the_new_one_cannot_be(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tmp_path / "made"
+    command = ["index", "fusion", f"--output={made}", str(place / "dense")]
+    assert main([*command, str(place / "generator")]) == 0
+    before = spec(made)
+    fails(capsys, *command, str(place / "other"))
+    assert spec(made) == before
+    message = fails(capsys, *command, str(made))
+    assert f"{made} would replace its own member {made}" in message
+    hops = ["index", "hops", str(place / "generator"), f"--output={tmp_path / 'hops'}", "--hops.steps=fixed"]
+    assert main(hops) == 0
+    again = ["index", "hops", str(tmp_path / "hops"), f"--output={tmp_path / 'again'}"]
+    assert "finds chains already (kind hops)" in fails(capsys, *again)
