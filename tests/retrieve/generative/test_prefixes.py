@@ -123,27 +123,27 @@ def test_what_needs_whole_passages_is_refused(folders: dict[str, Path]) -> None:
     for options in ({"mode": "full"}, {"early_stop": False}):
         retriever = opened(folders, "prefixes", **options)
         for call in (lambda r=retriever: r.retrieve(queries(), 3), lambda r=retriever: r.decoder(3)):
-            with pytest.raises(ConfigError, match=r"without early stop needs whole.*--form whole"):
+            with pytest.raises(ConfigError, match=r"without early stop needs whole.*--index.form whole"):
                 call()
     retriever = opened(folders, "prefixes")
-    with pytest.raises(ConfigError, match=r"generate.*--form whole"):
+    with pytest.raises(ConfigError, match=r"generate.*--index.form whole"):
         PrefixAllowedTokens(retriever.index, 0)
     generator = retriever.decoder(1).generator
-    with pytest.raises(ConfigError, match=r"every passage needs whole.*--form whole"):
+    with pytest.raises(ConfigError, match=r"every passage needs whole.*--index.form whole"):
         score_all(generator, retriever.index, [3])
 
 
 def test_an_index_by_itself_refuses_what_it_does_not_hold() -> None:
     index = index_sequences([np.array([3, 4, 5, END]), np.array([3, END])], END, form="prefixes")
     assert index.rows.tokens.tolist() == [3, END, 3, 4]
-    with pytest.raises(ConfigError, match=r"the token sequence.*--form whole"):
+    with pytest.raises(ConfigError, match=r"the token sequence.*--index.form whole"):
         index.tokens(0)
     first = index.allowed(np.array([index.start()]))
     second = index.allowed(first.states)
     assert second.tokens.tolist() == [END, 4]
     ended, cut = second.states
     assert len(index.allowed(np.array([ended])).tokens) == 0
-    with pytest.raises(ConfigError, match=r"beyond the unique prefix.*--form whole"):
+    with pytest.raises(ConfigError, match=r"beyond the unique prefix.*--index.form whole"):
         index.allowed(np.array([cut]))
 
 
