@@ -202,7 +202,7 @@ def _corpus(named: Any, folder: Path, how: Opening) -> Corpus:
     if named is None and not own:
         raise DataError(
             "bm25 has no passages here, and no other member has: name their folder, as in "
-            '{"kind": "bm25", "corpus": "../data"}.',
+            '{"kind": "bm25", "corpus": "../data"}, or make one with `grls index bm25`.',
             file,
         )
     return Corpus.read(place)

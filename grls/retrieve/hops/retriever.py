@@ -58,12 +58,7 @@ class HopsRetriever:
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
-        """Open a folder; see :func:`grls.retrieve.registry.load`.
-
-        Raises:
-            DataError: A field cannot be, or the member is gone.
-            ConfigError: The member cannot go so, or finds chains already.
-        """
+        """Open a folder; see :func:`grls.retrieve.registry.load`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "hops"), (), file)
         hops = made(HopOptions, spec["hops"], file, "hops")
