@@ -191,6 +191,28 @@ def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[
         assert len(re.findall(r"[a-z]{2,}", re.sub(r"^--\S+( \S+)?", "", described))) >= 1, option
 
 
+HEAVY = ("torch", "transformers", "lightning", "sentence_transformers", "faiss", "datasets", "sklearn")
+"""Each takes a second or more to load."""
+SLOW = ("update", "explain", "answers")
+"""Verbs that load them still."""
+
+
+def test_help_loads_nothing_that_takes_seconds() -> None:
+    """Of any verb; in one process, so that what one loads is told with its name."""
+    program = f"""
+import contextlib, io, sys
+from grls.cli import main
+for command in {[name for name in commands() if name not in SLOW]!r}:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        main([*command.split(), "--help"])
+    loaded = [name for name in {HEAVY!r} if name in sys.modules]
+    if loaded:
+        sys.exit(f"grls {{command}} --help loads {{', '.join(loaded)}}")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "corpsu" in refuses(capsys, "check", f"--corpsu={data}")
     assert "colour" in refuses(capsys, "check", data, "--colour=red")

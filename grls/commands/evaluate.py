@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError
-from grls.evaluation.evaluate import evaluate_run, format_report
-from grls.evaluation.examples import format_examples
 from grls.evaluation.measures import MEASURES, measure_names
 from grls.evaluation.metrics.averages import KS
-from grls.evaluation.versus import compare_runs, format_comparison
 from grls.io.files import write_json
 from grls.io.terminal import visible
 
@@ -37,6 +34,10 @@ def evaluate(
         output: Write the report as JSON here, too.
         examples: Print this many queries with what was retrieved, successes and failures mixed.
     """
+    from grls.evaluation.evaluate import evaluate_run, format_report
+    from grls.evaluation.examples import format_examples
+    from grls.evaluation.versus import compare_runs, format_comparison
+
     if isinstance(ks, int | str):
         raise ConfigError(f"expected --ks to be a list of cut-offs: write --ks [{ks}], not --ks {ks}.")
     names = measure_names(MEASURES if measures is None else measures)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from grls.evaluation.measures import MEASURES, measure_names
-from grls.report.measure import score_runs
-from grls.report.page import TESTED, build_page
-from grls.report.render import write_report
-from grls.report.runs import load_groups
 
 
 def report(
@@ -42,6 +38,11 @@ def report(
         measures: Standard measures by their ir_measures names, as 'nDCG@10 RR', each with its significance;
             null: nDCG@10 (the one that is tested), RR, AP, P@5 and Judged@10.
     """
+    from grls.report.measure import score_runs
+    from grls.report.page import TESTED, build_page
+    from grls.report.render import write_report
+    from grls.report.runs import load_groups
+
     names = measure_names(MEASURES if measures is None else measures)
     tested = TESTED if measures is None else [name for name in names if not name.startswith("Judged")]
     groups = [score_runs(group, list(ks), names) for group in load_groups(runs, data, split)]

@@ -94,7 +94,7 @@ def test_resume_at_the_end_of_an_epoch(data: Path, tmp_path: Path, every: str, l
     last = halted / "checkpoints" / "last.ckpt"
     state = torch.load(last, weights_only=True)["RetrieveData"]
     assert (state["epoch"], state["batches"]) == (1, 0)
-    resumed = train("retrieve", data, halted, *options, every, f"--ckpt_path={last}")
+    resumed = train("retrieve", data, halted, *options, every, "--resume=true")
     rest = logged(resumed, "train_loss", version=1)
     assert sorted(rest) == list(range(8, 24))
     assert rest == pytest.approx({step: whole[step] for step in rest}, abs=1e-6)
