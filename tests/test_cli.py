@@ -193,7 +193,7 @@ def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[
 
 HEAVY = ("torch", "transformers", "lightning", "sentence_transformers", "faiss", "datasets", "sklearn")
 """Each takes a second or more to load."""
-SLOW = ("update", "explain", "answers")
+SLOW = ("answers",)
 """Verbs that load them still."""
 
 
