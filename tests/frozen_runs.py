@@ -94,7 +94,7 @@ def quickstart(place: Place) -> Any:
         found[stage] = curve(root / stage, *names)
     called(
         "index",
-        f"--model={root / 'retrieve' / 'model'}",
+        f"{root / 'retrieve' / 'model'}",
         f"--corpus={root / 'data'}",
         f"--output={root / 'r'}",
     )
