@@ -74,7 +74,7 @@ def test_a_file_that_was_not_written_with_it_is_unknown_to_the_manifest(run):
     "changes",
     [
         {"format": 2},
-        {"system": "oracle"},
+        {"system": 3},
         {"steps": "double"},
         {"corpus": None},
         {"name": 3},
