@@ -146,7 +146,7 @@ def test_it_teaches_proposes_and_finds_what_is_near_or_wrong(
     corpus = Corpus.read(place / "data")
     hop = HopExample([], (3,), 3, "is the otter kind ?", (0,), (0, 3), "seed")
     near = [f"--data={place / 'data'}", f"--output={tmp_path / 'near.safetensors'}", "--device=cpu"]
-    assert main(["neighbours", *near, f"--retriever={folder}", "--k=2"]) == 0
+    assert main(["prepare", "neighbours", *near, f"--retriever={folder}", "--k=2"]) == 0
     (opinion,) = RetrieverTeacher(str(folder), corpus, None, 4, "cpu").opinions([hop])
     assert sum(opinion.values()) == pytest.approx(1)
     assert 0 not in opinion
@@ -174,5 +174,5 @@ def test_hard_negatives_of_another_corpus_are_refused(
     ToyRetriever.build("none", str(tmp_path), Building(str(tmp_path / "r"), "toy"))
     wrong = [f"--negatives={tmp_path / 'r'}", "--fit.hard_negatives=2"]
     asked = biencoder_options(place, tmp_path / "bi", *wrong)
-    assert "another corpus: index that one for --negatives" in fails(capsys, *asked)
+    assert "the retriever is over another corpus" in fails(capsys, *asked)
     assert not (tmp_path / "bi").exists()

@@ -241,7 +241,7 @@ def test_a_signal_that_ends_a_command_leaves_nothing(name: str, tmp_path: Path) 
         "def run(*_):\n"
         "    with atomic_file(sys.argv[1]) as stream:\n"
         f"        os.kill(os.getpid(), signal.{name}); time.sleep(60)\n"
-        "cli._run = run; sys.exit(cli.main(['index']))"
+        "cli.Command.run = run; sys.exit(cli.main(['index']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "a")],

@@ -324,7 +324,7 @@ def test_a_folder_of_another_kind_is_told_by_its_kind(saved: Path) -> None:
     with pytest.raises(DataError, match="of the kind 'dense', and a generative one is wanted"):
         GenerativeRetriever.from_pretrained(saved, device="cpu")
     (saved / "grls.json").write_text(json.dumps(manifest))
-    with pytest.raises(DataError, match="of the kind 'generative', and a dense one is wanted"):
+    with pytest.raises(DataError, match="of the kind 'generative', and a dense retriever is wanted"):
         DenseRetriever.from_pretrained(saved, device="cpu")
 
 
