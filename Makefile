@@ -36,7 +36,7 @@ quickstart: install
 	$(BIN)/grls index runs/quickstart/retrieve/model --corpus data/quickstart --output runs/quickstart/retriever
 	$(BIN)/grls retrieve runs/quickstart/retriever --data data/quickstart --split test \
 	  --hops.steps dynamic --hops.max 8 --output runs/quickstart/test
-	$(BIN)/grls evaluate --run runs/quickstart/test.jsonl --data data/quickstart --split test \
+	$(BIN)/grls evaluate runs/quickstart/test.jsonl --data data/quickstart --split test \
 	  --examples 3 --output runs/quickstart/metrics.json
 
 # bench-efficiency needs the extra local-models and data/entailmentbank

@@ -22,10 +22,10 @@ from typing import Any
 from jsonargparse import auto_cli
 
 from grls.cli import main as grls
-from grls.commands.answers import score_file, table
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import ConfigError, GrlsError
+from grls.evaluation.answer_files import score_file, table
 from grls.evaluation.answers import ENDING, Scores
 from grls.io.files import atomic_file, read_json, sha256, write_json
 from grls.models.entailment import load_entailment

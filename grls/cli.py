@@ -106,7 +106,7 @@ VERBS = {
         "fuse:fuse",
         {"cut": Verb("end rankings where their set has the highest expected F1", "fuse_cut:fuse_cut")},
     ),
-    "evaluate": Verb("score a run", "evaluate:evaluate"),
+    "evaluate": Verb("score runs, or answers and how well their evidence supports them", "evaluate:evaluate"),
     "report": Verb("compare runs on one page: tables, curves, proof graphs, significance", "report:report"),
     "answer": Verb(
         "answer questions with a language model and a retriever",
@@ -122,7 +122,6 @@ VERBS = {
             "dsp": Verb("run a program of demonstrate-search-predict, on DSPy", "answer_dsp:answer_dsp"),
         },
     ),
-    "answers": Verb("score answers and how well their evidence supports them", "answers:answers"),
     "ralm": Verb(
         "let a frozen language model read or write with retrieved documents",
         "ralm:ralm",
@@ -137,6 +136,7 @@ VERBS = {
 
 RENAMED: dict[str, str] = {
     "update": "index update",
+    "answers": "evaluate",
     "riches": "answer riches",
     "read": "answer direct (with follow-up questions: answer follow-up)",
     "program": "answer dsp",

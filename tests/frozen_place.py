@@ -148,7 +148,7 @@ def curve(output: Path, *names: str) -> dict[str, list[float]]:
 def measures(run: str, data: Path, split: str) -> dict[str, dict[str, Any]]:
     """Section -> measure -> value."""
     output = f"{run}.metrics.json"
-    called("evaluate", f"--run={run}.jsonl", f"--data={data}", f"--split={split}", f"--output={output}")
+    called("evaluate", f"{run}.jsonl", f"--data={data}", f"--split={split}", f"--output={output}")
     return {
         name: some for name, some in json.loads(Path(output).read_text()).items() if isinstance(some, dict)
     }

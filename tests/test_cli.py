@@ -254,7 +254,7 @@ def test_missing_inputs_are_named(
         capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}", none
     )
     assert str(none) in fails(capsys, "retrieve", f"--data={none}", f"--output={tmp_path / 'o'}", retriever)
-    assert str(none) in fails(capsys, "evaluate", f"--run={none}.trec", f"--data={data}")
+    assert str(none) in fails(capsys, "evaluate", f"{none}.trec", f"--data={data}")
     assert "retriever" in refuses(capsys, "retrieve", f"--data={data}", f"--output={tmp_path / 'o'}")
     assert "bm25 retrieves from the corpus of a data set folder" in fails(
         capsys, "retrieve", "bm25", f"--data={data / 'queries.jsonl'}", f"--output={tmp_path / 'o'}",

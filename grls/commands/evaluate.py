@@ -1,54 +1,133 @@
-"""``grls evaluate``: every metric that applies to a run."""
+"""``grls evaluate``: every metric that applies to runs, or to answers."""
 
 from __future__ import annotations
 
-from grls.data.corpus import Corpus
+from typing import TYPE_CHECKING, Any
+
 from grls.errors import ConfigError
-from grls.evaluation.measures import MEASURES, measure_names
-from grls.evaluation.metrics.averages import KS
-from grls.io.files import write_json
-from grls.io.terminal import visible
+from grls.evaluation.options import AutoAISOptions
+
+if TYPE_CHECKING:
+    from grls.data.corpus import Corpus
+
+_AUTOAIS = AutoAISOptions()
 
 
 def evaluate(
-    run: str,
+    runs: list[str],
+    *,
     data: str,
     split: str | None = None,
-    ks: tuple[int, ...] | int | str = KS,
+    ks: tuple[int, ...] | int | str | None = None,
     measures: str | None = None,
     baseline: str | None = None,
-    output: str | None = None,
     examples: int = 0,
+    autoais: AutoAISOptions = _AUTOAIS,
+    limit: int | None = None,
+    output: str | None = None,
+    device: str = "auto",
 ) -> None:
-    """Score a run with every metric that applies.
+    """Score runs, or answers and their evidence, with every metric that applies.
 
     Args:
-        run: JSONL that ``grls retrieve`` wrote, or any TREC run.
+        runs: NAME.jsonl or any TREC run; or NAME.answers.jsonl: exact match, F1, hits@k and, with a model of
+            entailment, AutoAIS. NAME.info.json beside it says what made it.
         data: Data set folder.
-        split: Which qrels; null: those that the run was retrieved for (as its manifest says, else test).
-        ks: Cut-offs of recall, as ``[1,5,10,20]``.
-        measures: Standard measures by their ir_measures names, as 'nDCG@10 RR'; null: nDCG@10, RR, AP, P@5
-            and Judged@10.
+        split: Which qrels; null: those that the run was made for (as its manifest says, else test).
+        ks: Cut-offs of recall or hits, as ``[1,5]``; null: 1, 5, 10, 20 of runs, 1 and 5 of answers.
+        measures: Standard measures of runs by their ir_measures names, as 'nDCG@10 RR'; null: nDCG@10, RR,
+            AP, P@5 and Judged@10.
         baseline: Another run of the same queries: prints how far each recall and measure of the run is above
             its, with the 95 % interval and p of a paired test over queries.
-        output: Write the report as JSON here, too.
         examples: Print this many queries with what was retrieved, successes and failures mixed.
+        autoais: Whether evidence supports answers.
+        limit: Only so many queries were answered, the first ones; null: all. Those without an answer score 0.
+        output: Write the report as JSON here, too.
+        device: Where entailment is judged: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
-    from grls.evaluation.evaluate import evaluate_run, format_report
-    from grls.evaluation.examples import format_examples
-    from grls.evaluation.versus import compare_runs, format_comparison
+    from grls.data.corpus import Corpus
+    from grls.evaluation.answers import ENDING
+    from grls.evaluation.measures import MEASURES, measure_names
+    from grls.io.files import refuse_unwritable, write_json
+    from grls.io.logs import quiet
 
+    quiet()
     if isinstance(ks, int | str):
         raise ConfigError(f"expected --ks to be a list of cut-offs: write --ks [{ks}], not --ks {ks}.")
-    names = measure_names(MEASURES if measures is None else measures)
-    corpus = Corpus.read(data)
-    report = evaluate_run(run, data, split, list(ks), corpus, names)
+    answers = [run for run in runs if run.endswith(ENDING)]
+    if answers and len(answers) < len(runs):
+        raise ConfigError(f"{answers[0]} holds answers, and others are runs; score them by commands apart.")
+    if limit is not None and limit < 1:
+        raise ConfigError(f"--limit must be at least 1, got {limit}.")
+    if limit is not None and not answers:
+        raise ConfigError("--limit is of answers: leave it out for runs.")
+    if answers and (measures is not None or baseline is not None or examples):
+        raise ConfigError("--measures, --baseline and --examples are of runs; leave them out for answers.")
+    if output is not None:
+        refuse_unwritable(output)
+    if answers:
+        report = _answers(runs, data, split, ks, autoais, limit, device)
+    else:
+        names = measure_names(MEASURES if measures is None else measures)
+        corpus = Corpus.read(data)
+        reports = [_run(run, data, split, ks, names, baseline, examples, corpus) for run in runs]
+        each = [{"run": run, **report} for run, report in zip(runs, reports, strict=True)]
+        report = reports[0] if len(reports) == 1 else {"runs": each}
+    if output is not None:
+        write_json(output, report)
+
+
+def _run(
+    run: str,
+    data: str,
+    split: str | None,
+    ks: tuple[int, ...] | None,
+    measures: list[str],
+    baseline: str | None,
+    examples: int,
+    corpus: Corpus,
+) -> dict[str, Any]:
+    """Score a run and print what was found."""
+    from grls.evaluation.evaluate import evaluate_run, format_report
+    from grls.evaluation.examples import format_examples
+    from grls.evaluation.metrics.averages import KS
+    from grls.evaluation.versus import compare_runs, format_comparison
+    from grls.io.terminal import visible
+
+    cuts = list(KS if ks is None else ks)
+    report = evaluate_run(run, data, split, cuts, corpus, measures)
     print(visible(format_report(report)))
     if baseline is not None:
-        compared = compare_runs(run, baseline, data, report["split"], list(ks), names, corpus)
+        compared = compare_runs(run, baseline, data, report["split"], cuts, measures, corpus)
         report["baseline"] = {"run": baseline, **{name: c._asdict() for name, c in compared.items()}}
         print("\n" + visible(format_comparison(compared, baseline)))
     if examples:
         print("\n" + format_examples(run, data, report["split"], corpus, examples))
-    if output is not None:
-        write_json(output, report)
+    return report
+
+
+def _answers(
+    files: list[str],
+    data: str,
+    split: str | None,
+    ks: tuple[int, ...] | None,
+    autoais: AutoAISOptions,
+    limit: int | None,
+    device: str,
+) -> dict[str, Any]:
+    """Score answers and print a table."""
+    from grls.data.corpus import Corpus
+    from grls.data.dataset import read_split
+    from grls.evaluation.answer_files import score_file, table
+    from grls.evaluation.answers import KS
+    from grls.models.entailment import load_entailment
+
+    corpus = Corpus.read(data)
+    split = split or "test"
+    queries, qrels = read_split(data, split, corpus)
+    nli = autoais.model
+    judge = None if nli is None else load_entailment(nli, device, autoais.batch_size)
+    cuts = KS if ks is None else ks
+    rows = [score_file(file, queries[:limit], qrels, corpus, cuts, judge, autoais.premise) for file in files]
+    print("\n".join(table(rows)))
+    return {"split": split, "nli": nli, "premise": autoais.premise, "answers": rows}

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages
@@ -26,6 +26,7 @@ from grls.evaluation.metrics.answer_f1 import answer_f1
 from grls.evaluation.metrics.autoais import attributed
 from grls.evaluation.metrics.averages import mean
 from grls.evaluation.metrics.hits import hits
+from grls.evaluation.options import PremiseKind as PremiseKind
 from grls.io.files import atomic_file
 from grls.io.jsonl import read_jsonl, string_of, write_line
 from grls.models.entailment import Entailment
@@ -36,7 +37,6 @@ log = logging.getLogger(__name__)
 ENDING = ".answers.jsonl"
 KS = (1, 5)
 
-PremiseKind = Literal["quotes", "passages"]
 Scores = dict[str, Any]
 """Metric -> value, ready for JSON; a metric that does not apply is None."""
 

@@ -254,15 +254,8 @@ def _usual(field: Any) -> Any:
 
 
 def relative(path: str | Path, folder: str | Path) -> str:
-    """A member's path as it stands in a folder's file.
-
-    Raises:
-        ConfigError: The member is the folder, or lies in it: it would be gone once the folder is written.
-    """
-    member, place = Path(path).resolve(), Path(folder).resolve()
-    if place in (member, *member.parents):
-        raise ConfigError(f"{folder} would replace its own member {path}: choose another output.")
-    return Path(os.path.relpath(member, place)).as_posix()
+    """A member's path as it stands in a folder's file."""
+    return Path(os.path.relpath(Path(path).resolve(), Path(folder).resolve())).as_posix()
 
 
 def named_from(folder: str | Path, member: str | Path | Mapping[str, Any]) -> Member:

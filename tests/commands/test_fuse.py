@@ -84,7 +84,7 @@ def test_runs_of_ours_are_interleaved_and_say_what_made_them(place, capsys):
     assert info.seconds >= 4.0
     assert info.options["runs"] == ["a.jsonl", "b.jsonl"]
     assert "out/e.trec, out/e.jsonl: 2 queries" in capsys.readouterr().out
-    assert main(["evaluate", "--run", "out/e.jsonl", "--data", "data"]) == 0
+    assert main(["evaluate", "out/e.jsonl", "--data", "data"]) == 0
 
 
 def test_as_many_passages_as_the_longest_list_unless_k_says(place):

@@ -169,7 +169,7 @@ def test_ids_with_white_space_have_no_trec_run(
     assert "the query id 'query " in caplog.text
     assert not (tmp_path / "o.trec").exists()
     assert read_info(tmp_path / "o.jsonl") is not None
-    assert main(["evaluate", f"--run={tmp_path / 'o.jsonl'}", f"--data={tmp_path / 'data'}"]) == 0
+    assert main(["evaluate", f"{tmp_path / 'o.jsonl'}", f"--data={tmp_path / 'data'}"]) == 0
 
 
 def test_branch_follows_chains(data: Path, dense: Path, tmp_path: Path) -> None:
@@ -202,10 +202,10 @@ def test_a_run_is_scored_against_the_split_it_was_retrieved_for(
     run = tmp_path / "o"
     assert main(["retrieve", f"--data={data}", f"--output={run}", "bm25", "--split=dev"]) == 0
     report = tmp_path / "report.json"
-    assert main(["evaluate", f"--run={run}.jsonl", f"--data={data}", f"--output={report}"]) == 0
+    assert main(["evaluate", f"{run}.jsonl", f"--data={data}", f"--output={report}"]) == 0
     assert json.loads(report.read_text())["split"] == "dev"
     assert "was retrieved for the split dev, and --split asks for test" in fails(
-        capsys, "evaluate", f"--run={run}.jsonl", f"--data={data}", "--split=test"
+        capsys, "evaluate", f"{run}.jsonl", f"--data={data}", "--split=test"
     )
 
 

@@ -96,7 +96,7 @@ def test_it_retrieves_alone_and_in_composites_and_is_reported(folder: Path, plac
         assert info.system == {"hops": kind, "fusion": "ensemble", "hybrid": "hybrid"}[name]
         assert found != alone
     runs = [f"{own / name}.jsonl" for name in ("single", *(f"run-{name}" for name in made))]
-    assert main(["evaluate", f"--run={runs[0]}", f"--data={place / 'data'}"]) == 0
+    assert main(["evaluate", f"{runs[0]}", f"--data={place / 'data'}"]) == 0
     assert main(["report", *runs, f"--output={own / 'page'}"]) == 0
     page = (own / "page.html").read_text()
     assert kind in page

@@ -72,7 +72,7 @@ def test_a_program_writes_answers_traces_and_a_run(
     assert info is not None
     assert (info.system, info.name, info.score_mode) == ("bm25", "retrieve-then-read, bm25, k=1", "bm25")
     assert read_results(f"{output}.jsonl").rankings["q1"][0].id == "a"
-    assert main(["answers", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0
+    assert main(["evaluate", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0
     assert not (tmp_path / "home").exists()  # no cache
 
 

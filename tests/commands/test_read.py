@@ -44,7 +44,7 @@ def test_from_bm25(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (info.system, info.name, info.score_mode) == ("bm25", "direct, bm25, k=1", "bm25")
     assert info.options["method"] == "direct"
     assert (info.options["k"], info.options["prompts"], info.options["calls"]) == (1, 2, 1)
-    assert main(["answers", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0
+    assert main(["evaluate", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0
     assert "| direct, bm25, k=1" in capsys.readouterr().out
 
 

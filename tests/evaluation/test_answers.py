@@ -165,8 +165,8 @@ def test_the_command(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     output = tmp_path / "scores.json"
     files = [str(tmp_path / f"{name}.answers.jsonl") for name in ("one", "two")]
     code = main(
-        ["answers", *files, "--data", str(data), "--ks", "[1,2]", "--nli", str(nli), "--device", "cpu",
-         "--output", str(output)]
+        ["evaluate", *files, "--data", str(data), "--ks", "[1,2]", "--autoais.model", str(nli),
+         "--device", "cpu", "--output", str(output)]
     )  # fmt: skip
     assert code == 0
     rows = [[cell.strip(" |") for cell in row.split(" | ")] for row in capsys.readouterr().out.splitlines()]
@@ -178,7 +178,7 @@ def test_the_command(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     written = json.loads(output.read_text())
     assert [row["autoais"] for row in written["answers"]] == [0.25, 0.0]
     assert written["nli"] == str(nli)
-    assert main(["answers", str(tmp_path / "two.answers.jsonl"), "--data", str(data), "--limit", "1"]) == 0
+    assert main(["evaluate", str(tmp_path / "two.answers.jsonl"), "--data", str(data), "--limit", "1"]) == 0
     assert "1 of 1" in capsys.readouterr().out
 
 
@@ -189,7 +189,7 @@ def test_the_command(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--ks", "[0]"], "cut-offs k of at least 1"),
         (["--limit", "0"], "--limit must be at least 1, got 0"),
         (["--limit", "1"], "or --limit is too small"),
-        (["--nli", "./nowhere"], "no such folder"),
+        (["--autoais.model", "./nowhere"], "no such folder"),
         (["--output", "/proc/nowhere/x"], "cannot write"),
     ],
 )
@@ -197,18 +197,22 @@ def test_wrong_options_are_refused(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     write_answers(tmp_path / "x.answers.jsonl", LINES)
-    assert main(["answers", str(tmp_path / "x.answers.jsonl"), "--data", str(data), *options]) == 1
+    assert main(["evaluate", str(tmp_path / "x.answers.jsonl"), "--data", str(data), *options]) == 1
     assert message in capsys.readouterr().err
 
 
 def test_other_files_are_refused(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    corpus = Corpus.read(data)
-    write_results(tmp_path / "x.jsonl", QUERIES, corpus, "full")
-    assert main(["answers", str(tmp_path / "x.jsonl"), "--data", str(data)]) == 1
-    assert "expected a name" in capsys.readouterr().err
+    write_results(tmp_path / "x.jsonl", QUERIES, Corpus.read(data), "full")
     write_answers(tmp_path / "x.answers.jsonl", LINES)
+    both = [str(tmp_path / "x.jsonl"), str(tmp_path / "x.answers.jsonl")]
+    assert main(["evaluate", *both, "--data", str(data)]) == 1
+    assert "holds answers, and others are runs" in capsys.readouterr().err
+    assert main(["evaluate", both[0], "--data", str(data), "--limit=2"]) == 1
+    assert "--limit is of answers" in capsys.readouterr().err
+    assert main(["evaluate", both[1], "--data", str(data), "--measures=RR"]) == 1
+    assert "--measures, --baseline and --examples are of runs" in capsys.readouterr().err
     write_info(tmp_path / "x", RunInfo("generator", "n", "single", "other", "", "", None, "full"))
-    assert main(["answers", str(tmp_path / "x.answers.jsonl"), "--data", str(data)]) == 1
+    assert main(["evaluate", str(tmp_path / "x.answers.jsonl"), "--data", str(data)]) == 1
     assert "another corpus" in capsys.readouterr().err
 
 
@@ -233,7 +237,7 @@ def test_answers_of_other_queries_are_named_with_their_file(
     good, bad = (str(tmp_path / f"{name}{ENDING}") for name in ("good", "bad"))
     write_answers(good, LINES)
     write_answers(bad, [line("q9", "x")])
-    assert main(["answers", good, bad, "--data", str(data)]) == 1
+    assert main(["evaluate", good, bad, "--data", str(data)]) == 1
     assert f"{bad}: the query id 'q9'" in capsys.readouterr().err
 
 

@@ -231,7 +231,7 @@ def test_the_report_prints_as_an_aligned_table():
 def test_cutoffs_without_brackets_are_told_how_to_write_them(ks, tmp_path, capsys):
     data = dataset(tmp_path / "data")
     write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0)]})
-    command = ["evaluate", "--run", str(tmp_path / "run"), "--data", str(data), "--ks"]
+    command = ["evaluate", str(tmp_path / "run"), "--data", str(data), "--ks"]
     assert main([*command, ks]) == 1
     assert f"write --ks [{ks}]" in capsys.readouterr().err
     assert main([*command, f"[{ks}]"]) == 0
@@ -309,7 +309,7 @@ def test_a_baseline_is_compared_with_by_every_recall_and_measure(tmp_path, capsy
     data = dataset(tmp_path / "data")
     write_run(tmp_path / "run", {"q1": [Hit("f1", 0.0)], "q2": [Hit("f2", 0.0)], "q3": [Hit("f1", 0.0)]})
     write_run(tmp_path / "base", {"q1": [Hit("f1", 0.0)], "q2": [Hit("r1", 0.0), Hit("f2", -1.0)]})
-    options = ["--run", str(tmp_path / "run"), "--data", str(data), "--baseline", str(tmp_path / "base")]
+    options = [str(tmp_path / "run"), "--data", str(data), "--baseline", str(tmp_path / "base")]
     out = tmp_path / "report.json"
     assert main(["evaluate", *options, "--ks=[1]", "--measures=RR Judged@1", f"--output={out}"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -326,7 +326,7 @@ def test_a_baseline_is_compared_with_by_every_recall_and_measure(tmp_path, capsy
 
 @pytest.mark.parametrize("name", ["foo", "P", "nDCG@0", "alpha_nDCG@20", "nDCG@", "__import__('os')"])
 def test_what_is_no_measure_is_told_with_examples(name, tmp_path, capsys):
-    command = ["evaluate", "--run", "x", "--data", str(tmp_path), f"--measures=RR {name}"]
+    command = ["evaluate", "x", "--data", str(tmp_path), f"--measures=RR {name}"]
     assert main(command) == 1
     error = capsys.readouterr().err
     assert repr(name) in error

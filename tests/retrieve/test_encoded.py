@@ -453,7 +453,7 @@ def test_the_kind_of_a_model_is_what_its_folder_says(root: Path, tmp_path: Path)
 def test_the_shipped_config_makes_a_folder(kind: str, root: Path, tmp_path: Path, capsys: Any) -> None:
     given = [
         f"--config={CONFIGS / kind}.yaml",
-        f"--model={model_of(root, kind)}",
+        str(model_of(root, kind)),
         f"--corpus={root / 'data'}",
     ]
     assert main(["index", *given, f"--output={tmp_path / 'r'}", "--device=cpu", "--batch_size=4"]) == 0

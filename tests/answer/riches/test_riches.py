@@ -230,7 +230,7 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     lines = Path(f"{output}.answers.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["answer"] for line in lines] == ["Orla Finn", "the barn"]
     assert Path(f"{output}.html").is_file()
-    assert main(["evaluate", "--run", f"{output}.jsonl", "--data", str(folder / "data")]) == 0
+    assert main(["evaluate", f"{output}.jsonl", "--data", str(folder / "data")]) == 0
     assert "100" in capsys.readouterr().out
 
 

@@ -313,7 +313,7 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
     ]  # fmt: skip
     assert main(retrieve) == 0
     assert read_json(tmp_path / "run.info.json")["options"]["span_temperature"] == 2
-    assert main(["evaluate", f"--run={tmp_path / 'run'}.jsonl", f"--data={data}", "--split=test"]) == 0
+    assert main(["evaluate", f"{tmp_path / 'run'}.jsonl", f"--data={data}", "--split=test"]) == 0
     assert main([*command, "--index.span_words=2"]) == 0
     assert " spans of 2 words, " in capsys.readouterr().out
     whole = [*command[:-1], "--index.span_words=0", f"--output={tmp_path / 'whole'}"]

@@ -128,9 +128,7 @@ def test_from_training_to_a_report(
     assert all(len(fields) == 6 for fields in ranked)
     report = tmp_path / "report.json"
     capsys.readouterr()
-    assert (
-        main(["evaluate", f"--run={run}.jsonl", f"--data={data}", "--split=train", f"--output={report}"]) == 0
-    )
+    assert main(["evaluate", f"{run}.jsonl", f"--data={data}", "--split=train", f"--output={report}"]) == 0
     assert json.loads(report.read_text())
     assert "recall" in capsys.readouterr().out.lower()
 

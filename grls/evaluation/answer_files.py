@@ -1,4 +1,4 @@
-"""``grls answers``: how right answers are, and how well their evidence supports them."""
+"""Files of answers, scored: a row a file, and the table of them."""
 
 from __future__ import annotations
 
@@ -6,59 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, read_split
+from grls.data.dataset import Qrels
 from grls.data.types import Query
-from grls.errors import ConfigError, DataError
+from grls.errors import DataError
 from grls.evaluation.answers import ENDING, KS, PremiseKind, Scores, read_answers, score_answers
-from grls.io.files import refuse_unwritable, write_json
-from grls.io.logs import quiet
-from grls.models.entailment import Entailment, load_entailment
+from grls.models.entailment import Entailment
 from grls.runs.manifest import RunInfo, read_info
-
-
-def answers(
-    files: list[str],
-    *,
-    data: str,
-    split: str = "test",
-    ks: tuple[int, ...] | int | str = KS,
-    nli: str | None = None,
-    premise: PremiseKind = "quotes",
-    limit: int | None = None,
-    output: str | None = None,
-    batch_size: int = 16,
-    device: str = "auto",
-) -> None:
-    """Score answers and their evidence: exact match, F1, hits@k and, with a model of entailment, AutoAIS.
-
-    Args:
-        files: NAME.answers.jsonl of `grls answer`; NAME.info.json beside it says what made it.
-        data: Data set folder.
-        split: Which queries.
-        ks: Cut-offs of hits, as `[1,5]`.
-        nli: Folder or hub name of a model of entailment, for AutoAIS: a classifier with a label `entailment`,
-            or an encoder-decoder that writes 1 or 0.
-        premise: What AutoAIS takes for evidence: the quotes, or the passages that they stand in.
-        limit: Only so many queries were asked, the first ones (the `--limit` of those commands); null: all.
-            Those without an answer score 0.
-        output: Write the scores as JSON here, too.
-        batch_size: Pairs judged together.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-    """
-    quiet()
-    if isinstance(ks, int | str):
-        raise ConfigError(f"expected --ks to be a list of cut-offs: write --ks [{ks}], not --ks {ks}.")
-    if limit is not None and limit < 1:
-        raise ConfigError(f"--limit must be at least 1, got {limit}.")
-    if output is not None:
-        refuse_unwritable(output)
-    corpus = Corpus.read(data)
-    queries, qrels = read_split(data, split, corpus)
-    judge = None if nli is None else load_entailment(nli, device, batch_size)
-    rows = [score_file(file, queries[:limit], qrels, corpus, ks, judge, premise) for file in files]
-    print("\n".join(table(rows)))
-    if output is not None:
-        write_json(output, {"split": split, "nli": nli, "premise": premise, "answers": rows})
 
 
 def score_file(

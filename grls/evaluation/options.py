@@ -1,0 +1,33 @@
+"""How answers are scored, as options. Light to import: command lines are made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from grls.errors import ConfigError
+
+PremiseKind = Literal["quotes", "passages"]
+
+
+@dataclass(frozen=True)
+class AutoAISOptions:
+    """How it is judged whether evidence supports an answer.
+
+    Args:
+        model: Folder or hub name of a model of entailment: a classifier with a label `entailment`, or an
+            encoder-decoder that writes 1 or 0; null: no AutoAIS.
+        premise: What is taken for evidence: the quotes, or the passages that they stand in.
+        batch_size: Pairs judged together.
+
+    Raises:
+        ConfigError: The batch size is below 1.
+    """
+
+    model: str | None = None
+    premise: PremiseKind = "quotes"
+    batch_size: int = 16
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ConfigError(f"autoais.batch_size must be at least 1, got {self.batch_size}.")
