@@ -148,7 +148,7 @@ def _map() -> None:
         (_numpy, "index", r"\(8\.00 PiB more were asked for\)\. Lower --index\.memory or --batch_size, end"),
         (_cuda, "train memorise", r"\(2\.00 GiB more .*\)\. Lower --data\.batch_size, .*_checkpointing true"),
         (_thread, "ralm", r"\. Lower --reader.window or --rerank.candidates, end"),
-        (_map, "evaluate", r"\. Give it less at a time, end"),
+        (_map, "report", r"\. Give it less at a time, end"),
     ],
 )  # fmt: skip
 def test_too_little_memory_is_one_line_that_says_what_saves_some(
@@ -193,7 +193,7 @@ def test_help_explains_every_option(command: str, capsys: pytest.CaptureFixture[
 
 HEAVY = ("torch", "transformers", "lightning", "sentence_transformers", "faiss", "datasets", "sklearn")
 """Each takes a second or more to load."""
-SLOW = ("answers",)
+SLOW = ()
 """Verbs that load them still."""
 
 

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from grls.data.codec import Codec, Limits
-from grls.data.corpus import Corpus
-from grls.data.dataset_check import check_data, format_faults
 from grls.errors import DataError
-from grls.index.corpus_check import check_corpus, format_check
-from grls.io.files import write_json
-from grls.io.logs import quiet
-from grls.models.load.build import load_tokenizer
 
 
 def check(
-    corpus: str,
+    data: str,
     *,
     tokenizer: str | None = None,
     max_passage_tokens: int = 512,
@@ -30,25 +21,33 @@ def check(
     repeated and unknown ids, splits and queries without gold; where there is one, the exit code is 1.
 
     Args:
-        corpus: ``corpus.jsonl`` or the data set folder that holds it.
+        data: The data set folder, or its ``corpus.jsonl`` alone.
         tokenizer: Of the generator: a folder, a hub name, or a name that configs use; without it, tokens are
             words and the round trip is not tried.
         max_passage_tokens: The length limit.
         examples: Ids shown of each kind.
         output: Write the report as JSON here, too.
     """
+    from pathlib import Path
+
+    from grls.data.codec import Codec, Limits
+    from grls.data.corpus import Corpus
+    from grls.data.dataset_check import check_data, format_faults
+    from grls.index.corpus_check import check_corpus, format_check
+    from grls.io.files import write_json
+    from grls.io.logs import quiet
+    from grls.models.load.build import load_tokenizer
+
     quiet()
     codec = None if tokenizer is None else Codec(load_tokenizer(tokenizer), Limits(max_passage_tokens))
-    passages = Corpus.read(corpus)
+    passages = Corpus.read(data)
     report = check_corpus(passages, codec, max_passage_tokens, examples)
     print(format_check(report))
-    faults = check_data(corpus, passages) if Path(corpus).is_dir() else []
+    faults = check_data(data, passages) if Path(data).is_dir() else []
     if output is not None:
         found = {"findings": [f._asdict() for f in report.findings]}
         found["faults"] = [f._asdict() | {"file": str(f.file)} for f in faults]
         write_json(output, report._asdict() | found)
     if faults:
         print(format_faults(faults))
-        raise DataError(
-            f"{len(faults):,} faults in queries and qrels; correct them before you train.", corpus
-        )
+        raise DataError(f"{len(faults):,} faults in queries and qrels; correct them before you train.", data)

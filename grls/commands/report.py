@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from grls.evaluation.measures import MEASURES, measure_names
-
 
 def report(
     runs: list[str],
@@ -38,6 +36,7 @@ def report(
         measures: Standard measures by their ir_measures names, as 'nDCG@10 RR', each with its significance;
             null: nDCG@10 (the one that is tested), RR, AP, P@5 and Judged@10.
     """
+    from grls.evaluation.measures import MEASURES, measure_names
     from grls.report.measure import score_runs
     from grls.report.page import TESTED, build_page
     from grls.report.render import write_report
