@@ -123,7 +123,7 @@ def _answers(
     from grls.models.entailment import load_entailment
 
     corpus = Corpus.read(data)
-    split = split or "test"
+    split = split or _split_of(files)
     queries, qrels = read_split(data, split, corpus)
     nli = autoais.model
     judge = None if nli is None else load_entailment(nli, device, autoais.batch_size)
@@ -131,3 +131,19 @@ def _answers(
     rows = [score_file(file, queries[:limit], qrels, corpus, cuts, judge, autoais.premise) for file in files]
     print("\n".join(table(rows)))
     return {"split": split, "nli": nli, "premise": autoais.premise, "answers": rows}
+
+
+def _split_of(files: list[str]) -> str:
+    """The split that answers were written for, as the manifests beside them say; test where none does.
+
+    Raises:
+        ConfigError: They were written for different ones.
+    """
+    from grls.evaluation.answers import ENDING
+    from grls.runs.manifest import read_info
+
+    infos = [read_info(file.removesuffix(ENDING)) for file in files]
+    found = sorted({info.split for info in infos if info is not None and info.split is not None})
+    if len(found) > 1:
+        raise ConfigError(f"the answers are of the splits {', '.join(found)}; score them by commands apart.")
+    return found[0] if found else "test"

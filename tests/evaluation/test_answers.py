@@ -182,6 +182,26 @@ def test_the_command(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "1 of 1" in capsys.readouterr().out
 
 
+def test_the_split_is_that_of_the_manifest(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = Corpus.read(data)
+    for name, split in (("dev-run", "dev"), ("test-run", "test")):
+        write_answers(tmp_path / f"{name}.answers.jsonl", LINES)
+        write_results(tmp_path / f"{name}.jsonl", QUERIES, corpus, "full")
+        write_info(
+            tmp_path / name,
+            RunInfo("generator", name, "single", corpus.fingerprint, "", "", split, "full"),
+        )
+    (data / "qrels" / "dev.tsv").write_bytes((data / "qrels" / "test.tsv").read_bytes())
+    output = tmp_path / "scores.json"
+    one, other = (str(tmp_path / f"{name}-run.answers.jsonl") for name in ("dev", "test"))
+    assert main(["evaluate", one, "--data", str(data), "--output", str(output)]) == 0
+    assert json.loads(output.read_text())["split"] == "dev"
+    assert main(["evaluate", one, other, "--data", str(data)]) == 1
+    assert "of the splits dev, test" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
