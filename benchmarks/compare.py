@@ -13,6 +13,7 @@ tuned on dev by their commands. Nothing is chosen on test.
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -187,44 +188,42 @@ class Comparison:
     def retrieve(self, system: str) -> None:
         """Single-step (on dev too, to tune fusion), fixed and dynamic, as far as plan and system go."""
         for split in ("dev", "test"):
-            self.one(system, "single", split, "--k", "20", "--beams", "20")
+            self.one(system, "single", split, "--k", "20", "--search.beams", "20")
         if self.plan.pooled:
-            wide = ("--chains", "10", "--branch", "10", "--pool", "true", "--k", "20", "--beams", "20")
-            self.one(system, "fixed", "test", "--hops", str(self.plan.hops), *wide)
+            wide = ("--hops.pool", "true", "--k", "20", "--search.beams", "20")
+            self.one(system, "fixed", "test", *_hops(self.plan.hops, 10), *wide)
         elif self.plan.hops:
-            self.one(system, "fixed", "test", "--hops", str(self.plan.hops), "--chains", "1", "--branch", "1")
+            self.one(system, "fixed", "test", *_hops(self.plan.hops, 1))
         if self.plan.dynamic and system in ("generator", "nomem", "biencoder"):
             self.dynamic(system)
 
     def dynamic(self, system: str) -> None:
         """Dynamic retrieval with the bias of DONE that is best on dev (for nomem: the generator's)."""
-        options = ("--hops", "12", "--chains", "2", "--branch", "2")
+        options = _hops(12, 2)
         if system == "nomem":
             bias = self.best_bias.get("generator", 0.0)
-            self.one(system, "dynamic", "test", *options, "--done_bias", f"{bias:g}")
+            self.one(system, "dynamic", "test", *options, "--hops.done_bias", f"{bias:g}")
             return
         tuned = {}
         for bias in self.plan.biases if system == "biencoder" else BIASES[system]:
             name = f"{system}-dynamic{bias:+g}"
-            self.one(system, "dynamic", "dev", *options, "--done_bias", f"{bias:g}", name=name)
+            self.one(system, "dynamic", "dev", *options, "--hops.done_bias", f"{bias:g}", name=name)
             if not self.dry_run:
                 run = f"{self.folder}/{name}-dev.jsonl"
                 tuned[bias] = evaluate_run(run, self.data, "dev")["set"]["f1"]
         best = max(tuned, key=lambda bias: tuned[bias]) if tuned else 0.0
         self.best_bias[system] = best
         print(f"# {system}: set F1 on dev by done_bias: {tuned}; test with {best:g}")
-        self.one(system, "dynamic", "test", *options, "--done_bias", f"{best:g}")
+        self.one(system, "dynamic", "test", *options, "--hops.done_bias", f"{best:g}")
 
     def one(self, system: str, steps: str, split: str, *options: str, name: str = "") -> None:
         """One run."""
-        source = (
-            ("--bm25", "true") if system == "bm25" else ("--retriever", f"{self.folder}/{system}-retriever")
-        )
+        retriever = system if system == "bm25" else f"{self.folder}/{system}-retriever"
         output = f"{self.folder}/{name or f'{system}-{steps}'}{'-dev' if split == 'dev' else ''}"
         if split == "test":
             self.runs.append(f"{output}.jsonl")
         self.grls(
-            "retrieve", *source, "--data", self.data, "--split", split, "--steps", steps, *options,
+            "retrieve", retriever, "--data", self.data, "--split", split, "--hops.steps", steps, *options,
             "--name", f"{system}, {steps}", "--output", output, makes=Path(f"{output}.info.json"),
         )  # fmt: skip
 
@@ -232,11 +231,13 @@ class Comparison:
         """Generator and bi-encoder fused as in the paper, and with tuned weights; two alike; all three."""
         pair = ("generator", "biencoder")
         dev = [f"{self.folder}/{system}-single-dev.jsonl" for system in pair]
-        tuned = ("--config", "configs/fusion.yaml", "--tune", *dev)
+        tuned = ("--config", "configs/fusion.yaml", "--tune.runs", json.dumps(dev))
         both = "generator + biencoder"
         self.fuse("ensemble-single", f"{both}, interleaved, single", pair)
         self.fuse("ensemble-tuned-single", f"{both}, tuned, single", pair, *tuned)
-        self.fuse("ensemble-rrf-single", f"{both} + bm25, rrf, single", (*pair, "bm25"), "--method", "rrf")
+        self.fuse(
+            "ensemble-rrf-single", f"{both} + bm25, rrf, single", (*pair, "bm25"), "--fusion.method", "rrf"
+        )
         plan = self.plan
         for steps in [*(["fixed"] if plan.hops else []), *(["dynamic"] if plan.dynamic else [])]:
             cut = ("--k", "20") if plan.pooled else ()
@@ -248,18 +249,19 @@ class Comparison:
 
     def hybrid(self) -> None:
         """The generator with the bi-encoder looking ahead, less the empty prompt; weights tuned on dev."""
-        tuned, output = f"{self.folder}/hybrid.yaml", f"{self.folder}/hybrid-single"
-        members: tuple[str, ...] = ("--retriever", f"{self.folder}/generator-retriever")
-        members += ("--prior", f"{self.folder}/biencoder-retriever")
+        folder, output = f"{self.folder}/hybrid-retriever", f"{self.folder}/hybrid-single"
+        made, wide = Path(f"{output}.info.json"), ("--search.beams", "20")
+        priors = json.dumps([{"retriever": f"{self.folder}/biencoder-retriever"}])
         self.grls(
-            "tune-hybrid", *members, "--data", self.data, "--beams", "20", "--output", tuned,
-            makes=Path(tuned),
+            "index", "hybrid", f"{self.folder}/generator-retriever", "--priors", priors, "--output", folder,
+            makes=Path(folder) / "grls.json",
         )  # fmt: skip
+        # the weights stand in the folder, so that the run alone tells whether they were tuned
+        self.grls("tune", folder, "--data", self.data, *wide, makes=made)
         self.runs.append(f"{output}.jsonl")
         self.grls(
-            "retrieve", "--config", tuned, "--data", self.data, "--k", "20", "--beams", "20",
-            "--name", "generator + biencoder, hybrid, single", "--output", output,
-            makes=Path(f"{output}.info.json"),
+            "retrieve", folder, "--data", self.data, "--k", "20", *wide,
+            "--name", "generator + biencoder, hybrid, single", "--output", output, makes=made,
         )  # fmt: skip
 
     def fuse(self, output: str, name: str, systems: tuple[str, ...], *options: str) -> None:
@@ -268,7 +270,7 @@ class Comparison:
         made = str(self.folder / output)
         self.runs.append(f"{made}.jsonl")
         options = (*options, "--output", made, "--name", name)
-        self.grls("ensemble", *runs, *options, makes=Path(f"{made}.info.json"))
+        self.grls("fuse", *runs, *options, makes=Path(f"{made}.info.json"))
 
     def grls(self, *arguments: str, makes: Path | None = None) -> None:
         """Run a command unless what it makes is there."""
@@ -279,6 +281,11 @@ class Comparison:
             return
         if grls(command) != 0:
             raise GrlsError(f"the comparison stops at: grls {shlex.join(command)}")
+
+
+def _hops(most: int, chains: int) -> tuple[str, ...]:
+    """So many hops, of so many chains and as many passages that continue each."""
+    return ("--hops.max", str(most), "--hops.chains", str(chains), "--hops.branch", str(chains))
 
 
 def main(

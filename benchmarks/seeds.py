@@ -33,8 +33,8 @@ from grls.io.files import atomic_file
 from grls.models.precision import Precision
 from grls.runs.manifest import read_info
 
-_ALIKE = ("--method", "sum", "--normalization", "min-max")
-_FUSED = (*_ALIKE, "--tune_k", "5")
+_ALIKE = ("--fusion.method", "sum", "--fusion.normalization", "min-max")
+_FUSED = (*_ALIKE, "--tune.k", "5")
 
 
 @dataclass
@@ -71,8 +71,10 @@ class Repeat:
         found = {}
         runs = {}
         for name, options in recipe.runs.items():
-            own = ("--retriever", str(retrievers[recipe.by.get(name, last)]))
-            runs[name] = (folder, (*own, "--precision", self.search_precision, *options))
+            own = retrievers[recipe.by.get(name, last)]
+            if name in recipe.priors:
+                own = self._hybrid(own, recipe.priors[name], folder / f"{name}-retriever")
+            runs[name] = (folder, (str(own), "--precision", self.search_precision, *options))
         runs |= {name: (folder.parent, options) for name, options in recipe.beside.items()}
         fused = (*recipe.ensembles.values(), *recipe.across.values())
         tuned = {member for members in fused for member in members} | set(recipe.cuts)
@@ -94,6 +96,13 @@ class Repeat:
             found[f"{name}, cut"] = self._cut(files[name])
         return found
 
+    def _hybrid(self, generator: Path, priors: Mapping[str, float], output: Path) -> Path:
+        """The folder of a generator with priors; which."""
+        named = [{"retriever": name, "weight": weight} for name, weight in priors.items()]
+        given = (str(generator), "--priors", json.dumps(named), "--output", str(output))
+        self._grls("index", "hybrid", *given, makes=output / "grls.json")
+        return output
+
     def across(self, seeds: Sequence[int]) -> dict[str, dict[str, float]]:
         """Fuse the runs of all seeds: those of each kind alike, then the kinds. The measures by name."""
         root, of = Path("runs") / self.name, "-".join(["of", *map(str, seeds)])
@@ -104,7 +113,7 @@ class Repeat:
                 for split in ("dev", "test"):
                     runs = [f"{root}/seed-{seed}/{member}-{split}.jsonl" for seed in seeds]
                     given = (*_ALIKE, "--data", self._data, "--output", f"{kind}-{split}")
-                    self._grls("ensemble", *runs, *given, makes=Path(f"{kind}-{split}.info.json"))
+                    self._grls("fuse", *runs, *given, makes=Path(f"{kind}-{split}.info.json"))
             found[name] = self._fused(kinds, root / f"{name.replace(' ', '')}-{of}-test")
         return found
 
@@ -112,7 +121,7 @@ class Repeat:
         """Fuse runs, their weights tuned on dev: the measures."""
         dev, test = ([f"{member}-{split}.jsonl" for member in members] for split in ("dev", "test"))
         given = (*_FUSED, "--data", self._data, "--output", str(output))
-        self._grls("ensemble", *test, "--tune", *dev, *given, makes=Path(f"{output}.info.json"))
+        self._grls("fuse", *test, "--tune.runs", json.dumps(dev), *given, makes=Path(f"{output}.info.json"))
         return self._measured(output)
 
     def _fused_on_dev(self, members: Sequence[Path], output: Path) -> Path:
@@ -120,16 +129,16 @@ class Repeat:
         info = read_info(f"{output}.jsonl")
         weights = "WEIGHTS" if info is None else json.dumps(list(info.options["weights"]))
         run = Path(str(output).removesuffix("-test"))
-        given = (*_ALIKE, "--weights", weights, "--data", self._data, "--output", f"{run}-dev")
+        given = (*_ALIKE, "--fusion.weights", weights, "--data", self._data, "--output", f"{run}-dev")
         self._grls(
-            "ensemble", *(f"{some}-dev.jsonl" for some in members), *given, makes=Path(f"{run}-dev.info.json")
+            "fuse", *(f"{some}-dev.jsonl" for some in members), *given, makes=Path(f"{run}-dev.info.json")
         )
         return run
 
     def _cut(self, run: Path) -> dict[str, float]:
         """End the rankings of a run where dev says: the measures."""
         given = ("--tune", f"{run}-dev.jsonl", "--data", self._data, "--output", f"{run}-cut")
-        self._grls("cut", f"{run}-test.jsonl", *given, makes=Path(f"{run}-cut.info.json"))
+        self._grls("fuse", "cut", f"{run}-test.jsonl", *given, makes=Path(f"{run}-cut.info.json"))
         return self._measured(Path(f"{run}-cut"))
 
     @property

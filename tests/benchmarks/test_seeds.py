@@ -1,5 +1,7 @@
 """Training with several seeds: its commands, what is measured, and the table."""
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -60,15 +62,15 @@ def test_a_precision_for_the_search_is_that_of_the_generator_alone(
 
 def test_ensembles_are_tuned_on_dev_and_hold_the_seeds_own_run(capsys: pytest.CaptureFixture[str]) -> None:
     main("strategyqa", (1, 2), dry_run=True)
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("grls ensemble ")]
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("grls fuse ")]
     assert len(lines) == 4  # two for each seed
     for seed, line in ((1, lines[1]), (2, lines[3])):
-        runs, tuned = line.split(" --method ")[0].split(" --tune ")
+        runs, tuned = line.split(" --fusion.method ")[0].split(" --tune.runs ")
         own = f"runs/strategyqa/seed-{seed}/single"
         assert runs.split()[2:] == [
             "runs/strategyqa/bm25-test.jsonl", "runs/strategyqa/biencoder-test.jsonl", f"{own}-test.jsonl"
         ]  # fmt: skip
-        assert tuned.split() == [name.replace("-test", "-dev") for name in runs.split()[2:]]
+        assert json.loads(shlex.split(tuned)[0]) == [n.replace("-test", "-dev") for n in runs.split()[2:]]
 
 
 def test_only_what_is_fused_or_cut_is_retrieved_on_dev(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,15 +92,16 @@ def test_what_no_seed_changes_may_go_hop_by_hop_and_is_fused(capsys: pytest.Capt
     ]
     assert len(hops) == 4  # the second seed's are there already
     for line in hops:
-        assert "--retriever runs/strategyqa/biencoder-retriever --steps fixed --hops 10 " in line
+        assert "retrieve runs/strategyqa/biencoder-retriever --hops.steps fixed --hops.max 10 " in line
     for seed in (1, 2):
         (fused,) = (line for line in lines if line.endswith(f"--output {root}/seed-{seed}/all-test"))
         members = [f"{root}/{name}" for name in ("bm25", "biencoder", "hops", f"seed-{seed}/hybrid")]
         tuned = [f"{member}-dev.jsonl" for member in members]
-        assert " ".join([*(f"{member}-test.jsonl" for member in members), "--tune", *tuned]) in fused
+        given = [*(f"{member}-test.jsonl" for member in members), "--tune.runs", f"'{json.dumps(tuned)}'"]
+        assert " ".join(given) in fused
         (single,) = (line for line in lines if line.endswith(f"--output {root}/seed-{seed}/single-test"))
-        assert "--rescore 40 --rescore_weight 5 " in single
-    cut = [line.split()[2] for line in lines if line.startswith("grls cut ")]
+        assert "--search.rescore 40 --search.rescore_weight 5 " in single
+    cut = [line.split()[3] for line in lines if line.startswith("grls fuse cut ")]
     own = [f"{root}/{name}-test.jsonl" for name in ("biencoder", "hops")]
     fused = [f"{root}/seed-1/{name}-test.jsonl" for name in ("bm25+biencoder+hops", "hybrid", "all")]
     assert cut[:5] == [*own, *fused]
@@ -108,10 +111,10 @@ def test_what_is_cut_is_fitted_to_dev(capsys: pytest.CaptureFixture[str]) -> Non
     main("explagraphs-rescore", (1,), dry_run=True)
     lines = capsys.readouterr().out.splitlines()
     retrieved = [line.split("--output ")[1] for line in lines if line.startswith("grls retrieve ")]
-    cuts = [line.split() for line in lines if line.startswith("grls cut ")]
+    cuts = [line.split() for line in lines if line.startswith("grls fuse cut ")]
     where = "runs/explagraphs-rescore"
     runs = [f"{where}/seed-1/single", f"{where}/seed-1/hybrid", f"{where}/bm25", f"{where}/biencoder"]
-    assert [words[2] for words in cuts] == [f"{run}-test.jsonl" for run in runs]
+    assert [words[3] for words in cuts] == [f"{run}-test.jsonl" for run in runs]
     for run, words in zip(runs, cuts, strict=True):
         assert words[words.index("--tune") + 1] == f"{run}-dev.jsonl"
         assert {f"{run}-dev", f"{run}-test"} <= set(retrieved)
@@ -126,16 +129,17 @@ def test_an_ensemble_is_cut_by_the_same_weights_on_dev_and_fused_over_seeds(
     for seed in (1, 2):
         own = f"{root}/seed-{seed}"
         (dev,) = (line for line in lines if line.endswith(f"--output {own}/pass+hops-dev"))
-        assert f"{own}/hops-hybrid-dev.jsonl {own}/fixed-hybrid-dev.jsonl --method sum" in dev
+        assert f"{own}/hops-hybrid-dev.jsonl {own}/fixed-hybrid-dev.jsonl --fusion.method sum" in dev
         (cut,) = (line for line in lines if line.endswith(f"--output {own}/pass+hops-cut"))
         assert f"cut {own}/pass+hops-test.jsonl --tune {own}/pass+hops-dev.jsonl " in cut
     for kind in ("hops-hybrid", "fixed-hybrid"):
         for split in ("dev", "test"):
             (alike,) = (line for line in lines if line.endswith(f"--output {root}/{kind}-of-1-2-{split}"))
             assert f"{root}/seed-1/{kind}-{split}.jsonl {root}/seed-2/{kind}-{split}.jsonl" in alike
-            assert "--weights" not in alike
+            assert "--fusion.weights" not in alike
     assert lines[-1].endswith(f"--output {root}/pass+hops-of-1-2-test")
-    tuned = f"--tune {root}/hops-hybrid-of-1-2-dev.jsonl {root}/fixed-hybrid-of-1-2-dev.jsonl "
+    kinds = [f"{root}/hops-hybrid-of-1-2-dev.jsonl", f"{root}/fixed-hybrid-of-1-2-dev.jsonl"]
+    tuned = f"--tune.runs '{json.dumps(kinds)}' "
     assert tuned in lines[-1]
 
 
@@ -143,25 +147,28 @@ def test_a_run_may_be_that_of_an_earlier_stage(capsys: pytest.CaptureFixture[str
     main("entailmentbank", (1,), dry_run=True)
     lines = capsys.readouterr().out.splitlines()
     folder = "runs/entailmentbank/seed-1"
-    made = [line.split()[2:7:4] for line in lines if line.startswith("grls index ")]
+    indexed = [line.split()[2:] for line in lines if line.startswith("grls index ")]
+    made = [words[:5:4] for words in indexed if words[0] != "hybrid"]
+    (hybrid,) = (words for words in indexed if words[0] == "hybrid")
+    assert (hybrid[1], hybrid[-1]) == (f"{folder}/spans-retriever", f"{folder}/hybrid-retriever")
     assert made == [
         [f"{folder}/spans/model", f"{folder}/spans-retriever"],
         [f"{folder}/spans-memories/model", f"{folder}/retriever"],
     ]
     for run, retriever in (
         ("single", "spans-retriever"),
-        ("hybrid", "spans-retriever"),
+        ("hybrid", "hybrid-retriever"),
         ("memories", "retriever"),
     ):
         (line,) = (line for line in lines if line.endswith(f"--output {folder}/{run}-test"))
-        assert f"--retriever {folder}/{retriever} " in line
+        assert f"grls retrieve {folder}/{retriever} " in line
 
 
 def test_a_recipe_may_be_of_another_data_set(capsys: pytest.CaptureFixture[str]) -> None:
     main("explagraphs-rescore", (1,), dry_run=True)
     lines = capsys.readouterr().out.splitlines()
     for line in lines:
-        if not line.startswith("grls train "):
+        if not line.startswith(("grls train ", "grls index hybrid ")):
             assert " data/explagraphs " in line, line
         assert " runs/explagraphs-rescore/" in line, line
 
@@ -191,8 +198,8 @@ def test_a_small_run_measures_each_seed(
     monkeypatch.setitem(trainings.TRAININGS, "small", {"memorise": training})
     recipe = Recipe(
         (Stage("memorise"),),
-        {"single": ("--steps", "single", "--k", "5"), "narrow": ("--steps", "single", "--k", "2")},
-        {"bm25": ("--bm25", "true", "--steps", "single", "--k", "5")},
+        {"single": ("--k", "5"), "narrow": ("--k", "2")},
+        {"bm25": ("bm25", "--k", "5")},
         {"bm25 + single": ("bm25", "single")},
         cuts=("bm25", "bm25 + single"),
         across={"both": ("single", "narrow")},
