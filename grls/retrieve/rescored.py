@@ -55,7 +55,14 @@ MODEL = "model"
 PASSAGES = 100
 """How many are read where nothing else is said."""
 
-_UNUSED = ("backend", "form", "max_passage_tokens", "max_query_tokens", "max_input_tokens", "span_words")
+_UNUSED = (
+    "index.backend",
+    "index.form",
+    "index.span_words",
+    "limits.passage",
+    "limits.query",
+    "limits.input",
+)
 """Options of building that a cross-encoder has no use for."""
 _HEEDED = ("batch_size", "truncate_queries")
 """Options of search that the cross-encoder heeds."""

@@ -88,7 +88,9 @@ def test_what_is_left_of_unique_prefixes_is_cut_anew(corpus: Corpus, data: Any) 
 def test_unique_prefixes_are_no_part_of_a_union() -> None:
     whole, prefixes = (built([(3, 4, END), (DONE, END)], form=form) for form in ("whole", "prefixes"))
     for base, added in ((whole, prefixes), (prefixes, whole)):
-        with pytest.raises(ConfigError, match=r"an index of two segments needs whole.*--form whole`\.$"):
+        with pytest.raises(
+            ConfigError, match=r"an index of two segments needs whole.*--index.form whole`\.$"
+        ):
             UnionIndex(base, added)
 
 
