@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -205,3 +206,9 @@ def test_the_walk_sees_every_kind_of_import() -> None:
     """The tests above rest on this."""
     tree = ast.parse("import grls.a\nfrom grls.b import x\ndef f():\n    from grls import c\n")
     assert imports(tree) == [("grls.a", []), ("grls.b", ["x"]), ("grls", ["c"])]
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """pytest imports test files by their base names, so the second of one name is an error of collection."""
+    names = Counter(file.name for file in (ROOT / "tests").rglob("*.py") if file.name != "__init__.py")
+    assert {name for name, count in names.items() if count > 1} <= {"conftest.py"}
