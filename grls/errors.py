@@ -1,7 +1,7 @@
 """Errors a user can cause, each with the remedy in its text.
 
-Everything a command line should print as one line and end with a non-zero exit code derives from
-``GrlsError``. Broken invariants of our own stay ``AssertionError``.
+A command prints a ``GrlsError`` as one line and ends with a non-zero exit code. A broken invariant of grls
+itself stays an ``AssertionError``.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from pathlib import Path
 _NO_MEMORY = re.compile(
     r"out of memory|can't allocate memory|cannot allocate memory|can't start new thread|ALLOC_FAILED", re.I
 )
-"""What libraries that have no class of their own for it (torch on a CPU) say of too little memory."""
+"""How libraries without an error class for it (torch on a CPU) say that there is too little memory."""
 
 
 class GrlsError(Exception):
-    """Base of every error that grls raises on purpose."""
+    """The base class of every error that grls raises on purpose."""
 
 
 class DataError(GrlsError):
     """A data file is missing, malformed or contradicts another one.
 
     Args:
-        problem: What was found, what was expected, and the remedy.
+        problem: What the file holds, what was expected, and the remedy.
         file: The file at fault.
-        line: The 1-based line at fault, where there is one.
+        line: The line at fault, counted from 1; None if no single line is at fault.
     """
 
     def __init__(self, problem: str, file: str | Path | None = None, line: int | None = None):
@@ -49,20 +49,20 @@ class ConfigError(GrlsError):
 
 
 class WriteError(GrlsError):
-    """Writing failed (a full disk, a missing right); nothing was left under the final name."""
+    """A file could not be written (full disk, missing permission); nothing was left under its final name."""
 
 
 NOT_NUMBERS = (
     "the model's logits are not numbers (NaN): its weights are damaged or overflow. T5 overflows in float16: "
     "use bfloat16 or float32."
 )
-"""What to say of a model that writes NaN."""
+"""The error text for a model whose logits are NaN."""
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error, of whatever library, says that memory or what a thread needs of it has run out.
+    """Whether an error of any library says that memory has run out, for data or for a new thread.
 
-    Who takes errors of a library for something else (a model that cannot be driven so) asks this first.
+    Code that gives a library's errors another meaning (this model cannot be decoded fast) calls this first.
     """
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
