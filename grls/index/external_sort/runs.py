@@ -47,7 +47,7 @@ def cost(tokens: int, rows: int, width: int) -> int:
     return COPIES * width * tokens + ROW_BYTES * rows
 
 
-class Run(NamedTuple):
+class SortedRun(NamedTuple):
     """Sorted passages in three files: tokens, where each row begins, and passage numbers (ascending in ties).
 
     Attributes:
@@ -97,7 +97,7 @@ class Spill:
     """
 
     def __init__(self, folder: Path, end: int, memory: int):
-        self.runs: list[Run] = []
+        self.runs: list[SortedRun] = []
         self.passages = 0
         self.top = 0  # the greatest token
         self._folder = folder
@@ -158,7 +158,7 @@ class Spill:
                 high = min(low + (1 << 16), len(order))
                 local = sorted_offsets[low : high + 1] - sorted_offsets[low]
                 file.append(gather(tokens, offsets[order[low:high]], local))
-        self.runs.append(Run(folder, len(order)))
+        self.runs.append(SortedRun(folder, len(order)))
         self.passages += len(order)
 
 
@@ -185,7 +185,7 @@ class Partition:
         memory: Bytes to stay within.
     """
 
-    def __init__(self, runs: list[Run], width: int, memory: int):
+    def __init__(self, runs: list[SortedRun], width: int, memory: int):
         self._runs = runs
         self._width = width
         self._memory = memory

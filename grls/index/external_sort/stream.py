@@ -22,7 +22,7 @@ import numpy as np
 
 from grls.index.array import branches, edge_types, number_children
 from grls.index.external_sort.npy import GrowingArray
-from grls.index.external_sort.runs import Partition, RowSlice, Run, Sequences, Spill, read_part
+from grls.index.external_sort.runs import Partition, RowSlice, Sequences, SortedRun, Spill, read_part
 from grls.index.rows import (
     Array,
     Form,
@@ -79,7 +79,9 @@ def write_stream(
     }
 
 
-def _sorted(runs: list[Run], part: RowSlice, kind: Any) -> Iterator[tuple[Array, Ints, Ints, Ints, Ints]]:
+def _sorted(
+    runs: list[SortedRun], part: RowSlice, kind: Any
+) -> Iterator[tuple[Array, Ints, Ints, Ints, Ints]]:
     """The distinct rows of a part in order: tokens, offsets, shared, members, and members of each row.
 
     Of a part with equal rows alone, the members come some at a time: as rows without tokens, which belong to
