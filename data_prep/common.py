@@ -325,7 +325,7 @@ def run(prepare: Callable[..., None], args: Sequence[str] | None = None) -> None
         signal.signal(signal.SIGINT, signal.default_int_handler)
     given = None if args is None else list(args)
     code = ending.unless_unread(
-        lambda: ending.told(
+        lambda: ending.reported(
             lambda: auto_cli(prepare, args=given, as_positional=False),
             stands=f"the output is as it was, or whole, and {ending.WHOLE}",
         )

@@ -179,7 +179,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         print(_usage(prog, "NAME", verb.names, verb.what), end="", file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
     command = Command(verb, prog)
-    return ending.told(
+    return ending.reported(
         lambda: command.run(rest),
         saving=command.saving,
         again="go on from the last checkpoint",  # Lightning writes checkpoints and logs itself

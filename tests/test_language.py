@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 CLEAN = (
     "grls/errors.py",
     "grls/__init__.py",
+    "grls/io",
     # Retrieval, training and the commands.
     # Answers, reports, and what stands beside the package.
 )

@@ -1,9 +1,9 @@
-"""Files and terminals; nothing here knows passages or models.
+"""Files and terminals. Nothing here knows passages or models.
 
-``files`` writes atomically and compares checksums; ``temporary`` holds the places that this needs beside a
-destination, and clears those of dead processes; ``locks`` lets one process at a time append. ``jsonl`` is one
-JSON object a line, ``resumable`` such a file that a killed run goes on with. ``html`` is the frame of our
-pages. ``ending`` is how a command ends: exit codes, signals, its one line. ``progress`` shows how far a
-loop is, ``terminal`` makes foreign text safe to print, and ``logs`` keeps other libraries quiet. ``lazy``
-imports the names of a folder when they are asked for.
+``files`` writes atomically and computes checksums. ``temporary`` makes the temporary folders for that, and
+removes those of dead processes. ``locks`` lets one process at a time append to a file. ``jsonl`` reads and
+writes one JSON object a line; ``resumable`` is such a file that a killed run can resume. ``html`` is the
+frame of our HTML pages. ``ending`` ends a command: exit codes, signals, the one line of an error.
+``progress`` shows how far a loop is, ``terminal`` makes foreign text safe to print, and ``logs`` silences
+other libraries. ``lazy`` imports the names of a folder on first use.
 """

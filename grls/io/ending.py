@@ -1,9 +1,11 @@
-"""How a command ends: exit codes, the one line that tells of an error, signals, output nobody reads.
+"""How a command ends: exit codes, the one line that reports an error, signals, output that nobody reads.
 
-An error of ours, too little memory and a file that cannot be written end a command with one line and exit
-code 1; Ctrl-C with 130, SIGTERM and SIGHUP with the shell's code for them, and one line; standard output that
-nobody reads any more (``| head``) with 141, as SIGPIPE does. All else is a fault and is shown whole. It does
-not know what the command does.
+- An error of grls, too little memory, or a file that cannot be written: one line and exit code 1.
+- Ctrl-C: one line and exit code 130. SIGTERM and SIGHUP: one line and the shell's code for the signal.
+- Standard output that nobody reads any more (``| head``): exit code 141, as after SIGPIPE.
+- Any other error is a bug, and its whole traceback is shown.
+
+The module does not know what the command does.
 """
 
 from __future__ import annotations
@@ -24,16 +26,16 @@ from grls.io.files import WRITE_ERRORS
 from grls.io.terminal import Visible, visible
 
 WHOLE = "nothing half-written is left."
-"""What stands after a command that was ended from outside."""
+"""The end of the error line when a signal ends a command."""
 SIGNALS = ("SIGTERM", "SIGHUP")
-"""What asks a command to end, beside Ctrl-C."""
+"""The signals that end a command, beside Ctrl-C."""
 
 
 def unless_unread(run: Callable[[], int]) -> int:
-    """The exit code of a command, or 141 where nobody reads its output any more."""
+    """The exit code of a command, or 141 if nobody reads its output any more."""
     try:
         code = run()
-    except BaseException as end:  # what fails is told whether or not its output is read
+    except BaseException as end:  # a failure is reported whether or not the output is read
         harmless = isinstance(end, BrokenPipeError) or (isinstance(end, SystemExit) and not end.code)
         if _unread() and harmless:
             return 141
@@ -41,7 +43,7 @@ def unless_unread(run: Callable[[], int]) -> int:
     return 141 if _unread() and not code else code
 
 
-def told(
+def reported(
     run: Callable[[], object],
     saving: Callable[[], str] = lambda: (
         "Give it less at a time, end other programs, or take a machine with more."
@@ -50,19 +52,20 @@ def told(
     stands: str = WHOLE,
     signals: Sequence[str] = SIGNALS,
 ) -> int:
-    """Run a command and tell in one line what ended it.
+    """Run a command and report in one line what ended it.
 
     Args:
         run: The command.
-        saving: A sentence that says what saves memory; called where there is too little.
-        again: What to do once there is space for what could not be written.
-        stands: What a command leaves that was ended from outside: the end of the line that says so.
-        signals: Those that end the command in order; what is ignored (``nohup``) or handled stays so.
+        saving: Returns a sentence that says what saves memory; called when memory has run out.
+        again: What to do once there is enough disk space.
+        stands: What an interrupted command leaves behind; the end of the line that reports the interruption.
+        signals: The signals that end the command cleanly. A signal that is ignored (``nohup``) or has a
+            handler already is left alone.
 
     Returns:
         The exit code.
     """
-    if logging.lastResort is not None:  # what writes warnings where nothing else is set up
+    if logging.lastResort is not None:  # the handler of warnings when logging is not configured
         logging.lastResort.setFormatter(Visible())
     try:
         with _ending_cleanly(signals):
@@ -97,7 +100,7 @@ def _ending_cleanly(names: Sequence[str]) -> Iterator[None]:
     process = os.getpid()
 
     def end(number: int, _: object) -> None:
-        if os.getpid() != process:  # one that was forked: it has nothing to clean up
+        if os.getpid() != process:  # a forked process has nothing to clean up
             os._exit(128 + number)
         signal.signal(number, signal.SIG_IGN)
         raise _Ended(128 + number)
@@ -116,11 +119,11 @@ def _ending_cleanly(names: Sequence[str]) -> Iterator[None]:
 
 
 _ASKED = re.compile(r"to allocate ([\d.,]+ ?\w+)")
-"""How much memory was asked for, as NumPy and torch say it."""
+"""How NumPy and torch say how much memory was asked for."""
 
 
 def _line(error: Exception, saving: Callable[[], str], again: str) -> str | None:
-    """What to say of an error that is none of ours; None: it is a fault, and all of it is shown."""
+    """The line that reports an error of another library; None for a bug, whose traceback is shown."""
     if out_of_memory(error):
         asked = _ASKED.search(str(error))
         size = f" ({asked[1]} more were asked for)" if asked else ""
@@ -131,7 +134,7 @@ def _line(error: Exception, saving: Callable[[], str], again: str) -> str | None
 
 
 def _unread() -> bool:
-    """Write what standard output still holds: whether its reader has gone. Then all of it goes nowhere."""
+    """Flush standard output; whether its reader has gone. If so, all further output is discarded."""
     if sys.stdout is None:
         return False
     try:
@@ -147,7 +150,7 @@ def _unread() -> bool:
 
 
 def _has_gone(stream: TextIO) -> bool:
-    """Whether the reader of a pipe has gone; False of what is none."""
+    """Whether the reader of a pipe has gone; False for a stream that is no pipe."""
     try:
         watched = select.poll()
         watched.register(stream.fileno(), select.POLLERR)

@@ -1,8 +1,7 @@
-"""Writing files so that a name either holds the whole content or does not exist.
+"""Atomic writing: a file name holds the whole content, or the file does not exist.
 
-Everything is written beside its destination under a temporary name (:mod:`grls.io.temporary`) and renamed
-at the end; where the destination is a symbolic link, what it names is written. The module does not know
-what it writes.
+Content is written under a temporary name beside its destination (:mod:`grls.io.temporary`) and renamed at the
+end. If the destination is a symbolic link, its target is written. The module does not know what it writes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from grls.io.temporary import NEW, clean, put, temporary
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[IO[str]]:
-    """Open a text file for writing that appears under ``path`` only once it is complete.
+    """Open a text file for writing; it appears under ``path`` only once it is complete.
 
     Raises:
         WriteError: The disk is full or the folder cannot be written; ``path`` is left as it was.
@@ -40,19 +39,19 @@ def atomic_file(path: str | Path) -> Iterator[IO[str]]:
 
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
-"""The system's numbers for what keeps a file from being written."""
+"""The error numbers of the system that mean: this file cannot be written."""
 
 _NAME, _ENDING = 255, 20
-"""Longest name of a file in bytes, and how many we may add to one."""
+"""The longest file name in bytes, and how many bytes grls may add to a name."""
 
 _WRAPPED = ("(os error ", "inline_container", "PytorchStreamWriter")
-"""What the texts of other libraries' errors hold where they wrap the system's."""
+"""Parts of the error texts of other libraries that wrap an error of the system."""
 
 
 def is_write_failure(error: BaseException) -> bool:
-    """Whether a full disk or a missing right is behind an error, also of libraries that wrap it.
+    """Whether a full disk or a missing permission caused an error, also if a library wraps it.
 
-    safetensors and tokenizers, written in Rust, and torch's writer have classes of their own for it.
+    safetensors and tokenizers (written in Rust) and torch's writer raise other classes than OSError.
     """
     if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
         return True
@@ -63,20 +62,20 @@ def refuse_unwritable(path: str | Path, folder: bool = False) -> None:
     """Refuse a destination that cannot be written, before hours of work are lost on it.
 
     Args:
-        path: The destination, or the beginning of the names of several files.
-        folder: Whether it is to be a folder, whose name may end in a slash.
+        path: The destination, or the common prefix of several file names.
+        folder: Whether ``path`` is a folder, whose name may end in a slash.
 
     Raises:
-        ConfigError: It is no name of a file, or too long for one.
-        WriteError: The folder of ``path``, or the first one above it that is there, cannot be written.
+        ConfigError: ``path`` is no file name, or its name is too long.
+        WriteError: The folder of ``path`` cannot be written (the first folder above it that exists counts).
     """
     name = Path(path).name
     if not folder and (str(path).endswith(("/", os.sep)) or name in ("", "..")):
-        raise ConfigError(f"{path} names a folder, and files are written: add a name, as in {path}/mine.")
+        raise ConfigError(f"{path} names a folder, and files are written: add a name, such as {path}/mine.")
     if len(os.fsencode(name)) + _ENDING > _NAME:
         raise ConfigError(
-            f"the name {name[:40]}… has {len(os.fsencode(name))} bytes, and at most {_NAME - _ENDING} leave "
-            "room for what is added to it: choose a shorter one."
+            f"the name {name[:40]}… has {len(os.fsencode(name))} bytes, at most {_NAME - _ENDING} leave room "
+            "for the endings that are added: choose a shorter name."
         )
     there = Path(path).parent
     try:
@@ -91,16 +90,16 @@ def refuse_unwritable(path: str | Path, folder: bool = False) -> None:
 
 @contextmanager
 def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
-    """Yield a temporary folder that takes the place of ``path`` when the block ends well.
+    """Yield a temporary folder that replaces ``path`` when the block ends without an error.
 
     Args:
         path: Destination.
-        marker: A file that shows that an existing folder is an earlier one of the same kind. Any other
-            folder with something in it is not ours to replace.
+        marker: The file by which an earlier folder of the same kind is recognized. A folder with other
+            content is never replaced.
 
     Raises:
         ConfigError: ``path`` exists and is neither empty nor of this kind.
-        WriteError: The disk is full or the place cannot be written; ``path`` is left as it was.
+        WriteError: The disk is full or the destination cannot be written; ``path`` is left as it was.
     """
     final = _through(Path(path).absolute())
     refuse_foreign(final, marker)
@@ -116,11 +115,11 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
 
 
 def refuse_foreign(path: str | Path, marker: str) -> None:
-    """Refuse to replace a folder that holds something and is not of the kind that ``marker`` shows.
+    """Refuse to replace a folder that is not empty and does not hold the file ``marker``.
 
     Raises:
-        ConfigError: It is not ours to replace, a file, or the folder that this process runs in.
-        WriteError: It can be no name.
+        ConfigError: It is such a folder, a file, or the folder that this process runs in.
+        WriteError: The system does not accept the name.
     """
     folder = _through(Path(path).absolute())
     clean(folder)
@@ -129,7 +128,7 @@ def refuse_foreign(path: str | Path, marker: str) -> None:
     except OSError as error:
         raise _write_error(folder, error) from None
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{path} is a file, so no folder takes its place; choose another place.")
+        raise ConfigError(f"{path} is a file and no folder can replace it; choose another place.")
     if _is_around_us(folder):
         raise ConfigError(
             f"{path} is the folder that this command runs in, or holds it, so it cannot be replaced; choose "
@@ -142,7 +141,7 @@ def refuse_foreign(path: str | Path, marker: str) -> None:
 
 
 def _is_around_us(folder: Path) -> bool:
-    """Whether a folder is the one that this process stands in, or above it."""
+    """Whether a folder is the working directory of this process, or above it."""
     try:
         here, there = Path.cwd().resolve(), folder.resolve()
     except OSError:
@@ -151,14 +150,14 @@ def _is_around_us(folder: Path) -> bool:
 
 
 def _through(path: str | Path) -> Path:
-    """What a symbolic link names, so that what is written lies there; else the path itself."""
-    found = Path(path)
-    return Path(os.path.realpath(found)) if os.path.islink(found) else found  # noqa: PTH114  no error where the name is too long
+    """The target of a symbolic link, so that the target is written; any other path as it is."""
+    place = Path(path)
+    return Path(os.path.realpath(place)) if os.path.islink(place) else place  # noqa: PTH114  no error if the name is too long
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``, for a library to write, that takes its place at the end.
+    """Yield a temporary path beside ``path`` for a library to write; it replaces ``path`` at the end.
 
     Raises:
         WriteError: The disk is full or the folder cannot be written; ``path`` is left as it was.
@@ -174,10 +173,10 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(path: str | Path) -> Iterator[Path]:
-    """Yield a folder beside ``path`` for what is needed until the block ends.
+    """Yield a temporary folder beside ``path``; it is removed when the block ends.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The folder cannot be made.
     """
     with temporary(_through(Path(path).absolute())) as place:
         yield place
@@ -199,14 +198,14 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 BOM = b"\xef\xbb\xbf"
-"""What some editors put before UTF-8 text; it is no part of it."""
+"""The byte order mark, which some editors put before UTF-8 text; it is no part of the text."""
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a file, UTF-8 with or without a byte order mark, line ends as line feeds.
+    """The text of a UTF-8 file, with or without a byte order mark; all line ends become line feeds.
 
     Raises:
-        DataError: The file is missing or is no such text.
+        DataError: The file is missing or is not UTF-8.
     """
     try:
         return Path(path).read_text(encoding="utf-8-sig")
@@ -217,13 +216,13 @@ def read_text(path: str | Path) -> str:
 
 
 def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, text without its end) of a file; see :func:`read_text`.
+    """Yield (line number, text without the line end) of a UTF-8 file, with or without a byte order mark.
 
-    A line ends with a line feed, or with a carriage return and one: whatever else Unicode calls a line end
-    may stand in an id.
+    A line ends with a line feed, or with a carriage return and a line feed. Other line ends of Unicode may be
+    part of an id.
 
     Raises:
-        DataError: The file is no UTF-8 text, with the line.
+        DataError: The file is not UTF-8; the error names the line.
     """
     with Path(path).open("rb") as stream:
         for number, raw in enumerate(stream, 1):
@@ -235,31 +234,31 @@ def text_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def named_lines(path: str | Path, expected: str) -> list[tuple[int, str]]:
-    """The lines of a file that names passages, with their numbers; the one reading of all such files.
+    """The lines of a file that names passages, with their numbers. All such files are read here.
 
-    A name is its line as it stands, white space at its edges included; only blank lines are left out. Lines
-    end as those of :func:`text_lines`. A carriage return elsewhere is refused: it may be a line end of old.
+    A name is the whole line, white space at its edges included. Blank lines are skipped. Lines end as in
+    :func:`text_lines`. A carriage return elsewhere is refused: it may be an old Mac line end.
 
     Args:
         path: The file.
         expected: What its lines are, for the error text.
 
     Raises:
-        DataError: The file is missing, names nothing or is no UTF-8 text, or a line holds a carriage return.
+        DataError: The file is missing, holds no name or is not UTF-8, or a line holds a carriage return.
     """
     if not Path(path).is_file():
         raise DataError(f"no such file; expected {expected}.", path)
-    found = [(number, line) for number, line in text_lines(path) if line.strip()]
-    if not found:
+    lines = [(number, line) for number, line in text_lines(path) if line.strip()]
+    if not lines:
         raise DataError(f"the file is empty; expected {expected}.", path)
-    for number, line in found:
+    for number, line in lines:
         if "\r" in line:
             raise DataError(
                 f"{line[:60]!r} holds a carriage return; expected {expected}, each ended by a line feed.",
                 path,
                 number,
             )
-    return found
+    return lines
 
 
 def read_json(path: str | Path) -> Any:
@@ -282,22 +281,22 @@ def sha256(path: str | Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def read_count(found: Any, name: str, what: str, example: int, file: Path) -> int | None:
-    """A count above 0 that a JSON file holds as ``{name: count}``; None where it holds nothing.
+def read_count(value: Any, name: str, what: str, example: int, file: Path) -> int | None:
+    """A count above 0 that a JSON file holds as ``{name: count}``; None if the file holds null.
 
     Args:
-        found: What stands there.
-        name: Under which name.
-        what: What it counts, for the error text.
-        example: A usual one, likewise.
-        file: Likewise.
+        value: The JSON value.
+        name: The key of the count.
+        what: What is counted, for the error text.
+        example: A usual count, for the error text.
+        file: The file, for the error text.
 
     Raises:
-        DataError: Something else stands there.
+        DataError: The value is something else.
     """
-    if found is None:
+    if value is None:
         return None
-    count = found.get(name) if isinstance(found, dict) else None
+    count = value.get(name) if isinstance(value, dict) else None
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise DataError(f'expected {what} as {{"{name}": {example}}}, got {found!r}.', file)
+        raise DataError(f'expected {what} as {{"{name}": {example}}}, got {value!r}.', file)
     return count

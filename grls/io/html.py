@@ -1,8 +1,8 @@
-"""The frame and look of a page of HTML that asks for nothing from elsewhere and runs no script.
+"""The frame and style of an HTML page that loads nothing from elsewhere and runs no script.
 
-What ``grls report`` and ``grls explain`` write looks alike: colours for light and dark, the text, tables that
-scroll where they are wider than the window. A content security policy in the page tells the browser to load
-nothing. What stands in a page is not known here; its texts are escaped where they are put in.
+The pages of ``grls report`` and ``grls explain`` share it: colours for light and dark, the text, and tables
+that scroll when they are wider than the window. A content security policy in the page forbids the browser to
+load anything. The module does not know the content of a page; the code that makes the content escapes it.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ th, td { padding: 0.3rem 0.7rem; border-top: 1px solid var(--line); text-align: 
 
 
 def document(title: str, style: str, body: str) -> str:
-    """A page.
+    """A whole page.
 
     Args:
-        title: Its title, as plain text.
-        style: Rules of its own, after those that all pages share.
-        body: What stands in it, as HTML.
+        title: The title, as plain text.
+        style: CSS rules of this page, after those that all pages share.
+        body: The content, as HTML.
     """
     return "".join(framed(title, style, [body]))
 
 
 def framed(title: str, style: str, parts: Iterable[str]) -> Iterator[str]:
-    """A page part by part, for one that is too large to be held in memory.
+    """A page part by part, for a page that is too large for memory.
 
     Args:
-        title: As of :func:`document`.
-        style: Likewise.
-        parts: What stands in it, as HTML, a line or more each.
+        title: The title, as plain text.
+        style: CSS rules of this page, after those that all pages share.
+        parts: The content, as HTML; each part is one line or more.
     """
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     yield (

@@ -1,7 +1,7 @@
-"""Files of one JSON object a line: read with the line of every fault, and written.
+"""Reads and writes files of one JSON object a line. Every error names file, line and the wrong value.
 
-The checks of a field name file, line and what was found. Which fields there are is the affair of
-:mod:`grls.data.corpus`, :mod:`grls.data.dataset` and whoever else reads such a file.
+The module does not know which fields there are. Passages: :mod:`grls.data.corpus`. Queries:
+:mod:`grls.data.dataset`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, object) for every line that is not blank.
 
     Raises:
-        DataError: The file is missing, is not UTF-8, or a line is not a JSON object, has a key twice, a
-            number that JSON does not know (``NaN``, ``Infinity``), or an escape that is half a character.
+        DataError: The file is missing or is not UTF-8; or a line is not a JSON object, has a key twice, holds
+            a number that JSON does not know (``NaN``, ``Infinity``), or an escape of half a character.
     """
     file = Path(path)
     if not file.is_file():
@@ -34,7 +34,7 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             record = _DECODER.decode(text)
-        except (ValueError, RecursionError) as error:  # also an integer that Python does not read
+        except (ValueError, RecursionError) as error:  # also an integer too long for Python
             raise DataError(f"expected a JSON object ({error}).", file, line) from None
         if not isinstance(record, dict):
             raise DataError(f"expected a JSON object, got {type(record).__name__}.", file, line)
@@ -80,11 +80,11 @@ def string_of(
         key: The field.
         file: Where the object stands, for the error.
         line: Its line there.
-        default: What a missing field, or null, stands for; None requires the field.
+        default: The value of a missing field, or of null; None requires the field.
         empty: Whether a required field may be empty.
 
     Raises:
-        DataError: The field is no string, or is missing or empty and must not be.
+        DataError: The field is no string, or a required field is missing or empty.
     """
     value = record.get(key, default)
     if isinstance(value, str) and (value or empty or default is not None):
@@ -96,7 +96,7 @@ def string_of(
 
 
 def object_of(record: dict[str, Any], key: str, file: Path, line: int) -> dict[str, Any]:
-    """A field that is an object; an empty one where it is missing or null.
+    """A field that is an object; an empty object if the field is missing or null.
 
     Raises:
         DataError: The field is something else.

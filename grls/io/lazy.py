@@ -1,4 +1,4 @@
-"""Names of a folder that are imported when they are asked for, so that the folder itself loads nothing."""
+"""Imports the names of a folder on first use, so that importing the folder itself loads nothing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def on_demand(folder: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a folder whose names stand in its modules.
+    """The ``__getattr__`` of a folder whose names are defined in its modules.
 
     Args:
         folder: The folder's ``__name__``.
-        places: Name -> the module of the folder that defines it. No name may be that of a module, which would
-            be found instead once it is imported.
+        places: Name -> the module of the folder that defines it. A name must differ from every module's name:
+            once imported, the module would hide it.
     """
 
     def attribute(name: str) -> Any:

@@ -1,9 +1,9 @@
 """Files that are appended to, each by one process at a time.
 
-Two runs that append to one file (a requeued job whose first copy still lives) would write everything twice.
-So whoever appends holds a lock on the file itself: it dies with the process, however that ends, and leaves
-nothing behind. Within a process the last one that opened a file may write it. The module does not know what
-is written.
+Two runs that append to one file (a requeued job whose first copy still runs) would write everything twice. So
+a writer holds a lock on the file itself. The lock ends with the process, however the process ends, and leaves
+nothing behind. Within one process, the object that opened the file last may write it. The module does not
+know what is written.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ else:
 log = logging.getLogger(__name__)
 
 _held: WeakValueDictionary[tuple[int, int], LockedFile] = WeakValueDictionary()
-"""Who in this process writes a file, by device and number."""
+"""Device and inode of a file -> the object that writes it in this process."""
 
 
 class LockedFile:
-    """A file that this process alone appends to, until the object goes or the process ends.
+    """A file to which only this process appends, until the object is deleted or the process ends.
 
     Args:
-        path: The file; it and its folder are made where there are none.
+        path: The file; it and its folder are made if missing.
 
     Raises:
-        WriteError: Another process writes it, or it cannot be written.
+        WriteError: Another process writes the file, or it cannot be written.
     """
 
     def __init__(self, path: str | Path):
@@ -56,16 +56,16 @@ class LockedFile:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
-        return os.fstat(self._own().fileno()).st_size
+        """Its size in bytes."""
+        return os.fstat(self._writable().fileno()).st_size
 
     def append(self, content: bytes) -> None:
-        """Add to the end; it is on disk when this returns.
+        """Append to the file; the content is on disk when this returns.
 
         Raises:
-            WriteError: The disk is full, or the file was removed or is written by someone else now.
+            WriteError: The disk is full, the file was removed, or another object writes it now.
         """
-        stream = self._own()
+        stream = self._writable()
         try:
             stream.write(content)
             stream.flush()
@@ -73,20 +73,20 @@ class LockedFile:
         except OSError as error:
             raise WriteError(
                 f"cannot write {self.path}: {error.strerror}; free some space and run the command again: it "
-                "goes on where it stopped."
+                "resumes where it stopped."
             ) from error
 
     def cut(self, size: int) -> None:
-        """Drop what stands behind the first ``size`` bytes."""
-        os.truncate(self._own().fileno(), size)
+        """Drop everything after the first ``size`` bytes."""
+        os.truncate(self._writable().fileno(), size)
 
     def close(self) -> None:
-        """Let others write it."""
+        """Release the lock, so that others may write the file."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
 
-    def _own(self) -> BinaryIO:
+    def _writable(self) -> BinaryIO:
         if self._stream is None:
             raise WriteError(f"{self.path}: another run in this process writes it now; this one has ended.")
         try:
@@ -100,12 +100,12 @@ class LockedFile:
         return self._stream
 
     def _taken_over(self) -> BinaryIO:
-        """What an earlier one of this process holds: that one writes no more."""
+        """The stream of an earlier object of this process, which may not write any more."""
         earlier = _held.get(self._number)
         if earlier is None or earlier._stream is None:
             raise WriteError(
-                f"{self.path} is being written by another run, which still lives: wait for it or end it, "
-                "then run the command again; or give another output."
+                f"{self.path} is being written by another run: wait for it or end it, then run the command "
+                "again; or give another output."
             )
         stream, earlier._stream = earlier._stream, None
         return stream
@@ -116,7 +116,7 @@ def _number(status: os.stat_result) -> tuple[int, int]:
 
 
 def _lock(stream: BinaryIO) -> bool:
-    """Whether the lock could be had; True where the file system has none."""
+    """Whether the lock was acquired; True if the file system has no locks."""
     if _ALONE is None:
         return True
     try:
@@ -124,5 +124,7 @@ def _lock(stream: BinaryIO) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        log.warning("%s cannot be locked here (%s): see that no other run writes it.", stream.name, error)
+        log.warning(
+            "%s cannot be locked here (%s): make sure that no other run writes it.", stream.name, error
+        )
     return True

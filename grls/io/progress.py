@@ -1,8 +1,7 @@
-"""How far a loop of minutes is: a bar on a terminal, a line a minute where there is none (nohup, SLURM).
+"""Progress of long loops: a bar on a terminal, otherwise one line a minute (nohup, SLURM).
 
-Loops may be nested: a line names the outer ones first, and all of them together write one a minute. What
-takes long without a loop of its own (sorting) is told of by :func:`waiting`. Everything goes to standard
-error.
+Loops may be nested: one line a minute for all of them, the outer ones first. :func:`waiting` reports a long
+step that is no loop (sorting). All output goes to standard error.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ EVERY = 60.0
 """Seconds between two lines."""
 
 _open: list[Progress] = []
-"""The loops that run, the outermost first."""
-_told = 0.0
+"""The running loops, the outermost first."""
+_last_line = 0.0
 """When the last line was written, or the outermost loop began."""
 _showing: ContextVar[bool] = ContextVar("showing", default=False)
 
 
 @contextmanager
 def showing() -> Iterator[None]:
-    """Within this context, that of a command, loops tell of themselves unless they are told not to.
+    """The context of a command, in which loops show their progress by default.
 
-    A call from Python, or one in another thread, shows only what it asks for.
+    Elsewhere (a call from Python, another thread) a loop shows progress only with ``shown=True``.
     """
     before = _showing.set(True)
     try:
@@ -44,11 +43,11 @@ class Progress:
     """The progress of a loop, as a context.
 
     Args:
-        total: How many there are to do; None: nobody knows.
-        label: What is done to them.
-        unit: What they are, in the plural.
-        done: How many are done already, by an earlier run.
-        shown: False shows nothing; None: shown within :func:`showing`, if there is more than one to do.
+        total: How many items there are; None if unknown.
+        label: What is done to the items, such as ``embed``.
+        unit: The items, in the plural, such as ``passages``.
+        done: How many items an earlier run has done already.
+        shown: False shows nothing; None shows progress within :func:`showing`, if there are several items.
     """
 
     def __init__(self, total: int | None, label: str, unit: str, done: int = 0, shown: bool | None = True):
@@ -62,7 +61,7 @@ class Progress:
         self._begun = 0.0
 
     def __enter__(self) -> Progress:
-        global _told
+        global _last_line
         self._begun = monotonic()
         if not self._shown:
             return self
@@ -71,7 +70,7 @@ class Progress:
                 total=self.total, initial=self.done, desc=self.label, unit=f" {self.unit}", leave=False
             )
         elif not _open:
-            _told = self._begun
+            _last_line = self._begun
         _open.append(self)
         return self
 
@@ -79,7 +78,7 @@ class Progress:
         self.close()
 
     def close(self) -> None:
-        """The loop has ended."""
+        """End the progress: remove the bar, or write no more lines."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -87,7 +86,12 @@ class Progress:
             _open.remove(self)
 
     def update(self, count: int = 1, note: Callable[[], str] | None = None) -> None:
-        """So many more are done; ``note`` is asked where a line is written, for what else to say."""
+        """Count items as done.
+
+        Args:
+            count: How many.
+            note: Returns a text for the next line; called only when a line is written.
+        """
         if self.total is not None:
             count = min(count, self.total - self.done)
         self.done += count
@@ -98,12 +102,12 @@ class Progress:
             _tell()
 
     def standing(self) -> str:
-        """Such as ``embed 512 of 2,000 passages``."""
+        """How far the loop is, such as ``embed 512 of 2,000 passages``."""
         of = "" if self.total is None else f" of {self.total:,}"
         return f"{self.label} {self.done:,}{of} {self.unit}"
 
     def pace(self) -> str:
-        """What there is to say of it, how fast it goes, and what is left."""
+        """The note of the last update, the speed, and the time left."""
         note = "" if self._note is None else f"{self._note()}, "
         return f"{note}{self._speed()}"
 
@@ -118,11 +122,11 @@ class Progress:
 
 @contextmanager
 def waiting(label: str, shown: bool | None = True) -> Iterator[None]:
-    """Tell of something that takes long and has no loop: on a terminal at once, elsewhere every minute.
+    """Report a long step that is no loop: on a terminal at once, elsewhere every minute.
 
     Args:
-        label: What is done, such as ``sort 12,000 passages``.
-        shown: False shows nothing; None: shown within :func:`showing`.
+        label: The step, such as ``sort 12,000 passages``.
+        shown: False shows nothing; None shows progress within :func:`showing`.
     """
     if shown is None:
         shown = _showing.get()
@@ -135,8 +139,8 @@ def waiting(label: str, shown: bool | None = True) -> Iterator[None]:
 
     def tell() -> None:
         while not ended.wait(1.0 if terminal else EVERY):
-            told = f"{label}: {duration(monotonic() - begun)} so far"
-            write_to_stderr(f"\r{told}", "") if terminal else write_to_stderr(told)
+            line = f"{label}: {duration(monotonic() - begun)} so far"
+            write_to_stderr(f"\r{line}", "") if terminal else write_to_stderr(line)
 
     if terminal:
         write_to_stderr(label, "")
@@ -152,7 +156,7 @@ def waiting(label: str, shown: bool | None = True) -> Iterator[None]:
 
 
 def duration(seconds: float) -> str:
-    """Such as ``45 s``, ``12 min`` or ``3 h 05 min``."""
+    """A time as text, such as ``45 s``, ``12 min`` or ``3 h 05 min``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -160,16 +164,16 @@ def duration(seconds: float) -> str:
 
 
 def write_to_stderr(text: str, end: str = "\n") -> None:
-    """Write to standard error, at once."""
+    """Write to standard error and flush."""
     if sys.stderr is not None:
         print(text, end=end, file=sys.stderr, flush=True)
 
 
 def _tell() -> None:
-    """Write where all loops stand, unless something was written within the last minute."""
-    global _told
+    """Write how far all loops are, unless a line was written within the last minute."""
+    global _last_line
     now = monotonic()
-    if _open and now - _told >= EVERY:
-        _told = now
-        outer = "".join(f"{some.standing()}; " for some in _open[:-1])
+    if _open and now - _last_line >= EVERY:
+        _last_line = now
+        outer = "".join(f"{loop.standing()}; " for loop in _open[:-1])
         write_to_stderr(f"{outer}{_open[-1].standing()}, {_open[-1].pace()}")

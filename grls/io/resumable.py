@@ -1,7 +1,7 @@
-"""A JSONL file that grows as work is done, so that a killed run goes on where it stopped.
+"""A JSONL file that grows as work is done, so that a killed run resumes where it stopped.
 
-Its first line holds the settings it was begun with; it goes on with the same ones only, and one process at a
-time writes it (:mod:`grls.io.locks`). A last line that was cut off by a kill or a full disk is dropped. It
+Its first line holds the settings of the run. Only a run with the same settings resumes it, and one process at
+a time writes it (:mod:`grls.io.locks`). A last line that a kill or a full disk cut off is dropped. The module
 does not know what the records mean.
 """
 
@@ -22,23 +22,24 @@ Record = dict[str, Any]
 
 
 class GrowingFile:
-    """Records that are kept as they come.
+    """Records that are written as they are made.
 
     Args:
-        path: The file; a new one is begun with the first records, where there is none.
+        path: The file; if missing, it is made with the first records.
         settings: What the records depend on, as JSON values.
-        whole: Whether a record is the last of those that were made together. Where a kill has parted such
-            records, all of them go: they are made anew together. None: each record stands alone.
-        keep: Whether the records stay in memory, too; else :meth:`each` reads them, and memory stays level.
+        whole: Whether a record is the last one of a group that is made together. An incomplete group at the
+            end of the file is dropped and made again. None: each record is a group.
+        keep: Whether to keep all records in memory. Otherwise :meth:`each` reads the file, and the use of
+            memory does not grow.
 
     Attributes:
-        records: All records so far, those found in the file first; none without ``keep``.
-        count: How many there are.
+        records: All records so far, those that the file held before first; empty without ``keep``.
+        count: How many records there are.
 
     Raises:
         MismatchError: The file was begun with other settings.
-        DataError: It is not such a file.
-        WriteError: Another process writes it, or it cannot be written.
+        DataError: It is another kind of file.
+        WriteError: Another process writes the file, or it cannot be written.
     """
 
     def __init__(
@@ -60,12 +61,12 @@ class GrowingFile:
             self._read(whole)
 
     def add(self, records: Sequence[Record]) -> None:
-        """Append some records; they are on disk when this returns.
+        """Append records; they are on disk when this returns.
 
         Raises:
             WriteError: The disk is full, or another process writes the file.
         """
-        # Not earlier: a run that ends before there is anything to keep may be called with other settings.
+        # The file is not made earlier: a run without a record may be repeated with other settings.
         file = self._file or self._begun()
         file.append(_lines([self._head] if not file.size else []) + _lines(records))
         self.count += len(records)
@@ -82,23 +83,23 @@ class GrowingFile:
                 yield from map(json.loads, stream)
 
     def refuse_other(self, fields: Sequence[str], expected: Iterable[Sequence[Any]]) -> None:
-        """Refuse records that are not the first of what is made here, each once and in its order.
+        """Refuse records that are not the first ones of the expected records, each once and in order.
 
         Args:
-            fields: What tells records apart.
-            expected: The values of these fields of all records that will be made.
+            fields: The fields that identify a record.
+            expected: The values of these fields, for all records of the whole run.
 
         Raises:
-            DataError: A record is repeated, left out, or foreign.
+            DataError: A record is repeated, missing, or of another run.
         """
         wanted = iter(expected)
         for line, record in enumerate(self.each(), 2):
             due = next(wanted, None)
             if due is None or [record.get(name) for name in fields] != list(due):
-                told = ", ".join(f"{name} {record.get(name)!r}" for name in fields)
+                identity = ", ".join(f"{name} {record.get(name)!r}" for name in fields)
                 raise DataError(
-                    f"the record of {told} is not due here: another run wrote into this file, or it was "
-                    "changed. Take this line and what follows it away, and run the command again.",
+                    f"the record of {identity} is not expected here: another run wrote into this file, or it "
+                    "was changed. Remove this line and all that follow it, and run the command again.",
                     self.path,
                     line,
                 )
@@ -110,7 +111,7 @@ class GrowingFile:
             self._file = None
 
     def remove(self) -> None:
-        """Take the file away: what was kept in it stands elsewhere now."""
+        """Delete the file, once its records are saved elsewhere."""
         self.path.unlink(missing_ok=True)
         self.close()
 
@@ -118,17 +119,17 @@ class GrowingFile:
         self._file = file = LockedFile(self.path)
         if file.size:
             raise WriteError(
-                f"{self.path} was begun by another run meanwhile; run the command again to go on from it."
+                f"{self.path} was begun by another run meanwhile; run the command again to resume it."
             )
         return file
 
     def _read(self, whole: Callable[[Record], bool] | None) -> None:
-        """Take up the records, and cut off what is not complete."""
+        """Read the records, and cut off an incomplete end."""
         place = complete = count = 0
         waiting: list[Record] = []
         with self.path.open("rb") as stream:
             for number, raw in enumerate(stream, 1):
-                if not raw.endswith(b"\n"):  # the line that a killed run was writing
+                if not raw.endswith(b"\n"):  # a killed run was writing this line
                     break
                 place += len(raw)
                 line = self._line(raw, number)
@@ -158,7 +159,7 @@ class GrowingFile:
     def _refuse_settings(self, line: Record) -> None:
         if _HEAD not in line:
             raise DataError(
-                "its first line names no settings, so it is another file; move it away.", self.path
+                "its first line holds no settings, so it is another kind of file; move it away.", self.path
             )
         if line != self._head:
             old, new = line[_HEAD], self._head[_HEAD]
@@ -170,6 +171,6 @@ class GrowingFile:
 
 
 def _lines(records: Sequence[Record]) -> bytes:
-    # Half of a surrogate pair, as models write them, becomes an escape that JSON reads back.
+    # Models sometimes write half of a surrogate pair: it becomes an escape, which JSON can read.
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     return text.encode("utf-8", "backslashreplace")

@@ -1,8 +1,8 @@
-"""Temporary places beside a destination, and what becomes of those whose process has died.
+"""Temporary folders beside a destination, and the removal of those whose process has died.
 
-A writer works in a folder of its own, ``.NAME.MACHINE-PID.XXXX.tmp``, and holds a lock on a file in it. A
-kill, or a power cut, leaves the folder; the lock goes with the process. So the next writer of the same name
-on the same machine removes what nobody holds any more, and what was taken away to make room is put back.
+A writer works in a separate folder, ``.NAME.MACHINE-PID.XXXX.tmp``, and holds a lock on a file in it. A kill
+or a power cut leaves the folder, but the lock ends with the process. So the next writer of the same name on
+the same machine removes folders without a lock, and first moves back what a dead writer had moved away.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing is ever taken for dead
+except ImportError:  # Windows: no writer is ever taken for dead
     _ALONE = None
 else:
     _ALONE = fcntl.LOCK_EX | fcntl.LOCK_NB
@@ -33,28 +33,28 @@ else:
 log = logging.getLogger(__name__)
 
 NEW = "new"
-"""What is being written."""
+"""The name of the new content while it is written."""
 OLD = "old"
-"""What it replaces, while it does."""
+"""The name of the old content while it is replaced."""
 _LOCK = "lock"
 _HELD = b"held"
-"""What a lock's file says once the lock is held."""
+"""The content of a lock file once the lock is held."""
 _YOUNG = 60
-"""Seconds in which a writer that lives may not have its lock yet."""
+"""Seconds within which a live writer may not have its lock yet."""
 _LONGEST = 200
-"""Bytes of a name that leave room for ours around it."""
+"""The longest name in bytes that leaves room for the rest of a temporary name."""
 _OURS = re.compile(r"(?P<host>[0-9a-f]{4})(?P<boot>[0-9a-f]{4})-(?P<pid>\d+)\.\w+\.tmp|\w+\.old")
-"""What follows the name."""
+"""The part of a temporary name after the destination's name."""
 _EXCHANGE, _HERE = 2, -100
 """The system's RENAME_EXCHANGE and AT_FDCWD."""
 
 
 @contextmanager
 def temporary(final: Path) -> Iterator[Path]:
-    """Yield a new empty folder beside ``final`` that goes when the block ends, whatever ended it.
+    """Yield a new empty folder beside ``final``; it is removed when the block ends, also after an error.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The folder cannot be made.
     """
     clean(final)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -73,32 +73,32 @@ def temporary(final: Path) -> Iterator[Path]:
 
 
 def clean(final: Path) -> None:
-    """Remove what dead writers of ``final`` have left beside it, once what they took away is back."""
+    """Remove the folders that dead writers of ``final`` left beside it; first put back what they moved."""
     begin = f".{_stem(final)}."
     try:
-        left = [some for some in final.parent.iterdir() if some.name.startswith(begin)]
+        folders = [entry for entry in final.parent.iterdir() if entry.name.startswith(begin)]
     except OSError:
         return
-    for folder in left:
-        found = _OURS.fullmatch(folder.name.removeprefix(begin))
-        if found is None:
+    for folder in folders:
+        match = _OURS.fullmatch(folder.name.removeprefix(begin))
+        if match is None:
             continue
-        if found["pid"] is None:  # an earlier version's, which held what it replaced and no lock
+        if match["pid"] is None:  # made by an earlier version: it holds the old content and no lock
             _put_back(folder, final)
-        elif _is_here(found["host"], found["boot"]) and _is_dead(folder, int(found["pid"])):
+        elif _is_here(match["host"], match["boot"]) and _is_dead(folder, int(match["pid"])):
             _put_back(folder, final)
             shutil.rmtree(folder, ignore_errors=True)
             log.info("removed %s, which a run that died has left.", folder)
 
 
 def put(new: Path, final: Path, room: Path) -> None:
-    """Give a folder its name; what had it is left in ``room``, to be removed.
+    """Rename a folder to its final name; what had this name before is left in ``room``, to be removed.
 
-    Both names are exchanged at once where the system can. Where not, the earlier one is moved away first; a
-    failure puts it back, and after a kill :func:`clean` does.
+    Both names are exchanged in one step if the system can. Otherwise the old folder is moved away first. A
+    failure moves it back; after a kill :func:`clean` does.
 
     Raises:
-        OSError: It cannot be done; ``final`` is as it was.
+        OSError: The folder cannot be renamed; ``final`` is as it was.
     """
     if not final.exists():
         new.rename(final)
@@ -114,7 +114,7 @@ def put(new: Path, final: Path, room: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two names at once; False where the system or the file system cannot."""
+    """Exchange two names in one step; False if the system or the file system cannot."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):
@@ -123,29 +123,29 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def _put_back(folder: Path, final: Path) -> None:
-    """Give what a dead writer had moved away its name again, where no other has it."""
+    """Move back what a dead writer had moved away, unless the name is in use again."""
     if (folder / OLD).exists() and not final.exists():
         with contextlib.suppress(OSError):
             (folder / OLD).rename(final)
-            log.warning("%s is as it was before a run that died while it replaced it.", final)
+            log.warning("%s is restored: a run died while it replaced it.", final)
             folder.rmdir()
 
 
 def _stem(final: Path) -> str:
-    """The name, or what stands for one that is too long to be lengthened."""
+    """The name, or a hash of a name that is too long to be extended."""
     name = os.fsencode(final.name)
     return final.name if len(name) <= _LONGEST else hashlib.sha256(name).hexdigest()[:16]
 
 
 @cache
 def _machine() -> str:
-    """Four digits for the name of this machine, four for what tells it from others of that name.
+    """Four hexadecimal digits for the name of this machine, and four that identify it among its namesakes.
 
-    That is when it was started, and its network card where the system does not say (no ``/proc``); a card
-    that is not known tells nothing, so the name stands for it.
+    The identity is the id of the last boot; where the system does not know it (no ``/proc``), the network
+    card; where that is unknown, too, the name again.
     """
-    name, told = socket.gethostname(), _boot() or _card() or socket.gethostname()
-    return "".join(hashlib.sha256(part.encode()).hexdigest()[:4] for part in (name, told))
+    name, identity = socket.gethostname(), _boot() or _card() or socket.gethostname()
+    return "".join(hashlib.sha256(part.encode()).hexdigest()[:4] for part in (name, identity))
 
 
 @cache
@@ -158,22 +158,23 @@ def _boot() -> str:
 
 def _card() -> str:
     number = uuid.getnode()
-    return "" if number >> 40 & 1 else f"{number:012x}"  # that bit is set where Python has drawn a number
+    return "" if number >> 40 & 1 else f"{number:012x}"  # this bit marks a number that Python drew at random
 
 
 def _is_here(host: str, boot: str) -> bool:
-    """Whether it is this machine: by its name (a container's changes), or by what tells it from others.
+    """Whether the digits of :func:`_machine` are those of this machine.
 
-    What tells a machine by its card is the same after a restart, so there the name alone is not enough.
+    The identity decides, since the name of a container changes. The name decides as well if the identity is
+    a boot id, which changes at a restart, or if the network card is unknown.
     """
     return boot == _machine()[4:] or (bool(_boot() or not _card()) and host == _machine()[:4])
 
 
 def _is_dead(folder: Path, process: int) -> bool:
-    """Whether no process holds a folder.
+    """Whether the writer of a folder has died.
 
-    A young one may not have its lock yet: so it is where its process lives, and where the lock's file does
-    not say that the lock was ever held (its process may be one of another container, which cannot be seen).
+    A young folder may not be locked yet. It counts as live if its process lives, or if its lock file does not
+    say that the lock was held (the process may run in another container and be invisible here).
     """
     try:
         young = time.time() - folder.stat().st_mtime < _YOUNG

@@ -1,7 +1,7 @@
-"""Foreign text in a terminal: what would steer it is made visible.
+"""Makes the control characters of foreign text visible, so that they cannot control the terminal.
 
-A passage, a query or an id may hold escape sequences: they would clear the screen, change its title, hide
-what follows, or write to the clipboard. It knows nothing of what is shown.
+A passage, a query or an id may hold escape sequences. They could clear the screen, change its title, hide the
+text that follows, or write to the clipboard. The module does not know what is shown.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _VISIBLE = _PICTURES | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
 
 
 def visible(text: str) -> str:
-    """A text whose control characters are signs; line breaks and tabs stay, all else is as it was."""
+    """A text with visible signs for its control characters; line breaks and tabs stay."""
     return text.translate(_VISIBLE)
 
 
 class Visible(logging.Formatter):
-    """Warnings quote texts, too."""
+    """Formats log messages with :func:`visible`, since warnings quote foreign text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The message, as :func:`visible` gives it."""
+        """The message, without control characters."""
         return visible(super().format(record))

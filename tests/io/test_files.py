@@ -273,7 +273,7 @@ def test_long_names_are_written_or_refused(tmp_path: Path) -> None:
     assert read_json(tmp_path / ("é" * 125)) == 1
     with pytest.raises(WriteError, match=r"[Nn]ame too long"):
         write_json(tmp_path / ("é" * 130), 1)
-    with pytest.raises(ConfigError, match="has 250 bytes, and at most 235 leave room"):
+    with pytest.raises(ConfigError, match="has 250 bytes, at most 235 leave room"):
         refuse_unwritable(tmp_path / ("a" * 250))
 
 
