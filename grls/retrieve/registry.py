@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 KINDS: dict[str, str] = {
     "bm25": "grls.retrieve.bm25:BM25Retriever",
     "dense": "grls.retrieve.dense.retriever:DenseRetriever",
-    "sparse": "grls.retrieve.sparse:SparseRetriever",
-    "multi-vector": "grls.retrieve.multi_vector:MultiVectorRetriever",
+    "sparse": "grls.retrieve.sparse.retriever:SparseRetriever",
+    "multi-vector": "grls.retrieve.multi_vector.retriever:MultiVectorRetriever",
     "generative": "grls.retrieve.generative.retriever:GenerativeRetriever",
     "hybrid": "grls.retrieve.hybrid.retriever:HybridRetriever",
     "hops": "grls.retrieve.hops.retriever:HopsRetriever",
     "fusion": "grls.retrieve.fusion.retriever:FusionRetriever",
-    "rescored": "grls.retrieve.rescored:RescoredRetriever",
+    "rescored": "grls.retrieve.rescored.retriever:RescoredRetriever",
     "cut": "grls.retrieve.fusion.cut:CutRetriever",
 }
 """Kind -> ``module:class``."""

@@ -28,7 +28,7 @@ from grls.io.locks import LockedFile
 from grls.io.progress import Progress
 from grls.models.biencoder import DONE_TEXT, BiEncoder, Matrix
 from grls.models.text_encoder import passage_text
-from grls.retrieve.encoded import refuse_unusable_corpus
+from grls.retrieve.encoded.encode import refuse_unusable_corpus
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ by it (:mod:`grls.retrieve.dense.search`). DONE is embedded like a passage, as r
 multi-step retrieval is told its score.
 
 The folder holds ``model/``, ``embeddings.npy`` (memory-mapped), ``corpus.jsonl`` and ``grls.json``
-(:mod:`grls.retrieve.encoded`).
+(:mod:`grls.retrieve.encoded.folder`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from grls.retrieve.base import AllScores, Description, HopHits
 from grls.retrieve.build import Building
 from grls.retrieve.dense.encode import EMBEDDINGS, encode_corpus, encode_to_disk, work_folder
 from grls.retrieve.dense.search import BLOCK, Nearest, inner_products, top_k
-from grls.retrieve.encoded import EncodedRetriever, refuse_generative, refuse_unusable_corpus
+from grls.retrieve.encoded.encode import refuse_unusable_corpus
+from grls.retrieve.encoded.folder import REBUILD
+from grls.retrieve.encoded.retriever import EncodedRetriever, refuse_generative
 from grls.retrieve.queries import Reachable, check_counts, queries_of, reachable
 
 log = logging.getLogger(__name__)
-
-_REBUILD = "make it again with `grls index`."
 
 
 class DenseRetriever(EncodedRetriever):
@@ -163,7 +163,10 @@ class DenseRetriever(EncodedRetriever):
         _write_rows(self.embeddings, file)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write the whole retriever to one folder; see :class:`~grls.retrieve.encoded.EncodedRetriever`."""
+        """Write the whole retriever to one folder.
+
+        See :class:`~grls.retrieve.encoded.retriever.EncodedRetriever`.
+        """
         super().save_pretrained(folder)
         self._leave_work(Path(folder))
 
@@ -260,7 +263,7 @@ def _check_shape(embeddings: Matrix, passages: int, dimension: int) -> None:
     if embeddings.shape != expected:
         raise MismatchError(
             f"expected embeddings of {passages:,} passages and DONE, {expected}, got {embeddings.shape}: "
-            f"they belong to another corpus or model; {_REBUILD}"
+            f"they belong to another corpus or model; {REBUILD}"
         )
 
 
@@ -268,7 +271,7 @@ def _check_finite(embeddings: Matrix) -> None:
     for start in range(0, len(embeddings), BLOCK):
         wrong = np.flatnonzero(~np.isfinite(embeddings[start : start + BLOCK]).all(axis=1))
         if len(wrong):
-            raise DataError(f"the embedding in row {start + int(wrong[0])} is not finite; {_REBUILD}")
+            raise DataError(f"the embedding in row {start + int(wrong[0])} is not finite; {REBUILD}")
 
 
 def _open(file: Path) -> Matrix:
@@ -277,7 +280,7 @@ def _open(file: Path) -> Matrix:
         # A plain span: indexing through the memmap class is several times slower.
         mapped: Matrix = np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
     except ValueError as error:
-        raise DataError(f"the embeddings cannot be read ({error}); {_REBUILD}", file) from None
+        raise DataError(f"the embeddings cannot be read ({error}); {REBUILD}", file) from None
     return mapped
 
 

@@ -16,11 +16,11 @@ from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.models.biencoder import DONE_TEXT, BiEncoder
 from grls.models.text_encoder import passage_text
-from grls.retrieve import encoded
 from grls.retrieve.dense import retriever as dense
 from grls.retrieve.dense.encode import EMBEDDINGS, PLAN, encode_corpus, encode_to_disk, work_folder
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.dense.search import top_k
+from grls.retrieve.encoded import folder
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.registry import open_retriever
@@ -253,7 +253,7 @@ def test_the_embeddings_are_read_through_once(
     verify: bool, saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads = []
-    for module, name in ((encoded, "sha256"), (dense, "_check_finite")):
+    for module, name in ((folder, "sha256"), (dense, "_check_finite")):
         inner = getattr(module, name)
         monkeypatch.setattr(module, name, lambda given, n=name, f=inner: (reads.append(n), f(given))[1])
     DenseRetriever.from_pretrained(saved, "cpu", verify=verify)

@@ -30,11 +30,13 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.retriever import HopsRetriever
 from grls.retrieve.registry import Opening, load
-from grls.retrieve.rescored import Rereading, RescoredHops, RescoredRetriever, over, rank_again
+from grls.retrieve.rescored.options import Rereading
+from grls.retrieve.rescored.rescore import rank_again
+from grls.retrieve.rescored.retriever import RescoredHops, RescoredRetriever, over
 from grls.retrieve.spec import update_spec
 
 ASKED = queries()[::3]
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CPU = Opening("cpu")
 
 

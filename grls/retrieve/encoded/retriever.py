@@ -1,9 +1,8 @@
-"""What retrievers share whose model encodes texts: one folder form, one way to refuse what does not belong.
+"""The base of retrievers whose model encodes texts: opened, saved, and the queries checked, in one way.
 
-The folder holds ``model/``, one file with what the model made of the passages, ``corpus.jsonl`` and
-``grls.json``, which ties the three together by checksums and fingerprints. What that file holds and how
-passages are ranked by it is the kind's own: :mod:`grls.retrieve.dense.retriever`,
-:mod:`grls.retrieve.sparse`, :mod:`grls.retrieve.multi_vector`.
+What the model made of the passages, and how passages are ranked by it, is the kind's own:
+:mod:`grls.retrieve.dense.retriever`, :mod:`grls.retrieve.sparse.retriever`,
+:mod:`grls.retrieve.multi_vector.retriever`.
 """
 
 from __future__ import annotations
@@ -11,42 +10,36 @@ from __future__ import annotations
 import hashlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
-from grls.data.codec import DONE_ID
 from grls.data.corpus import Corpus, corpus_file
-from grls.data.filters import Allow, Numbers
+from grls.data.filters import Numbers
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
-from grls.io.files import atomic_folder, sha256, write_json
-from grls.io.progress import Progress
+from grls.io.files import atomic_folder
 from grls.models.base import Floats
-from grls.models.load.settings import refuse_other_settings, settings_in
-from grls.models.text_encoder import TextEncoder, passage_text
+from grls.models.load.settings import refuse_other_settings
+from grls.models.text_encoder import TextEncoder
 from grls.retrieve.build import Building
+from grls.retrieve.encoded.encode import refuse_unusable_corpus
+from grls.retrieve.encoded.folder import (
+    check_embeddings,
+    read_encoded_manifest,
+    refuse_other_part,
+    write_encoded_manifest,
+)
 from grls.retrieve.hub import upload
-from grls.retrieve.queries import check_counts, queries_of, reachable
+from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import Opening
-from grls.retrieve.spec import MANIFEST, OPTIONS, read_spec, refuse_own_members
+from grls.retrieve.spec import MANIFEST, refuse_own_members
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
-
-_FIELDS = (
-    "format", "kind", "model", "corpus", "embeddings", "dimension", "max_tokens", "stages", "settings",
-)  # fmt: skip
-"""What stands in the ``grls.json`` of every kind."""
-
 _TOLD = 10
 """Queries that are cut and named in a warning; training may ask of a great many."""
-
-_REBUILD = "make it again with `grls index`."
 
 
 class EncodedRetriever(ABC):
@@ -139,19 +132,15 @@ class EncodedRetriever(ABC):
             MismatchError: Model, encoded passages and corpus do not belong together.
         """
         path = Path(folder)
-        manifest = cls.read_manifest(path)
+        manifest = read_encoded_manifest(path, cls.kind, cls.called, cls.fields)
         corpus = Corpus.read(path)
-        if corpus.fingerprint != manifest["corpus"]:
-            raise _mismatch(path, "corpus")
+        refuse_other_part("corpus", corpus.fingerprint, manifest, path)
         refuse_other_settings(path / "model", manifest.get("settings"), path / MANIFEST)
         encoder = cls._load_encoder(path / "model", manifest)
         file = path / cls.file
-        if not file.is_file() or file.stat().st_size != manifest["embeddings"]["bytes"]:
-            raise DataError(f"the embeddings are missing or truncated; {_REBUILD}", file)
-        if verify and sha256(file) != manifest["embeddings"]["sha256"]:
-            raise MismatchError(f"{file}: these are not the embeddings of this retriever; {_REBUILD}")
-        if verify and encoder.fingerprint() != manifest["model"]:
-            raise _mismatch(path, "model")
+        check_embeddings(file, manifest, verify)
+        if verify:
+            refuse_other_part("model", encoder.fingerprint(), manifest, path)
         # What is as it was saved is finite: then it was checked.
         opened = cls._made(encoder.to(device, precision), corpus, file, verify, options)
         opened._encoded_by = manifest["model"]
@@ -175,38 +164,6 @@ class EncodedRetriever(ABC):
         verify = asked_to_verify(how.verify) is not False
         return cls.from_pretrained(folder, how.device, how.precision, verify, **options)
 
-    @classmethod
-    def read_manifest(cls, folder: Path) -> dict[str, Any]:
-        """The manifest of a folder of this kind.
-
-        Raises:
-            DataError: There is none, or it is not one of ours.
-        """
-        file = folder / MANIFEST
-        manifest = read_spec(folder)
-        if manifest.get("kind", cls.kind) != cls.kind:
-            raise DataError(
-                f"this is a retriever of the kind {manifest['kind']!r}, and {cls.called} is wanted here: "
-                f"give the folder of one, or make one with `grls index --kind {cls.kind}`.",
-                file,
-            )
-        if (manifest.get("kind"), manifest.get("format")) != (cls.kind, FORMAT):
-            raise DataError(f"expected {cls.called} of format {FORMAT}; {_REBUILD}", file)
-        kinds = {"model": str, "corpus": str, "embeddings": dict, "max_tokens": int}
-        wrong = [key for key, kind in kinds.items() if not isinstance(manifest.get(key), kind)]
-        if wrong or not {"bytes", "sha256"} <= set(manifest["embeddings"]):
-            raise DataError(
-                f"the key {(wrong or ['embeddings'])[0]!r} is missing or malformed; {_REBUILD}", file
-            )
-        unknown = sorted(set(manifest) - {*_FIELDS, *cls.fields, *OPTIONS})
-        if unknown:
-            raise DataError(
-                f"unknown field {unknown[0]!r} of kind {cls.kind!r}; known are "
-                f"{', '.join((*_FIELDS, *cls.fields, *OPTIONS))}.",
-                file,
-            )
-        return manifest
-
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
 
@@ -229,20 +186,16 @@ class EncodedRetriever(ABC):
             self.encoder.write(new / "model")
             self._write(new / self.file)
             self.corpus.write(corpus_file(new))
-            size = (new / self.file).stat().st_size
-            manifest = {
-                "format": FORMAT,
+            made = {
                 "kind": self.kind,
                 "model": model,
                 "corpus": self.corpus.fingerprint,
-                "embeddings": {"bytes": size, "sha256": sha256(new / self.file)},
                 "dimension": self.encoder.dimension,
                 "max_tokens": self.encoder.max_tokens,
                 "stages": list(self.stages),
-                "settings": settings_in(new / "model"),
                 **members,
             }
-            write_json(new / MANIFEST, manifest)
+            write_encoded_manifest(new, self.file, made)
 
     def push_to_hub(self, repository: str, folder: str | Path, private: bool = False) -> str:
         """Save to ``folder`` and upload it as a model repository; returns its address."""
@@ -290,64 +243,6 @@ class EncodedRetriever(ABC):
                 log.warning("more queries are longer than %d tokens and cut; they are not named.", limit)
 
 
-class RanksByScores(EncodedRetriever):
-    """One that ranks by numbers which it can give of all passages; DONE is not among them."""
-
-    scores_done = False
-    least_score: float
-
-    @abstractmethod
-    def best(
-        self, asked: Any, queries: Sequence[int], k: int, among: Numbers | None
-    ) -> list[tuple[Numbers, Floats]]:
-        """The k best passages of each of some queries, equal scores in the order of the corpus; their scores.
-
-        Args:
-            asked: What :meth:`encode` made of all queries.
-            queries: The places of those that are searched for.
-            k: Most passages.
-            among: Numbers of those that they may find, ascending; None: all.
-        """
-
-    @abstractmethod
-    def encode(self, texts: Sequence[str]) -> Any:
-        """What the model makes of the texts of queries."""
-
-    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
-        """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
-
-        Equal scores go in the order of the corpus. A passage that scores no more than ``least_score`` is no
-        hit.
-
-        Raises:
-            ConfigError: k is below 1.
-            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
-        """
-        check_counts(k=k)
-        given = queries_of(queries)
-        texts = self.texts(given)
-        among = self.among(given, allow)
-        asked = self.encode(texts)
-        found: dict[int, list[Hit]] = {}
-        with Progress(len(given), self.kind, "queries", shown=self.progress or None) as bar:
-            for places, some in among:
-                for first in range(0, len(places), self.batch_size):
-                    batch = places[first : first + self.batch_size]
-                    best = self.best(asked, batch, k, some)
-                    found |= {q: self.ids_with(*one) for q, one in zip(batch, best, strict=True)}
-                    bar.update(len(batch))
-        return [found[query] for query in range(len(given))]
-
-    def among(self, queries: Sequence[Query], allow: Allow) -> list[tuple[list[int], Numbers | None]]:
-        """Places of queries that may find the same, and numbers of what that is; None: all."""
-        within = reachable(queries, allow, self.corpus)
-        groups = [
-            [query for query, own in enumerate(within.places) if own == place]
-            for place in dict.fromkeys(within.places)
-        ]
-        return [(places, within.of(places[0])) for places in groups]
-
-
 def refuse_generative(how: Building, called: str) -> None:
     """Refuse what only a generative retriever is built with.
 
@@ -358,63 +253,3 @@ def refuse_generative(how: Building, called: str) -> None:
     how.refuse_unused(called, limits, "set --limits.input instead")
     how.refuse_unused(called, ("index.span_words",), "it reads whole passages: leave it out")
     how.refuse_unused(called, ("index.backend", "index.form"))
-
-
-def refuse_unusable_corpus(corpus: Corpus) -> None:
-    """Refuse a corpus that has no passage, or one with the id of DONE.
-
-    Raises:
-        DataError: It does.
-    """
-    if not len(corpus):
-        raise DataError(
-            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
-        )
-    if corpus.numbers([DONE_ID])[0] is not None:
-        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
-
-
-def encoded_passages(
-    encoder: TextEncoder, corpus: Corpus, encode: Any, shard: int, progress: bool = False
-) -> Iterator[Any]:
-    """What a model makes of a corpus, a shard of passages at a time; in the end tells of those that were cut.
-
-    Args:
-        encoder: The model.
-        corpus: The passages.
-        encode: From texts of passages to what is wanted of them.
-        shard: Passages at a time.
-        progress: Show a progress bar.
-    """
-    refuse_unusable_corpus(corpus)
-    cut = 0
-    with Progress(len(corpus), "embed", "passages", shown=progress) as bar:
-        for first in range(0, len(corpus), shard):
-            numbers = range(first, min(first + shard, len(corpus)))
-            texts = [passage_text(passage) for passage in corpus.passages(numbers)]
-            cut += encoder.count_cut(texts)
-            with encoder.telling(bar.update):
-                found = encode(texts)
-            yield found
-    if cut:
-        log.warning(encoder.cut_notice(cut, len(corpus), "--limits.input (of grls index)"))
-
-
-def top(scores: Floats, numbers: Numbers, k: int) -> tuple[Numbers, Floats]:
-    """The k best of some passages, equal scores by number, ascending.
-
-    Args:
-        scores: ``[n]``.
-        numbers: ``[n]``, ascending.
-        k: Most.
-    """
-    if len(scores) > k:
-        least = np.partition(scores, -k)[-k] if k else np.inf
-        kept = scores >= least
-        scores, numbers = scores[kept], numbers[kept]
-    order = np.argsort(-scores, kind="stable")[:k]
-    return numbers[order], scores[order]
-
-
-def _mismatch(folder: Path, what: str) -> MismatchError:
-    return MismatchError(f"{folder}: the embeddings were made with another {what} than this one; {_REBUILD}")

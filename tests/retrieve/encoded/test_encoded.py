@@ -22,22 +22,26 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.options import IndexOptions, LimitOptions
 from grls.models.biencoder import BiEncoder
 from grls.models.text_encoder import passage_text
-from grls.retrieve import multi_vector
 from grls.retrieve.base import FindsChains, ScoresAll, TakesEvidence, WritesChains
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building, build, kind_of_model
-from grls.retrieve.encoded import top
+from grls.retrieve.encoded.ranking import top
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.multi_vector import LateTexts, MultiVectorRetriever, TokenVectors, maxsim
+from grls.retrieve.multi_vector import search
+from grls.retrieve.multi_vector.encode import LateTexts
+from grls.retrieve.multi_vector.retriever import MultiVectorRetriever
+from grls.retrieve.multi_vector.search import MaxSimSearch, maxsim
+from grls.retrieve.multi_vector.vectors import TokenVectors
 from grls.retrieve.registry import Opening, load
-from grls.retrieve.sparse import SparseRetriever, SparseTexts
+from grls.retrieve.sparse.encode import SparseTexts
+from grls.retrieve.sparse.retriever import SparseRetriever
 from grls.retrieve.spec import update_spec
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?"), Query("c", "calm")]
 MODELS: dict[str, Callable[..., Path]] = {"sparse": tiny_splade, "multi-vector": tiny_colbert}
 LIBRARY: dict[str, Any] = {"sparse": SparseEncoder, "multi-vector": MultiVectorEncoder}
 KINDS = sorted(MODELS)
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +107,7 @@ def test_equal_passages_go_in_the_order_of_the_corpus(kind: str, root: Path, mon
     texts = [f"the {animal} is calm ." for animal in ("otter", "heron", "badger", "lynx")]
     corpus = Corpus.from_passages([Passage(f"{n}", texts[n % 4]) for n in range(40)])
     made = type(retriever).assemble(retriever.encoder, corpus, batch_size=7)
-    monkeypatch.setattr(multi_vector, "BLOCK", 17)
+    monkeypatch.setattr(search, "BLOCK", 17)
     found = made.retrieve(QUERIES, 25)
     for hits in found:
         scores = [hit.score for hit in hits]
@@ -182,13 +186,13 @@ def test_single_precision_only_proposes(root: Path, monkeypatch: pytest.MonkeyPa
     corpus = Corpus.from_passages([Passage(f"{n}", texts[n % 3]) for n in range(30)])
     made = MultiVectorRetriever.assemble(retriever.encoder, corpus)
     expected = made.retrieve(QUERIES, 12)
-    single, noise = MultiVectorRetriever._single, np.random.default_rng(0).normal(size=30) * 1e-6
+    single, noise = MaxSimSearch.single, np.random.default_rng(0).normal(size=30) * 1e-6
 
     def rounded(self: Any, *given: Any) -> Any:
         scores, longest = single(self, *given)
         return scores + noise, longest
 
-    monkeypatch.setattr(MultiVectorRetriever, "_single", rounded)
+    monkeypatch.setattr(MaxSimSearch, "single", rounded)
     assert made.retrieve(QUERIES, 12) == expected
 
 

@@ -1,24 +1,17 @@
-"""What another retriever ranks, read once more by a cross-encoder: a retriever of kind ``rescored``.
+"""A retriever of kind ``rescored``: a cross-encoder reads the first passages of another one's ranking again.
 
-Legend: n passages that are read, k passages asked for.
+Legend: k passages asked for.
 
-The first retriever gives its best passages with scores s(x); a cross-encoder
-(:mod:`grls.models.cross_encoder`) reads the first n of them together with the query and gives logits z(x):
-
-    score(x)  =  s(x) + w z(x),    or z(x) where there is no weight w.
-
-Equal scores go in the order of the first retriever. All other passages stand behind these n, in their own
-order, each as far below the last of them as the first retriever puts it below its n-th. The first n are the
-same whatever k is, so a ranking is, too. Filters are the first retriever's. The folder holds ``model/`` where
-the cross-encoder is embedded, and ``grls.json``.
+The scores are those of :mod:`grls.retrieve.rescored.rescore`. How many passages are read does not depend on
+k, so neither does their order. Filters are the first retriever's. The folder holds ``grls.json``, and
+``model/`` where the cross-encoder is embedded.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,7 +23,6 @@ from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
 from grls.io.files import atomic_folder, write_json
-from grls.io.progress import Progress
 from grls.models.cross_encoder import PairScorer
 from grls.models.sentence_model import library_type
 from grls.retrieve.base import Description, HopHits, Retriever, TakesEvidence, Under, WritesChains
@@ -38,6 +30,8 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.build import Building
 from grls.retrieve.queries import check_counts, joined, queries_of
 from grls.retrieve.registry import BM25, Opening, open_member
+from grls.retrieve.rescored.options import PASSAGES, Rereading
+from grls.retrieve.rescored.rescore import Rereader
 from grls.retrieve.spec import (
     FORMAT,
     MANIFEST,
@@ -52,9 +46,6 @@ from grls.retrieve.spec import (
 MODEL = "model"
 """The folder of an embedded cross-encoder."""
 
-PASSAGES = 100
-"""How many are read where nothing else is said."""
-
 _UNUSED = (
     "index.backend",
     "index.form",
@@ -66,30 +57,6 @@ _UNUSED = (
 """Options of building that a cross-encoder has no use for."""
 _HEEDED = ("batch_size", "truncate_queries")
 """Options of search that the cross-encoder heeds."""
-_TOGETHER = 256
-"""Queries whose passages are read from the corpus together."""
-
-
-@dataclass(frozen=True)
-class Rereading:
-    """How a cross-encoder's logits count.
-
-    Args:
-        passages: How many of the best passages are read (n).
-        weight: What a logit counts beside the first retriever's score (w); null: it counts alone.
-
-    Raises:
-        ConfigError: The number is below 1, or the weight no finite number.
-    """
-
-    passages: int
-    weight: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.passages < 1:
-            raise ConfigError(f"passages must be at least 1, got {self.passages}.")
-        if self.weight is not None and not math.isfinite(self.weight):
-            raise ConfigError(f"weight must be a finite number, or null, got {self.weight}.")
 
 
 class RescoredRetriever:
@@ -120,8 +87,7 @@ class RescoredRetriever:
         self.encoder = encoder
         self.rereading = rereading
         self.name = name
-        self.batch_size = batch_size
-        self.truncate_queries = truncate_queries
+        self._reread = Rereader(encoder, retriever.corpus, rereading, batch_size, truncate_queries)
 
     @staticmethod
     def open(folder: Path, spec: dict[str, Any], how: Opening) -> RescoredRetriever:
@@ -242,66 +208,7 @@ class RescoredRetriever:
         check_counts(k=k)
         asked = queries_of(queries)
         found = self.retriever.retrieve(asked, max(k, self.rereading.passages), allow)
-        return [hits[:k] for hits in self.reread(asked, found)]
-
-    def reread(
-        self,
-        queries: Sequence[Query],
-        found: Sequence[Sequence[Hit]],
-        whole: Sequence[Query] | None = None,
-    ) -> list[list[Hit]]:
-        """Rankings as the cross-encoder sees them.
-
-        Args:
-            queries: The queries, as it reads them.
-            found: What the first retriever found for each, best first.
-            whole: What of each may not be cut; None: all of it.
-        """
-        ranked: list[list[Hit]] = []
-        whole = queries if whole is None else whole
-        count = sum(len(hits[: self.rereading.passages]) for hits in found)
-        with Progress(count, "rescore", "passages", shown=None) as bar:
-            for start in range(0, len(queries), _TOGETHER):
-                part = slice(start, start + _TOGETHER)
-                ranked += self._some(queries[part], found[part], whole[part], bar.update)
-        return ranked
-
-    def _some(
-        self,
-        queries: Sequence[Query],
-        found: Sequence[Sequence[Hit]],
-        whole: Sequence[Query],
-        decided: Callable[[int], object],
-    ) -> list[list[Hit]]:
-        read = [hits[: self.rereading.passages] for hits in found]
-        texts = self._texts([hit.id for hits in read for hit in hits])
-        self._refuse_cut(whole, read, texts)
-        pairs = [(q.text, texts[hit.id]) for q, hits in zip(queries, read, strict=True) for hit in hits]
-        logits = iter(self.encoder.logits(pairs, self.batch_size, decided).tolist())
-        odds = [[next(logits) for _ in hits] for hits in read]
-        weight = self.rereading.weight
-        return [rank_again(hits, some, weight) for hits, some in zip(found, odds, strict=True)]
-
-    def _texts(self, ids: Sequence[str]) -> dict[str, str]:
-        """The texts of passages, titles first, by id."""
-        distinct = list(dict.fromkeys(ids))
-        numbers = [number for number in self.corpus.numbers(distinct) if number is not None]
-        return {passage.id: joined(Query("", ""), [passage]) for passage in self.corpus.passages(numbers)}
-
-    def _refuse_cut(
-        self, queries: Sequence[Query], read: Sequence[Sequence[Hit]], texts: dict[str, str]
-    ) -> None:
-        if self.truncate_queries:
-            return
-        asked = [(query, texts[hit.id]) for query, hits in zip(queries, read, strict=True) for hit in hits]
-        cut = self.encoder.cut_queries([(query.text, text) for query, text in asked])
-        if cut:
-            place, tokens = cut[0]
-            raise DataError(
-                f"query {asked[place][0].id!r} has {tokens} tokens, and the cross-encoder reads "
-                f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. Shorten "
-                "it, or accept the cut with truncate_queries true."
-            )
+        return [hits[:k] for hits in self._reread(asked, found)]
 
 
 class RescoredHops(RescoredRetriever):
@@ -338,7 +245,7 @@ class RescoredHops(RescoredRetriever):
         count = max(k, self.rereading.passages)
         found = first_hop(self.retriever, queries, evidence, count, allow)
         asked = [q._replace(text=joined(q, some)) for q, some in zip(queries, evidence, strict=True)]
-        ranked = self.reread(asked, [step.hits for step in found], queries)
+        ranked = self._reread(asked, [step.hits for step in found], queries)
         return [HopHits(hits[:k], step.done) for hits, step in zip(ranked, found, strict=True)]
 
 
@@ -380,29 +287,6 @@ def first_hop(
         hits = [Hit(name, one.score) for name, one in zip(ids, passages, strict=True)]
         steps.append(HopHits(hits, next((one.score for one in found if one.passage == done), None)))
     return steps
-
-
-def rank_again(hits: Sequence[Hit], logits: Sequence[float], weight: float | None) -> list[Hit]:
-    """One ranking as a cross-encoder sees it.
-
-    Args:
-        hits: The first retriever's, best first.
-        logits: ``[n]`` those of the first n.
-        weight: w; None: logits count alone.
-
-    Returns:
-        All hits, best first.
-    """
-    count = len(logits)
-    if not count:
-        return list(hits)
-    scores = (
-        list(logits) if weight is None else [h.score + weight * z for h, z in zip(hits, logits, strict=False)]
-    )
-    ranked = [Hit(hit.id, score) for hit, score in zip(hits, scores, strict=False)]
-    ranked.sort(key=lambda hit: -hit.score)
-    low, last = ranked[-1].score, hits[count - 1].score
-    return ranked + [Hit(hit.id, min(low, low + (hit.score - last))) for hit in hits[count:]]
 
 
 def _source(model: Any, folder: Path) -> str:

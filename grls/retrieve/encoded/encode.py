@@ -1,0 +1,55 @@
+"""Encoding a corpus, a shard of passages at a time, and which corpora can be encoded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from grls.data.codec import DONE_ID
+from grls.data.corpus import Corpus
+from grls.errors import DataError
+from grls.io.progress import Progress
+from grls.models.text_encoder import TextEncoder, passage_text
+
+log = logging.getLogger(__name__)
+
+
+def refuse_unusable_corpus(corpus: Corpus) -> None:
+    """Refuse a corpus that has no passage, or one with the id of DONE.
+
+    Raises:
+        DataError: It does.
+    """
+    if not len(corpus):
+        raise DataError(
+            "the corpus is empty: there is nothing to retrieve. Add passages to it.", corpus.source
+        )
+    if corpus.numbers([DONE_ID])[0] is not None:
+        raise DataError(f"the passage id {DONE_ID!r} is reserved; rename that passage.", corpus.source)
+
+
+def encoded_passages(
+    encoder: TextEncoder, corpus: Corpus, encode: Any, shard: int, progress: bool = False
+) -> Iterator[Any]:
+    """What a model makes of a corpus, a shard of passages at a time; in the end tells of those that were cut.
+
+    Args:
+        encoder: The model.
+        corpus: The passages.
+        encode: From texts of passages to what is wanted of them.
+        shard: Passages at a time.
+        progress: Show a progress bar.
+    """
+    refuse_unusable_corpus(corpus)
+    cut = 0
+    with Progress(len(corpus), "embed", "passages", shown=progress) as bar:
+        for first in range(0, len(corpus), shard):
+            numbers = range(first, min(first + shard, len(corpus)))
+            texts = [passage_text(passage) for passage in corpus.passages(numbers)]
+            cut += encoder.count_cut(texts)
+            with encoder.telling(bar.update):
+                found = encode(texts)
+            yield found
+    if cut:
+        log.warning(encoder.cut_notice(cut, len(corpus), "--limits.input (of grls index)"))

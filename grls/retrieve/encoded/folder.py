@@ -1,0 +1,109 @@
+"""The folder of a retriever whose model encodes texts.
+
+It holds ``model/``, one file with what the model made of the passages, ``corpus.jsonl`` and ``grls.json``,
+which ties the three together by checksums and fingerprints. The form of that one file is the kind's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from grls.errors import DataError, MismatchError
+from grls.io.files import sha256, write_json
+from grls.models.load.settings import settings_in
+from grls.retrieve.spec import MANIFEST, OPTIONS, read_spec
+
+FORMAT = 1
+
+REBUILD = "make it again with `grls index`."
+"""The remedy for a folder that cannot be used."""
+
+_FIELDS = (
+    "format", "kind", "model", "corpus", "embeddings", "dimension", "max_tokens", "stages", "settings",
+)  # fmt: skip
+"""The fields of ``grls.json`` that every kind has."""
+
+
+def read_encoded_manifest(folder: Path, kind: str, called: str, fields: Sequence[str] = ()) -> dict[str, Any]:
+    """The manifest of a folder of one kind.
+
+    Args:
+        folder: The folder.
+        kind: The kind that it must be of.
+        called: The kind in error messages: "a dense retriever".
+        fields: The fields of this kind alone.
+
+    Raises:
+        DataError: There is none, or it is not one of ours.
+    """
+    file = folder / MANIFEST
+    manifest = read_spec(folder)
+    if manifest.get("kind", kind) != kind:
+        raise DataError(
+            f"this is a retriever of the kind {manifest['kind']!r}, and {called} is wanted here: "
+            f"give the folder of one, or make one with `grls index --kind {kind}`.",
+            file,
+        )
+    if (manifest.get("kind"), manifest.get("format")) != (kind, FORMAT):
+        raise DataError(f"expected {called} of format {FORMAT}; {REBUILD}", file)
+    types = {"model": str, "corpus": str, "embeddings": dict, "max_tokens": int}
+    wrong = [key for key, type_ in types.items() if not isinstance(manifest.get(key), type_)]
+    if wrong or not {"bytes", "sha256"} <= set(manifest["embeddings"]):
+        raise DataError(f"the key {(wrong or ['embeddings'])[0]!r} is missing or malformed; {REBUILD}", file)
+    known = (*_FIELDS, *fields, *OPTIONS)
+    if unknown := sorted(set(manifest) - set(known)):
+        raise DataError(f"unknown field {unknown[0]!r} of kind {kind!r}; known are {', '.join(known)}.", file)
+    return manifest
+
+
+def write_encoded_manifest(folder: Path, file: str, fields: dict[str, Any]) -> None:
+    """Write the ``grls.json`` of a folder whose other files are written.
+
+    Args:
+        folder: The folder.
+        file: The name of the file with what the model made of the passages.
+        fields: All fields but the format, the checksum of that file and the settings of the model.
+    """
+    encoded = folder / file
+    sums = {"bytes": encoded.stat().st_size, "sha256": sha256(encoded)}
+    settings = settings_in(folder / "model")
+    write_json(folder / MANIFEST, {"format": FORMAT, **fields, "embeddings": sums, "settings": settings})
+
+
+def check_embeddings(file: Path, manifest: dict[str, Any], verify: bool) -> None:
+    """Check that the file with what the model made of the passages is as it was written.
+
+    Args:
+        file: The file.
+        manifest: The ``grls.json`` beside it.
+        verify: Compare the checksum, not the size alone.
+
+    Raises:
+        DataError: It is missing or truncated.
+        MismatchError: It has another checksum.
+    """
+    expected = manifest["embeddings"]
+    if not file.is_file() or file.stat().st_size != expected["bytes"]:
+        raise DataError(f"the embeddings are missing or truncated; {REBUILD}", file)
+    if verify and sha256(file) != expected["sha256"]:
+        raise MismatchError(f"{file}: these are not the embeddings of this retriever; {REBUILD}")
+
+
+def refuse_other_part(part: str, fingerprint: str, manifest: dict[str, Any], folder: Path) -> None:
+    """Refuse a model or corpus that the embeddings were not made with.
+
+    Args:
+        part: ``model`` or ``corpus``, as ``grls.json`` names it.
+        fingerprint: Of the one that the folder holds.
+        manifest: The ``grls.json``.
+        folder: The folder, for the error.
+
+    Raises:
+        MismatchError: It has another fingerprint.
+    """
+    if fingerprint != manifest[part]:
+        raise MismatchError(
+            f"{folder}: the embeddings were made with another {part} than this one; {REBUILD}"
+        )

@@ -1,0 +1,93 @@
+"""Ranking by scores that a retriever can compute for all passages.
+
+The module does not know how passages are scored: a subclass says what the k best of a query are.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from grls.data.filters import Allow, Numbers
+from grls.data.types import Hit, Query
+from grls.io.progress import Progress
+from grls.models.base import Floats
+from grls.retrieve.encoded.retriever import EncodedRetriever
+from grls.retrieve.queries import check_counts, queries_of, reachable
+
+
+class RanksByScores(EncodedRetriever):
+    """One that ranks by numbers which it can give of all passages; DONE is not among them."""
+
+    scores_done = False
+    least_score: float
+
+    @abstractmethod
+    def best(
+        self, asked: Any, queries: Sequence[int], k: int, among: Numbers | None
+    ) -> list[tuple[Numbers, Floats]]:
+        """The k best passages of each of some queries, equal scores in the order of the corpus; their scores.
+
+        Args:
+            asked: What :meth:`encode` made of all queries.
+            queries: The places of those that are searched for.
+            k: Most passages.
+            among: Numbers of those that they may find, ascending; None: all.
+        """
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str]) -> Any:
+        """What the model makes of the texts of queries."""
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
+
+        Equal scores go in the order of the corpus. A passage that scores no more than ``least_score`` is no
+        hit.
+
+        Raises:
+            ConfigError: k is below 1.
+            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
+        """
+        check_counts(k=k)
+        given = queries_of(queries)
+        texts = self.texts(given)
+        among = self.among(given, allow)
+        asked = self.encode(texts)
+        found: dict[int, list[Hit]] = {}
+        with Progress(len(given), self.kind, "queries", shown=self.progress or None) as bar:
+            for places, some in among:
+                for first in range(0, len(places), self.batch_size):
+                    batch = places[first : first + self.batch_size]
+                    best = self.best(asked, batch, k, some)
+                    found |= {q: self.ids_with(*one) for q, one in zip(batch, best, strict=True)}
+                    bar.update(len(batch))
+        return [found[query] for query in range(len(given))]
+
+    def among(self, queries: Sequence[Query], allow: Allow) -> list[tuple[list[int], Numbers | None]]:
+        """Places of queries that may find the same, and numbers of what that is; None: all."""
+        within = reachable(queries, allow, self.corpus)
+        groups = [
+            [query for query, own in enumerate(within.places) if own == place]
+            for place in dict.fromkeys(within.places)
+        ]
+        return [(places, within.of(places[0])) for places in groups]
+
+
+def top(scores: Floats, numbers: Numbers, k: int) -> tuple[Numbers, Floats]:
+    """The k best of some passages, equal scores by number, ascending.
+
+    Args:
+        scores: ``[n]``.
+        numbers: ``[n]``, ascending.
+        k: Most.
+    """
+    if len(scores) > k:
+        least = np.partition(scores, -k)[-k] if k else np.inf
+        kept = scores >= least
+        scores, numbers = scores[kept], numbers[kept]
+    order = np.argsort(-scores, kind="stable")[:k]
+    return numbers[order], scores[order]

@@ -1,0 +1,286 @@
+"""Late interaction: a vector for each token of a text, and each token of a query takes its nearest.
+
+The model is a ``MultiVectorEncoder`` of sentence-transformers, such as ColBERT (Khattab and Zaharia 2020,
+arXiv 2004.12832). A passage p scores MaxSim, the sum over the query's vectors q_i of max_j q_i . p_j; a model
+may want the mean over i. The search (:mod:`grls.retrieve.multi_vector.search`) is exact, over all passages
+or over those that a first retriever proposes.
+
+The folder (:mod:`grls.retrieve.encoded.folder`) keeps the vectors as ``embeddings.safetensors``. Its
+``grls.json`` may name a first retriever: ``"retriever": "../bm25-folder"`` (or ``"bm25"``) and ``"passages":
+100``, how many passages it proposes; no more are found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Self, cast
+
+import numpy as np
+from sentence_transformers import MultiVectorEncoder
+
+from grls.data.corpus import Corpus
+from grls.data.filters import Allow, Numbers
+from grls.data.types import Passage, Query
+from grls.errors import ConfigError, DataError, MismatchError
+from grls.io.files import scratch_folder
+from grls.models.base import Floats
+from grls.models.biencoder import Matrix
+from grls.models.sentence_model import library_type
+from grls.retrieve.base import AllScores, Description, Retriever
+from grls.retrieve.build import Building
+from grls.retrieve.encoded.encode import encoded_passages
+from grls.retrieve.encoded.ranking import RanksByScores
+from grls.retrieve.encoded.retriever import refuse_generative
+from grls.retrieve.multi_vector.encode import LateTexts
+from grls.retrieve.multi_vector.search import MaxSimSearch
+from grls.retrieve.multi_vector.vectors import (
+    TokenVectors,
+    bounds_of,
+    check_finite,
+    check_form,
+    grow_vectors,
+    read_vectors,
+    write_vectors,
+)
+from grls.retrieve.queries import check_counts
+from grls.retrieve.registry import BM25, Opening, open_member
+from grls.retrieve.spec import MANIFEST, Member, relative
+
+SHARD = 1024
+"""Passages encoded between two moves to disk."""
+
+NO_VECTOR = -1e9
+"""Score of a passage without a vector (the model leaves all of its tokens out), which is no hit."""
+
+
+class MultiVectorRetriever(RanksByScores):
+    """Retrieves by MaxSim.
+
+    Args:
+        encoder: Encodes the queries.
+        corpus: The N passages.
+        tokens: Their vectors.
+        batch_size: Texts encoded, and queries searched for, together.
+        truncate_queries: Let queries longer than the limit be cut instead of refusing them.
+        progress: Show progress bars.
+        checked: The vectors are known to be finite, so they are not read through for it.
+
+    Raises:
+        DataError: The corpus cannot be used, or a vector is not finite.
+        MismatchError: The vectors are not those of this corpus and model.
+    """
+
+    kind = "multi-vector"
+    called = "a multi-vector retriever"
+    file = "embeddings.safetensors"
+    fields = ("retriever", "passages")
+    least_score = NO_VECTOR
+
+    encoder: LateTexts
+
+    def __init__(
+        self,
+        encoder: LateTexts,
+        corpus: Corpus,
+        tokens: TokenVectors,
+        batch_size: int = 32,
+        truncate_queries: bool = False,
+        progress: bool = False,
+        checked: bool = False,
+    ):
+        super().__init__(encoder, corpus, batch_size, truncate_queries, progress)
+        check_form(tokens, len(corpus), encoder.dimension)
+        if not checked:
+            check_finite(tokens)
+        self.tokens = tokens
+        self._search = MaxSimSearch(tokens, encoder.similarity == "meanmaxsim")
+        self._first: tuple[Retriever, int] | None = None
+        self._named: Member | None = None
+
+    @property
+    def temperature(self) -> float:
+        """That of training: sums over a query's tokens are divided by nothing, means by 1 / 20."""
+        return 0.05 if self.encoder.similarity == "meanmaxsim" else 1.0
+
+    @classmethod
+    def assemble(
+        cls,
+        encoder: LateTexts,
+        corpus: Corpus,
+        scratch: str | Path | None = None,
+        batch_size: int = 32,
+        progress: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Encode a corpus and put everything together.
+
+        Args:
+            encoder: The model.
+            corpus: The passages.
+            scratch: A folder where the vectors lie until the retriever is saved, so that memory stays small;
+                None: in memory.
+            batch_size: Texts encoded together.
+            progress: Show progress bars.
+            options: Other arguments of the constructor.
+        """
+
+        def encode(texts: Sequence[str]) -> list[Matrix]:
+            return encoder.encode(texts, "passage", batch_size)
+
+        shards = encoded_passages(encoder, corpus, encode, SHARD, progress)
+        if scratch is None:
+            rows = [one for shard in shards for one in shard]
+            tokens = TokenVectors(np.concatenate(rows), bounds_of([len(one) for one in rows]))
+        else:
+            tokens = grow_vectors(shards, Path(scratch) / "vectors.npy", encoder.dimension)
+        made = cls(encoder, corpus, tokens, batch_size, progress=progress, checked=True, **options)
+        made._encoded_by = encoder.fingerprint()
+        return made
+
+    @classmethod
+    def recognises(cls, model: str) -> bool:
+        """Whether a model is a folder of a ``MultiVectorEncoder``."""
+        return Path(model).is_dir() and library_type(model) == MultiVectorEncoder.__name__
+
+    @classmethod
+    def build(cls, model: str, corpus: str, how: Building) -> str:
+        """Build a folder; see :func:`grls.retrieve.build.build`."""
+        refuse_generative(how, "a multi-vector encoder")
+        start = perf_counter()
+        encoder = LateTexts.load(model, how.device, how.limits.input)
+        with scratch_folder(how.output) as scratch:
+            made = cls.assemble(encoder, Corpus.read(corpus), scratch, how.batch_size, progress=True)
+            made.save_pretrained(how.output)
+            count, passages = len(made.tokens.vectors), len(made.corpus)
+        return (
+            f"{how.output}: {passages:,} passages, {count / passages:.1f} vectors of {encoder.dimension} "
+            f"dimensions each, {4 * count * encoder.dimension / 2**20:.1f} MiB, "
+            f"{perf_counter() - start:.1f} s"
+        )
+
+    @classmethod
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+        """Open a folder, and the first retriever that it may name; see :func:`grls.retrieve.registry.load`.
+
+        Raises:
+            DataError: The first retriever is gone, or ``passages`` is no count.
+            MismatchError: It is over another corpus.
+        """
+        opened = super().open(folder, spec, how)
+        file, count = folder / MANIFEST, spec.get("passages", 100)
+        if "retriever" not in spec:
+            if "passages" in spec:
+                raise DataError("passages: how many a first retriever proposes; name it as retriever.", file)
+            return opened
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise DataError(f"passages: expected a count of at least 1, got {count!r}.", file)
+        over = replace(how, corpus=opened.corpus)  # an embedded BM25
+        first = open_member(spec["retriever"], folder, "retriever", over)
+        member = spec["retriever"]
+        if isinstance(member, str) and (member != BM25 or (folder / member).is_dir()):
+            member = str(folder / member)
+        return opened.behind(first, count, member)
+
+    def behind(self, first: Retriever, passages: int = 100, named: Member | None = None) -> Self:
+        """From now on rank what another retriever proposes; returns this one.
+
+        Args:
+            first: The other one.
+            passages: How many it proposes; no more are found.
+            named: Its folder, or its specification, by which :meth:`save_pretrained` names it.
+
+        Raises:
+            MismatchError: It is over another corpus.
+        """
+        check_counts(passages=passages)
+        if first.corpus.fingerprint != self.corpus.fingerprint:
+            raise MismatchError(
+                f"the first retriever is over {first.corpus.source}, this one over {self.corpus.source}, "
+                "another corpus: index them over the same one."
+            )
+        self._first, self._named = (first, passages), named
+        return self
+
+    @classmethod
+    def _load_encoder(cls, folder: Path, manifest: dict[str, Any]) -> LateTexts:
+        return LateTexts.load(str(folder), "cpu", manifest["max_tokens"])
+
+    @classmethod
+    def _made(
+        cls, encoder: LateTexts, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
+    ) -> Self:
+        return cls(encoder, corpus, read_vectors(file), checked=checked, **options)
+
+    def _write(self, file: Path) -> None:
+        write_vectors(self.tokens, file)
+
+    def _recorded(self, folder: Path) -> dict[str, Any]:
+        if self._first is None:
+            return {}
+        member = self._named
+        if member is None:
+            raise ConfigError("the first retriever has no name to save: tell behind() its folder.")
+        if isinstance(member, str) and member != BM25:
+            member = relative(member, folder)
+        return {"retriever": member, "passages": self._first[1]}
+
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        own: dict[str, Any] = {
+            "max_input_tokens": self.encoder.max_tokens, "truncate_queries": self.truncate_queries,
+        }  # fmt: skip
+        if self._first is None:
+            return Description(self.kind, self.encoder.similarity, own, stages=self.stages)
+        first, passages = self._first
+        told = first.describe()
+        own |= {"first": told.name, "passages": passages}
+        label = f"{self.kind} over {told.name}"
+        return Description(self.kind, self.encoder.similarity, own, label, self.stages)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of model and corpus, and of what proposes."""
+        own = super().fingerprint()
+        if self._first is None:
+            return own
+        first, passages = self._first
+        return hashlib.sha256(json.dumps([own, first.fingerprint(), passages]).encode()).hexdigest()
+
+    def encode(self, texts: Sequence[str]) -> list[Matrix]:
+        """``[L, d]`` vectors of the text of each query."""
+        return self.encoder.encode(texts, "query", self.batch_size)
+
+    def among(self, queries: Sequence[Query], allow: Allow) -> list[tuple[list[int], Numbers | None]]:
+        """What each query may find: what the first retriever proposes, where there is one."""
+        if self._first is None:
+            return super().among(queries, allow)
+        first, passages = self._first
+        found = first.retrieve(queries, passages, allow)
+        numbers = [self.corpus.numbers([hit.id for hit in hits]) for hits in found]
+        sets = [np.array(sorted(cast(list[int], some)), dtype=np.int64) for some in numbers]
+        return [([n], some) for n, some in enumerate(sets)]
+
+    def best(
+        self, asked: list[Matrix], queries: Sequence[int], k: int, among: Numbers | None
+    ) -> list[tuple[Numbers, Floats]]:
+        """See :class:`~grls.retrieve.encoded.ranking.RanksByScores`."""
+        numbers = self._search.known
+        if among is not None:
+            numbers = np.intersect1d(among, numbers, assume_unique=True)
+        return self._search.best([asked[query] for query in queries], k, numbers)
+
+    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
+        """MaxSim of all passages, in single precision; see :class:`~grls.retrieve.base.ScoresAll`."""
+        asked = self.encode(self.texts(queries, evidence))
+        known = self._search.known
+
+        def scores(numbers: Numbers) -> Floats:
+            found = np.full((len(numbers), len(self.corpus)), NO_VECTOR)
+            found[:, known] = self._search.single([asked[query] for query in numbers.tolist()], known)[0]
+            return found
+
+        return scores

@@ -1,0 +1,123 @@
+"""The vectors of all passages: in memory, and as a memory-mapped safetensors file.
+
+Legend: N passages, T tokens of all passages, d dimension.
+
+The file holds ``vectors [T, d]``, and ``bounds [N + 1]`` of the passages in them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from grls.data.filters import Numbers
+from grls.errors import DataError, MismatchError
+from grls.index.external_sort.npy import GrowingArray
+from grls.models.biencoder import Matrix
+from grls.retrieve.encoded.folder import REBUILD
+
+_BLOCK = 1 << 14
+"""Vectors that are checked or written together."""
+
+
+class TokenVectors(NamedTuple):
+    """Vectors of passages.
+
+    Attributes:
+        vectors: ``[T, d]``, float32; may be memory-mapped.
+        bounds: ``[N + 1]``: passage n has those from ``bounds[n]`` to ``bounds[n + 1]``.
+    """
+
+    vectors: Matrix
+    bounds: Numbers
+
+
+def bounds_of(lengths: Sequence[int]) -> Numbers:
+    """Bounds ``[N + 1]`` of passages with so many vectors each."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+
+
+def grow_vectors(shards: Iterator[list[Matrix]], file: Path, dimension: int) -> TokenVectors:
+    """Write vectors to a ``.npy`` file as they come, and open them, memory-mapped.
+
+    Args:
+        shards: The vectors of some passages, then those of the next, in order.
+        file: Where.
+        dimension: d.
+    """
+    lengths: list[int] = []
+    with GrowingArray(file, np.float32, dimension) as growing:
+        for shard in shards:
+            growing.append(np.concatenate(shard))
+            lengths += [len(one) for one in shard]
+    return TokenVectors(np.load(file, mmap_mode="r").view(np.ndarray), bounds_of(lengths))
+
+
+def write_vectors(tokens: TokenVectors, file: Path) -> None:
+    """Write vectors as safetensors, a block at a time, so that mapped ones are never whole in memory."""
+    size, bounds = tokens.vectors.nbytes, np.ascontiguousarray(tokens.bounds, dtype="<i8")
+    header = {
+        "vectors": {"dtype": "F32", "shape": list(tokens.vectors.shape), "data_offsets": [0, size]},
+        "bounds": {"dtype": "I64", "shape": [len(bounds)], "data_offsets": [size, size + bounds.nbytes]},
+    }
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)
+    with file.open("wb") as stream:
+        stream.write(len(head).to_bytes(8, "little") + head)
+        for start in range(0, len(tokens.vectors), _BLOCK):
+            stream.write(np.ascontiguousarray(tokens.vectors[start : start + _BLOCK], dtype="<f4").data)
+        stream.write(bounds.data)
+
+
+def read_vectors(file: Path) -> TokenVectors:
+    """Open what :func:`write_vectors` wrote, memory-mapped.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    try:
+        with file.open("rb") as stream:
+            head = int.from_bytes(stream.read(8), "little")
+            header = json.loads(stream.read(head))
+        mapped = np.memmap(file, np.uint8, "r", offset=8 + head).view(np.ndarray)
+        parts = {}
+        for name, kind, dtype in (("vectors", "F32", "<f4"), ("bounds", "I64", "<i8")):
+            if header[name]["dtype"] != kind:
+                raise ValueError(f"{name} is {header[name]['dtype']}, not {kind}")
+            first, last = header[name]["data_offsets"]
+            parts[name] = mapped[first:last].view(dtype).reshape(header[name]["shape"])
+    except (ValueError, KeyError, TypeError, OverflowError, MemoryError) as error:
+        raise DataError(f"the vectors cannot be read ({error}); {REBUILD}", file) from None
+    return TokenVectors(parts["vectors"], np.array(parts["bounds"]))
+
+
+def check_form(tokens: TokenVectors, passages: int, dimension: int) -> None:
+    """Check that vectors are those of so many passages.
+
+    Raises:
+        MismatchError: Their shape or their bounds do not fit.
+    """
+    vectors, bounds = tokens
+    fits = vectors.ndim == 2 and vectors.shape[1] == dimension and bounds.shape == (passages + 1,)
+    if not fits or bounds[0] != 0 or bounds[-1] != len(vectors) or (np.diff(bounds) < 0).any():
+        raise MismatchError(
+            f"expected vectors of {passages:,} passages in {dimension} dimensions, got {vectors.shape} for "
+            f"{len(bounds) - 1:,}: they belong to another corpus or model; {REBUILD}"
+        )
+
+
+def check_finite(tokens: TokenVectors) -> None:
+    """Check all numbers.
+
+    Raises:
+        DataError: One is not finite.
+    """
+    for start in range(0, len(tokens.vectors), _BLOCK):
+        wrong = np.flatnonzero(~np.isfinite(tokens.vectors[start : start + _BLOCK]).all(axis=1))
+        if len(wrong):
+            passage = int(np.searchsorted(tokens.bounds, start + int(wrong[0]), side="right")) - 1
+            raise DataError(f"a vector of passage {passage} is not finite; {REBUILD}")

@@ -1,0 +1,132 @@
+"""Rescoring: a cross-encoder reads the first passages of a ranking together with the query.
+
+Legend: n passages that are read.
+
+Of the first n passages x the first retriever gives scores s(x), and the cross-encoder
+(:mod:`grls.models.cross_encoder`) logits z(x):
+
+    score(x)  =  s(x) + w z(x),    or z(x) where there is no weight w.
+
+Equal scores go in the order of the first retriever. All other passages stand behind these n, in their own
+order, each as far below the last of them as the first retriever puts it below its n-th.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Query
+from grls.errors import DataError
+from grls.io.progress import Progress
+from grls.models.cross_encoder import PairScorer
+from grls.retrieve.queries import joined
+from grls.retrieve.rescored.options import Rereading
+
+_TOGETHER = 256
+"""Queries whose passages are read from the corpus together."""
+
+
+@dataclass(frozen=True)
+class Rereader:
+    """Ranks passages again.
+
+    Args:
+        encoder: Reads them with the query.
+        corpus: The texts of the passages.
+        rereading: How many are read, and what a logit counts.
+        batch_size: Pairs read together.
+        truncate_queries: Let queries that are too long be cut instead of refusing them.
+    """
+
+    encoder: PairScorer
+    corpus: Corpus
+    rereading: Rereading
+    batch_size: int = 32
+    truncate_queries: bool = False
+
+    def __call__(
+        self,
+        queries: Sequence[Query],
+        rankings: Sequence[Sequence[Hit]],
+        whole: Sequence[Query] | None = None,
+    ) -> list[list[Hit]]:
+        """The rankings by the new scores.
+
+        Args:
+            queries: The queries, as the cross-encoder reads them.
+            rankings: The hits of the first retriever for each, best first.
+            whole: The part of each query that may not be cut; None: all of it.
+
+        Raises:
+            DataError: A query would be cut, and ``truncate_queries`` is not set.
+        """
+        ranked: list[list[Hit]] = []
+        whole = queries if whole is None else whole
+        count = sum(len(hits[: self.rereading.passages]) for hits in rankings)
+        with Progress(count, "rescore", "passages", shown=None) as bar:
+            for start in range(0, len(queries), _TOGETHER):
+                part = slice(start, start + _TOGETHER)
+                ranked += self._part(queries[part], rankings[part], whole[part], bar.update)
+        return ranked
+
+    def _part(
+        self,
+        queries: Sequence[Query],
+        rankings: Sequence[Sequence[Hit]],
+        whole: Sequence[Query],
+        decided: Callable[[int], object],
+    ) -> list[list[Hit]]:
+        read = [hits[: self.rereading.passages] for hits in rankings]
+        texts = self._texts([hit.id for hits in read for hit in hits])
+        self._refuse_cut(whole, read, texts)
+        pairs = [(q.text, texts[hit.id]) for q, hits in zip(queries, read, strict=True) for hit in hits]
+        flat = iter(self.encoder.logits(pairs, self.batch_size, decided).tolist())
+        logits = [[next(flat) for _ in hits] for hits in read]
+        weight = self.rereading.weight
+        return [rank_again(hits, own, weight) for hits, own in zip(rankings, logits, strict=True)]
+
+    def _texts(self, ids: Sequence[str]) -> dict[str, str]:
+        """The texts of passages, titles first, by id."""
+        distinct = list(dict.fromkeys(ids))
+        numbers = [number for number in self.corpus.numbers(distinct) if number is not None]
+        return {passage.id: joined(Query("", ""), [passage]) for passage in self.corpus.passages(numbers)}
+
+    def _refuse_cut(
+        self, queries: Sequence[Query], read: Sequence[Sequence[Hit]], texts: dict[str, str]
+    ) -> None:
+        if self.truncate_queries:
+            return
+        asked = [(query, texts[hit.id]) for query, hits in zip(queries, read, strict=True) for hit in hits]
+        cut = self.encoder.cut_queries([(query.text, text) for query, text in asked])
+        if cut:
+            place, tokens = cut[0]
+            raise DataError(
+                f"query {asked[place][0].id!r} has {tokens} tokens, and the cross-encoder reads "
+                f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. Shorten "
+                "it, or accept the cut with truncate_queries true."
+            )
+
+
+def rank_again(hits: Sequence[Hit], logits: Sequence[float], weight: float | None) -> list[Hit]:
+    """One ranking as a cross-encoder sees it.
+
+    Args:
+        hits: The first retriever's, best first.
+        logits: ``[n]`` those of the first n.
+        weight: w; None: logits count alone.
+
+    Returns:
+        All hits, best first.
+    """
+    count = len(logits)
+    if not count:
+        return list(hits)
+    scores = (
+        list(logits) if weight is None else [h.score + weight * z for h, z in zip(hits, logits, strict=False)]
+    )
+    ranked = [Hit(hit.id, score) for hit, score in zip(hits, scores, strict=False)]
+    ranked.sort(key=lambda hit: -hit.score)
+    low, last = ranked[-1].score, hits[count - 1].score
+    return ranked + [Hit(hit.id, min(low, low + (hit.score - last))) for hit in hits[count:]]

@@ -1,0 +1,184 @@
+"""Sparse retrieval: a text is weights of words of a vocabulary, most of them 0, and passages share words.
+
+Legend: N passages, V dimensions (words of the model's vocabulary).
+
+The model is a ``SparseEncoder`` of sentence-transformers, such as SPLADE (Formal et al. 2021, arXiv
+2107.05720). A passage scores the inner product of its weights with the query's, or the cosine where the model
+compares by it. As in an inverted index a passage that scores 0 or less shares nothing with the query and is
+no hit. The folder (:mod:`grls.retrieve.encoded.folder`) keeps the weights as ``embeddings.safetensors``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+from sentence_transformers import SparseEncoder
+
+from grls.data.corpus import Corpus
+from grls.data.filters import Numbers
+from grls.data.types import Passage, Query
+from grls.errors import DataError, MismatchError
+from grls.models.base import Floats
+from grls.models.sentence_model import COSINE, library_type
+from grls.retrieve.base import AllScores, Description
+from grls.retrieve.build import Building
+from grls.retrieve.encoded.encode import encoded_passages
+from grls.retrieve.encoded.folder import REBUILD
+from grls.retrieve.encoded.ranking import RanksByScores, top
+from grls.retrieve.encoded.retriever import refuse_generative
+from grls.retrieve.sparse.encode import SparseTexts
+from grls.retrieve.sparse.search import InvertedIndex, read_weights
+
+SHARD = 1024
+"""Passages encoded between two moves into the sparse matrix."""
+
+
+class SparseRetriever(RanksByScores):
+    """Retrieves by the words that a model weighs in query and passage.
+
+    Args:
+        encoder: Encodes the queries.
+        corpus: The N passages.
+        weights: ``[N, V]`` of the passages, a sparse array.
+        batch_size: Texts encoded together.
+        truncate_queries: Let queries longer than the limit be cut instead of refusing them.
+        progress: Show progress bars.
+
+    Raises:
+        DataError: The corpus cannot be used, or a weight is not finite.
+        MismatchError: The weights are not those of this corpus and model.
+    """
+
+    kind = "sparse"
+    called = "a sparse retriever"
+    file = "embeddings.safetensors"
+    least_score = 0.0
+
+    encoder: SparseTexts
+
+    def __init__(
+        self,
+        encoder: SparseTexts,
+        corpus: Corpus,
+        weights: Any,
+        batch_size: int = 32,
+        truncate_queries: bool = False,
+        progress: bool = False,
+    ):
+        super().__init__(encoder, corpus, batch_size, truncate_queries, progress)
+        expected = (len(corpus), encoder.dimension)
+        if weights.shape != expected:
+            raise MismatchError(
+                f"expected weights of {expected[0]:,} passages in {expected[1]:,} dimensions, got those of "
+                f"{weights.shape}: they belong to another corpus or model; {REBUILD}"
+            )
+        if not np.isfinite(weights.data).all():
+            raise DataError(f"a weight of a passage is not finite; {REBUILD}")
+        self._index = InvertedIndex.of(weights)
+
+    @property
+    def weights(self) -> csr_array:
+        """``[N, V]`` of the passages."""
+        return self._index.weights
+
+    @property
+    def temperature(self) -> float:
+        """That of training: the library's losses divide cosines by 1 / 20, inner products by nothing."""
+        return 0.05 if self.encoder.similarity == COSINE else 1.0
+
+    @classmethod
+    def assemble(
+        cls,
+        encoder: SparseTexts,
+        corpus: Corpus,
+        batch_size: int = 32,
+        progress: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Encode a corpus and put everything together, in memory.
+
+        Args:
+            encoder: The model.
+            corpus: The passages.
+            batch_size: Texts encoded together.
+            progress: Show progress bars.
+            options: Other arguments of the constructor.
+        """
+
+        def encode(texts: Sequence[str]) -> csr_array:
+            return encoder.encode(texts, "passage", batch_size)
+
+        shards = list(encoded_passages(encoder, corpus, encode, SHARD, progress))
+        weights = csr_array(vstack(shards, format="csr", dtype=np.float32))
+        made = cls(encoder, corpus, weights, batch_size, progress=progress, **options)
+        made._encoded_by = encoder.fingerprint()
+        return made
+
+    @classmethod
+    def recognises(cls, model: str) -> bool:
+        """Whether a model is a folder of a ``SparseEncoder``."""
+        return Path(model).is_dir() and library_type(model) == SparseEncoder.__name__
+
+    @classmethod
+    def build(cls, model: str, corpus: str, how: Building) -> str:
+        """Build a folder; see :func:`grls.retrieve.build.build`."""
+        refuse_generative(how, "a sparse encoder")
+        start = perf_counter()
+        encoder = SparseTexts.load(model, how.device, how.limits.input)
+        made = cls.assemble(encoder, Corpus.read(corpus), how.batch_size, progress=True)
+        made.save_pretrained(how.output)
+        count = len(made._index)
+        return (
+            f"{how.output}: {len(made.corpus):,} passages, {count / len(made.corpus):.1f} of "
+            f"{encoder.dimension:,} weights each, {8 * count / 2**20:.1f} MiB, "
+            f"{perf_counter() - start:.1f} s"
+        )
+
+    @classmethod
+    def _load_encoder(cls, folder: Path, manifest: dict[str, Any]) -> SparseTexts:
+        return SparseTexts.load(str(folder), "cpu", manifest["max_tokens"])
+
+    @classmethod
+    def _made(
+        cls, encoder: SparseTexts, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]
+    ) -> Self:
+        return cls(encoder, corpus, read_weights(file, len(corpus), encoder.dimension), **options)
+
+    def _write(self, file: Path) -> None:
+        self._index.write(file)
+
+    def describe(self) -> Description:
+        """What manifests and reports say of it."""
+        own = {"max_input_tokens": self.encoder.max_tokens, "truncate_queries": self.truncate_queries}
+        mode = "cosine" if self.encoder.similarity == COSINE else "inner_product"
+        return Description(self.kind, mode, own, stages=self.stages)
+
+    def encode(self, texts: Sequence[str]) -> csr_array:
+        """``[n, V]`` weights of the texts of queries."""
+        return self.encoder.encode(texts, "query", self.batch_size)
+
+    def best(
+        self, asked: csr_array, queries: Sequence[int], k: int, among: Numbers | None
+    ) -> list[tuple[Numbers, Floats]]:
+        """See :class:`~grls.retrieve.encoded.ranking.RanksByScores`."""
+        numbers = np.arange(len(self.corpus)) if among is None else among
+        found = []
+        for query in queries:
+            scores = self._index.scores(asked, query)[numbers]
+            hits = scores > self.least_score
+            found.append(top(scores[hits], numbers[hits], k))
+        return found
+
+    def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
+        """Scores of all passages; see :class:`~grls.retrieve.base.ScoresAll`."""
+        asked = self.encode(self.texts(queries, evidence))
+
+        def scores(numbers: Numbers) -> Floats:
+            return np.stack([self._index.scores(asked, query) for query in numbers.tolist()])
+
+        return scores

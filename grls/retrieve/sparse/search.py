@@ -1,0 +1,83 @@
+"""The exact search over sparse vectors: an inverted index.
+
+Legend: N passages, V dimensions (words of the model's vocabulary), Z weights that are not 0.
+
+The weights of all passages lie by dimension, so a query adds up those of its own dimensions, in double
+precision and in one order: equal passages score alike. On disk they are a safetensors file of ``data [Z]``,
+``numbers [Z]`` of their passages, and ``bounds [V + 1]`` of the dimensions. The module knows nothing of
+texts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from scipy.sparse import csr_array
+
+from grls.errors import DataError
+from grls.models.base import Floats
+from grls.retrieve.encoded.folder import REBUILD
+
+
+@dataclass(frozen=True)
+class InvertedIndex:
+    """The weights of passages by dimension.
+
+    Args:
+        rows: ``[V, N]``, a sparse array of rows.
+    """
+
+    rows: csr_array
+
+    @classmethod
+    def of(cls, weights: Any) -> InvertedIndex:
+        """The index of ``[N, V]`` weights, a sparse array."""
+        return cls(csr_array(weights.T.tocsr()))
+
+    def __len__(self) -> int:
+        """Weights that are stored."""
+        return int(self.rows.nnz)
+
+    @property
+    def weights(self) -> csr_array:
+        """``[N, V]`` of the passages."""
+        return csr_array(self.rows.T.tocsr())
+
+    def scores(self, queries: csr_array, query: int) -> Floats:
+        """``[N]`` inner products of all passages with one query, a row of ``[n, V]`` weights.
+
+        Its dimensions are added one after another, so that equal passages score alike.
+        """
+        begin, end = queries.indptr[query : query + 2]
+        dimensions, weights = queries.indices[begin:end].tolist(), queries.data[begin:end].tolist()
+        scores = np.zeros(self.rows.shape[1])
+        for dimension, weight in zip(dimensions, weights, strict=True):
+            first, last = self.rows.indptr[dimension : dimension + 2]
+            scores[self.rows.indices[first:last]] += weight * self.rows.data[first:last].astype(np.float64)
+        return scores
+
+    def write(self, file: Path) -> None:
+        """Write the weights as safetensors."""
+        arrays = {"data": self.rows.data, "numbers": self.rows.indices, "bounds": self.rows.indptr}
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, file)
+
+
+def read_weights(file: Path, passages: int, dimensions: int) -> Any:
+    """The ``[N, V]`` weights of a file that :meth:`InvertedIndex.write` wrote.
+
+    Raises:
+        DataError: The file is damaged.
+    """
+    try:
+        arrays = load_file(file)
+        parts = (arrays["data"], arrays["numbers"], arrays["bounds"])
+        by_dimension = csr_array(parts, shape=(dimensions, passages))
+        by_dimension.check_format(full_check=True)
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise DataError(f"the weights cannot be read ({error}); {REBUILD}", file) from None
+    return by_dimension.T
