@@ -22,6 +22,7 @@ from grls.data.types import Passage, Query
 from grls.data.words import plain_words as plain_words
 from grls.errors import ConfigError, DataError
 from grls.io import ending
+from grls.io.recipes import with_recipes
 
 Item = TypeVar("Item")
 SPLITS = ("train", "dev", "test")
@@ -323,10 +324,10 @@ def run(prepare: Callable[..., None], args: Sequence[str] | None = None) -> None
     """
     if signal.getsignal(signal.SIGINT) is interrupted:  # that held for the imports, which are over
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    given = None if args is None else list(args)
+    given = sys.argv[1:] if args is None else list(args)
     code = ending.unless_unread(
         lambda: ending.reported(
-            lambda: auto_cli(prepare, args=given, as_positional=False),
+            lambda: auto_cli(prepare, args=with_recipes(given), as_positional=False),
             stands=f"the output is as it was, or whole, and {ending.WHOLE}",
         )
     )

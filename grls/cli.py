@@ -3,8 +3,8 @@
 A verb is a function of ``grls.commands``: its docstring is the ``--help``, the parameters before ``*`` are
 arguments without a name, those behind it options. Dataclasses of options are nested: ``--search.beams 20``.
 What a retriever's folder says of itself (``search``, ``hops`` in its ``grls.json``) stands in for options
-that are not given. How a command ends, and with which exit code, says :mod:`grls.io.ending`; a wrong option
-ends it with 2.
+that are not given. ``--config`` takes a file or the name of a recipe (:mod:`grls.io.recipes`). How a command
+ends, and with which exit code, says :mod:`grls.io.ending`; a wrong option ends it with 2.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
+from grls.commands.renamed import renamed
 from grls.errors import ConfigError
 from grls.io import ending
+from grls.io.recipes import with_recipes
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -134,38 +136,19 @@ VERBS = {
     "check": Verb("report what is peculiar about a corpus", "check:check"),
 }
 
-RENAMED: dict[str, str] = {
-    "update": "index update",
-    "answers": "evaluate",
-    "riches": "answer riches",
-    "read": "answer direct (with follow-up questions: answer follow-up)",
-    "program": "answer dsp",
-    "train": "train memorise|retrieve|chains|riches|doc2query",
-    "neighbours": "prepare neighbours",
-    "propositions": "prepare propositions",
-    "pseudo-queries": "prepare pseudo-queries",
-    "train-biencoder": "train biencoder",
-    "train-reranker": "train reranker",
-    "tune-hybrid": "tune",
-    "tune-rescore": "tune",
-    "tune-assess": "tune",
-    "tune-dynamic": "tune",
-    "ensemble": "fuse",
-    "cut": "fuse cut",
-}
-"""Commands of earlier versions: what they are called now."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     return ending.unless_unread(lambda: _main(arguments))
 
 
-def _main(arguments: Sequence[str] | None) -> int:
-    given = list(sys.argv[1:] if arguments is None else arguments)
+def _main(words: Sequence[str] | None) -> int:
+    given = list(sys.argv[1:] if words is None else words)
     if not given or given[0] in ("-h", "--help"):
         print(_usage("grls", "VERB", VERBS), end="")
         return 0 if given else 2
+    if before := renamed(given):
+        return _refused(before)
     verb, names, rest = VERBS.get(given[0]), [given[0]], given[1:]
     while verb is not None and rest and rest[0] in verb.names:
         verb, names, rest = verb.names[rest[0]], [*names, rest[0]], rest[1:]
@@ -179,12 +162,21 @@ def _main(arguments: Sequence[str] | None) -> int:
         print(_usage(prog, "NAME", verb.names, verb.what), end="", file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
     command = Command(verb, prog)
+    try:
+        arguments = with_recipes(rest)
+    except ConfigError as error:
+        return _refused(str(error))
     return ending.reported(
-        lambda: command.run(rest),
+        lambda: command.run(arguments),
         saving=command.saving,
         again="go on from the last checkpoint",  # Lightning writes checkpoints and logs itself
         signals=["SIGHUP"] if verb.training else ending.SIGNALS,
     )
+
+
+def _refused(why: str) -> int:
+    print(f"error: {why}", file=sys.stderr)
+    return 2
 
 
 def _usage(prog: str, word: str, verbs: Mapping[str, Verb], what: str = "") -> str:
@@ -194,12 +186,7 @@ def _usage(prog: str, word: str, verbs: Mapping[str, Verb], what: str = "") -> s
 
 
 def _unknown(given: Sequence[str], known: int = 0, verb: Verb | None = None) -> int:
-    """Say what a verb that there is not is called now, or which ones there are; ``known`` words are right."""
-    for count in (2, 1) if not known or given[known].startswith("-") else ():
-        now = RENAMED.get(" ".join(given[:count]))
-        if now is not None:
-            print(f"error: `grls {' '.join(given[:count])}` is now `grls {now}`.", file=sys.stderr)
-            return 2
+    """Say which verbs or names there are; the first ``known`` words are right."""
     prog = " ".join(["grls", *given[:known]])
     usage = _usage("grls", "VERB", VERBS) if verb is None else _usage(prog, "NAME", verb.names, verb.what)
     kind = "verb" if verb is None else "name"
@@ -266,7 +253,7 @@ class Command:
 
         function = self.function
         parser = ArgumentParser(prog=self.prog, description=_description(function), epilog=self._see_also())
-        parser.add_argument("--config", action="config", help="YAML with options; later ones override it.")
+        parser.add_argument("--config", action="config", help=_CONFIG)
         places = _arguments(function)
         types, helps = get_type_hints(function), _helps(function)
         for name, parameter in places.items():
@@ -319,6 +306,7 @@ class Command:
 
 _SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_tokens")
 """Options that save memory where they are lower, the first ones first."""
+_CONFIG = "YAML with options, a file or the name of a recipe; later ones override it."
 _VERIFY = (
     "true compares the checksums of every folder that is opened with its index, however large; null: of a "
     "large one a sample; false: none."

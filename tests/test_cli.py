@@ -16,7 +16,7 @@ import torch
 from failing import fails, refuses
 from small_data import passages, small_retriever, small_tokenizer, write_jsonl, write_small
 
-from grls.cli import RENAMED, VERBS, Verb, main
+from grls.cli import VERBS, Verb, main
 from grls.data.corpus import Corpus
 
 
@@ -46,15 +46,6 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     usage = capsys.readouterr().out
     assert main([]) == 2
     assert all(re.search(rf"^  {verb} ", usage, re.MULTILINE) for verb in VERBS)
-
-
-def test_a_renamed_command_says_its_new_name(capsys: pytest.CaptureFixture[str]) -> None:
-    for old, new in RENAMED.items():
-        assert main([*old.split(), "--config=old.yaml"]) == 2
-        assert f"is now `grls {new}`" in capsys.readouterr().err
-        before, _, names = new.split(" (")[0].rpartition(" ")
-        for name in names.split("|"):
-            assert f"{before} {name}".strip() in commands()
 
 
 def _unread(program: str, unbuffered: str = "") -> subprocess.CompletedProcess[str]:

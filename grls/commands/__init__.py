@@ -6,6 +6,6 @@ The parameters before ``*`` are arguments, those behind it options; the docstrin
 ``answer_direct``, ``answer_dsp``, ``answer_follow_up``, ``answer_riches``, ``check``,
 ``cutting``, ``evaluate``, ``explain``, ``fuse``, ``fuse_cut``, ``fusing``, ``index``, ``judge``,
 ``neighbours``, ``opening``, ``output``, ``portions``, ``propositions``, ``pseudo_queries``, ``quotes``,
-``ralm``, ``readings``, ``report``, ``retrieve``, ``run_files``, ``train``, ``train_biencoder``,
-``train_reranker``, ``tune``, ``update``.
+``ralm``, ``readings``, ``renamed``, ``report``, ``retrieve``, ``run_files``, ``train``,
+``train_biencoder``, ``train_reranker``, ``tune``, ``update``.
 """

@@ -60,8 +60,8 @@ STAGES = {
 }
 
 _RUN = {
-    "--config": "YAML with options; later ones override it. Of a class it holds the init_args alone, or "
-    "names another by class_path.",
+    "--config": "YAML with options, a file or the name of a recipe; later ones override it. Of a class it "
+    "holds the init_args alone, or names another by class_path.",
     "--print_config": "Print all options in force, and end.",
     "--output": "Folder for everything that the run writes (default: runs/train).",
     "--resume": "true goes on from the last checkpoint in OUTPUT, with the same options and data.",

@@ -1,0 +1,84 @@
+"""``--config`` takes local files and names of recipes."""
+
+from pathlib import Path
+
+import pytest
+
+from data_prep.common import run
+from data_prep.ruletaker import prepare
+from grls.cli import main
+from grls.errors import ConfigError
+from grls.io.recipes import config_file, with_recipes
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["memorise", "memorise.yaml", "configs/memorise.yaml", "configs/memorise"])
+def test_a_recipe_has_its_name_with_and_without_folder_and_ending(name: str) -> None:
+    assert config_file(name) == str(CONFIGS / "memorise.yaml")
+
+
+@pytest.mark.parametrize("name", ["default/chains", "default/chains.yaml", "configs/default/chains.yaml"])
+def test_a_recipe_of_a_folder_keeps_the_folder(name: str) -> None:
+    assert config_file(name) == str(CONFIGS / "default" / "chains.yaml")
+
+
+def test_every_recipe_is_found() -> None:
+    for file in CONFIGS.rglob("*.yaml"):
+        assert config_file(str(file.relative_to(CONFIGS))) == str(file)
+
+
+def test_a_local_file_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "memorise.yaml").write_text("{}")
+    assert config_file("memorise.yaml") == "memorise.yaml"
+    assert config_file("memorise") == str(CONFIGS / "memorise.yaml")
+    (tmp_path / "memorise").mkdir()
+    assert config_file("memorise") == str(CONFIGS / "memorise.yaml")
+
+
+@pytest.mark.parametrize("value", ["/nowhere/memorise.yaml", "{k: 3}", "k: 3", "", "../memorise.yaml"])
+def test_paths_and_text_stay_as_they_are(value: str) -> None:
+    assert config_file(value) == value
+
+
+def test_only_values_of_the_option_are_names() -> None:
+    line = ["--output", "memorise", "--config=memorise", "--config", "retrieve", "--data", "retrieve"]
+    assert with_recipes(line) == [
+        "--output", "memorise", f"--config={CONFIGS / 'memorise.yaml'}",
+        "--config", str(CONFIGS / "retrieve.yaml"), "--data", "retrieve",
+    ]  # fmt: skip
+    assert with_recipes(["--config"]) == ["--config"]
+
+
+def test_an_unknown_name_lists_near_ones() -> None:
+    with pytest.raises(ConfigError, match=r"--config memorize\.yaml: .*Near names: .*\bmemorise\b"):
+        config_file("memorize.yaml")
+    with pytest.raises(ConfigError, match=r"default/chains"):
+        config_file("configs/defaults/chain.yaml")
+
+
+@pytest.mark.parametrize("command", ["train memorise", "index m", "prepare ruletaker"])
+def test_every_command_refuses_an_unknown_name(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--config", "spars.yaml"]) == 2
+    assert "Near names: sparse" in capsys.readouterr().err
+
+
+def test_a_verb_and_a_training_read_a_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, told in (
+        ("train memorise --config memorise", "t5-large"),
+        ("index m --config sparse", "kind"),
+    ):
+        with pytest.raises(SystemExit) as end:
+            main([*command.split(), "--print_config"])
+        assert end.value.code == 0
+        assert told in capsys.readouterr().out
+
+
+def test_a_preparation_reads_a_recipe(tmp_path: Path) -> None:
+    run(prepare, ["--config=prepare/quickstart", "--out=data", "--train=9", "--dev=2", "--test=3"])
+    assert (tmp_path / "data" / "corpus.jsonl").is_file()
