@@ -5,5 +5,6 @@ removes those of dead processes. ``locks`` lets one process at a time append to 
 writes one JSON object a line; ``resumable`` is such a file that a killed run can resume. ``html`` is the
 frame of our HTML pages. ``ending`` ends a command: exit codes, signals, the one line of an error.
 ``progress`` shows how far a loop is, ``terminal`` makes foreign text safe to print, and ``logs`` silences
-other libraries. ``recipes`` finds the files that ``--config`` names. ``lazy`` imports the names of a folder on first use.
+other libraries. ``recipes`` finds the files that ``--config`` names. ``lazy`` imports the names of a
+folder on first use.
 """
