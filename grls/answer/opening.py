@@ -30,7 +30,7 @@ def open_for_reading(
 
     Args:
         name: A retriever folder, or ``bm25``; None: nothing retrieves.
-        hops: How it goes hop by hop; None: as its folder says.
+        hops: How it goes hop by hop, whatever its folder says; None: as its folder says.
         device: Of the models.
         corpus: The passages of the data set: what BM25 retrieves from.
         same: Whether a folder must be over that corpus.

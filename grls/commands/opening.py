@@ -13,7 +13,7 @@ from grls.models.load.build import BESIDE
 from grls.retrieve.base import Retriever, WritesChains
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hops.retriever import hop_by_hop, single_steps
+from grls.retrieve.hops.retriever import hop_by_hop
 from grls.retrieve.registry import BM25, Opening, load
 from grls.retrieve.spec import MANIFEST
 
@@ -57,7 +57,7 @@ def open_for(
     else:
         opened = load(retriever, how)
     if hops is not None:
-        opened = hop_by_hop(single_steps(opened), hops)
+        opened = hop_by_hop(opened, hops)
     tell_unlike_training(opened)
     return opened
 

@@ -34,7 +34,8 @@ def tune(
         limit: Only the first so many of the queries.
         grid: What is tried.
         search: How passages are searched for; written into the folder where it differs from the usual.
-        hops: How retrieval goes hop by hop; written into the folder, too, unless it is a single step.
+        hops: How retrieval goes hop by hop; written into the folder, too. A single step leaves hops that the
+            folder stores as they are, untuned.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         precision: In which numbers the generator computes.
     """
@@ -56,6 +57,7 @@ def tune(
     made_of = untuned_fingerprint(opened)
     del opened
     options = {"search": given} if given else {}
-    options |= {"hops": recorded(hops)} if hops.steps != "single" else {}
-    tune_folder(retriever, dev, grid, Opening(device, precision), made_of, options)
+    single = hops.steps == "single"
+    options |= {} if single else {"hops": recorded(hops)}
+    tune_folder(retriever, dev, grid, Opening(device, precision), made_of, options, single)
     print(f"{retriever}: tuned on {len(dev.queries):,} queries of {split} of {data}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from grls.data.types import Chain
 from grls.errors import ConfigError
@@ -28,42 +28,65 @@ def ends_chains(tuning: Tuning) -> bool:
 
 
 def tune_chains(tuning: Tuning) -> TuneChoice:
-    """Find the bias on DONE and the choice of highest set F1.
+    """Find the bias on DONE and the choice of highest set F1; before is that of the folder's own setting.
 
-    What is found for a chain is kept, so another bias searches only for chains that have not been met.
+    The search remembers the chains, so another bias searches only for chains that have not been met.
+
+    Raises:
+        ConfigError: A choice needs log-probabilities of chains.
     """
     hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
     assert hops is not None
     retriever = _inner(tuning)
-    goes = HopsRetriever(retriever, replace(hops, choose="likeliest", done_bias=0.0))
-    search: Any = goes.chains
-    if goes.probable:
+    walk = HopsRetriever(retriever, replace(hops, choose="likeliest", done_bias=0.0))
+    search: Any = walk.chains
+    if walk.probable:
         search.memory = {}
     usual = retriever.done_biases if isinstance(retriever, TakesEvidence | WritesChains) else (0.0,)
     biases = usual if tuning.grid.done_biases is None else tuning.grid.done_biases
-    choices = _choices(tuning.grid.choose, goes.probable)
-    gold = [set(some) for some in tuning.dev.gold]
-    tried: list[tuple[float, float, float, Choice]] = []
-    with Progress(len(biases), "tune with", "searches", shown=None) as bar:
+    choices = _choices(tuning.grid.choose, walk.probable)
+    stored = hops.done_bias in biases and hops.choose in choices
+    tried: list[_Tried] = []
+    with Progress(len(biases) + (not stored), "tune with", "searches", shown=None) as bar:
+        before = (
+            []
+            if stored
+            else _measured(tuning, search, hops.done_bias, _choices([hops.choose], walk.probable))
+        )
+        bar.update(len(before))
         for bias in biases:
-
-            def measure(bias: float = bias) -> dict[str, list[float]]:
-                search.done_bias = bias
-                found = search.retrieve_chains(tuning.dev.queries)
-                return {how: list(_measured([_best(some, how) for some in found], gold)) for how in choices}
-
-            of = {"step": "chains", "bias": bias, "choices": list(choices), "spec": _relevant(tuning.spec)}
-            for how, (f1, missing) in tuning.journal.measured(of, measure).items():
-                tried.append((f1, -abs(bias), bias, how))
-                shown = f"set F1 {100 * f1:5.1f}, DONE missing {100 * missing:4.1f} %"
-                print(f"  {shown}, done_bias {bias:g}, {how}", flush=True)
+            tried += _measured(tuning, search, bias, choices)
             bar.update()
-    best = max(tried, key=lambda one: one[:2])
-    was = hops.done_bias, hops.choose
-    before = next((one[0] for one in tried if one[2:] == was), tried[0][0])
-    chosen = replace(hops, done_bias=best[2], choose=best[3])
-    what = f"done_bias {best[2]:g}, {best[3]}"
-    return TuneChoice({"hops": recorded(chosen)}, "set F1", before, best[0], what)
+    best = max(tried, key=lambda one: (one.f1, -abs(one.bias)))
+    was = next(one for one in before or tried if (one.bias, one.choose) == (hops.done_bias, hops.choose))
+    chosen = replace(hops, done_bias=best.bias, choose=best.choose)
+    what = f"done_bias {best.bias:g}, {best.choose}"
+    return TuneChoice({"hops": recorded(chosen)}, "set F1", was.f1, best.f1, what)
+
+
+class _Tried(NamedTuple):
+    """Set F1 of the dev queries with a bias on DONE and a choice of chains."""
+
+    f1: float
+    bias: float
+    choose: Choice
+
+
+def _measured(tuning: Tuning, search: Any, bias: float, choices: Sequence[Choice]) -> list[_Tried]:
+    """Search with a bias, and print how good the chains of each choice are."""
+    gold = [set(ids) for ids in tuning.dev.gold]
+
+    def measure() -> dict[str, list[float]]:
+        search.done_bias = bias
+        every = search.retrieve_chains(tuning.dev.queries)
+        return {how: list(_quality([_best(chains, how) for chains in every], gold)) for how in choices}
+
+    of = {"step": "chains", "bias": bias, "choices": list(choices), "spec": _relevant(tuning.spec)}
+    measures = tuning.journal.measured(of, measure)
+    for how, (f1, missing) in measures.items():
+        shown = f"set F1 {100 * f1:5.1f}, DONE missing {100 * missing:4.1f} %"
+        print(f"  {shown}, done_bias {bias:g}, {how}", flush=True)
+    return [_Tried(measures[how][0], bias, how) for how in choices]
 
 
 def _inner(tuning: Tuning) -> Any:
@@ -95,7 +118,7 @@ def _choices(given: Sequence[Choice] | None, probable: bool) -> Sequence[Choice]
     return choices
 
 
-def _measured(chains: Sequence[Chain], gold: Sequence[set[str]]) -> tuple[float, float]:
+def _quality(chains: Sequence[Chain], gold: Sequence[set[str]]) -> tuple[float, float]:
     """Set F1, and the share without DONE."""
     f1 = set_f1([{hit.id for hit in chain.hits} for chain in chains], gold)["f1"]
     return f1, done_missing([chain.done for chain in chains])["done_missing"]

@@ -22,6 +22,9 @@ from grls.tune.priors import tune_priors
 from grls.tune.rescoring import can_rescore, tune_rescoring
 from grls.tune.step import TuneChoice, Tuning
 
+_TUNED = ("priors", "empty_weight", "search", "hops", "weights", "size", "sha256")
+"""The fields that tuning changes."""
+
 Step = tuple[str, Callable[[Tuning], TuneChoice]]
 
 
@@ -32,82 +35,87 @@ def tune_folder(
     how: Opening,
     fingerprint: str,
     options: dict[str, Any] | None = None,
+    single: bool = False,
 ) -> list[TuneChoice]:
     """Tune what a folder has, and write what is best into its ``grls.json``.
 
-    What is measured stands in ``FOLDER.tune.jsonl`` until then, so that a killed run goes on.
+    Measurements stand in ``FOLDER.tune.jsonl`` until then, so that a killed run goes on.
 
     Args:
         folder: The retriever folder, of any kind.
         dev: The development queries.
         grid: What is tried.
         how: How the folder is opened.
-        fingerprint: Of the retriever's models and corpus: what is measured depends on it.
+        fingerprint: Of the retriever's models and corpus: measurements depend on it.
         options: Options (``search``, ``hops``) that are written into the folder, too; None: those that it
             holds.
+        single: Tune the single step alone; hops that the folder stores stay as they are.
 
     Raises:
         ConfigError: There is nothing to tune.
     """
     path = Path(folder)
-    spec = read_spec(path)
     changes: dict[str, Any] = dict(options or {})
-    spec |= changes
-    settings = {
-        "retriever": fingerprint,
-        "queries": fingerprint_queries(dev.queries),
-        "gold": dev.gold,
-        "precision": how.precision,
-        "search": {name: v for name, v in spec.get("search", {}).items() if not name.startswith("rescore")},
-        "spec": _untuned(spec),
-    }
-    journal = Journal(f"{path}.tune.jsonl", settings)
+    spec = read_spec(path) | changes
+    journal = Journal(f"{path}.tune.jsonl", _settings(spec, dev, how, fingerprint))
     tuning = Tuning(path, spec, dev, grid, how, journal)
     chosen = []
-    for name, step in _steps(tuning):
-        print(f"{name}:", flush=True)
-        begun = perf_counter()
-        one = step(tuning)
+    for name, step in _steps(tuning, single):
+        one = _taken(name, step, tuning)
         tuning.spec = {**tuning.spec, **one.changes}
         changes |= one.changes
         chosen.append(one)
-        print(
-            f"{name}: {one.measure} {100 * one.before:.1f} -> {100 * one.after:.1f} ({one.what}), "
-            f"{duration(perf_counter() - begun)}",
-            flush=True,
-        )
     update_spec(path, changes)
     journal.remove()
     return chosen
 
 
-def _untuned(spec: dict[str, Any]) -> dict[str, Any]:
-    """What tuning does not change."""
-    tuned = {"priors", "empty_weight", "search", "hops", "weights", "size", "sha256"}
-    return {name: value for name, value in spec.items() if name not in tuned}
+def _settings(spec: dict[str, Any], dev: DevQueries, how: Opening, fingerprint: str) -> dict[str, Any]:
+    """What all measurements depend on."""
+    search = spec.get("search", {})
+    return {
+        "retriever": fingerprint,
+        "queries": fingerprint_queries(dev.queries),
+        "gold": dev.gold,
+        "precision": how.precision,
+        "search": {name: value for name, value in search.items() if not name.startswith("rescore")},
+        "spec": {name: value for name, value in spec.items() if name not in _TUNED},
+    }
 
 
-def _steps(tuning: Tuning) -> list[Step]:
+def _taken(name: str, step: Callable[[Tuning], TuneChoice], tuning: Tuning) -> TuneChoice:
+    """What a step chooses, once it is printed."""
+    print(f"{name}:", flush=True)
+    begun = perf_counter()
+    one = step(tuning)
+    gain = f"{one.measure} {100 * one.before:.1f} -> {100 * one.after:.1f}"
+    print(f"{name}: {gain} ({one.what}), {duration(perf_counter() - begun)}", flush=True)
+    return one
+
+
+def _steps(tuning: Tuning, single: bool) -> list[Step]:
     """The steps that the folder has.
 
     Raises:
         ConfigError: It has none.
     """
     kind = tuning.spec.get("kind", "generative")
-    found: list[Step] = []
+    steps: list[Step] = []
     if kind == "hybrid":
-        found.append(("priors", tune_priors))
+        steps.append(("priors", tune_priors))
     if kind in ("generative", "hybrid") and can_rescore(tuning):
-        found.append(("rescoring", tune_rescoring))
+        steps.append(("rescoring", tune_rescoring))
     if kind == "fusion":
-        found.append(("fusion", tune_fusion))
+        steps.append(("fusion", tune_fusion))
     if kind == "cut":
-        found.append(("cut", tune_cut))
-    if ends_chains(tuning):
-        found.append(("chains", tune_chains))
-    if not found:
+        steps.append(("cut", tune_cut))
+    chains = ends_chains(tuning)
+    if chains and not single:
+        steps.append(("chains", tune_chains))
+    if not steps:
         raise ConfigError(
-            f"{tuning.folder} has nothing to tune: priors (kind hybrid), a generator that has learned to "
-            "rescore, hops until DONE (`--hops.steps dynamic` of `grls index`), a fusion's weights, or a cut."
+            f"{tuning.folder} has nothing to tune{' in a single step' if chains else ''}: priors (kind "
+            "hybrid), a generator that has learned to rescore, a fusion's weights, a cut, or hops until DONE "
+            "(`--hops.steps dynamic`)."
         )
-    return found
+    return steps

@@ -20,10 +20,11 @@ class TuneChoice(NamedTuple):
 
     Attributes:
         changes: Fields of the folder's ``grls.json``.
-        measure: What was to be high.
-        before: Its value without what was tuned, in [0, 1].
-        after: Its value with it.
-        what: What was chosen, in words.
+        measure: The name of the measure.
+        before: Its value before, in [0, 1]: of the folder's own setting (fusion, chains), or of the ranking
+            without priors, rescoring or cut.
+        after: Its value with the choice.
+        what: The choice, in words.
     """
 
     changes: dict[str, Any]

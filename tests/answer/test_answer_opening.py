@@ -118,6 +118,12 @@ def test_hops_that_are_asked_for_replace_those_of_the_folder(folder: Path) -> No
     assert first == [hits[0].id for hits in plain.retrieve(asked(folder), 3)]
 
 
+def test_a_single_step_that_is_asked_for_replaces_hops_of_the_folder(folder: Path) -> None:
+    single = opened(folder, "hops", HopOptions("single"))
+    assert single.describe().name == "biencoder"
+    assert single.retrieve(asked(folder), 3) == opened(folder, "dense").retrieve(asked(folder), 3)
+
+
 def rebuilt(folder: Path, place: Path, name: str) -> Path:
     """A retriever of other weights over the same corpus, in a folder that had the one of ``folder``."""
     shutil.copytree(folder / name, place / name)

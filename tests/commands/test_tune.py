@@ -157,13 +157,34 @@ def test_one_setting_alone_and_some_queries(
     before = read_spec(own)
     given = ["--grid.done_biases=[-1]", "--grid.choose=[likeliest]", "--limit=2"]
     assert main(tune(own, data, *DYNAMIC, *given)) == 0
-    _, _, gain, last = capsys.readouterr().out.splitlines()
+    _, _, _, gain, last = capsys.readouterr().out.splitlines()  # the folder's own setting is measured, too
     assert "(done_bias -1, likeliest)" in gain
     assert last == f"{own}: tuned on 2 queries of train of {data}"
     spec = read_spec(own)
     assert spec.pop("hops") == {"steps": "dynamic", "max": 4, "done_bias": -1.0}
     assert spec == before  # the checksum of the file, too
     assert load(own).describe().steps == "dynamic"
+
+
+@pytest.mark.parametrize(
+    "stored", [{"done_bias": 3.5}, {"done_bias": 9.0}, {"done_bias": 3.5, "choose": "expected-f1"}]
+)
+def test_before_is_what_the_folder_retrieved_wherever_the_grid_begins(
+    stored: dict[str, Any], data: Path, own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own bias and choice are measured, whether they are in the grid or not."""
+    update_spec(own, {"hops": {"steps": "dynamic", "max": 4, "chains": 6} | stored, "search": {"beams": 6}})
+    before = retrieved(own, data, tmp_path)["set"]["f1"]
+    capsys.readouterr()
+    assert main(tune(own, data, "--grid.done_biases=[-9, -1]", "--grid.choose=[likeliest]")) == 0
+    told = capsys.readouterr().out
+    (gain,) = GAIN.findall(told)
+    assert gain[2] == f"{100 * before:.1f}"
+    first, *tried = [match.groups() for match in SHOWN.finditer(told)]
+    assert first[::2] == (gain[2], f"{stored.get('done_bias', 0):g}")
+    assert [bias for _, _, bias, _ in tried] == ["-9", "-1"]
+    assert gain[2] != tried[0][0]
+    assert read_spec(own)["hops"]["done_bias"] in (-9, -1)
 
 
 @pytest.mark.parametrize("options", [{"priors": [{"retriever": "bm25"}]}, {"empty_weight": 0.2}, {}])

@@ -137,18 +137,18 @@ def single_steps(retriever: Retriever) -> Retriever:
 
 
 def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
-    """A retriever that goes as asked.
+    """A retriever that goes as the options say.
 
     Args:
-        retriever: Any; of one that goes hop by hop already its hops give way to those asked for.
-        hops: How; ``single`` leaves it as it is.
+        retriever: Any; of one that goes hop by hop already the options replace its hops.
+        hops: How; ``single`` gives the retriever of its single steps.
 
     Raises:
         ConfigError: As of :class:`HopsRetriever`, or its members go hop by hop, or it ends rankings.
     """
-    if hops.steps == "single":
-        return retriever
     inner = single_steps(retriever)
+    if hops.steps == "single":
+        return inner
     if isinstance(inner, FindsChains):
         raise ConfigError(
             f"a retriever of kind {inner.kind!r} ends its chains itself: leave --hops.steps out, or make a "

@@ -1,0 +1,112 @@
+"""``--hops.steps single`` over a folder that stores hops: every command that has hops options heeds it."""
+
+import shutil
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+from failing import fails
+from ralm_helpers import write_model
+from small_data import small_retriever, write_small
+
+from grls.cli import VERBS, Command, main
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.spec import read_spec, update_spec, write_spec
+
+STORED = {"steps": "dynamic", "max": 2}
+SINGLE = "--hops.steps=single"
+ASKS = ["--data=data", "--model=lm", "--limit=1"]
+READS = [*ASKS, "--reader.max_new_tokens=2"]
+TEXTS = ["--model=lm", "--text=text.txt", "--reader.window=96", "--reader.document_tokens=24"]
+TEXTS += ["--reader.cut=8"]
+COMMANDS: dict[str, tuple[list[str], str]] = {
+    "retrieve": (["--data=data", "--split=train"], "info.json"),
+    "answer direct": (READS, "info.json"),
+    "answer follow-up": (READS, "info.json"),
+    "answer dsp": (
+        ["retrieve-then-read", *ASKS, "--dsp.calls.max_new_tokens=2", "--dsp.calls.wait=0"], "info.json",
+    ),
+    "ralm": (TEXTS, "strides.jsonl"),
+    "ralm examples": (TEXTS, "examples.jsonl"),
+    "ralm generate": ([*TEXTS, "--max_new_tokens=2"], "texts.jsonl"),
+}  # fmt: skip
+"""Options of a command, and the file that says how it retrieved."""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set, a generator's folder that stores hops, a language model, a text."""
+    place = tmp_path_factory.mktemp("single")
+    small_retriever(write_small(place / "data")).save_pretrained(place / "r")
+    update_spec(place / "r", {"hops": STORED})
+    write_model(place / "lm", positions=4096)
+    (place / "text.txt").write_text("the otter is calm . is the lynx quick ? if something is calm " * 2)
+    return place
+
+
+@pytest.fixture
+def place(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, a copy of it."""
+    monkeypatch.chdir(shutil.copytree(shared, tmp_path / "place"))
+    return tmp_path / "place"
+
+
+def with_hops() -> set[str]:
+    """The commands that have hops options."""
+    verbs = {
+        " ".join(words): verb
+        for name, outer in VERBS.items()
+        for words, verb in (([name], outer), *(([name, inner], one) for inner, one in outer.names.items()))
+    }
+    ours = {name: verb for name, verb in verbs.items() if verb.target and not verb.training}
+    return {
+        name
+        for name, verb in ours.items()
+        if get_type_hints(Command(verb, name).function).get("hops") is HopOptions
+    }
+
+
+def test_every_command_with_hops_is_here() -> None:
+    assert with_hops() == {*COMMANDS, "explain", "tune", "index hops"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_single_step_that_is_asked_for_is_taken(place: Path, command: str) -> None:
+    if command == "answer dsp":
+        pytest.importorskip("dspy", reason="the extra dsp is not installed")
+    options, file = COMMANDS[command]
+    retriever = ["r"] if command == "retrieve" else ["--retriever=r"]
+    for output, asked in (("hops", []), ("single", [SINGLE])):
+        given = [*command.split(), *options, *retriever, f"--output={output}", "--device=cpu", *asked]
+        assert main(given) == 0
+    assert '"hops":' in Path(f"hops.{file}").read_text()
+    assert '"hops":' not in Path(f"single.{file}").read_text()
+
+
+def test_a_single_step_is_explained(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["explain", "all", "--retriever=r", "--data=data", "--device=cpu", "--limit=2"]
+    assert main([*asked, SINGLE]) == 0
+    told = capsys.readouterr().out
+    update_spec("r", {"hops": None})
+    assert main(asked) == 0
+    assert capsys.readouterr().out == told
+
+
+def test_a_single_step_is_tuned_and_the_hops_stay(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = {"generator": "../r", "priors": [{"retriever": "bm25"}], "hops": STORED}
+    write_spec("hybrid", "hybrid", content)
+    given = ["--data=data", "--split=train", "--device=cpu", "--limit=2", "--grid.k=2"]
+    given += ["--grid.prior_weights=[1]", "--grid.empty_weights=[]", SINGLE]
+    assert main(["tune", "hybrid", *given]) == 0
+    told = capsys.readouterr().out
+    assert "priors: recall@2" in told
+    assert "chains" not in told
+    assert read_spec("hybrid")["hops"] == STORED
+    assert "r has nothing to tune in a single step" in fails(capsys, "tune", "r", *given)
+    write_spec("hops", "hops", {"retriever": "../r", "hops": STORED})
+    assert "hops has nothing to tune in a single step" in fails(capsys, "tune", "hops", *given)
+
+
+def test_hops_of_a_single_step_are_no_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = fails(capsys, "index", "hops", "r", "--output=made", SINGLE)
+    assert "choose --hops.steps fixed or dynamic" in told
