@@ -1,9 +1,9 @@
-"""What is retrieved, and what is asked.
+"""Passages, queries and judgements, and how they become tokens, words and spans.
 
-``types`` holds the plain values that cross the borders between layers. ``corpus`` is the passages,
-``dataset`` queries and judgements in BEIR's layout, ``dataset_check`` the faults in them. ``codec`` turns
-text into tokens (``spelling``: texts that spell a chat's markers). ``words`` splits texts into words
-(``language`` guesses theirs) and ``sentences`` into sentences; ``spans`` are identifiers of n words;
-``neighbours`` are passages near to each other. ``filters`` says which passages a query may find
-(``filter_options``: as options), and ``where`` reads one that is written as text.
+``types`` holds the plain values that pass between layers. ``corpus`` holds the passages, ``dataset`` the
+queries and judgements in BEIR's layout; ``dataset_check`` lists their faults. ``codec`` turns text into
+tokens (``spelling``: texts that spell the turn markers of a chat). ``words`` splits texts into words
+(``language`` guesses their language) and ``sentences`` into sentences. ``spans`` are identifiers of n words;
+``neighbours`` are passages similar to each other. ``filters`` says which passages a query may find
+(``filter_options``: the options of a command), and ``where`` reads a filter that is written as text.
 """

@@ -1,16 +1,17 @@
 """How text becomes model input and model output.
 
 A model reads ``<QUESTION> query <EVIDENCE> passage <EVIDENCE> passage …`` and writes one passage
-(``title <TITLE> text`` where the passage has a title), or DONE when the chain is complete (special
-tokens after "Generative Retrieval for Long Sequences", arXiv 2204.13596, appendix A.3, which closes each
-part, too: ``<QUESTION> … </QUESTION> <EVIDENCE> … </EVIDENCE>``, and ``<TITLE> … </TITLE>`` before a text;
-here a part ends where the next marker stands or the sequence ends). A causal language model writes
-behind what it reads, so its input ends with the marker ``<EVIDENCE>``, which opens the next passage: the
-input of a hop is the beginning of the next one's.
+(``title <TITLE> text`` if the passage has a title), or DONE when the chain is complete. The special tokens
+follow "Generative Retrieval for Long Sequences" (arXiv 2204.13596), appendix A.3. The paper also closes each
+part: ``<QUESTION> … </QUESTION> <EVIDENCE> … </EVIDENCE>``, and ``<TITLE> … </TITLE>`` before a text. Here a
+part ends at the next marker or at the end of the sequence.
 
-Everything is composed from token ids, never from strings: a marker that happens to stand in a text
-stays text, and an evidence passage costs one look-up of ids the index already holds. The module
-knows nothing of models, indexes or files.
+A causal language model continues its input. So its input ends with the marker ``<EVIDENCE>``, which opens the
+next passage, and the input of one hop is a prefix of the next hop's input.
+
+Inputs are composed from token ids, never from strings. So a marker that is spelled in a text stays text, and
+an evidence passage costs one look-up of its ids in the index. The module does not know models, indexes or
+files.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ DONE = "<DONE>"
 SPECIAL_TOKENS = (QUESTION, EVIDENCE, TITLE, DONE)
 
 DONE_ID = "DONE"
-"""The passage id under which DONE appears in hits and runs; no passage of a corpus may have it."""
+"""The passage id of DONE in hits and runs; no passage of a corpus may have it."""
 
 MAX_SEQUENCE = (1 << 16) - 1
-"""Longest target sequence that an index holds, in tokens, its end token included."""
+"""The longest target sequence of an index, in tokens, the end token included."""
 
 TokenIds = npt.NDArray[np.int64]
 
 
 def add_special_tokens(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Add the markers a tokenizer lacks; returns how many were added."""
+    """Add the missing markers to a tokenizer; returns how many were added."""
     known = tokenizer.get_vocab()
     missing = [token for token in SPECIAL_TOKENS if token not in known]
     return int(tokenizer.add_tokens(missing, special_tokens=True)) if missing else 0
@@ -62,7 +63,7 @@ class Limits(NamedTuple):
     Attributes:
         passage: Tokens of a passage without its end token; longer passages are cut.
         query: Tokens of a query without markers and evidence; longer ones are refused.
-        input: Tokens of a whole model input; the oldest evidence goes first where it is exceeded.
+        input: Tokens of a whole model input; the oldest evidence is dropped first if it is too long.
     """
 
     passage: int = 512
@@ -71,40 +72,40 @@ class Limits(NamedTuple):
 
 
 LIMITS = "limits.json"
-"""The file beside a trained model that holds the limits it was trained with."""
+"""The file beside a trained model that holds its length limits in training."""
 
 
-def limits_of(found: Any, file: Path, remedy: str) -> Limits:
-    """Length limits as a JSON file holds them.
+def limits_of(value: Any, file: Path, remedy: str) -> Limits:
+    """Length limits from a JSON file.
 
     Args:
-        found: What stands there.
-        file: For the error text.
-        remedy: Likewise.
+        value: The JSON value, an object of the fields of :class:`Limits`.
+        file: The file, for the error text.
+        remedy: What the user should do, for the error text.
 
     Raises:
-        DataError: It is something else than whole numbers by those names.
+        DataError: The value is no such object, or a limit is not a whole number.
     """
     names = Limits._fields
     if (
-        not isinstance(found, dict)
-        or not set(found) <= set(names)
-        or not all(type(value) is int for value in found.values())
+        not isinstance(value, dict)
+        or not set(value) <= set(names)
+        or not all(type(limit) is int for limit in value.values())
     ):
-        raise DataError(f"expected the limits {', '.join(names)}, got {found!r}; {remedy}.", file)
-    return Limits(**found)
+        raise DataError(f"expected the limits {', '.join(names)}, got {value!r}; {remedy}.", file)
+    return Limits(**value)
 
 
 class Codec:
     """Turns passages, queries and evidence into token ids for one tokenizer.
 
     Args:
-        tokenizer: Any transformers tokenizer that holds the special tokens of this module.
+        tokenizer: Any transformers tokenizer with the special tokens of this module.
         limits: Length limits, in tokens.
-        causal: The inputs are for a causal language model.
+        causal: Whether the inputs are for a causal language model.
 
     Attributes:
-        cut_passages: How many passages were longer than the limit, so far.
+        cut_passages: How many passages so far were longer than the limit and were cut.
 
     Raises:
         ConfigError: The tokenizer lacks an end token or the special tokens.
@@ -119,8 +120,8 @@ class Codec:
         self.limits = limits or Limits()
         if not 1 <= self.limits.passage < MAX_SEQUENCE or min(self.limits) < 1:
             raise ConfigError(
-                f"length limits must be at least 1 token, and that of passages below {MAX_SEQUENCE:,}; got "
-                f"passage {self.limits.passage}, query {self.limits.query}, input {self.limits.input}."
+                f"length limits must be at least 1 token, and the limit of passages below {MAX_SEQUENCE:,}; "
+                f"got passage {self.limits.passage}, query {self.limits.query}, input {self.limits.input}."
             )
         vocabulary = tokenizer.get_vocab()
         missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
@@ -146,9 +147,9 @@ class Codec:
             )
 
     def texts(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of plain texts; markers in a text stay text, and the end token never occurs.
+        """Token ids of plain texts. A marker in a text stays text, and the end token never occurs.
 
-        (A Unigram vocabulary may hold ``</s>`` and ``<pad>`` as ordinary pieces, so they are taken out here.)
+        A Unigram vocabulary may hold ``</s>`` and ``<pad>`` as ordinary pieces; these are removed.
         """
         if not texts:
             return []
@@ -158,7 +159,7 @@ class Codec:
         return [[token for token in row if token not in self._barred] for row in encoded["input_ids"]]
 
     def passages(self, passages: Sequence[Passage]) -> list[TokenIds]:
-        """Target sequences, one a passage: at most ``limits.passage`` tokens, then the end token."""
+        """One target sequence per passage: at most ``limits.passage`` tokens, then the end token."""
         bodies = self.texts([passage.text for passage in passages])
         titled = [i for i, passage in enumerate(passages) if passage.title]
         titles = dict(zip(titled, self.texts([passages[i].title for i in titled]), strict=True))
@@ -180,11 +181,11 @@ class Codec:
         Args:
             ids: Query ids, for the error text.
             texts: Query texts.
-            truncate: Cut a query that is too long (and log what was cut) rather than refuse it.
+            truncate: Cut a query that is too long, with a warning, instead of refusing it.
 
         Raises:
-            DataError: A query is empty or, unless ``truncate``, longer than ``limits.query`` or than a model
-                input has room for.
+            DataError: A query is empty; or, without ``truncate``, it is longer than ``limits.query`` or does
+                not fit into a model input.
         """
         limit = self._longest_query
         result = self.texts(texts)
@@ -210,7 +211,7 @@ class Codec:
 
         Args:
             query: Token ids of the query.
-            evidence: Target sequences of the passages found so far (end tokens are dropped).
+            evidence: Target sequences of the passages retrieved so far (end tokens are dropped).
         """
         head = [*self._before, self.question, *query]
         room = self.limits.input - len(head) - len(self._after)
@@ -225,12 +226,12 @@ class Codec:
         return [*head, *body, *self._after]
 
     def plain_input(self, tokens: Sequence[int]) -> list[int]:
-        """An encoder input without a marker, as memorisation uses it."""
+        """An encoder input without markers, for memorisation."""
         room = self.limits.input - len(self._before) - len(self._after)
         return [*self._before, *tokens[:room], *self._after]
 
     def text(self, tokens: Sequence[int]) -> str:
-        """What a model input says, without its markers; what they part is parted by a space."""
+        """The text of a model input, with a space in place of each marker."""
         markers = {self.question, self.evidence, self.title, self.done}
         parts: list[list[int]] = [[]]
         for token in tokens:
@@ -242,13 +243,13 @@ class Codec:
         return " ".join(text for text in texts if text)
 
     def fingerprint(self) -> str:
-        """Changes when the tokenizer, or how passages become tokens, changes."""
+        """A hash that changes if the tokenizer or the way from passage to tokens changes."""
         parts: list[Any] = ["text-1", self.limits.passage, tokenizer_fingerprint(self.tokenizer)]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 of what a tokenizer does to a text; padding and truncation settings do not count."""
+    """SHA-256 of the settings by which a tokenizer splits a text, without padding and truncation."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         state = {"vocab": tokenizer.get_vocab(), "added": sorted(tokenizer.get_added_vocab())}
@@ -260,7 +261,7 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def reset_tokenizer(tokenizer: Any) -> None:
-    """Take back the padding and truncation of earlier calls: what is saved must not depend on them."""
+    """Undo the padding and truncation of earlier calls, so that a saved tokenizer does not depend on them."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         backend.no_padding()
@@ -276,29 +277,29 @@ def _end_token(tokenizer: PreTrainedTokenizerBase) -> int:
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """The special tokens of a tokenizer, but for that of what it does not know: they stand for no text."""
+    """The special tokens of a tokenizer except the unknown token: these tokens stand for no text."""
     added = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
     return (added | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id}
 
 
 def controls(tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """What no text is for a model that writes: special tokens, and those that part the turns of a chat."""
+    """The tokens that a text must not hold: special tokens, and the turn markers of a chat."""
     return special_ids(tokenizer) | set(turn_markers(tokenizer))
 
 
 def foreign_ids(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], wrapped: bool = False
 ) -> list[list[int]]:
-    """Token ids of texts that come from users or a corpus: whatever they spell, none is a special token, nor
-    one that parts the turns of a chat (:mod:`grls.data.spelling`).
+    """Token ids of texts from users or a corpus, without special tokens and without turn markers of a chat.
 
-    A special token that stands in the text is split, and what is still one is left out: in a Unigram
-    vocabulary ``</s>`` and ``<pad>`` are pieces like others.
+    A special token or turn marker (:mod:`grls.data.spelling`) that is spelled in a text is split into
+    ordinary tokens. Special tokens that remain are removed: a Unigram vocabulary may hold ``</s>`` and
+    ``<pad>`` as ordinary pieces.
 
     Args:
-        tokenizer: The model's.
+        tokenizer: The tokenizer of the model.
         texts: The texts.
-        wrapped: Whether the special tokens that the tokenizer puts around a text are put around each.
+        wrapped: Whether to put the tokenizer's special tokens around each text.
     """
     if not texts:
         return []
@@ -316,21 +317,21 @@ def foreign_ids(
 def foreign_places(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-    """As :func:`foreign_ids`, each text's token ids with where they begin and end in it, in characters."""
+    """Like :func:`foreign_ids`, with the place of each token: its first character and the end (exclusive)."""
     encoded = splitting(tokenizer)(
         list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False,
         return_offsets_mapping=True,
     )  # fmt: skip
     barred = controls(tokenizer)
-    found = []
+    located = []
     for row, places in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
         kept = [n for n, token in enumerate(row) if token not in barred]
-        found.append(([int(row[n]) for n in kept], [tuple(places[n]) for n in kept]))
-    return found
+        located.append(([int(row[n]) for n in kept], [tuple(places[n]) for n in kept]))
+    return located
 
 
 def wrapping(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    """The special tokens the tokenizer puts before and after an encoder input."""
+    """The special tokens that the tokenizer puts before and after an encoder input."""
     bare = tokenizer("a", add_special_tokens=False)["input_ids"]
     full = tokenizer("a")["input_ids"]
     for start in range(len(full) - len(bare) + 1):

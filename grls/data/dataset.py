@@ -1,4 +1,4 @@
-"""A data set in BEIR's layout: queries and qrels, read and checked against the corpus, and the whole written.
+"""A data set in BEIR's layout: reads queries and qrels, checks them against the corpus, writes a whole set.
 
 A data set is a folder::
 
@@ -6,9 +6,9 @@ A data set is a folder::
     queries.jsonl           {"_id", "text", "metadata", "evidence"}
     qrels/<split>.tsv       query-id <tab> corpus-id <tab> score, with a header line
 
-``evidence`` (the gold passage ids in retrieval order) is optional and ours; short answers stand in
-``metadata.answers``. Any BEIR set on disk works as it is. What is gold for a query is defined here, for
-training and evaluation alike. The passages are :mod:`grls.data.corpus`'s affair.
+``evidence`` (the gold passage ids in retrieval order) is an optional field of grls. Short answers are in
+``metadata.answers``. Any BEIR set on disk works as it is. This module defines the gold passages of a query,
+for training and evaluation. Passages: :mod:`grls.data.corpus`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Qrels = dict[str, dict[str, int]]
 """Query id -> passage id -> relevance grade."""
 
 HIGHEST_GRADE = 1_000_000
-"""Of a passage, above or below zero: trec_eval counts the passages of each grade, by 32-bit numbers."""
+"""The largest absolute grade of a passage: trec_eval counts the passages of each grade in 32-bit numbers."""
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
 
@@ -95,7 +95,7 @@ def read_qrels(path: str | Path) -> Qrels:
 
 
 def _splits(file: Path) -> str:
-    """The files beside one of qrels, as a list to choose from."""
+    """The names of the qrels files of a folder, for the error text."""
     return ", ".join(sorted(other.stem for other in file.parent.glob("*.tsv")))
 
 
@@ -105,7 +105,7 @@ def read_split(folder: str | Path, split: str, corpus: Corpus | None = None) -> 
     Args:
         folder: The data set.
         split: ``train``, ``dev``, ``test``: the name of the file in ``qrels/``.
-        corpus: Where given, every qrel and evidence id must stand in it.
+        corpus: If given, every passage id of qrels and evidence must be in it.
 
     Returns:
         The queries in the order of ``queries.jsonl``, and the qrels.
@@ -134,20 +134,20 @@ def read_split(folder: str | Path, split: str, corpus: Corpus | None = None) -> 
 
 
 def own_corpus(folder: str | Path) -> Corpus | None:
-    """The corpus of a data set, in which its gold passages must stand; None where the folder holds none."""
+    """The corpus in the folder of a data set, to check gold passages against; None if there is none."""
     return Corpus.read(folder) if (Path(folder) / "corpus.jsonl").is_file() else None
 
 
 def relevant(grades: Mapping[str, int]) -> list[str]:
-    """The passages of one query's qrels that are gold: those graded above 0."""
+    """The gold passages in the qrels of one query: the passages graded above 0."""
     return [passage for passage, grade in grades.items() if grade > 0]
 
 
 def gold_passages(query: Query, qrels: Qrels) -> list[str]:
     """A query's gold passage ids, each once; the one definition for training and evaluation.
 
-    Where the qrels judge the query they decide what is gold, and ``evidence`` decides the order: first the
-    evidence that is graded above 0, then the other passages that are. Where they do not, it is the evidence.
+    If the qrels judge the query, a passage is gold if it is graded above 0: first those of ``evidence``, in
+    its order, then the others. Otherwise the gold passages are ``evidence``.
     """
     if query.id not in qrels:
         return list(dict.fromkeys(query.evidence))
@@ -156,12 +156,12 @@ def gold_passages(query: Query, qrels: Qrels) -> list[str]:
 
 
 def any_order(query: Query) -> bool:
-    """Whether any order of the evidence is right: the query's metadata says ``any_order: true``."""
+    """Whether any order of the evidence is correct: the query's metadata holds ``any_order: true``."""
     return json.loads(query.metadata).get("any_order") is True
 
 
 def proofs_of(query: Query) -> list[list[str]]:
-    """Proofs as good as the evidence that the query's metadata holds (``proofs``: lists of passage ids)."""
+    """Alternatives to the evidence from the query's metadata (``proofs``: lists of passage ids)."""
     proofs: list[list[str]] = json.loads(query.metadata).get("proofs", [])
     return proofs
 
@@ -172,16 +172,16 @@ def write_dataset(
     queries: Iterable[Query],
     qrels: Mapping[str, Mapping[str, Mapping[str, int]]],
 ) -> None:
-    """Write a whole data set in BEIR's layout, atomically: all of the folder or nothing.
+    """Write a whole data set in BEIR's layout, atomically: the whole folder or nothing.
 
     Args:
-        folder: Destination; an earlier one is replaced.
+        folder: Destination; an earlier data set there is replaced.
         passages: The corpus, streamed; a :class:`Corpus` keeps the metadata of its passages.
         queries: All queries of all splits.
         qrels: Split -> query id -> passage id -> grade.
 
     Raises:
-        DataError: An id in the qrels holds a tab or a line end, which would become other columns or lines.
+        DataError: An id in the qrels holds a tab or a line end, which would break its line of the file.
     """
     for judged in qrels.values():
         for query_id, grades in judged.items():

@@ -1,7 +1,7 @@
-"""What is wrong with the queries and judgements of a data set: every fault with its file and line.
+"""Lists all faults in the queries and judgements of a data set, each with its file and line.
 
-Reading refuses the first fault it meets, and some only once a model is loaded; here all are looked for,
-before hours are spent. How a corpus is peculiar is :mod:`grls.index.corpus_check`'s affair.
+Reading a data set stops at the first fault, and finds some faults only after a model is loaded. This module
+looks for all faults before hours of work are spent. The corpus itself: :mod:`grls.index.corpus_check`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from grls.io.terminal import visible
 
 
 class DataFault(NamedTuple):
-    """Something that retrieval, training or evaluation would refuse.
+    """A fault that retrieval, training or evaluation would refuse.
 
     Attributes:
-        file: Where it stands.
-        line: Its line; None where it is of the whole file.
+        file: The file with the fault.
+        line: The line with the fault; None if the fault concerns the whole file.
         what: What is wrong.
     """
 
@@ -34,14 +34,14 @@ class DataFault(NamedTuple):
 
 
 def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
-    """Look at queries, evidence and qrels of a data set folder.
+    """Check the queries, evidence and qrels of a data set.
 
     Args:
         folder: The data set.
         corpus: Its corpus.
 
     Returns:
-        Every fault, in the order of the files; none where there are neither queries nor qrels.
+        All faults, in the order of the files; an empty list if there are neither queries nor qrels.
     """
     file = Path(folder) / "queries.jsonl"
     splits = sorted((Path(folder) / "qrels").glob("*.tsv"))
@@ -67,7 +67,7 @@ def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
 
 
 def format_faults(faults: list[DataFault], most: int = 20) -> str:
-    """The faults a line each, the first ones."""
+    """The first ``most`` faults, one a line."""
     lines = [f"{f.file}{'' if f.line is None else f', line {f.line}'}: {f.what}." for f in faults[:most]]
     if len(faults) > most:
         lines.append(f"… and {len(faults) - most:,} more")
@@ -75,7 +75,7 @@ def format_faults(faults: list[DataFault], most: int = 20) -> str:
 
 
 def _queries(file: Path, faults: list[DataFault]) -> Iterator[tuple[int, Query]]:
-    """The queries that can be read; a line that cannot is a fault, and one that is no JSON ends the file."""
+    """The queries that can be read. A malformed query is a fault; a line that is no JSON ends the reading."""
     try:
         for line, record in read_jsonl(file):
             try:
@@ -117,7 +117,7 @@ def _of_split(file: Path, queries: dict[str, int], corpus: Corpus) -> list[DataF
 
 
 def _unknown(file: Path, uses: Iterable[tuple[int, str]], corpus: Corpus, what: str) -> list[DataFault]:
-    """The uses, by line, of passages that the corpus does not hold."""
+    """A fault for each (line, passage id) whose passage is not in the corpus."""
     named = list(uses)
     numbers = corpus.numbers([passage for _, passage in named])
     return [

@@ -1,4 +1,4 @@
-"""Filters as options."""
+"""Filters as options of a command."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FilterOptions:
-    """Which passages queries may find; every filter that is given must let a passage through.
+    """Which passages queries may find; a passage must pass all filters.
 
     Args:
-        allow: A file of the passages that may be found: a passage id a line, or `query-id <tab> passage-id`.
-        where: Find only passages whose metadata meet this: `year>=2000`, or `lang=de|fr and year<1990`.
-        queries: Heed each query's own metadata, too: `allow` (a list of passage ids) and `where`.
+        allow: A file of the allowed passages: one passage id a line, or `query-id <tab> passage-id`.
+        where: A filter over the metadata of passages: `year>=2000`, or `lang=de|fr and year<1990`.
+        queries: Also apply the filters in the metadata of each query: `allow` (a list of passage ids) and
+            `where`.
     """
 
     allow: str | None = None
@@ -21,9 +22,9 @@ class FilterOptions:
 
     @property
     def record(self) -> dict[str, str | bool]:
-        """What is given, for manifests."""
-        given = {"allow": self.allow, "where": self.where, "query_filters": self.queries or None}
-        return {name: value for name, value in given.items() if value is not None}
+        """The options that are set, for manifests."""
+        options = {"allow": self.allow, "where": self.where, "query_filters": self.queries or None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 NO_FILTER = FilterOptions()

@@ -1,8 +1,8 @@
 """Which passages a query may find: filters over ids and over the corpus' metadata.
 
-A filter is a plain immutable value: equal filters are one filter, so it is evaluated once however many
-queries have it. It yields passage numbers, and knows nothing of tokens or of retrievers: how an index or a
-matrix of scores heeds it is theirs to say.
+A filter is a plain immutable value. Equal filters are one filter, which is evaluated once for all its
+queries. It yields passage numbers. The module does not know tokens or retrievers, nor how they apply a
+filter.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Filter(ABC):
     """Which passages of a corpus may be found."""
 
     def ids(self) -> Iterator[str]:
-        """The passage ids it names."""
+        """The passage ids that the filter names."""
         yield from ()
 
     @abstractmethod
     def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:
-        """The numbers of the passages it lets through.
+        """The numbers of the allowed passages.
 
         Args:
             corpus: The corpus.
@@ -64,10 +64,10 @@ class Only(Filter):
 
 @dataclass(frozen=True)
 class Where(Filter):
-    """Passages whose metadata meet a filter. Make it with :func:`where`.
+    """Passages whose metadata match an expression. Make it with :func:`where`.
 
     Args:
-        expression: What must hold.
+        expression: The expression that must hold.
     """
 
     expression: Expression
@@ -88,10 +88,10 @@ class Where(Filter):
 
 @dataclass(frozen=True)
 class Matching(Filter):
-    """Passages by a rule of yours. Two filters with the same function are one.
+    """Passages by a function of their metadata. Two filters with the same function are equal.
 
     Args:
-        accepts: Gets the metadata of a passage and says whether it may be found.
+        accepts: Takes the metadata of a passage and returns whether the passage is allowed.
     """
 
     accepts: Callable[[Mapping[str, Any]], bool]
@@ -103,31 +103,31 @@ class Matching(Filter):
 
 @dataclass(frozen=True)
 class AllOf(Filter):
-    """Passages that every one of some filters lets through.
+    """Passages that all of several filters allow.
 
     Args:
-        filters: At least one.
+        filters: The filters, at least one.
     """
 
     filters: tuple[Filter, ...]
 
     def ids(self) -> Iterator[str]:  # noqa: D102
-        for some in self.filters:
-            yield from some.ids()
+        for part in self.filters:
+            yield from part.ids()
 
     def numbers(self, corpus: Corpus, known: Mapping[str, int]) -> Numbers:  # noqa: D102
-        found = self.filters[0].numbers(corpus, known)
-        for some in self.filters[1:]:
-            found = np.intersect1d(found, some.numbers(corpus, known), assume_unique=True)
-        return found
+        allowed = self.filters[0].numbers(corpus, known)
+        for part in self.filters[1:]:
+            allowed = np.intersect1d(allowed, part.numbers(corpus, known), assume_unique=True)
+        return allowed
 
 
 @dataclass(frozen=True, eq=False)
 class Numbered(Filter):
-    """Passages by their numbers: what a filter comes to, once it is evaluated.
+    """Passages by their numbers: the result of evaluating another filter.
 
     Args:
-        passages: ``[n]`` ascending.
+        passages: ``[n]`` passage numbers, ascending.
     """
 
     passages: Numbers
@@ -137,17 +137,17 @@ class Numbered(Filter):
 
 
 Allow = Filter | Collection[str] | Sequence[Filter | Collection[str] | None] | None
-"""What queries may find: a filter or passage ids for all of them, or one entry (or None) a query."""
+"""The allowed passages: one filter or passage ids for all queries, or one entry (or None) per query."""
 
 
 def where(text: str) -> Where:
-    """A filter over metadata, as ``year>=2000 and (lang=de|fr or not open=true)``.
+    """A filter over metadata, such as ``year>=2000 and (lang=de|fr or not open=true)``.
 
     Args:
-        text: As :mod:`grls.data.where` has it.
+        text: The filter, in the grammar of :mod:`grls.data.where`.
 
     Raises:
-        ConfigError: It does not follow the grammar; the text says where.
+        ConfigError: The text does not follow the grammar; the error names the place.
     """
     return Where(parse_filter(text))
 
@@ -156,11 +156,11 @@ def one_each(allow: Allow, queries: int) -> list[Filter | None]:
     """The filter of each query.
 
     Args:
-        allow: What the caller gave.
+        allow: The filters as the caller passed them.
         queries: How many queries there are.
 
     Raises:
-        ConfigError: There are entries for another number of queries, or one is no filter.
+        ConfigError: The number of entries is not the number of queries, or an entry is no filter.
     """
     if allow is None or isinstance(allow, Filter):
         return [allow] * queries
@@ -175,54 +175,54 @@ def one_each(allow: Allow, queries: int) -> list[Filter | None]:
 
 
 def evaluate_filters(filters: Collection[Filter], corpus: Corpus) -> dict[Filter, Numbers]:
-    """The passages that each filter lets through, every filter evaluated once.
+    """Filter -> the numbers of its allowed passages; each filter is evaluated once.
 
     Raises:
         DataError: A filter names a passage that the corpus does not hold.
         ConfigError: A filter names a metadata field that no passage has.
     """
     distinct = list(dict.fromkeys(filters))
-    ids = list(dict.fromkeys(name for some in distinct for name in some.ids()))
+    ids = list(dict.fromkeys(name for each in distinct for name in each.ids()))
     known: dict[str, int] = {}
     if ids:
         for name, number in zip(ids, corpus.numbers(ids), strict=True):
             if number is None:
                 raise DataError(
-                    f"a filter names the passage id {name!r}, which is not in {corpus.source}; correct the "
-                    "id or take it out."
+                    f"a filter names the passage id {name!r}, which is not in {corpus.source}; correct or "
+                    "remove the id."
                 )
             known[name] = number
-    return {some: some.numbers(corpus, known) for some in distinct}
+    return {each: each.numbers(corpus, known) for each in distinct}
 
 
 def resolved(filters: Sequence[Filter | None], corpus: Corpus) -> list[Filter | None]:
-    """The same filters, evaluated; see :func:`evaluate_filters`."""
-    found = evaluate_filters([some for some in filters if some is not None], corpus)
-    made = {some: Numbered(numbers) for some, numbers in found.items()}
-    return [None if some is None else made[some] for some in filters]
+    """The same filters as :class:`Numbered`; see :func:`evaluate_filters`."""
+    evaluated = evaluate_filters([each for each in filters if each is not None], corpus)
+    numbered = {each: Numbered(numbers) for each, numbers in evaluated.items()}
+    return [None if each is None else numbered[each] for each in filters]
 
 
 def filters_of(options: FilterOptions, queries: Sequence[Query]) -> list[Filter | None]:
-    """What each query may find, as options say.
+    """The filter of each query, from the options of a command.
 
     Raises:
         ConfigError: ``where`` does not follow the grammar.
         DataError: A file or a query's metadata cannot be read as filters.
     """
     none: list[Filter | None] = [None] * len(queries)
-    listed = none if options.allow is None else read_allowed(options.allow, queries)
-    everywhere = None if options.where is None else where(options.where)
-    theirs = own_filters(queries) if options.queries else none
-    return [both(mine, everywhere, its) for mine, its in zip(listed, theirs, strict=True)]
+    by_file = none if options.allow is None else read_allowed(options.allow, queries)
+    for_all = None if options.where is None else where(options.where)
+    by_metadata = own_filters(queries) if options.queries else none
+    return [both(one, for_all, other) for one, other in zip(by_file, by_metadata, strict=True)]
 
 
 def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | None]:
-    """Allowed passages from a file: a passage id a line for all queries, or ``query-id <tab> passage-id``.
+    """Allowed passages from a file: one passage id a line for all queries, or ``query-id <tab> passage-id``.
 
     Args:
-        file: The file, read as :func:`grls.io.files.named_lines` does.
-        queries: The queries. With query ids in the file, each needs a line; lines of other queries are left
-            out.
+        file: The file; see :func:`grls.io.files.named_lines`.
+        queries: The queries. If the file holds query ids, each of these queries needs a line. Lines of other
+            queries are ignored.
 
     Raises:
         DataError: The file is missing or empty, mixes both forms, or has no line for a query.
@@ -248,19 +248,19 @@ def read_allowed(file: str | Path, queries: Sequence[Query]) -> list[Filter | No
         if query.id not in allowed:
             raise DataError(
                 f"no line allows a passage to query {query.id!r}; with query ids in the file every query "
-                "needs one.",
+                "needs a line.",
                 path,
             )
     return [Only(frozenset(allowed[query.id])) for query in queries]
 
 
 def own_filters(queries: Sequence[Query]) -> list[Filter | None]:
-    """The filter that each query's metadata name: ``allow`` (a list of passage ids) and ``where`` (a text).
+    """The filter in each query's metadata: ``allow`` (a list of passage ids) and ``where`` (a text).
 
     Raises:
-        DataError: One of them is something else.
+        DataError: One of the two has another type.
     """
-    found: list[Filter | None] = []
+    filters: list[Filter | None] = []
     for query in queries:
         metadata = json.loads(query.metadata)
         ids, text = metadata.get("allow"), metadata.get("where")
@@ -271,8 +271,8 @@ def own_filters(queries: Sequence[Query]) -> list[Filter | None]:
         if text is not None and not isinstance(text, str):
             raise DataError(f"query {query.id!r}: expected metadata.where to be a text, got {text!r}.")
         parts = [] if ids is None else [Only(frozenset(ids))]
-        found.append(both(*parts, None if text is None else _where_of(query, text)))
-    return found
+        filters.append(both(*parts, None if text is None else _where_of(query, text)))
+    return filters
 
 
 def _where_of(query: Query, text: str) -> Filter:
@@ -283,11 +283,11 @@ def _where_of(query: Query, text: str) -> Filter:
 
 
 def both(*filters: Filter | None) -> Filter | None:
-    """What all of some filters let through; None stands for no filter."""
-    given = tuple(some for some in filters if some is not None)
-    if len(given) < 2:
-        return given[0] if given else None
-    return AllOf(given)
+    """A filter that allows what all of the filters allow; None stands for no filter."""
+    parts = tuple(each for each in filters if each is not None)
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return AllOf(parts)
 
 
 def _as_filter(entry: Any) -> Filter:

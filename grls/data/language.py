@@ -1,7 +1,7 @@
-"""Which language a text is probably in: by its script, and of Latin ones by its function words.
+"""Guesses the language of texts: by their script and, in Latin script, by their function words.
 
-A guess that decides little: how texts are split follows from the script of each character
-(:mod:`grls.data.words`), the language only names function words, a stemmer, and how Turkish writes its i.
+Little depends on the guess. Texts are split by the script of each character (:mod:`grls.data.words`). The
+language only selects function words and a stemmer, and how Turkish writes its i.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STEMMERS = {
     "pt": "portuguese", "ro": "romanian", "ru": "russian", "sr": "serbian", "sv": "swedish", "ta": "tamil",
     "tr": "turkish", "yi": "yiddish",
 }  # fmt: skip
-"""The languages that Snowball has a stemmer for, by their code (ISO 639-1), and its name there."""
+"""Language code (ISO 639-1) -> the name of its Snowball stemmer."""
 
 _SCRIPTS = {
     "Arabic": "ar", "Hebrew": "he", "Greek": "el", "Cyrillic": "ru", "Devanagari": "hi", "Bengali": "bn",
@@ -36,7 +36,7 @@ _OTHERS = {
     "ru": (("uk", regex.compile("[іїєґ]")),),
     "hi": (("ne", regex.compile(r"\b(?:छ|हो|गरे|भएको)\b")),),
 }
-"""What tells a language from the usual one of its script: letters that only it has."""
+"""Code of the most common language of a script -> other languages with letters that only they have."""
 
 _COMMON = {
     "en": "the of and to is that for it was with as are this be by from which has have not or what who how",
@@ -62,13 +62,14 @@ _HOLDERS = {code: frozenset(words.split()) for code, words in _COMMON.items()}
 _TURKISH = regex.compile("[ığİş]")
 _WORD = regex.compile(r"\w+")
 _SAMPLE, _LONGEST, _SHARE = 500, 400, 0.05
-"""Texts that are looked at, characters of each, and the least share of function words."""
+"""How many texts are read, how many characters of each, and the least share of function words."""
 
 
 def guess(texts: Iterable[str]) -> str | None:
-    """The code of the language that most of the first texts are in; None where nothing tells.
+    """The code of the most probable language of the first texts; None if it cannot be guessed.
 
-    ``en`` is preferred where English function words are as many as two thirds of another language's.
+    ``en`` is preferred if there are at least two thirds as many English function words as of the best
+    language.
     """
     text = "\n".join(piece[:_LONGEST] for piece in islice(texts, _SAMPLE))
     if text.isascii():
@@ -95,9 +96,9 @@ def guess(texts: Iterable[str]) -> str | None:
 def _latin(text: str) -> str | None:
     words = _WORD.findall(text.lower())
     seen = Counter(words)
-    found = {code: sum(seen[word] for word in some) for code, some in _HOLDERS.items()}
-    found["tr"] += sum(count for word, count in seen.items() if _TURKISH.search(word))
-    best = max(found, key=found.__getitem__)
-    if found["en"] * 1.5 >= found[best]:
+    counts = {code: sum(seen[word] for word in common) for code, common in _HOLDERS.items()}
+    counts["tr"] += sum(count for word, count in seen.items() if _TURKISH.search(word))
+    best = max(counts, key=counts.__getitem__)
+    if counts["en"] * 1.5 >= counts[best]:
         best = "en"
-    return best if found[best] >= max(3, _SHARE * len(words)) else None
+    return best if counts[best] >= max(3, _SHARE * len(words)) else None

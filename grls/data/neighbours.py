@@ -1,7 +1,7 @@
-"""Which passages of a corpus are near to which: a file that memorisation and chains of passages read.
+"""A file of the nearest passages of each passage, for memorisation and for chains of passages.
 
-How near is judged elsewhere (:mod:`grls.retrieve.neighbours`). One safetensors file holds the matrix of
-passage numbers and, as its metadata, the corpus it belongs to and what judged.
+:mod:`grls.retrieve.neighbours` computes them. One safetensors file holds the matrix of passage numbers. Its
+metadata hold the fingerprint of the corpus and the retriever that ranked the passages.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _NONE = -1
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The passages near to each passage of a corpus.
+    """The nearest passages of each passage of a corpus.
 
     Args:
-        numbers: ``[N, k]`` passage numbers, the nearest first; -1 where there are fewer than k.
-        by: What judged, as ``bm25``.
+        numbers: ``[N, k]`` passage numbers, the nearest first; -1 if there are fewer than k.
+        by: The retriever that ranked them, such as ``bm25``.
     """
 
     numbers: Numbers
@@ -38,18 +38,18 @@ class Neighbours:
 
     @classmethod
     def of_lists(cls, lists: list[list[int]], k: int, by: str) -> Neighbours:
-        """From a list of at most k passage numbers for each of N passages."""
+        """Neighbours from a list of at most k passage numbers for each of N passages."""
         numbers = np.full((len(lists), k), _NONE, dtype=np.int32)
-        for row, some in enumerate(lists):
-            numbers[row, : len(some)] = some
+        for row, nearest in enumerate(lists):
+            numbers[row, : len(nearest)] = nearest
         return cls(numbers, by)
 
     @classmethod
     def read(cls, path: str | Path, corpus: Corpus) -> Neighbours:
-        """Read what :meth:`write` wrote for this corpus.
+        """Read a file of :meth:`write` for this corpus.
 
         Raises:
-            DataError: There is no such file, or it is another one.
+            DataError: The file is missing or is no file of neighbours.
             MismatchError: It belongs to another corpus.
         """
         file = Path(path)
@@ -64,22 +64,22 @@ class Neighbours:
             raise DataError(f"expected a file of neighbours ({error}); {remedy}.", file) from None
         if about.get("corpus") != corpus.fingerprint:
             raise MismatchError(
-                f"{file} has the neighbours of another corpus than {corpus.source}; {remedy}."
+                f"{file} holds the neighbours of another corpus, not of {corpus.source}; {remedy}."
             )
         return cls(numbers, about["by"])
 
     def write(self, path: str | Path, corpus: Corpus) -> None:
-        """Write them, atomically, as those of ``corpus``."""
+        """Write the neighbours of the passages of ``corpus``, atomically."""
         with atomic_path(path) as temporary:
             save_file({_NAME: self.numbers}, temporary, {"corpus": corpus.fingerprint, "by": self.by})
 
     def of(self, number: int, most: int | None = None) -> list[int]:
-        """The passages near to one, the nearest first, at most so many; none where it has none."""
+        """The numbers of the nearest passages of a passage, the nearest first, at most ``most``."""
         row: list[int] = self.numbers[number, :most].tolist()
         return [other for other in row if other != _NONE]
 
 
 def copies(corpus: Corpus) -> list[int]:
-    """For each passage the number of the first one with its title and text."""
+    """For each passage, the number of the first passage with the same title and text."""
     first: dict[tuple[str, str], int] = {}
     return [first.setdefault((passage.title, passage.text), n) for n, passage in enumerate(corpus)]

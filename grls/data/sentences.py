@@ -1,11 +1,11 @@
-"""Where sentences end, in all scripts.
+"""Splits texts into sentences, in all scripts.
 
-Signs that end nothing but sentences (``。！？।؟።`` and others: Unicode's ``STerm`` beyond ASCII) do so as in
-UAX 29, rules SB8a to SB11: together with the closing brackets and quotes behind them, unless a comma or the
-like follows. The full stop, ``!``, ``?``, ``…`` and the Greek ``;``, which stand elsewhere, too, need a space
-behind them (but not between characters of unspaced scripts), no lower-case letter after it, and no
-abbreviation before it. Thai and Lao part sentences by no sign, so what has no other one is one sentence. The
-module knows no language.
+Signs that only end sentences (``。！？।؟።`` and others: Unicode's ``STerm`` beyond ASCII) follow UAX 29,
+rules SB8a to SB11: the sentence includes closing brackets and quotes after the sign, and it does not end if a
+comma or a similar sign follows. The full stop, ``!``, ``?``, ``…`` and the Greek ``;`` have other uses, too.
+They end a sentence only if a space follows (none is needed between characters of unspaced scripts), no
+lower-case letter comes next, and no abbreviation comes before. Thai and Lao have no sign that ends a
+sentence, so a text without another sign is one sentence. The module does not know languages.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _ABBREVIATION = regex.compile(
     r"\b(?:\p{Lu}|Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Gen|Col|No|vs|etc|e\.g|i\.e|c|ca|z|bzw|Nr|т|д)\.\s*$"
 )
 _NEAR = 16
-"""Characters before an end that an abbreviation may have."""
+"""How many characters before the end of a sentence are searched for an abbreviation."""
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, as they stand in it."""
+    """The sentences of a text, unchanged, in order."""
     ends = [match.end() for match in _END.finditer(text) if match["next"] is None or _ends(text, match)]
     parts = [text[a:b].strip() for a, b in pairwise([0, *ends, len(text)])]
     return [part for part in parts if part]
 
 
 def _ends(text: str, match: regex.Match[str]) -> bool:
-    """Whether a sign that may stand within a sentence ends one."""
+    """Whether a sign with other uses ends a sentence here."""
     after = match["next"]
-    if after.islower() and not "\u10d0" <= after <= "\u10ff":  # Georgian's usual letters count as lower-case
+    if after.islower() and not "\u10d0" <= after <= "\u10ff":  # all common Georgian letters are lower-case
         return False
     return not _ABBREVIATION.search(text[max(0, match.end() - _NEAR) : match.end()])

@@ -1,17 +1,16 @@
-"""Spans of passages as their identifiers: a passage may be written from any of its words on.
+"""Spans as identifiers of passages: a model may write a passage from any of its words on.
 
 Legend: N passages, V spans.
 
-A generator that writes a passage from its beginning has to guess its first words, and for a passage that it
-never saw as an answer it can only guess. With spans it may begin at any word: at the name that the question
-holds, say. A span is a span of a few words, title and text taken together, and the constraint index is over
-spans instead of passages, each the name of the passage that it stands in. Substrings as identifiers are those
-of Bevilacqua et al. 2022 (arXiv 2204.10628), several spans of a passage those of Li et al. 2023 (arXiv
-2305.16675). How the spans of a passage that were found make its score is
-:mod:`grls.retrieve.generative.span_scores`' affair.
+A generator that writes a passage from its beginning must guess the first words. For a passage that was never
+an answer in training this is hard. With spans it may begin at any word, for example at a name in the
+question. A span is a sequence of a few words of title and text. The constraint index is over spans instead of
+passages, and each span identifies its passage. Substrings as identifiers: Bevilacqua et al. 2022 (arXiv
+2204.10628). Several spans of a passage: Li et al. 2023 (arXiv 2305.16675). Score of a passage from its spans:
+:mod:`grls.retrieve.generative.span_scores`.
 
-Spans are numbered as their passages are, those of one passage side by side in the order of its words; DONE
-comes after the last one. Nothing of them is stored: they follow from the corpus and their length.
+Spans are numbered in the order of their passages, and within a passage in the order of its words. DONE comes
+last. Spans are not stored: they follow from the corpus and the number of words.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from grls.errors import ConfigError, DataError
 from grls.io.files import read_count
 
 VIEWS = "views.json"
-"""The file beside a trained model that says what spans it learned to write."""
+"""The file beside a trained model that names the spans of its training."""
 
 _BATCH = 10_000
 
@@ -42,14 +41,14 @@ By = Literal["script", "spaces"]
 class Spans:
     """The spans of a corpus.
 
-    A span begins at every word that holds a letter or a digit, and ends ``words`` words later or with its
-    passage. A passage without such a word has one span, all of it. Where no white space parts words
-    (:mod:`grls.data.words`), each character is one.
+    A span begins at every word that holds a letter or a digit. It ends after ``words`` words or with its
+    passage. A passage without such a word is one span. In scripts without spaces between words
+    (:mod:`grls.data.words`), each character is a word.
 
     Args:
         corpus: N passages.
         words: Words of a span.
-        by: What parts words: ``script``, or ``spaces`` alone, as it was at first.
+        by: How texts are split into words: by ``script``, or by ``spaces`` alone (earlier versions).
 
     Raises:
         ConfigError: ``words`` is below 1.
@@ -63,25 +62,25 @@ class Spans:
         self.by: By = by
         self.source = corpus.source
         starts = [word_starts(self.pieces(passage)) for passage in corpus]
-        self.starts: Ints = np.array([start for some in starts for start in some], dtype=np.int64)
-        self.offsets: Ints = np.concatenate(([0], np.cumsum([len(some) for some in starts])))
+        self.starts: Ints = np.array([place for places in starts for place in places], dtype=np.int64)
+        self.offsets: Ints = np.concatenate(([0], np.cumsum([len(places) for places in starts])))
 
     def __len__(self) -> int:
         return len(self.starts)
 
     @cached_property
     def owners(self) -> Ints:
-        """``[V + 1]`` the passage of every span, and N, the number of DONE, of DONE."""
+        """``[V + 1]`` the number of the passage of every span, then N, the number of DONE."""
         return np.repeat(np.arange(len(self.offsets)), [*np.diff(self.offsets), 1])
 
     def of(self, passages: Sequence[int] | Ints) -> Ints:
-        """The spans of some passages, in their order; N stands for DONE."""
-        given = np.asarray(passages, dtype=np.int64)
-        first = self.offsets[given]
-        counts = np.append(self.offsets, len(self) + 1)[given + 1] - first
+        """The numbers of the spans of passages, in the order of the passages; N stands for DONE."""
+        numbers = np.asarray(passages, dtype=np.int64)
+        first = self.offsets[numbers]
+        counts = np.append(self.offsets, len(self) + 1)[numbers + 1] - first
         places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        found: Ints = np.repeat(first, counts) + places
-        return found
+        spans: Ints = np.repeat(first, counts) + places
+        return spans
 
     def passages(self, spans: Sequence[int]) -> list[Passage]:
         """Spans as passages without a title."""
@@ -104,7 +103,7 @@ class Spans:
             yield batch
 
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
-        """The numbers of these passages in the corpus; see :meth:`grls.data.corpus.Corpus.numbers`."""
+        """The numbers of passages in the corpus; see :meth:`grls.data.corpus.Corpus.numbers`."""
         return self.corpus.numbers(ids)
 
     def _texts(self, numbers: Sequence[int]) -> Iterator[tuple[int, Passage]]:
@@ -115,37 +114,37 @@ class Spans:
         return Passage(str(span), "".join(words[start : start + self.words]).strip())
 
     def pieces(self, passage: Passage) -> list[str]:
-        """The words of title and text, each with a space before it where it does not touch the one before."""
+        """The words of title and text, each with a space before it unless it touches the word before."""
         text = f"{passage.title} {passage.text}"
         return pieces(text) if self.by == "script" else [f" {word}" for word in text.split()]
 
     @property
     def record(self) -> dict[str, Any]:
-        """What files say of them; :func:`read_spans` reads it."""
+        """The settings of the spans as a JSON object; :func:`read_spans` reads it."""
         return {"words": self.words, "by": self.by}
 
 
-def read_spans(found: Any, file: Path) -> tuple[int, By] | None:
-    """The words of the spans that a file speaks of, and what parts words; None where it speaks of none.
+def read_spans(value: Any, file: Path) -> tuple[int, By] | None:
+    """The length of spans in words, and how texts are split into words; None if the file holds null.
 
     Args:
-        found: What stands there, ``{"words": 8, "by": "script"}``; without ``by``: spaces.
-        file: For the error text.
+        value: The JSON value, ``{"words": 8, "by": "script"}``; without ``by``: spaces.
+        file: The file, for the error text.
 
     Raises:
-        DataError: It says something else.
+        DataError: The value is something else.
     """
-    words = read_count(found, "words", "the length of spans", 8, file)
+    words = read_count(value, "words", "the length of spans", 8, file)
     if words is None:
         return None
-    by = found.get("by", "spaces")
+    by = value.get("by", "spaces")
     if by not in get_args(By):
         raise DataError(
-            f"expected what parts the words of spans ({', '.join(get_args(By))}), got {by!r}.", file
+            f"expected how the words of spans are split ({', '.join(get_args(By))}), got {by!r}.", file
         )
     return words, by
 
 
 def word_starts(words: Sequence[str]) -> list[int]:
-    """Which of the words of a passage spans begin at."""
+    """The numbers of the words of a passage at which a span begins."""
     return [n for n, word in enumerate(words) if any(map(str.isalnum, word))] or [0]

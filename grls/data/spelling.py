@@ -1,8 +1,8 @@
-"""Texts that spell a token which parts the turns of a chat.
+"""Texts that spell a turn marker: a token that separates the turns of a chat.
 
-A tokenizer can be told to split the special tokens that a text spells. Some chat models mark their turns by
-tokens that are added to the vocabulary, but not declared special (DeepSeek's ``<｜User｜>``, ``<|im_start|>``
-of many fine-tuned models): those it always reads as one. Which they are is told by the chat template that
+A tokenizer has an option to split special tokens that are spelled in a text. But some chat models mark turns
+with added tokens that are not declared special (DeepSeek's ``<｜User｜>``, ``<|im_start|>`` of many
+fine-tuned models), and the tokenizer never splits these. They are recognized by the chat template, which
 writes them.
 """
 
@@ -26,20 +26,21 @@ _known: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
 
 
 def turn_markers(tokenizer: Any) -> dict[int, str]:
-    """The added tokens that the chat template writes and that are not special: their spelling by their ids.
+    """Token id -> spelling, of the added tokens that the chat template writes and that are not special.
 
-    Words and white space are none: whoever adds them to a vocabulary means text.
+    Words and white space are left out: as added tokens they stand for text.
     """
     return _of(tokenizer).markers
 
 
 def splitting(tokenizer: Any) -> Any:
-    """A tokenizer that, told to split special tokens, splits turn markers as well: the same one without any.
+    """A tokenizer whose option to split special tokens also splits turn markers.
 
-    It is for token ids of texts alone; it has neither template nor names for its special tokens.
+    Without turn markers it is the same tokenizer. Otherwise use it only for token ids of texts: it has no
+    chat template and no names for its special tokens.
     """
-    found = _of(tokenizer).splitting
-    return tokenizer if found is None else found
+    changed = _of(tokenizer).splitting
+    return tokenizer if changed is None else changed
 
 
 def _of(tokenizer: Any) -> _Known:
@@ -47,13 +48,13 @@ def _of(tokenizer: Any) -> _Known:
     state = len(tokenizer), str(template or "")
     known = _known.get(tokenizer)
     if known is None or known.state != state:
-        found = _found(tokenizer, state[1])
-        markers = {number: str(token) for number, token in found.items()}
-        known = _known[tokenizer] = _Known(state, markers, _split(tokenizer, list(found.values())))
+        tokens = _markers(tokenizer, state[1])
+        markers = {number: str(token) for number, token in tokens.items()}
+        known = _known[tokenizer] = _Known(state, markers, _split(tokenizer, list(tokens.values())))
     return known
 
 
-def _found(tokenizer: Any, template: str) -> dict[int, AddedToken]:
+def _markers(tokenizer: Any, template: str) -> dict[int, AddedToken]:
     if not template:
         return {}
     return {
@@ -72,11 +73,11 @@ def _split(tokenizer: Any, markers: list[AddedToken]) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if not markers or backend is None:  # one without such a backend splits all added tokens
+    if not markers or backend is None:  # a tokenizer without a backend splits all added tokens
         return None
-    own = Tokenizer.from_str(backend.to_str())
+    changed = Tokenizer.from_str(backend.to_str())
     special = [copy(token) for token in markers]
     for token in special:
         token.special = True
-    own.add_special_tokens(special)
-    return PreTrainedTokenizerFast(tokenizer_object=own)  # type: ignore[no-untyped-call]
+    changed.add_special_tokens(special)
+    return PreTrainedTokenizerFast(tokenizer_object=changed)  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
-"""The plain values that cross the borders between layers.
+"""The plain values that pass between layers.
 
-They know nothing of tokens, tensors or files. A passage is its id: two passages may share a text,
-and no text is ever decoded to find out which passage was meant.
+They do not know tokens, tensors or files. A passage is identified by its id: two passages may have the same
+text, and a passage is never identified by decoding a text.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 ScoreMode = Literal["renormalized", "full"]
-"""Over the allowed tokens, or over the vocabulary (:mod:`grls.decode.scores`)."""
+"""Softmax over the allowed tokens, or over the whole vocabulary (:mod:`grls.decode.scores`)."""
 
 Steps = Literal["single", "fixed", "dynamic"]
-"""A ranking; chains of a fixed number of hops; chains until DONE."""
+"""``single``: a ranking; ``fixed``: chains of a fixed number of hops; ``dynamic``: chains until DONE."""
 
 
 class Passage(NamedTuple):
@@ -35,9 +35,9 @@ class Query(NamedTuple):
     Attributes:
         id: Identifier, unique in the query file.
         text: What the user asks.
-        evidence: Ids of the gold passages in retrieval order; empty where unknown.
-        answers: Accepted short answers; empty where unknown.
-        metadata: The ``metadata`` object of the file as JSON text (``{}`` where absent).
+        evidence: Ids of the gold passages in retrieval order; empty if unknown.
+        answers: Accepted short answers; empty if unknown.
+        metadata: The ``metadata`` object of the file as JSON text (``{}`` if absent).
     """
 
     id: str
@@ -52,7 +52,7 @@ class Hit(NamedTuple):
 
     Attributes:
         id: Passage id.
-        score: Higher is better; a log-probability (nats) where a generator retrieved it.
+        score: Higher is better; a log-probability (nats) if a generator retrieved it.
     """
 
     id: str
@@ -64,8 +64,8 @@ class Chain(NamedTuple):
 
     Attributes:
         hits: One hit a hop; ``Hit.score`` is the log-probability (nats) of that hop alone.
-        score: Log-probability (nats) of the chain, DONE included where it was written.
-        done: True where the model ended the chain with DONE, False where the hop limit did.
+        score: Log-probability (nats) of the chain, including DONE if it was written.
+        done: True if the model ended the chain with DONE, False if the hop limit did.
     """
 
     hits: tuple[Hit, ...]

@@ -9,19 +9,24 @@ The grammar, loosest binding first::
                | field ("<" | "<=" | ">" | ">=") value
                | field ["not"] "in" "(" value { "," value } ")"
 
-A field or a value is a word, or a text in single or double quotes (a backslash before a sign takes it as it
-is) where it holds white space or one of ``( ) | , = < > ! " '``. The words ``and``, ``or``, ``not``, ``in``
-are in small letters.
+A field or a value is a word. If it holds white space or one of ``( ) | , = < > ! " '``, it must be a text in
+single or double quotes, where a backslash escapes the next character. The words ``and``, ``or``, ``not``,
+``in`` are lower-case.
 
-Values are compared with their like alone. A number (``2000``, ``-1.5``, ``1e3``) is compared with numbers as
-such, whole numbers exactly, however large; with a text it is equal where the letters are, and it is neither
-above nor below one. ``true`` and ``false`` are equal to truth values. Everything else, and all that is
-quoted, is text, in the order of its letters. Of a list any element may hold; with ``!=`` and ``not in`` none
-may be equal. Where a field is missing or null no comparison holds, ``!=`` and ``not in`` included; so a bare
-``null`` is no value, and ``true``, ``false``, ``nan``, ``inf`` and ``infinity``, which have no order, do not
-stand behind ``<``, ``<=``, ``>`` and ``>=``. Quoted they are text like any other.
+How values compare:
 
-A text is read in time proportional to its length. Which passages there are is not known here.
+- A number (``2000``, ``-1.5``, ``1e3``) compares with numbers by value, whole numbers of any size exactly. It
+  equals a text with the same letters, and is neither above nor below any text.
+- ``true`` and ``false`` equal the truth values of JSON.
+- Everything else, and every quoted value, is text, in the order of its characters.
+- For a list, the comparison must hold for any element; with ``!=`` and ``not in``, no element may be equal.
+- If a field is missing or null, no comparison holds, ``!=`` and ``not in`` included. So a bare ``null`` is
+  refused as a value.
+- ``true``, ``false``, ``nan``, ``inf`` and ``infinity`` have no order, so they are refused after ``<``,
+``<=``,
+  ``>`` and ``>=``. In quotes they are ordinary text.
+
+A filter is read in time proportional to its length. The module does not know the passages.
 """
 
 from __future__ import annotations
@@ -35,9 +40,9 @@ from typing import Any, NamedTuple, Protocol
 from grls.errors import ConfigError
 
 MOST = 4096
-"""Longest text of a filter, in characters."""
+"""The longest filter, in characters."""
 DEPTH = 50
-"""Most parentheses and ``not`` around a comparison."""
+"""How many parentheses and ``not`` may surround a comparison."""
 
 _TOKEN = re.compile(
     r"""(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
@@ -49,7 +54,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?P<part>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?
 _LIKE_A_NUMBER = re.compile(r"[+\-\u2212]?\.?\d[\d.,_]*(?:[eE][+-]?\d*)?")
 """Words that look like numbers and are read as text: ``.5``, ``5.``, ``1_000``, ``٣``, ``−5``."""
 _UNORDERED = re.compile(r"true|false|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
-"""Words that are no text to whoever writes them, and that nothing is above or below."""
+"""Words that their writer does not mean as text, and that have no order."""
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _WORDS = ("and", "or", "not", "in")
 
@@ -58,8 +63,8 @@ class FilterValue(NamedTuple):
     """What a field is compared with.
 
     Attributes:
-        text: Its letters.
-        quoted: Whether it stood in quotes, so that it is text alone.
+        text: The characters of the value.
+        quoted: Whether the value was in quotes, so that it is text only.
     """
 
     text: str
@@ -67,42 +72,42 @@ class FilterValue(NamedTuple):
 
     @property
     def number(self) -> int | Decimal | None:
-        """The number that it stands for, exactly; None where it is none."""
+        """The exact number; None if the value is no number."""
         match = None if self.quoted else _NUMBER.fullmatch(self.text)
         if match is None:
             return None
         return Decimal(self.text) if match["part"] else int(self.text)
 
-    def equals(self, found: Any) -> bool:
-        """Whether a value of the metadata is equal to it."""
-        if isinstance(found, bool):
-            return not self.quoted and self.text == ("true" if found else "false")
-        if isinstance(found, int | float):
+    def equals(self, entry: Any) -> bool:
+        """Whether an entry of the metadata equals this value."""
+        if isinstance(entry, bool):
+            return not self.quoted and self.text == ("true" if entry else "false")
+        if isinstance(entry, int | float):
             number = self.number
-            return number is not None and _sign(found, number) == 0
-        return bool(found == self.text)
+            return number is not None and _sign(entry, number) == 0
+        return bool(entry == self.text)
 
-    def order(self, found: Any) -> int | None:
-        """-1, 0 or 1 where a value of the metadata is below, equal or above; None: they do not compare."""
-        if isinstance(found, bool):
+    def order(self, entry: Any) -> int | None:
+        """-1, 0 or 1 if an entry of the metadata is below, equal or above; None if they do not compare."""
+        if isinstance(entry, bool):
             return None
         number = self.number
-        if isinstance(found, int | float):
-            return None if number is None else _sign(found, number)
-        if not isinstance(found, str) or number is not None:
+        if isinstance(entry, int | float):
+            return None if number is None else _sign(entry, number)
+        if not isinstance(entry, str) or number is not None:
             return None
-        return (found > self.text) - (found < self.text)
+        return (entry > self.text) - (entry < self.text)
 
 
 class Expression(Protocol):
-    """A filter that was read."""
+    """A parsed filter."""
 
     def holds(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether it holds for a passage's metadata."""
+        """Whether the filter holds for the metadata of a passage."""
         ...
 
     def fields(self) -> Iterator[str]:
-        """The fields that it looks at."""
+        """The fields that the filter reads."""
         ...
 
 
@@ -111,9 +116,9 @@ class FieldComparison:
     """A comparison of one field.
 
     Attributes:
-        field: Its name.
+        field: The name of the field.
         operator: ``=``, ``!=``, ``<``, ``<=``, ``>`` or ``>=``.
-        values: What it is compared with; several with ``=`` and ``!=`` mean any of them.
+        values: The values to compare with; after ``=`` and ``!=`` several values mean any of them.
     """
 
     field: str
@@ -124,10 +129,10 @@ class FieldComparison:
         yield self.field
 
     def holds(self, metadata: Mapping[str, Any]) -> bool:  # noqa: D102
-        found = metadata.get(self.field)
-        if found is None:
+        entry = metadata.get(self.field)
+        if entry is None:
             return False
-        elements = found if isinstance(found, list) else [found]
+        elements = entry if isinstance(entry, list) else [entry]
         if self.operator in ("=", "!="):
             equal = any(value.equals(one) for one in elements for value in self.values)
             return equal == (self.operator == "=")
@@ -138,10 +143,10 @@ class FieldComparison:
 
 @dataclass(frozen=True)
 class Not:
-    """What a part does not hold for.
+    """The negation of a part.
 
     Attributes:
-        part: The part.
+        part: The part that must not hold.
     """
 
     part: Expression
@@ -155,11 +160,11 @@ class Not:
 
 @dataclass(frozen=True)
 class Joined:
-    """Several parts.
+    """Several parts joined by ``and`` or ``or``.
 
     Attributes:
-        every: Whether all of them must hold, or any.
-        parts: At least two.
+        every: True if all parts must hold (``and``), False if any part must (``or``).
+        parts: The parts, at least two.
     """
 
     every: bool
@@ -178,21 +183,22 @@ def parse_filter(text: str) -> Expression:
     """Read a filter.
 
     Raises:
-        ConfigError: It does not follow the grammar, with the place, or is too long or too deep.
+        ConfigError: The text does not follow the grammar (the error names the place), or is too long or too
+            deep.
     """
     if len(text) > MOST:
         raise ConfigError(f"a filter has at most {MOST:,} characters, got {len(text):,}.")
     parser = _Parser(text)
-    found = parser.any_of(0)
+    expression = parser.any_of(0)
     if parser.token.kind != "end":
         raise parser.error("'and', 'or' or the end")
-    return found
+    return expression
 
 
-def _sign(found: float, number: int | Decimal) -> int:
-    """How a number of the metadata stands to another; a decimal meets a float as a float, as it is read."""
-    other: Any = float(number) if isinstance(found, float) and isinstance(number, Decimal) else number
-    return int(found > other) - int(found < other)
+def _sign(entry: float, number: int | Decimal) -> int:
+    """-1, 0 or 1 if a number of the metadata is below, equal or above; floats compare with floats."""
+    other: Any = float(number) if isinstance(entry, float) and isinstance(number, Decimal) else number
+    return int(entry > other) - int(entry < other)
 
 
 class _Token(NamedTuple):
@@ -228,9 +234,9 @@ class _Parser:
             return Not(self._part(depth + 1))
         if self.token.text == "(" and self.token.kind == "sign":
             self._next()
-            found = self.any_of(depth + 1)
+            expression = self.any_of(depth + 1)
             self._take(")", "')', 'and' or 'or'")
-            return found
+            return expression
         return self._comparison()
 
     def _comparison(self) -> FieldComparison:
@@ -273,15 +279,15 @@ class _Parser:
         return FilterValue(_ESCAPE.sub(r"\1", token.text[1:-1]), True)
 
     def _refuse_doubtful(self, token: _Token, ordered: bool) -> None:
-        """Refuse a value that means something else than text and would be text."""
+        """Refuse a value that would be read as text though its writer means something else."""
         text = token.text
         if _LIKE_A_NUMBER.fullmatch(text) and not _NUMBER.fullmatch(text):
-            raise self._error(token.place, f"{text!r} is no number as 20, -1.5 or 1e3", _QUOTE)
+            raise self._error(token.place, f"{text!r} is no number such as 20, -1.5 or 1e3", _QUOTE)
         if text.lower() in ("true", "false") and text != text.lower():
             raise self._error(token.place, f"truth values are true and false, got {text!r}", _QUOTE)
 
         if text.lower() == "null":
-            raise self._error(token.place, "no comparison holds for what is null or missing", _QUOTE)
+            raise self._error(token.place, "no comparison holds for a null or missing field", _QUOTE)
         if ordered and _UNORDERED.fullmatch(text):
             raise self._error(token.place, f"nothing is above or below {text}", _QUOTE)
 
@@ -297,7 +303,7 @@ class _Parser:
         self.token = next(self._tokens)
 
     def error(self, wanted: str) -> ConfigError:
-        """What is wrong at the present token."""
+        """The error at the current token."""
         token = self.token
         got = "the end" if token.kind == "end" else repr(token.text)
         return self._error(token.place, f"expected {wanted}, got {got}", _hint(token))
@@ -306,8 +312,8 @@ class _Parser:
         behind = self._text[max(0, place - 30) : place]
         where = f", behind {behind!r}" if behind else ""
         return ConfigError(
-            f"filter, column {place + 1}{where}: {what}.{hint} It is written as 'year>=2000 and (lang=de|fr "
-            "or not open=true)'."
+            f"filter, column {place + 1}{where}: {what}.{hint} A filter looks like 'year>=2000 and "
+            "(lang=de|fr or not open=true)'."
         )
 
     def _read(self, text: str) -> Iterator[_Token]:
@@ -326,15 +332,15 @@ class _Parser:
         yield _Token("end", "", len(text))
 
 
-_QUOTE = " Quote it where it is a text."
+_QUOTE = " Quote it if it is a text."
 
 
 def _hint(token: _Token) -> str:
-    """What may have been meant by a token that does not fit."""
+    """A guess at what the user meant by a wrong token."""
     if token.kind == "word" and token.text not in _WORDS and token.text.lower() in _WORDS:
-        return f" Write {token.text.lower()!r} in small letters, or quote it where it is a value."
+        return f" Write {token.text.lower()!r} in lower case, or quote it if it is a value."
     if token.kind == "sign" and token.text == "=":
         return " One '=' compares."
     if token.kind == "word":
-        return " A field or value with white space stands in quotes."
+        return " Put a field or value with white space in quotes."
     return ""

@@ -1,14 +1,15 @@
-"""How texts are split into the words that are counted: one rule for BM25, TF-IDF, neighbours and the like.
+"""Splits texts into the words that BM25, TF-IDF and neighbours count; all of them use this one rule.
 
-A text is brought to one form of writing first (:func:`fold`): Unicode NFKC and case folding, without what a
-script leaves out at will (vowel points, Greek accents, variants of Arabic letters), with one set of digits.
-Accents of Latin letters stay, for they part words (Spanish ``ano`` and ``año``).
-Where white space parts words, a word is a run of letters, marks and digits. Where it does not (Han, kana,
-Thai, Lao, Khmer, Burmese, Tibetan) or parts longer units (Hangul), the words are pairs of neighbouring
-characters, as in Lucene's ``CJKAnalyzer``, and a character that stands alone is a word. The script decides,
-character by character, so a text may be in several. The language, which names function words and a stemmer,
-is an :class:`Analyzer`'s. The words of ASCII texts are the runs of at least two letters, digits or ``_``,
-lower-cased.
+First a text is folded (:func:`fold`): Unicode NFKC and case folding, without optional marks (vowel points,
+Greek accents, variants of Arabic letters), and with one set of digits. Accents of Latin letters stay, because
+they distinguish words (Spanish ``ano`` and ``año``).
+
+If a script puts spaces between words, a word is a run of letters, marks and digits. Other scripts have no
+spaces (Han, kana, Thai, Lao, Khmer, Burmese, Tibetan) or put them between longer units (Hangul). Their words
+are pairs of neighbouring characters, as in Lucene's ``CJKAnalyzer``, and a single character is a word. The
+script is decided for each character, so a text may mix scripts. The words of ASCII texts are the runs of at
+least two letters, digits or ``_``, in lower case. The language selects function words and a stemmer
+(:class:`Analyzer`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ UNSPACED = (
     r"\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Bopomofo}\p{Script=Thai}"
     r"\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}\p{Script=Tibetan}ー"
 )
-"""The scripts whose words no white space parts: the inside of a character class of ``regex``."""
+"""The scripts without spaces between words, as the inside of a character class of ``regex``."""
 
 _UNSPACED = regex.compile(f"[{UNSPACED}]")
 _PART = regex.compile(
@@ -54,22 +55,22 @@ _LISTS = {
     "sv": "SWEDISH",
     "tr": "TURKISH",
 }
-"""Function words by language: bm25s's lists. Pairs of characters are no words, so unspaced scripts
-have none."""
+"""Language code -> the list of function words in bm25s. Unspaced scripts have none: their words are pairs of
+characters."""
 
-_TOLD_OF = 200
-"""Texts that a language is guessed from are the first of the corpus and as many spread over it."""
+_SAMPLED = 200
+"""The language is guessed from this many texts at the start of the corpus, and as many spread over it."""
 
 
 @dataclass(frozen=True)
 class Analyzer:
-    """How texts become words; one and the same for passages and queries.
+    """How texts become words, for passages and queries alike.
 
     Args:
-        language: ``auto`` guesses the corpus's; a code as ``en``, ``de``, ``tr``, ``zh`` says it; ``none``
-            leaves out nothing and stems nothing. Texts are split by their scripts, whatever the language.
-        stem: Words are cut to their stems (Snowball's stemmer of the language).
-        stop_words: Function words of the language are left out (English ones where it has no list).
+        language: A code such as ``en``, ``de``, ``tr``, ``zh``; ``auto`` guesses the language of the corpus;
+            ``none`` keeps all words and does not stem. Texts are split by script, whatever the language.
+        stem: Reduce words to their stems (Snowball's stemmer of the language).
+        stop_words: Leave out the function words of the language (of English if the language has no list).
     """
 
     language: str = "auto"
@@ -77,76 +78,76 @@ class Analyzer:
     stop_words: bool = True
 
     def over(self, texts: Sequence[str]) -> Analyzer:
-        """The same with a language, guessed from some texts where none is given (and told).
+        """The same analyzer with a language; ``auto`` is guessed from texts, with a warning if not English.
 
         Raises:
-            ConfigError: The language is no code, or has no stemmer and words are to be stemmed.
+            ConfigError: The language is no code, or ``stem`` is set and the language has no stemmer.
         """
-        found = self
+        analyzer = self
         if self.language == "auto":
             guessed = _guessed(texts)
             if guessed is None and self.stem:
                 raise ConfigError("the language of the corpus cannot be guessed: give --analyzer.language.")
-            found = replace(self, language=guessed or "en")
-            if found.language != "en":
+            analyzer = replace(self, language=guessed or "en")
+            if analyzer.language != "en":
                 log.warning(
-                    "the corpus seems to be in the language %r; --analyzer.language says another.",
-                    found.language,
+                    "the corpus seems to be in the language %r; set --analyzer.language if it is another.",
+                    analyzer.language,
                 )
-        found.check()
-        return found
+        analyzer.check()
+        return analyzer
 
     @classmethod
     def guessed(cls, texts: Sequence[str]) -> Analyzer:
-        """The usual one, with the language that is guessed from some texts; nothing is told of it."""
+        """The default analyzer with a language that is guessed from texts, without a warning."""
         return cls(_guessed(texts) or "en")
 
     def check(self) -> None:
-        """Refuse what cannot be.
+        """Refuse settings that cannot work.
 
         Raises:
-            ConfigError: As of :meth:`over`.
+            ConfigError: The language is no code, or ``stem`` is set and the language has no stemmer.
         """
-        # Not in the constructor: jsonargparse would bury our error in one of its own.
+        # Not in the constructor: jsonargparse would hide this error inside another one.
         if not regex.fullmatch(r"auto|none|[a-z]{2,3}", self.language):
             raise ConfigError(
-                f"expected the language auto, none or a code as en, de, zh; got {self.language!r}."
+                f"expected the language auto, none or a code such as en, de, zh; got {self.language!r}."
             )
         if self.stem and self.language != "auto":
             _stemmer(self.language)
 
     def settings(self) -> dict[str, str | bool]:
-        """What differs from English words without stemming, for records."""
+        """The settings that differ from English without stemming, for manifests."""
         usual = {"language": ("auto", "en"), "stem": (False,), "stop_words": (True,)}
         return {name: value for name, value in vars(self).items() if value not in usual[name]}
 
     def words(self, text: str) -> list[str]:
-        """The words of a query: pairs of characters where no white space parts words."""
+        """The words of a query; in unspaced scripts, pairs of characters."""
         return list(self._all(text, False))
 
     def indexed(self, text: str) -> list[str]:
-        """The words of a passage: those of a query, and each character of the pairs beside them.
+        """The words of a passage: in unspaced scripts single characters as well as pairs.
 
-        So that a query of one character finds what holds it.
+        So a query of one character finds the passages that hold it.
         """
         return list(self._all(text, True))
 
     def content(self, text: str, least: int = 2) -> dict[str, str]:
-        """The words that say something, in order: each once, and as the text writes it first.
+        """The content words of a text in order, each once: folded word -> the word as first written.
 
-        A longer list of function words is left out than for BM25.
+        The list of function words that are left out is longer than for BM25.
 
         Args:
             text: The text.
-            least: Letters of a word, at least.
+            least: The least number of letters of a word.
         """
         stop = _content_stop(self.language)
-        found: dict[str, str] = {}
+        content: dict[str, str] = {}
         for word in _split(unicodedata.normalize("NFC", text), False, least):
             folded = fold(word, self._turkish)
             if folded not in stop:
-                found.setdefault(folded, word)
-        return found
+                content.setdefault(folded, word)
+        return content
 
     @property
     def _turkish(self) -> bool:
@@ -165,15 +166,15 @@ class Analyzer:
 
 
 USUAL = Analyzer()
-"""The analyzer that commands have for a default."""
+"""The default analyzer of commands."""
 
 
 def fold(text: str, turkish: bool = False) -> str:
-    """One form of writing: what differs in it alone is the same.
+    """A text in one normal form, so that variants of case, optional marks and digits become equal.
 
     Args:
         text: The text.
-        turkish: ``I`` is the capital of ``ı``; otherwise ``ı`` is taken for ``i``.
+        turkish: ``I`` is the capital of ``ı``; otherwise ``ı`` becomes ``i``.
     """
     if text.isascii() and not turkish:
         return text.lower()
@@ -181,28 +182,28 @@ def fold(text: str, turkish: bool = False) -> str:
 
 
 def plain_words(text: str) -> str:
-    """The folded words of a text, a space between; characters of unspaced scripts are words."""
-    found: list[str] = []
+    """The folded words of a text, joined by spaces; each character of an unspaced script is a word."""
+    words: list[str] = []
     for match in _WORD.finditer(fold(text)):
-        found += _pieces(match[0])
-    return " ".join(found)
+        words += _pieces(match[0])
+    return " ".join(words)
 
 
 def pieces(text: str) -> list[str]:
     """A text in the smallest parts that may begin a span: words, and characters of unspaced scripts.
 
-    Each with its punctuation, and with a space before it where white space parts it from the one before; so
-    parts in a row, joined, are a part of the text (white space made one space).
+    Each part includes its punctuation, and begins with a space if white space comes before it. So consecutive
+    parts, joined, are a substring of the text (with single spaces as white space).
     """
-    found: list[str] = []
+    split: list[str] = []
     for word in text.split():
         parts = _pieces(word)
-        found += [f" {parts[0]}", *parts[1:]]
-    return found
+        split += [f" {parts[0]}", *parts[1:]]
+    return split
 
 
 def count(text: str) -> int:
-    """About how many words a text has: two characters of an unspaced script are one."""
+    """About how many words a text has; two characters of an unspaced script count as one word."""
     if text.isascii():
         return len(text.split())
     total = 0
@@ -213,12 +214,12 @@ def count(text: str) -> int:
 
 
 def _guessed(texts: Sequence[str]) -> str | None:
-    step = max(1, len(texts) // _TOLD_OF)
-    return guess([*texts[:_TOLD_OF], *texts[_TOLD_OF::step]])
+    step = max(1, len(texts) // _SAMPLED)
+    return guess([*texts[:_SAMPLED], *texts[_SAMPLED::step]])
 
 
 def nothing_found(asked: int, empty: int, source: str) -> str | None:
-    """What to say where most queries share no word with the corpus; None where it is not so."""
+    """The warning if most queries share no word with the corpus; None otherwise."""
     if empty * 2 <= asked:
         return None
     return (
@@ -228,7 +229,7 @@ def nothing_found(asked: int, empty: int, source: str) -> str | None:
 
 
 def _pieces(word: str) -> list[str]:
-    """A word that holds no white space, parted before each character of an unspaced script."""
+    """A word without white space, split before each character of an unspaced script."""
     if word.isascii():
         return [word]
     starts = {match.start() for match in _UNSPACED.finditer(word) if not _mark(match[0])}
@@ -238,7 +239,7 @@ def _pieces(word: str) -> list[str]:
 
 
 def _opened(word: str, place: int) -> int:
-    """Where what begins at a place begins with the brackets and quotes that open it."""
+    """The start of a part, moved back over opening brackets and quotes."""
     while place and unicodedata.category(word[place - 1]) in ("Ps", "Pi"):
         place -= 1
     return place
@@ -249,7 +250,7 @@ def _mark(character: str) -> bool:
 
 
 def _follows(word: str, place: int) -> bool:
-    """Whether a character of an unspaced script stands somewhere before a place."""
+    """Whether a word holds a character of an unspaced script before a place."""
     return _UNSPACED.search(word, 0, place) is not None
 
 
@@ -279,7 +280,7 @@ def _spelled(text: str) -> str:
 
 @cache
 def _spellings() -> dict[int, str]:
-    """Character -> how it is counted: without points and accents that may be left out, digits as ASCII."""
+    """Character -> its normal form: without optional points and accents, digits in ASCII."""
     table = {ord(old): new for old, new in zip("أإآٱىیکةۀё", "ااااييكههе", strict=True)}
     points = [*range(0x064B, 0x0660), 0x0670, 0x0640, *range(0x0591, 0x05BE), 0x05BF, 0x05C1, 0x05C2, 0x05C4]
     table |= dict.fromkeys(points, "")
@@ -307,10 +308,10 @@ def _content_stop(language: str) -> frozenset[str]:
 
 
 def _listed(name: str) -> Iterable[str]:
-    from bm25s import stopwords  # brings scipy
+    from bm25s import stopwords  # imports scipy
 
-    found: Iterable[str] = getattr(stopwords, f"STOPWORDS_{name}")
-    return found
+    words: Iterable[str] = getattr(stopwords, f"STOPWORDS_{name}")
+    return words
 
 
 def _folded(words: Iterable[str], language: str) -> frozenset[str]:
@@ -322,8 +323,8 @@ def _stemmer(language: str) -> Callable[[str], str]:
     name = STEMMERS.get(language)
     if name is None or name not in Stemmer.algorithms():
         raise ConfigError(
-            f"there is no stemmer for the language {language!r}; leave --analyzer.stem out, or give "
-            f"--analyzer.language one of {', '.join(sorted(STEMMERS))}."
+            f"there is no stemmer for the language {language!r}; leave --analyzer.stem out, or set "
+            f"--analyzer.language to one of {', '.join(sorted(STEMMERS))}."
         )
     stem: Callable[[str], str] = Stemmer.Stemmer(name).stemWord
     return stem

@@ -220,7 +220,7 @@ def test_views_are_recorded_with_what_parts_their_words(tmp_path) -> None:
     assert read_spans(Spans(corpus, 3).record, tmp_path) == (3, "script")
     assert read_spans({"words": 8}, tmp_path) == (8, "spaces"), "as it was at first"
     assert read_spans(None, tmp_path) is None
-    with pytest.raises(DataError, match="expected what parts the words of spans"):
+    with pytest.raises(DataError, match="expected how the words of spans are split"):
         read_spans({"words": 8, "by": "x"}, tmp_path)
 
 
