@@ -20,7 +20,9 @@ dpr                the same in full: DPR's 21 million passages
 hotpotqa           question -> two gold passages in retrieval order; a sample
 hotpotqa_full      the same in full: five million abstracts
 beir               any BEIR folder, or a pair of JSONL files
-ruletaker          our own generator: start facts and a goal -> a proof in forward order
+texts              a folder of texts, cut into passages and texts to read
+theory             subjects, predicates and rules of RuleTaker-Open, drawn at random
+ruletaker          start facts and a goal -> a proof in forward order, over such a theory
 ================== ==================================================================================
 
 DONE is not part of the data: training and retrieval add it.

@@ -15,31 +15,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from math import comb
 from pathlib import Path
 from typing import NamedTuple
 
 from data_prep import common
+from data_prep.theory import USUAL_THEORY, TheoryOptions, draw_theory
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError
 from grls.evaluation.ruletaker import Fact, Problem, Rule, Statement, render, render_query
-
-NAMES = (
-    "anna ben carla david emma felix greta hugo iris jonas kate leo maria nils olga paul rosa simon tina "
-    "uwe vera walter yara zoe adam bella carl dora erik fiona georg hanna ivan julia karl lena mark nora "
-    "oscar petra ralf sara tom ursula victor wanda"
-)
-ADJECTIVES = (
-    "big small kind calm round cold warm quick slow young old bright dark loud quiet brave shy strong "
-    "weak rich poor tall short happy sad clean rough smooth sharp blunt green blue red white black proud "
-    "clever honest gentle lazy busy hungry tired careful famous lucky polite rude"
-)
-ANIMALS = (
-    "cat dog mouse bear lion tiger rabbit squirrel cow eagle wolf fox horse sheep goat duck hen frog toad "
-    "otter seal whale swan crow owl hawk deer moose mole hare pig donkey camel monkey snake lizard turtle "
-    "beaver badger"
-)
-VERBS = "chases eats likes needs sees visits"
 
 Goal = tuple[tuple[str, ...], str]
 """The predicates of the start facts, sorted, and the predicate to conclude."""
@@ -56,14 +39,7 @@ class Question(NamedTuple):
 
 def prepare(
     out: Path,
-    subjects: int = 39,
-    predicates: int = 20,
-    rules: int = 60,
-    conjunction_rate: float = 0.0,
-    relations: int = 0,
-    named_rate: float = 0.0,
-    max_depth: int = 4,
-    max_proofs: int = 16,
+    theory: TheoryOptions = USUAL_THEORY,
     train: int = 588,
     dev: int = 60,
     test: int = 150,
@@ -74,15 +50,7 @@ def prepare(
 
     Args:
         out: Folder to write; an earlier one is replaced.
-        subjects: Number of subjects; the corpus has subjects times predicates facts.
-        predicates: Number of attributes (``is kind``).
-        rules: Number of rules.
-        conjunction_rate: Share of the rules that have two premises.
-        relations: Number of relations (``chases the mouse``), predicates as well; with any, subjects are
-            animals, rules say ``something`` and a subject may stand in a relation to itself.
-        named_rate: Share of the rules that are about one subject (``if the dog is red then the dog …``).
-        max_depth: Most rules a proof may have.
-        max_proofs: Most proofs to store with a query, the shortest first.
+        theory: Facts, rules and proofs.
         train: Number of training queries.
         dev: Number of dev queries.
         test: Number of test queries.
@@ -90,16 +58,10 @@ def prepare(
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
     if min(train, dev, test) < 0:
-        raise ConfigError(f"expected 0 or more queries a split, got {train}, {dev} and {test}.")
+        raise ConfigError(f"--train, --dev and --test must be at least 0, got {train}, {dev} and {test}.")
     rng = random.Random(seed)
-    subject_words = _words(ANIMALS if relations else NAMES, subjects, "subjects", avoid=ADJECTIVES.split())
-    predicate_words = _words(ADJECTIVES, predicates, "predicates", avoid=[*NAMES.split(), *subject_words])
-    if relations:
-        subject_words = [f"the {noun}" for noun in subject_words]
-        predicate_words += _relations(subject_words, relations, rng)
-    drawn = _rules(predicate_words, rules, conjunction_rate, rng, bool(relations))
-    drawn = _named(drawn, subject_words, named_rate, rng)
-    proofs = _proofs_by_subject(drawn, subject_words, max_depth, max_proofs)
+    subjects, predicates, rules = draw_theory(theory, rng)
+    proofs = _proofs_by_subject(rules, subjects, theory.max_depth, theory.max_proofs)
     questions = _sample(proofs, train + dev + test, rng)
     parts = questions[:train], questions[train : train + dev], questions[train + dev :]
     queries = {
@@ -109,8 +71,8 @@ def prepare(
         ]
         for name, part in zip(common.SPLITS, parts, strict=True)
     }
-    facts = [Fact(subject, predicate) for subject in subject_words for predicate in predicate_words]
-    statements: list[Statement] = [*facts, *drawn]
+    facts = [Fact(subject, predicate) for subject in subjects for predicate in predicates]
+    statements: list[Statement] = [*facts, *rules]
     passages = [Passage(identifier(statement), render(statement)) for statement in statements]
     common.finish(out, common.dataset(passages, queries), tokenizer)
     print(f"{'known goals':<20} {_known(parts[0], parts[2])}")
@@ -124,41 +86,6 @@ def identifier(statement: Statement) -> str:
         about = f"{statement.subjects[0]}-" if statement.subjects else ""
         name = f"rule-{about}{'+'.join(statement.premises)}-{statement.conclusion}"
     return name.replace("the ", "").replace(" ", "-")
-
-
-def _words(own: str, count: int, what: str, avoid: Iterable[str]) -> list[str]:
-    """``count`` words: our own list first, then pronounceable ones."""
-    if count < 2:
-        raise ConfigError(f"expected at least two {what}, got {count}.")
-    syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
-    known = {*own.split(), *avoid}
-    invented = ["".join(word) for word in itertools.product(syllables, syllables)]
-    random.Random(what).shuffle(invented)
-    more = itertools.chain(invented, ("".join(word) for word in itertools.product(syllables, repeat=3)))
-    return list(itertools.islice(itertools.chain(own.split(), (w for w in more if w not in known)), count))
-
-
-def _relations(subjects: list[str], count: int, rng: random.Random) -> list[str]:
-    """Distinct relations drawn at random: verb and object."""
-    possible = [f"{verb} {thing}" for verb in VERBS.split() for thing in subjects]
-    if not 0 < count <= len(possible):
-        raise ConfigError(
-            f"{len(subjects)} subjects allow {len(possible)} relations, {count} were asked for; ask for "
-            "fewer relations or more subjects."
-        )
-    return rng.sample(possible, count)
-
-
-def _named(rules: list[Rule], subjects: list[str], rate: float, rng: random.Random) -> list[Rule]:
-    """The rules, a share of them about one subject, which is drawn for each."""
-    if not 0 <= rate <= 1:
-        raise ConfigError(f"expected named_rate between 0 and 1, got {rate}.")
-    chosen = set(rng.sample(range(len(rules)), round(rate * len(rules)))) if rate else set()
-    return [_about(rule, rng.choice(subjects)) if n in chosen else rule for n, rule in enumerate(rules)]
-
-
-def _about(rule: Rule, subject: str) -> Rule:
-    return Rule(rule.premises, rule.conclusion, (subject,) * (len(rule.premises) + 1))
 
 
 def _proofs_by_subject(
@@ -178,28 +105,6 @@ def _proofs_by_subject(
     }
 
 
-def _rules(
-    predicates: list[str], count: int, conjunction_rate: float, rng: random.Random, relations: bool = False
-) -> list[Rule]:
-    """Distinct rules drawn at random, sorted."""
-    variable = "something" if relations else "someone"
-    if not 0 <= conjunction_rate <= 1:
-        raise ConfigError(f"expected conjunction_rate between 0 and 1, got {conjunction_rate}.")
-    n, double = len(predicates), round(conjunction_rate * count)
-    rules: set[Rule] = set()
-    for premises, wanted, possible in ((1, count - double, n * (n - 1)), (2, double, comb(n, 2) * (n - 2))):
-        if wanted > possible:
-            raise ConfigError(
-                f"{n} predicates allow {possible} rules with {premises} premise(s), {wanted} were asked for; "
-                "ask for fewer rules or more predicates."
-            )
-        size = len(rules) + wanted
-        while len(rules) < size:
-            *some, conclusion = rng.sample(predicates, premises + 1)
-            rules.add(Rule(tuple(sorted(some)), conclusion, (), variable))
-    return sorted(rules)
-
-
 def proofs_by_goal(rules: Iterable[Rule], max_depth: int, max_proofs: int) -> dict[Goal, list[Proof]]:
     """Every goal that the rules can prove from start facts all of which are needed.
 
@@ -211,10 +116,6 @@ def proofs_by_goal(rules: Iterable[Rule], max_depth: int, max_proofs: int) -> di
     Returns:
         Goal -> proofs in forward order, the shortest first.
     """
-    if max_depth < 1 or max_proofs < 1:
-        raise ConfigError(
-            f"expected max_depth and max_proofs of 1 or more, got {max_depth} and {max_proofs}."
-        )
     concluding: dict[str, list[Rule]] = {}
     for rule in rules:
         concluding.setdefault(rule.conclusion, []).append(rule)

@@ -32,6 +32,7 @@ from small_data import queries, small_tokenizer
 from train_helpers import chain_options
 
 from data_prep.ruletaker import prepare
+from data_prep.theory import TheoryOptions
 from grls.answer.iterative import IterativeReader
 from grls.answer.riches.keys import build_keys
 from grls.data.codec import Codec
@@ -49,21 +50,15 @@ QUIET = ("--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false", "--
 def data_preparation(place: Place) -> Any:
     """Checksums of what the quickstart's generator writes."""
     found = {}
-    small = {"subjects": 6, "predicates": 8, "rules": 14, "train": 60, "dev": 10, "test": 20}
-    for name, more in {
-        "facts": {"conjunction_rate": 0.0},
-        "conjunctions": {"conjunction_rate": 0.5},
-        "relations": {
-            "conjunction_rate": 0.5,
-            "relations": 4,
-            "predicates": 4,
-            "named_rate": 0.5,
-            "rules": 20,
-        },
-        "seed": {"conjunction_rate": 0.0, "seed": 7},
-    }.items():
+    small = TheoryOptions(6, 8, 14)
+    for name, theory, seed in (
+        ("facts", small, 0),
+        ("conjunctions", TheoryOptions(6, 8, 14, conjunction_rate=0.5), 0),
+        ("relations", TheoryOptions(6, 4, 20, conjunction_rate=0.5, relations=4, named_rate=0.5), 0),
+        ("seed", small, 7),
+    ):
         folder = place.folder / "ruletaker" / name
-        prepare(folder, **{**small, **more})  # type: ignore[arg-type]
+        prepare(folder, theory, train=60, dev=10, test=20, seed=seed)
         files = ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/dev.tsv", "qrels/test.tsv")
         found[name] = {file: sha256((folder / file).read_bytes()).hexdigest() for file in files}
     return found
@@ -72,7 +67,7 @@ def data_preparation(place: Place) -> Any:
 def quickstart(place: Place) -> Any:
     """Memorise, retrieve, index, hop by hop, measures: the quickstart with a tiny model and few steps."""
     root = place.folder / "quickstart"
-    prepare(root / "data", subjects=6, predicates=6, rules=8, train=48, dev=4, test=8, conjunction_rate=0.0)
+    prepare(root / "data", TheoryOptions(6, 6, 8), train=48, dev=4, test=8)
     common = [f"--data.data={root / 'data'}", "--data.batch_size=16", *QUIET]
     tiny = [f"--model.generator.{name}={value}" for name, value in {**TINY, "data": root / "data"}.items()]
     found: dict[str, Any] = {}

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from failing import fails, refuses
 from small_data import passages, small_retriever, small_tokenizer, write_jsonl, write_small
 
-from grls.cli import VERBS, Verb, main
+from grls.cli import VERBS, Command, Verb, main
 from grls.data.corpus import Corpus
 
 
@@ -302,3 +303,12 @@ def test_check_prints_and_writes(data: Path, tmp_path: Path, capsys: pytest.Capt
     assert main(["check", str(data), f"--output={tmp_path / 'c.json'}"]) == 0
     assert "10 passages" in capsys.readouterr().out
     assert json.loads((tmp_path / "c.json").read_text())["passages"] == 10
+
+
+def test_no_command_has_more_than_12_parameters() -> None:
+    """What belongs together is a dataclass of options."""
+    for command in commands():
+        verb, names = VERBS[command.split()[0]], command.split()[1:]
+        for name in names:
+            verb = verb.names[name]
+        assert len(signature(Command(verb, command).function).parameters) <= 12, command

@@ -18,6 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from benchmarks.trainings import TRAININGS, options
 from data_prep.common import run as run_preparation
 from data_prep.ruletaker import prepare
+from data_prep.theory import TheoryOptions
 from grls.cli import VERBS, main
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
@@ -73,7 +74,7 @@ def tiny_model(data: str) -> list[str]:
 
 
 def small(folder: Path) -> None:
-    prepare(folder, subjects=6, predicates=6, rules=10, max_depth=3, train=40, dev=8, test=10)
+    prepare(folder, TheoryOptions(6, 6, 10, max_depth=3), train=40, dev=8, test=10)
 
 
 @pytest.fixture

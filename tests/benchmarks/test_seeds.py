@@ -189,8 +189,9 @@ def test_a_small_run_measures_each_seed(
     root = Path(__file__).parents[2]
     monkeypatch.chdir(tmp_path)
     from data_prep.ruletaker import prepare
+    from data_prep.theory import TheoryOptions
 
-    prepare(Path("data/small"), subjects=5, predicates=6, rules=6, max_depth=2, train=20, dev=4, test=6)
+    prepare(Path("data/small"), TheoryOptions(5, 6, 6, max_depth=2), train=20, dev=4, test=6)
     (tmp_path / "configs").symlink_to(root / "configs")
     few = ("--trainer.max_epochs=1", "--trainer.check_val_every_n_epoch=1")
     given = ("--data.data=data/small", "--model.generator.data=data/small", *few)

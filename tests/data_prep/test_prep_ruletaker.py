@@ -5,24 +5,23 @@ import pytest
 from prep_helpers import contents, fails, load
 
 from data_prep.ruletaker import identifier, prepare, proofs_by_goal
+from data_prep.theory import TheoryOptions
 from grls.evaluation.graph import graph_errors
 from grls.evaluation.ruletaker import Fact, Rule, parse_query, parse_statement, problem_of, render
 
-SMALL = {"subjects": 6, "predicates": 8, "rules": 14, "train": 60, "dev": 10, "test": 20}
-
-
-RELATIONS = {"conjunction_rate": 0.5, "relations": 4, "predicates": 4, "named_rate": 0.5, "rules": 20}
+SMALL = {"train": 60, "dev": 10, "test": 20}
+RELATIONS = TheoryOptions(6, 4, 20, conjunction_rate=0.5, relations=4, named_rate=0.5)
 
 
 @pytest.fixture(
     scope="module",
-    params=[{"conjunction_rate": 0.0}, {"conjunction_rate": 0.5}, RELATIONS],
+    params=[TheoryOptions(6, 8, 14), TheoryOptions(6, 8, 14, 0.5), RELATIONS],
     ids=["chains", "conjunctions", "relations"],
 )
 def made(request, tmp_path_factory):
     out = tmp_path_factory.mktemp("ruletaker") / "out"
-    prepare(out, **{**SMALL, **request.param})
-    return out, request.param["conjunction_rate"], request.param.get("rules", 14)
+    prepare(out, request.param, **SMALL)
+    return out, request.param.conjunction_rate, request.param.rules
 
 
 def test_one_corpus_of_every_fact_and_the_rules(made):
@@ -53,7 +52,7 @@ def test_every_proof_passes_the_checks_and_the_evidence_is_a_shortest(made):
 
 
 def test_relations_and_rules_about_one_subject(tmp_path):
-    prepare(tmp_path / "out", **{**SMALL, **RELATIONS})
+    prepare(tmp_path / "out", RELATIONS, **SMALL)
     texts, splits = load(tmp_path / "out")
     statements = [parse_statement(text) for text in texts.values()]
     facts = [s for s in statements if isinstance(s, Fact)]
@@ -70,7 +69,7 @@ def test_relations_and_rules_about_one_subject(tmp_path):
 
 def test_the_old_data_stay_byte_for_byte(tmp_path):
     """Figures were measured on them."""
-    prepare(tmp_path / "out", **SMALL, conjunction_rate=0.5)
+    prepare(tmp_path / "out", TheoryOptions(6, 8, 14, 0.5), **SMALL)
     found = hashlib.sha256()
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         found.update((tmp_path / "out" / name).read_bytes())
@@ -110,13 +109,13 @@ def test_no_question_about_a_subject_stands_in_two_splits(made):
 
 def test_deterministic_for_a_seed(tmp_path):
     for name, seed in (("one", 1), ("two", 1), ("three", 2)):
-        prepare(tmp_path / name, **SMALL, conjunction_rate=0.3, seed=seed)
+        prepare(tmp_path / name, TheoryOptions(6, 8, 14, 0.3), **SMALL, seed=seed)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     assert contents(tmp_path / "one") != contents(tmp_path / "three")
 
 
 def test_words_are_invented_where_the_lists_end(tmp_path):
-    prepare(tmp_path / "out", subjects=80, predicates=70, rules=90, train=10, dev=2, test=5)
+    prepare(tmp_path / "out", TheoryOptions(80, 70, 90), train=10, dev=2, test=5)
     facts = [s for s in map(parse_statement, load(tmp_path / "out")[0].values()) if isinstance(s, Fact)]
     subjects, predicates = {f.subject for f in facts}, {f.predicate for f in facts}
     assert (len(subjects), len(predicates), len(facts)) == (80, 70, 5600)
@@ -135,13 +134,14 @@ def test_defaults_and_what_is_printed(tmp_path, capsys):
     ("options", "expected"),
     [
         (["--train", 100_000], "queries, 100210 were asked for"),
-        (["--rules", 1000], "20 predicates allow 380 rules with 1 premise(s), 1000 were asked for"),
-        (["--conjunction_rate", 1.5], "between 0 and 1"),
-        (["--subjects", 1], "at least two subjects"),
-        (["--relations", 10_000], "39 subjects allow 234 relations, 10000 were asked for"),
-        (["--named_rate", 2], "named_rate between 0 and 1"),
-        (["--max_depth", 0], "max_depth and max_proofs of 1 or more"),
-        (["--test", -1], "0 or more queries"),
+        (["--theory.rules", 1000], "20 predicates allow 380 rules with 1 premise(s), 1000 were asked for"),
+        (["--theory.conjunction_rate", 1.5], "--theory.conjunction_rate must be between 0 and 1"),
+        (["--theory.subjects", 1], "--theory.subjects must be at least 2"),
+        (["--theory.relations", 10_000], "39 subjects allow 234 relations, 10000 were asked for"),
+        (["--theory.named_rate", 2], "--theory.named_rate must be between 0 and 1"),
+        (["--theory.rules", -3], "--theory.rules must be at least 0"),
+        (["--theory.max_depth", 0], "--theory.max_depth must be at least 1"),
+        (["--test", -1], "--test must be at least 0"),
     ],
 )
 def test_options_that_cannot_work(tmp_path, capsys, options, expected):

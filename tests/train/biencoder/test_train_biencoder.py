@@ -15,6 +15,7 @@ from small_data import passages, queries, scratch
 
 from benchmarks import trainings
 from data_prep.ruletaker import prepare
+from data_prep.theory import TheoryOptions
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, read_split, write_dataset
@@ -201,7 +202,7 @@ def test_shipped_configs_train(
 ) -> None:
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
-    prepare(Path("data") / name, subjects=6, predicates=6, rules=10, max_depth=3, train=12, dev=4, test=4)
+    prepare(Path("data") / name, TheoryOptions(6, 6, 10, max_depth=3), train=12, dev=4, test=4)
     where = [f"--data=data/{name}", f"--output=runs/{name}/biencoder"]
     named = [word for layer in ("", f"{name}/") for word in ("--config", f"configs/{layer}biencoder.yaml")]
     shipped = trainings.options(name, "biencoder") if name in SETS else ["biencoder", *named, *where]

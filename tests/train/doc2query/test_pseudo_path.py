@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.trainings import options
 from data_prep.ruletaker import prepare
+from data_prep.theory import TheoryOptions
 from grls.cli import main
 from grls.data.dataset import read_queries
 
@@ -23,7 +24,7 @@ def test_pseudo_queries_of_two_hops_reach_retrieval(
 ) -> None:
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     monkeypatch.chdir(tmp_path)
-    prepare(Path("data/quickstart"), subjects=6, predicates=6, rules=8, max_depth=2, train=30, dev=4, test=4)
+    prepare(Path("data/quickstart"), TheoryOptions(6, 6, 8, max_depth=2), train=30, dev=4, test=4)
     tiny = [f"--model.generator.{option}" for option in TINY]
     quiet = [
         "--trainer.enable_progress_bar=false",

@@ -1,0 +1,165 @@
+"""A theory of RuleTaker-Open: subjects, predicates and rules, drawn at random.
+
+It knows words and rules; what they prove, and what is asked, is :mod:`data_prep.ruletaker`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import comb
+from typing import NamedTuple
+
+from grls.errors import ConfigError
+from grls.evaluation.ruletaker import Rule
+
+NAMES = (
+    "anna ben carla david emma felix greta hugo iris jonas kate leo maria nils olga paul rosa simon tina "
+    "uwe vera walter yara zoe adam bella carl dora erik fiona georg hanna ivan julia karl lena mark nora "
+    "oscar petra ralf sara tom ursula victor wanda"
+)
+ADJECTIVES = (
+    "big small kind calm round cold warm quick slow young old bright dark loud quiet brave shy strong "
+    "weak rich poor tall short happy sad clean rough smooth sharp blunt green blue red white black proud "
+    "clever honest gentle lazy busy hungry tired careful famous lucky polite rude"
+)
+ANIMALS = (
+    "cat dog mouse bear lion tiger rabbit squirrel cow eagle wolf fox horse sheep goat duck hen frog toad "
+    "otter seal whale swan crow owl hawk deer moose mole hare pig donkey camel monkey snake lizard turtle "
+    "beaver badger"
+)
+VERBS = "chases eats likes needs sees visits"
+
+
+@dataclass(frozen=True)
+class TheoryOptions:
+    """The facts and rules of the corpus, and how deep proofs go.
+
+    Args:
+        subjects: Number of subjects; the corpus has subjects times predicates facts.
+        predicates: Number of attributes (``is kind``).
+        rules: Number of rules.
+        conjunction_rate: Share of the rules that have two premises.
+        relations: Number of relations (``chases the mouse``), which are predicates as well. With relations,
+            subjects are animals, rules say ``something``, and a subject may be related to itself.
+        named_rate: Share of the rules that are about one subject (``if the dog is red then the dog …``).
+        max_depth: Most rules a proof may have.
+        max_proofs: Most proofs to store with a query, the shortest first.
+
+    Raises:
+        ConfigError: A number is out of its range.
+    """
+
+    subjects: int = 39
+    predicates: int = 20
+    rules: int = 60
+    conjunction_rate: float = 0.0
+    relations: int = 0
+    named_rate: float = 0.0
+    max_depth: int = 4
+    max_proofs: int = 16
+
+    def __post_init__(self) -> None:
+        for name in ("subjects", "predicates"):
+            if getattr(self, name) < 2:
+                raise ConfigError(f"--theory.{name} must be at least 2, got {getattr(self, name)}.")
+        for name in ("rules", "relations"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"--theory.{name} must be at least 0, got {getattr(self, name)}.")
+        for name in ("conjunction_rate", "named_rate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"--theory.{name} must be between 0 and 1, got {getattr(self, name)}.")
+        for name in ("max_depth", "max_proofs"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"--theory.{name} must be at least 1, got {getattr(self, name)}.")
+
+
+USUAL_THEORY = TheoryOptions()
+
+
+class Theory(NamedTuple):
+    """What a corpus states.
+
+    Attributes:
+        subjects: Names, or animals with their article.
+        predicates: Attributes and relations; there is a fact of each for each subject.
+        rules: Distinct rules.
+    """
+
+    subjects: list[str]
+    predicates: list[str]
+    rules: list[Rule]
+
+
+def draw_theory(options: TheoryOptions, rng: random.Random) -> Theory:
+    """Draw a theory.
+
+    Args:
+        options: How large it is, and of which kinds its rules are.
+        rng: Its state decides what is drawn.
+
+    Raises:
+        ConfigError: There are not as many rules or relations as the options say.
+    """
+    subjects = _words(
+        ANIMALS if options.relations else NAMES, options.subjects, "subjects", ADJECTIVES.split()
+    )
+    predicates = _words(ADJECTIVES, options.predicates, "predicates", [*NAMES.split(), *subjects])
+    if options.relations:
+        subjects = [f"the {noun}" for noun in subjects]
+        predicates += _relations(subjects, options.relations, rng)
+    rules = _rules(predicates, options.rules, options.conjunction_rate, rng, bool(options.relations))
+    return Theory(subjects, predicates, _named(rules, subjects, options.named_rate, rng))
+
+
+def _words(listed: str, count: int, what: str, avoid: Iterable[str]) -> list[str]:
+    """``count`` words: those of a list first, then pronounceable ones."""
+    syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
+    known = {*listed.split(), *avoid}
+    invented = ["".join(word) for word in itertools.product(syllables, syllables)]
+    random.Random(what).shuffle(invented)
+    more = itertools.chain(invented, ("".join(word) for word in itertools.product(syllables, repeat=3)))
+    return list(itertools.islice(itertools.chain(listed.split(), (w for w in more if w not in known)), count))
+
+
+def _relations(subjects: list[str], count: int, rng: random.Random) -> list[str]:
+    """Distinct relations drawn at random: verb and object."""
+    possible = [f"{verb} {thing}" for verb in VERBS.split() for thing in subjects]
+    if count > len(possible):
+        raise ConfigError(
+            f"{len(subjects)} subjects allow {len(possible)} relations, {count} were asked for; ask for "
+            "fewer relations or more subjects."
+        )
+    return rng.sample(possible, count)
+
+
+def _named(rules: list[Rule], subjects: list[str], rate: float, rng: random.Random) -> list[Rule]:
+    """The rules, a share of them about one subject, which is drawn for each."""
+    chosen = set(rng.sample(range(len(rules)), round(rate * len(rules)))) if rate else set()
+    return [_about(rule, rng.choice(subjects)) if n in chosen else rule for n, rule in enumerate(rules)]
+
+
+def _about(rule: Rule, subject: str) -> Rule:
+    return Rule(rule.premises, rule.conclusion, (subject,) * (len(rule.premises) + 1))
+
+
+def _rules(
+    predicates: list[str], count: int, conjunction_rate: float, rng: random.Random, relations: bool = False
+) -> list[Rule]:
+    """Distinct rules drawn at random, sorted."""
+    variable = "something" if relations else "someone"
+    n, double = len(predicates), round(conjunction_rate * count)
+    rules: set[Rule] = set()
+    for premises, wanted, possible in ((1, count - double, n * (n - 1)), (2, double, comb(n, 2) * (n - 2))):
+        if wanted > possible:
+            raise ConfigError(
+                f"{n} predicates allow {possible} rules with {premises} premise(s), {wanted} were asked for; "
+                "ask for fewer rules or more predicates."
+            )
+        size = len(rules) + wanted
+        while len(rules) < size:
+            *conditions, conclusion = rng.sample(predicates, premises + 1)
+            rules.add(Rule(tuple(sorted(conditions)), conclusion, (), variable))
+    return sorted(rules)
