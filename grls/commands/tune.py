@@ -41,8 +41,9 @@ def tune(
     """
     from grls.commands.opening import refuse_other_corpus, tell_unlike_training
     from grls.io.logs import quiet
+    from grls.retrieve.base import untuned_fingerprint
     from grls.retrieve.queries import check_counts
-    from grls.retrieve.registry import Opening, load, untuned_fingerprint
+    from grls.retrieve.registry import Opening, load
     from grls.retrieve.spec import recorded
     from grls.tune.dev import DevQueries
     from grls.tune.run import tune_folder

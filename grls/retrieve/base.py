@@ -7,7 +7,8 @@ is its own. Whoever needs more asks for a capability (``isinstance(retriever, Sc
 - :class:`TakesEvidence`: takes the passages found so far in its own way, and scores DONE;
 - :class:`WritesChains`: its scores are log-probabilities of passages beside DONE, so those of hops add up;
 - :class:`FindsChains`: goes hop by hop;
-- :class:`DecodesPassages`: its search can be watched, prefix by prefix.
+- :class:`DecodesPassages`: its search can be watched, prefix by prefix;
+- :class:`Tunable`: tuning changes a part of its fingerprint.
 
 Kinds are registered in :mod:`grls.retrieve.registry`.
 """
@@ -262,3 +263,17 @@ class EndsRankings(Protocol):
     def retrieve_sets(self, queries: Sequence[Query], allow: Allow = None) -> list[tuple[list[Hit], Chain]]:
         """What is kept of each query's ranking, as it is ranked, and the same as a chain."""
         ...
+
+
+@runtime_checkable
+class Tunable(Protocol):
+    """A retriever of whose fingerprint tuning changes a part: weights, biases, cuts."""
+
+    def untuned(self) -> str:
+        """The fingerprint of all else: of its models and members, each with the weights that it has."""
+        ...
+
+
+def untuned_fingerprint(retriever: Retriever) -> str:
+    """The fingerprint of a retriever without what tuning its folder changes."""
+    return retriever.untuned() if isinstance(retriever, Tunable) else retriever.fingerprint()

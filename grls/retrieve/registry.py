@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign, refuse_unwritable
-from grls.retrieve.base import Retriever
+from grls.retrieve.base import DecodesPassages, Retriever
 from grls.retrieve.spec import FORMAT, MANIFEST, Member, is_retriever, read_spec, write_spec
 
 if TYPE_CHECKING:
@@ -80,7 +80,11 @@ class Opening:
 
 
 class Openable(Protocol):
-    """The class of a kind. One that cannot use every option of search names in ``heeds`` those it can."""
+    """The class of a kind.
+
+    One that cannot use every option of search names in ``heeds`` those it can; one whose folder holds its
+    data has ``embeddable = False``.
+    """
 
     def open(self, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
         """Open a folder (of an embedded specification: that which it is embedded in)."""
@@ -156,7 +160,7 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.options import merged, stored_hops, stored_search
 
-    file, named = folder / MANIFEST, spec.get("kind", "generative")
+    file, named = folder / MANIFEST, _kind(spec, folder)
     kind = class_of(named, file)
     stored = stored_search(spec, file, getattr(kind, "heeds", None))
     search = merged(stored, how.search) if member else (how.search or stored)
@@ -167,6 +171,17 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
         return opened if hops is None else hop_by_hop(opened, hops)
     except ConfigError as error:
         raise DataError(f"hops: {error}", file) from error
+
+
+def _kind(spec: dict[str, Any], folder: Path) -> Any:
+    """The kind that a specification names; folders of generative retrievers did not always name it."""
+    if "kind" in spec or (folder / "index").is_dir():
+        return spec.get("kind", "generative")
+    raise DataError(
+        "the field 'kind' is missing, and there is no index/ beside it, so this is no generative retriever: "
+        f"write in which of {', '.join(sorted(KINDS))} it is, or make it again with `grls index`.",
+        folder / MANIFEST,
+    )
 
 
 @contextmanager
@@ -227,9 +242,10 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
     Raises:
         DataError: It is gone, or holds the composite itself.
     """
-    if isinstance(member, Mapping):
-        return open_spec(folder, dict(member), how, True)
     file = folder / MANIFEST
+    if isinstance(member, Mapping):
+        _refuse_to_embed(member, file, field)
+        return open_spec(folder, dict(member), how, True)
     if not isinstance(member, str):
         raise DataError(f"{field}: expected the path of a retriever folder, or its specification.", file)
     if member == BM25 and not (folder / member).is_dir():
@@ -249,6 +265,22 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
             file,
         )
     return open_spec(path, read_spec(path), replace(how, within=(*how.within, place)), True)
+
+
+def _refuse_to_embed(member: Mapping[str, Any], file: Path, field: str) -> None:
+    """Refuse an embedded specification without a kind, or of a kind whose folder holds its data."""
+    if "kind" not in member:
+        raise DataError(
+            f"{field}: the field 'kind' is missing; write in which of {', '.join(sorted(KINDS))} it is, or "
+            "name the member's folder.",
+            file,
+        )
+    if not getattr(class_of(member["kind"], file), "embeddable", True):
+        raise DataError(
+            f"{field}: a {member['kind']} retriever has its data in its folder, so it cannot be embedded: "
+            "name its folder.",
+            file,
+        )
 
 
 def load_named(name: str, corpus: Corpus, how: Opening | None = None) -> Retriever:
@@ -284,26 +316,20 @@ def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
     Raises:
         ConfigError: It is of another kind.
     """
-    from grls.retrieve.generative.retriever import GenerativeRetriever
     from grls.retrieve.hops.retriever import single_steps
 
-    one = single_steps(retriever)
-    if not isinstance(one, GenerativeRetriever):
+    one, generator = single_steps(retriever), generator_within(retriever)
+    if generator is None or generator is not one:
         raise ConfigError(f"{why}: give the folder of a generative retriever; this one is {retriever.kind}.")
-    return one
+    return generator
 
 
 def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
     """The generator that a retriever is, or decodes with; None where there is none."""
-    from grls.retrieve.generative.retriever import GenerativeRetriever
-    from grls.retrieve.hops.retriever import HopsRetriever
-    from grls.retrieve.hybrid.retriever import HybridRetriever
+    from grls.retrieve.hops.retriever import single_steps
 
-    if isinstance(retriever, HopsRetriever):
-        return generator_within(retriever.retriever)
-    if isinstance(retriever, HybridRetriever):
-        return retriever.generator
-    return retriever if isinstance(retriever, GenerativeRetriever) else None
+    one = single_steps(retriever)
+    return one.generator if isinstance(one, DecodesPassages) else None
 
 
 def as_hybrid(retriever: Retriever) -> HybridRetriever:
@@ -317,20 +343,3 @@ def as_hybrid(retriever: Retriever) -> HybridRetriever:
     if not isinstance(retriever, HybridRetriever):
         raise ConfigError(f"priors belong to a folder of kind hybrid; this one is {retriever.kind}.")
     return retriever
-
-
-def untuned_fingerprint(retriever: Retriever) -> str:
-    """Of what a retriever is made of, without what tuning changes (weights, biases, cuts)."""
-    from grls.retrieve.fusion.cut import CutRetriever
-    from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever
-    from grls.retrieve.hops.retriever import HopsRetriever
-    from grls.retrieve.hybrid.retriever import HybridRetriever
-
-    if isinstance(retriever, HopsRetriever | CutRetriever):
-        return untuned_fingerprint(retriever.retriever)
-    if isinstance(retriever, FusionRetriever | FusedChains):
-        return " ".join(untuned_fingerprint(member) for member in retriever.members)
-    if isinstance(retriever, HybridRetriever):
-        sources = [prior.source.fingerprint() for prior in retriever.priors]
-        return " ".join([retriever.generator.fingerprint(), *dict.fromkeys(sources)])
-    return retriever.fingerprint()

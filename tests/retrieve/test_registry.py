@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from cross_encoders import cross_encoder
-from small_data import passages, queries, small_retriever, tiny_bert, write_small
+from composite_specs import COMPOSITES, DYNAMIC, SIZE, write_kinds, written
+from small_data import passages, queries
 
 from grls.data.corpus import Corpus
 from grls.data.types import Hit, Query
-from grls.errors import ConfigError, DataError, GrlsError, MismatchError
-from grls.models.biencoder import BiEncoder
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.retrieve import registry
-from grls.retrieve.base import Description, FindsChains, Retriever
-from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.base import Description, FindsChains, Retriever, untuned_fingerprint
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.fusion.cut import SetSize
 from grls.retrieve.fusion.retriever import FusedChains, FusionRetriever
@@ -31,64 +28,18 @@ from grls.retrieve.spec import own_sum, update_spec
 
 ASKED = queries()[::4]
 CPU = Opening("cpu")
-SIZE = {
-    "mean": [1.0] * 6, "scale": [1.0] * 6, "weights": [-1.0, 0.0, 0.1, 0.0, 0.5, 0.2], "bias": 0.3,
-    "missing": [0.7, 0.3],
-}  # fmt: skip
-DYNAMIC = {"steps": "dynamic", "max": 3}
-COMPOSITES: dict[str, dict[str, Any]] = {
-    "hybrid": {
-        "kind": "hybrid", "generator": "../generative", "empty_weight": 0.2, "done_share": -1.5,
-        "priors": [
-            {"retriever": "../dense", "weight": 0.5, "temperature": 2.0}, {"retriever": {"kind": "bm25"}},
-        ],
-    },
-    "hops": {
-        "kind": "hops", "retriever": "../generative", "hops": {**DYNAMIC, "chains": 2, "done_bias": 0.5},
-    },
-    "fusion": {
-        "kind": "fusion", "members": ["../bm25", "../dense"], "method": "rrf", "weights": [2.0, 0.5],
-        "depth": 7,
-    },
-    "chains": {
-        "kind": "fusion", "length": "max",
-        "members": [
-            {"kind": "hops", "retriever": "../generative", "hops": DYNAMIC},
-            {"kind": "hops", "retriever": "../dense", "hops": DYNAMIC},
-        ],
-    },
-    "cut": {"kind": "cut", "retriever": "../dense", "depth": 4, "size": SIZE},
-    "rescored": {
-        "kind": "rescored", "retriever": "../dense", "model": "../encoder", "passages": 3, "weight": 0.5,
-    },
-}  # fmt: skip
-"""A specification of every composite kind, in a folder beside those of its members."""
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders of the kinds that hold data of their own."""
-    place = tmp_path_factory.mktemp("kinds")
-    data = write_small(place / "data")
-    small_retriever(data, beams=20).save_pretrained(place / "generative")
-    torch.manual_seed(0)
-    biencoder = BiEncoder.load(str(tiny_bert(place / "bert")), device="cpu")
-    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(place / "dense")
-    BM25Retriever(Corpus.read(data)).save_pretrained(place / "bm25")
-    cross_encoder(place / "encoder")
-    return place
+    return write_kinds(tmp_path_factory.mktemp("kinds"))
 
 
 @pytest.fixture
 def place(shared: Path, tmp_path: Path) -> Path:
     """A copy of them, to be changed and moved."""
     return Path(shutil.copytree(shared, tmp_path / "place"))
-
-
-def written(folder: Path, spec: dict[str, Any]) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "grls.json").write_text(json.dumps({"format": 1} | spec))
-    return folder
 
 
 def answers(retriever: Any) -> Any:
@@ -156,6 +107,35 @@ def _cut(inner: Retriever) -> Retriever:
 
     record = _Record(**{k: tuple(v) if isinstance(v, list) else v for k, v in SIZE.items()})
     return CutRetriever(inner, SetSize.from_record(record), 4)
+
+
+TUNED: dict[str, dict[str, Any]] = {
+    "hybrid": {
+        "priors": [{"retriever": "../dense", "weight": 9.0}, {"retriever": {"kind": "bm25"}, "weight": 0.0}],
+        "empty_weight": 0.0, "search": {"rescore_weight": 2.0},
+    },
+    "hops": {"hops": DYNAMIC | {"done_bias": -1.0, "choose": "expected-f1"}},
+    "fusion": {"weights": [0.1, 0.9]},
+    "chains": {"method": "rrf", "weights": [0.1, 0.9]},
+    "cut": {"size": None},
+    "rescored": {"weight": 4.0, "passages": 7},
+}  # fmt: skip
+"""What tuning changes of each of them."""
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_what_tuning_changes_is_all_that_the_untuned_fingerprint_leaves_out(place: Path, name: str) -> None:
+    """A member's weights are in it: rankings depend on them."""
+    folder = written(place / "x", COMPOSITES[name])
+    before = load(folder, CPU)
+    update_spec(folder, TUNED[name])
+    after = load(folder, CPU)
+    assert untuned_fingerprint(after) == untuned_fingerprint(before)
+    assert after.fingerprint() != before.fingerprint()
+    cuts = [load(written(place / "cut", COMPOSITES["cut"] | {"retriever": "../x"}), CPU)]
+    written(folder, COMPOSITES[name])
+    cuts += [load(place / "cut", CPU)]
+    assert untuned_fingerprint(cuts[0]) != untuned_fingerprint(cuts[1])
 
 
 def test_every_kind_is_registered_by_a_class_that_names_it() -> None:
@@ -310,69 +290,6 @@ def test_a_kind_that_cannot_be_imported_is_named(place: Path, target: str) -> No
         load(written(place / "x", {"kind": "other"}), CPU)
 
 
-CUT, FUSION, HOPS = (COMPOSITES[name] for name in ("cut", "fusion", "hops"))
-HYBRID, RESCORED = COMPOSITES["hybrid"], COMPOSITES["rescored"]
-PRIOR_GONE, PRIOR_OTHER = [{"retriever": "../gone"}], [{"retriever": "../other"}]
-BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
-    ({"kind": "unknown"}, DataError, "unknown kind of retriever 'unknown'; known are bm25, .* `grls index`"),
-    ({"kind": 3}, DataError, "unknown kind of retriever 3"),
-    ({"kind": None}, DataError, "unknown kind of retriever None"),
-    (CUT | {"retriever": "../gone"}, DataError, "retriever names ../gone, and"),
-    (CUT | {"retriever": "x" * 300}, DataError, "retriever names x"),
-    (CUT | {"retriever": ["a"]}, DataError, "retriever: expected the path"),
-    (CUT | {"retriever": "."}, DataError, r"retriever names \., which is this retriever itself"),
-    (CUT | {"retriever": "../data/../x"}, DataError, "which is this retriever itself"),
-    (CUT | {"format": 9}, DataError, "format 9 of a .* 'cut'; this version reads 1: install a newer"),
-    (CUT | {"depth": 0}, ConfigError, "depth must be at least 1"),
-    (CUT | {"depth": "4"}, DataError, r"cut\.depth: expected int, got '4'"),
-    (CUT | {"size": SIZE | {"mean": [1.0]}}, DataError, "size: expected 6 numbers"),
-    (CUT | {"hops": DYNAMIC}, DataError, "hops: a retriever of kind 'cut' ends its chains itself"),
-    (FUSION | {"members": ["../bm25"]}, ConfigError, "at least two members"),
-    (FUSION | {"members": "../bm25"}, DataError, r"fusion\.members: expected"),
-    (FUSION | {"members": [3, "../dense"]}, DataError, r"fusion\.members: expected"),
-    (FUSION | {"weights": [1.0]}, ConfigError, "1 weights for 2 members"),
-    (FUSION | {"method": "vote"}, DataError, r"fusion\.method: expected .*, got 'vote'"),
-    (FUSION | {"members": ["../bm25", "../gone"]}, DataError, r"members\[1\] names ../gone"),
-    (FUSION | {"members": ["../bm25", "../other"]}, MismatchError, r"members\[1\] Dense"),
-    (FUSION | {"members": ["../other", "../bm25"]}, MismatchError, r"members\[1\] BM25Retriever over"),
-    (FUSION | {"hops": {"steps": "often"}}, DataError, r"hops\.steps: expected .*, got 'often'"),
-    (FUSION | {"hops": 3}, DataError, "hops: expected an object"),
-    (FUSION | {"hops": DYNAMIC}, DataError, "hops: fusion never writes DONE: choose"),
-    (FUSION | {"search": {"beams": 0}}, DataError, "search: beams must be at least 1"),
-    (FUSION | {"search": {"beam": 3}}, DataError, r"search\.beam is no option; known"),
-    (FUSION | {"search": {"rescore": 3}}, ConfigError, "rescores nothing: leave rescore out"),
-    (HOPS | {"hops": {"steps": "single"}}, ConfigError, "a single step has no hops: choose"),
-    (HOPS | {"hops": DYNAMIC | {"max": 0}}, DataError, r"hops\.max must be at least 1"),
-    (HOPS | {"retriever": "../bm25"}, ConfigError, "bm25 never writes DONE: choose"),
-    (HYBRID | {"generator": "../dense"}, ConfigError, "priors look ahead for a generator: give"),
-    (HYBRID | {"priors": {"a": 1}}, DataError, r"hybrid\.priors: expected"),
-    (HYBRID | {"priors": [{"weight": 1}]}, DataError, r"priors\[0\]: .*what is missing"),
-    (HYBRID | {"priors": PRIOR_GONE}, DataError, r"priors\[0\] names ../gone"),
-    (HYBRID | {"priors": [{"retriever": "../generative"}]}, ConfigError, "all passages"),
-    (HYBRID | {"priors": PRIOR_OTHER}, MismatchError, "../other is over"),
-    (HYBRID | {"done_share": 1.0}, DataError, "done_share must be a finite number below 0"),
-    (HYBRID | {"extra": 1}, DataError, "unknown field 'extra' of kind 'hybrid'; known"),
-    (RESCORED | {"passages": 0}, DataError, "passages must be at least 1"),
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def other(shared: Path) -> Path:
-    """A dense retriever over other passages."""
-    biencoder = BiEncoder.load(str(shared / "bert"), device="cpu")
-    DenseRetriever.assemble(biencoder, Corpus.from_passages(passages()[:3])).save_pretrained(shared / "other")
-    return shared
-
-
-@pytest.mark.parametrize(("spec", "error", "says"), BAD, ids=[f"{n}" for n in range(len(BAD))])
-def test_what_cannot_be_names_file_field_and_remedy(
-    other: Path, spec: dict[str, Any], error: type[GrlsError], says: str
-) -> None:
-    with pytest.raises(error, match=rf"(?s)x/grls\.json: .*({says})") as caught:
-        load(written(other / "x", spec), CPU)
-    assert type(caught.value) is error
-
-
 @pytest.mark.parametrize("name", ["dense", "bm25"])
 @pytest.mark.parametrize("option", ["beams", "compile", "rescore"])
 def test_options_that_a_kind_has_no_use_for_are_refused(place: Path, name: str, option: str) -> None:
@@ -381,20 +298,6 @@ def test_options_that_a_kind_has_no_use_for_are_refused(place: Path, name: str, 
         DataError, match=rf"{name}/grls\.json: search\.{option} means nothing to .*kind '{name}'"
     ):
         load(place / name, CPU)
-
-
-def test_members_in_a_circle_are_refused(place: Path) -> None:
-    written(place / "x", CUT | {"retriever": "../y"})
-    written(
-        place / "y", COMPOSITES["fusion"] | {"members": ["../bm25", {"kind": "hops", "retriever": "../x"}]}
-    )
-    update_spec(place / "y", {"members": ["../bm25", {**COMPOSITES["hops"], "retriever": "../x"}]})
-    with pytest.raises(
-        DataError, match=r"y/grls\.json: retriever names ../x, which is this retriever itself, or one"
-    ):
-        load(place / "x", CPU)
-    twice = {"kind": "fusion", "members": ["../bm25", "../bm25"]}  # the same twice is no circle
-    assert load(written(place / "z", twice), CPU).kind == "fusion"
 
 
 def test_a_newer_format_of_a_kind_with_data_is_refused(place: Path) -> None:
@@ -414,13 +317,3 @@ def test_a_tuned_folder_keeps_its_checksum(place: Path) -> None:
     (place / "generative" / "grls.json").write_text(json.dumps(spec | {"stages": ["retrieve"]}))
     with pytest.raises(MismatchError, match=r"grls\.json has changed"):
         load(place / "generative", CPU)
-
-
-def test_what_is_no_retriever_is_refused(place: Path) -> None:
-    with pytest.raises(DataError, match="no retriever here"):
-        load(place / "data")
-    with pytest.raises(DataError, match="no retriever here"):
-        load("x" * 300)
-    (place / "dense" / "grls.json").write_text("[]")
-    with pytest.raises(DataError, match="expected an object"):
-        load(place / "dense")

@@ -60,6 +60,8 @@ class EncodedRetriever(ABC):
     kind: ClassVar[str]
     heeds: ClassVar[tuple[str, ...]] = ("batch_size", "truncate_queries")
     """The options of search that it can use."""
+    embeddable: ClassVar[bool] = False
+    """Whether a composite may embed its specification: its data are in its folder."""
     called: ClassVar[str]
     """What errors call it: "a dense retriever"."""
     file: ClassVar[str]

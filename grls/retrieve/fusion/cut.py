@@ -214,6 +214,10 @@ class CutRetriever:
         """Of the retriever, and of where it is cut."""
         return f"{self.retriever.fingerprint()} {json.dumps(self._record)} {self.depth}"
 
+    def untuned(self) -> str:
+        """The fingerprint of the retriever alone."""
+        return self.retriever.fingerprint()
+
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query, as the retriever ranks them."""
         found = self.retriever.retrieve(queries, max(k, self.depth), allow)

@@ -97,6 +97,10 @@ class FusionRetriever:
         """Of the members, and of how they are fused."""
         return _fingerprint(self.members, self.fusion)
 
+    def untuned(self) -> str:
+        """The fingerprints of the members."""
+        return _members_fingerprint(self.members)
+
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query; see :class:`~grls.retrieve.base.Retriever`.
 
@@ -149,6 +153,10 @@ class FusedChains:
     def fingerprint(self) -> str:
         """Of the members, and of how they are fused."""
         return f"{_fingerprint(self.members, self.fusion)} {self.length}"
+
+    def untuned(self) -> str:
+        """The fingerprints of the members."""
+        return _members_fingerprint(self.members)
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
         """Dynamic setting: one fused chain a query, in a list of its own as elsewhere."""
@@ -214,7 +222,11 @@ def _description(members: Sequence[Any], fusion: Fusion) -> Description:
 
 
 def _fingerprint(members: Sequence[Any], fusion: Fusion) -> str:
-    return " ".join([*(member.fingerprint() for member in members), json.dumps(recorded(fusion))])
+    return f"{_members_fingerprint(members)} {json.dumps(recorded(fusion))}"
+
+
+def _members_fingerprint(members: Sequence[Any]) -> str:
+    return " ".join(member.fingerprint() for member in members)
 
 
 def chain_hits(chain: Chain) -> list[Hit]:

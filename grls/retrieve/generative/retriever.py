@@ -82,6 +82,7 @@ class GenerativeRetriever(IndexedPassages):
     """
 
     kind = "generative"
+    embeddable = False
     writes_chains = True
     done_biases = (-4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
 

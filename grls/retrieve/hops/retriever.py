@@ -103,6 +103,10 @@ class HopsRetriever:
         own = json.dumps(_record(self.hops, self.chains))
         return hashlib.sha256(f"{self.retriever.fingerprint()} {own}".encode()).hexdigest()
 
+    def untuned(self) -> str:
+        """The fingerprint of the retriever alone."""
+        return self.retriever.fingerprint()
+
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query: the best chain's in hop order, then those of the next chain.
 

@@ -50,7 +50,7 @@ class PriorOptions:
             priors (``--data.prior``) with these weights.
 
     Raises:
-        ConfigError: ``done_share`` is not below 0.
+        ConfigError: ``empty_weight`` is below 0 or no finite number, or ``done_share`` not below 0.
     """
 
     empty_weight: float = 0.0
@@ -58,5 +58,7 @@ class PriorOptions:
     normalized: bool = False
 
     def __post_init__(self) -> None:
+        if not 0 <= self.empty_weight < math.inf:
+            raise ConfigError(f"empty_weight must be a finite number, at least 0, got {self.empty_weight}.")
         if not -math.inf < self.done_share < 0:
             raise ConfigError(f"done_share must be a finite number below 0 (nats), got {self.done_share}.")

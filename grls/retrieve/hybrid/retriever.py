@@ -32,7 +32,7 @@ from grls.data.filters import Allow, one_each, resolved
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Fixed, LogWeights, Prior, WeightedPrior
-from grls.errors import ConfigError, MismatchError
+from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.rows import Ints
 from grls.models.base import Floats
 from grls.retrieve.base import Description, HopHits, NextHop, Under
@@ -119,8 +119,14 @@ class HybridRetriever:
         plain = replace(how, hop_by_hop=False)
         opened = open_member(spec["generator"], folder, "generator", plain)
         generator = as_generator(opened, f"{file}: priors look ahead for a generator")
-        own = made(_Priors, {"priors": spec["priors"]}, file, "hybrid")
-        specs = [made(PriorSpec, one, file, f"priors[{n}]") for n, one in enumerate(own.priors)]
+        named = made(_Priors, {"priors": spec["priors"]}, file, "hybrid").priors
+        specs = [made(PriorSpec, one, file, f"priors[{n}]") for n, one in enumerate(named)]
+        if options.normalized and not specs:
+            raise DataError(
+                "normalized: it is for a generator that was trained beside priors, and there is no prior: "
+                "name them in priors, or leave normalized out.",
+                file,
+            )
         return cls.over(generator, specs, options, folder, how)
 
     @classmethod
@@ -230,6 +236,12 @@ class HybridRetriever:
         parts = [self.generator.fingerprint(), *(prior.source.fingerprint() for prior in self.priors)]
         parts += [json.dumps(self.describe().options)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def untuned(self) -> str:
+        """The fingerprints of the generator and of its priors."""
+        priors = self.priors[:-1] if self._takes_back else self.priors
+        sources = [prior.source.fingerprint() for prior in priors]
+        return " ".join([self.generator.fingerprint(), *dict.fromkeys(sources)])
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
         """Make ready for hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""

@@ -197,6 +197,10 @@ class RescoredRetriever:
         parts = [self.retriever.fingerprint(), self.encoder.fingerprint(), repr(self.rereading)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
+    def untuned(self) -> str:
+        """The fingerprints of the first retriever and of the cross-encoder."""
+        return f"{self.retriever.fingerprint()} {self.encoder.fingerprint()}"
+
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; see :class:`~grls.retrieve.base.Retriever`.
 

@@ -1,0 +1,65 @@
+"""A specification of every composite kind, and the folders that they are made of."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from cross_encoders import cross_encoder
+from small_data import small_retriever, tiny_bert, write_small
+
+from grls.data.corpus import Corpus
+from grls.models.biencoder import BiEncoder
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.dense.retriever import DenseRetriever
+
+SIZE = {
+    "mean": [1.0] * 6, "scale": [1.0] * 6, "weights": [-1.0, 0.0, 0.1, 0.0, 0.5, 0.2], "bias": 0.3,
+    "missing": [0.7, 0.3],
+}  # fmt: skip
+DYNAMIC = {"steps": "dynamic", "max": 3}
+COMPOSITES: dict[str, dict[str, Any]] = {
+    "hybrid": {
+        "kind": "hybrid", "generator": "../generative", "empty_weight": 0.2, "done_share": -1.5,
+        "priors": [
+            {"retriever": "../dense", "weight": 0.5, "temperature": 2.0}, {"retriever": {"kind": "bm25"}},
+        ],
+    },
+    "hops": {
+        "kind": "hops", "retriever": "../generative", "hops": {**DYNAMIC, "chains": 2, "done_bias": 0.5},
+    },
+    "fusion": {
+        "kind": "fusion", "members": ["../bm25", "../dense"], "method": "rrf", "weights": [2.0, 0.5],
+        "depth": 7,
+    },
+    "chains": {
+        "kind": "fusion", "length": "max",
+        "members": [
+            {"kind": "hops", "retriever": "../generative", "hops": DYNAMIC},
+            {"kind": "hops", "retriever": "../dense", "hops": DYNAMIC},
+        ],
+    },
+    "cut": {"kind": "cut", "retriever": "../dense", "depth": 4, "size": SIZE},
+    "rescored": {
+        "kind": "rescored", "retriever": "../dense", "model": "../encoder", "passages": 3, "weight": 0.5,
+    },
+}  # fmt: skip
+"""A specification of every composite kind, in a folder beside those of its members."""
+
+
+def write_kinds(place: Path) -> Path:
+    """Folders of the kinds that hold data of their own, a data set, and a cross-encoder."""
+    data = write_small(place / "data")
+    small_retriever(data, beams=20).save_pretrained(place / "generative")
+    torch.manual_seed(0)
+    biencoder = BiEncoder.load(str(tiny_bert(place / "bert")), device="cpu")
+    DenseRetriever.assemble(biencoder, Corpus.read(data)).save_pretrained(place / "dense")
+    BM25Retriever(Corpus.read(data)).save_pretrained(place / "bm25")
+    cross_encoder(place / "encoder")
+    return place
+
+
+def written(folder: Path, spec: dict[str, Any]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "grls.json").write_text(json.dumps({"format": 1} | spec))
+    return folder
