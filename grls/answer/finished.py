@@ -9,8 +9,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.types import Hit, Query
 from grls.errors import ConfigError, MismatchError
-from grls.runs.manifest import RunInfo, read_info
-from grls.runs.results import load_results
+from grls.runs.run import Run
 
 
 class FinishedRun:
@@ -32,16 +31,16 @@ class FinishedRun:
     """
 
     def __init__(self, run: str | Path, corpus: Corpus, queries: Sequence[Query], split: str):
-        self.info: RunInfo | None = read_info(run)
+        loaded = Run.load(run)
+        self.info = loaded.info
         if self.info is not None and self.info.corpus not in ("", corpus.fingerprint):
             raise MismatchError(f"{run} is of another corpus than {corpus.source}; retrieve again.")
-        results = load_results(run)
         of = None if self.info is None else self.info.split
-        if of not in (None, split) or not any(query.id in results.rankings for query in queries):
+        if of not in (None, split) or not any(query.id in loaded.rankings for query in queries):
             raise MismatchError(f"{run} answers other queries than those asked; give that of this --split.")
         self.corpus = corpus
-        self.score_mode = results.score_mode or "unknown"
-        self._rankings = results.rankings
+        self.score_mode = loaded.score_mode or "unknown"
+        self._rankings = loaded.rankings
 
     def retrieve(self, queries: Sequence[Query], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The first k passages of each query; none for a query that the run does not hold.

@@ -3,9 +3,8 @@
 The parameters before ``*`` are arguments, those behind it options; the docstring is the ``--help``.
 ``grls.cli`` imports a module only when its verb is called.
 
-``answer_direct``, ``answer_dsp``, ``answer_follow_up``, ``answer_riches``, ``check``,
-``cutting``, ``evaluate``, ``explain``, ``fuse``, ``fuse_cut``, ``fusing``, ``index``, ``judge``,
-``neighbours``, ``opening``, ``output``, ``portions``, ``propositions``, ``pseudo_queries``, ``quotes``,
-``ralm``, ``readings``, ``renamed``, ``report``, ``retrieve``, ``run_files``, ``train``,
+``answer_direct``, ``answer_dsp``, ``answer_follow_up``, ``answer_riches``, ``check``, ``evaluate``,
+``explain``, ``fuse``, ``fuse_cut``, ``index``, ``judge``, ``neighbours``, ``opening``, ``propositions``,
+``pseudo_queries``, ``quotes``, ``ralm``, ``readings``, ``renamed``, ``report``, ``retrieve``, ``train``,
 ``train_biencoder``, ``train_reranker``, ``tune``, ``update``.
 """

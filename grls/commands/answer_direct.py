@@ -80,8 +80,8 @@ def answer_direct(
 
 
 def _check(retriever: str | None, run: str | None, hops: HopOptions, k: int, output: str) -> None:
-    from grls.commands.run_files import refuse_own_output
     from grls.retrieve.queries import check_counts
+    from grls.runs.save import refuse_own_output
 
     check_counts(**{"--k": k})
     if run is None:

@@ -57,4 +57,4 @@ def answer_riches(
     write_answers_and_page(questions, file, output, name or "RICHES", prompt.markers)
     title = name or f"RICHES, {keys.kind}, {search.beam}"
     options = {"model": Path(model).name, **how_record(keys, prompt, search)}
-    write_quotes(questions, file, output, title, options, size)
+    write_quotes(questions, file, output, title, options)

@@ -6,30 +6,12 @@ development queries.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from grls.errors import ConfigError
 from grls.retrieve.fusion.fuse import Fusion
+from grls.tune.options import UNTUNED, TuneRuns
 
-
-@dataclass(frozen=True)
-class TuneRuns:
-    """Runs that weights are tuned on.
-
-    Args:
-        runs: Runs of the same systems, in the same order, for development queries: the weights (rrf, sum)
-            with the best recall there are used. Steps of 0.1 that sum to one; where recall is level nDCG
-            decides, then the most even.
-        split: Which queries they answer; null takes it from their manifests, or else dev.
-        k: Cut-off of that recall.
-    """
-
-    runs: list[str] | None = None
-    split: str | None = None
-    k: int = 10
-
-
-UNTUNED = TuneRuns()
 INTERLEAVED = Fusion()
 
 
@@ -67,6 +49,27 @@ def fuse(
         tune: Runs to tune the weights on.
         name: What reports call this run; null makes one from the method and the members.
     """
-    from grls.commands.fusing import fuse_runs
+    from grls.retrieve.fusion.runs import RunFusion
+    from grls.runs.asked import find_asked, refuse_to_replace, save_for
+    from grls.runs.comparable import complete_runs, load_runs
+    from grls.runs.dev_runs import DevRuns
+    from grls.tune.run_weights import refuse_untunable, shown_weights, tune_run_weights
 
-    fuse_runs(runs, output, fusion, k, length, data, split, missing, tune, name)
+    if tune.runs is not None:
+        refuse_untunable(fusion)
+    if len(runs) < 2:
+        raise ConfigError(f"expected at least two runs, got {list(runs)}.")
+    members = load_runs(runs)
+    how = RunFusion.of(members, k, length)
+    asked = find_asked(members, data, split)
+    refuse_to_replace(output, [*runs, *(tune.runs or [])], asked)
+    members = complete_runs(members, None if asked is None else asked.ids, missing)
+    tuned: dict[str, object] = {}
+    if tune.runs is not None:
+        dev = DevRuns.load(tune.runs, members, asked, tune.split)
+        dev.refuse_shared_queries(members[0])
+        fusion, recall = tune_run_weights(fusion, dev, how, tune.k)
+        tuned = {"tune": tune.runs, f"tuned_recall@{tune.k}": recall}
+        weights = shown_weights(fusion.weights)
+        print(f"weights {weights}: recall@{tune.k} {100 * recall:.1f} on {dev.split}")
+    print(save_for(how.ensemble(members, fusion, name, tuned), output, asked))

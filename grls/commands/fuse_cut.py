@@ -34,6 +34,18 @@ def fuse_cut(
         tune_split: Which queries `--tune` answers; null takes it from its manifest, else dev.
         name: What reports call it; null: that of the run, cut.
     """
-    from grls.commands.cutting import cut_run
+    from grls.runs.asked import find_asked, refuse_to_replace, save_for
+    from grls.runs.comparable import complete_runs, load_runs
+    from grls.runs.dev_runs import DevRuns
+    from grls.tune.cut_runs import cut_run, refuse_uncuttable
 
-    cut_run(run, tune, output, data, split, tune_split, name)
+    members = load_runs([run])
+    refuse_uncuttable(members[0])
+    asked = find_asked(members, data, split)
+    refuse_to_replace(output, [run, tune], asked)
+    dev = DevRuns.load([tune], members, asked, tune_split)
+    (member,) = complete_runs(members, None if asked is None else asked.ids, "refuse")
+    cut = cut_run(member, dev, name)
+    fitted = f"set F1 {100 * cut.fitted:.1f} on {dev.split}, which it was fitted to"
+    print(f"{cut.mean:.1f} passages a query; {fitted}")
+    print(save_for(cut.run, output, asked))

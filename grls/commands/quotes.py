@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
 from grls.answer.questions import SHOWN, Questions
 from grls.answer.riches.page import quotes_page, terminal
 from grls.answer.riches.written import cut_short, outputs, record_of, written_of
-from grls.commands.output import Outcome, write_outputs
-from grls.commands.portions import KeptParts
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.io.files import atomic_file
 from grls.io.resumable import GrowingFile, Record
+from grls.runs.portions import KeptResults
+from grls.runs.results import Retrieved
+from grls.runs.save import save_retrieved
 
 
 def write_answers_and_page(
@@ -31,14 +31,14 @@ def write_answers_and_page(
 
 
 def write_quotes(
-    questions: Questions, file: GrowingFile, output: str, title: str, options: dict[str, Any], size: int
+    questions: Questions, file: GrowingFile, output: str, title: str, options: dict[str, Any]
 ) -> None:
     """Write the run, and say what was reached."""
     queries, corpus = questions.asked, questions.corpus
     seconds = sum(record.get("seconds", 0.0) for record in file.each())
     mode = options.pop("mode")
     info = questions.info("generator", title, mode, seconds, options)
-    write_outputs(output, queries, corpus, KeptParts(file, queries, size, _outcome), info)
+    print(save_retrieved(output, queries, corpus, KeptResults(file, queries, _retrieved), info))
     answers = read_answers(f"{output}{ENDING}", texts=False)
     print(summary(score_answers(answers, queries, questions.qrels, corpus), seconds))
     several = cut_short(file, queries)
@@ -48,5 +48,5 @@ def write_quotes(
         print(f"{several} quotes are held by more keys than --search.max_keys lets be named")
 
 
-def _outcome(records: Sequence[Record]) -> Outcome:
-    return Outcome([written_of(record).ranking() for record in records])
+def _retrieved(query_id: str, record: Record) -> Retrieved:
+    return Retrieved.ranked(query_id, written_of(record).ranking())

@@ -8,9 +8,9 @@ from typing import Any
 from grls.answer.direct import WrittenAnswer
 from grls.answer.questions import SHOWN, Questions
 from grls.answer.records import answer_record, shown_reading
-from grls.commands.output import Outcome, write_outputs
 from grls.evaluation.answers import ENDING, read_answers, score_answers, summary, write_answers
 from grls.runs.manifest import RunInfo
+from grls.runs.run import Run
 
 
 def write_readings(
@@ -35,6 +35,7 @@ def write_readings(
     answers = f"{output}{ENDING}"
     lines = (answer_record(*pair, corpus) for pair in zip(asked, readings, strict=True))
     write_answers(answers, lines if not more else (a | b for a, b in zip(lines, more, strict=True)))
-    write_outputs(output, asked, corpus, Outcome([list(one.ranking) for one in readings]), info)
+    rankings = {query.id: list(one.ranking) for query, one in zip(asked, readings, strict=True)}
+    print(Run.of(rankings, info=info).save(output, asked, corpus))
     scores = score_answers(read_answers(answers, texts=False), asked, questions.qrels, corpus)
     print(summary(scores, info.seconds))

@@ -11,11 +11,11 @@ from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
 from grls.retrieve.hops.options import USUAL_HOPS, HopOptions
 
 if TYPE_CHECKING:
-    from grls.commands.output import Outcome
     from grls.data.filters import Filter
     from grls.data.types import Query
     from grls.retrieve.base import Retriever
     from grls.runs.manifest import RunInfo
+    from grls.runs.results import Retrieved
 
 
 def retrieve(
@@ -58,13 +58,13 @@ def retrieve(
     from dataclasses import replace
 
     from grls.commands.opening import data_corpus, open_for, refuse_other_corpus
-    from grls.commands.output import write_outputs
-    from grls.commands.portions import in_portions
     from grls.data.dataset import read_queries, read_split
     from grls.data.filters import filters_of
     from grls.io.files import refuse_unwritable
     from grls.io.logs import quiet
     from grls.retrieve.queries import check_counts
+    from grls.runs.portions import in_portions
+    from grls.runs.save import save_retrieved
 
     quiet()
     check_counts(k=k)
@@ -75,15 +75,16 @@ def retrieve(
     opened = open_for(retriever, data, corpus, device, precision, search, hops, analyzer)
     refuse_other_corpus(opened, data, split, corpus)
     info = _info(opened, queries, data, split, k, name, filter)
-    found = in_portions(
+    portions = in_portions(
         output,
         lambda: _settings(info, opened, queries, precision, filter),
         queries,
         lambda some: _retrieve(opened, queries[some], k, hops.pool, filters[some]),
     )
-    write_outputs(output, queries, opened.corpus, found.parts, replace(info, seconds=found.seconds))
-    if found.file is not None:
-        found.file.remove()
+    info = replace(info, seconds=portions.seconds)
+    print(save_retrieved(output, queries, opened.corpus, portions.retrieved, info))
+    if portions.file is not None:
+        portions.file.remove()
 
 
 def _info(
@@ -138,18 +139,21 @@ def _settings(
 
 def _retrieve(
     opened: Retriever, queries: list[Query], k: int, pool: bool, filters: list[Filter | None]
-) -> Outcome:
-    from grls.commands.output import Outcome
+) -> list[Retrieved]:
     from grls.retrieve.base import EndsRankings, FindsChains
     from grls.retrieve.hops.pool import pooled_ranking
+    from grls.runs.results import Retrieved
 
+    ids = [query.id for query in queries]
     if isinstance(opened, EndsRankings):
-        kept = opened.retrieve_sets(queries, filters)
-        return Outcome([hits for hits, _ in kept], [chain for _, chain in kept])
+        ended = opened.retrieve_sets(queries, filters)
+        return [Retrieved.chained(i, chain, hits) for i, (hits, chain) in zip(ids, ended, strict=True)]
     if not isinstance(opened, FindsChains):
-        return Outcome(rankings=opened.retrieve(queries, k, filters))
-    chains = opened.retrieve_chains(queries, filters)
-    best = [some[0] for some in chains]
-    if opened.describe().sets:
-        return Outcome([list(chain.hits) for chain in best], best)
-    return Outcome([pooled_ranking(some, k) for some in chains] if pool else None, best)
+        rankings = opened.retrieve(queries, k, filters)
+        return [Retrieved.ranked(i, hits) for i, hits in zip(ids, rankings, strict=True)]
+    sets = opened.describe().sets
+    retrieved = []
+    for i, chains in zip(ids, opened.retrieve_chains(queries, filters), strict=True):
+        hits = chains[0].hits if sets else pooled_ranking(chains, k) if pool else None
+        retrieved.append(Retrieved.chained(i, chains[0], hits))
+    return retrieved

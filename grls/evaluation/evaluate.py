@@ -42,8 +42,8 @@ from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.evaluation.ruletaker import problem_of, states_problem
 from grls.runs.comparable import refuse_other_data, refuse_unrelated
-from grls.runs.manifest import RunInfo, read_info
-from grls.runs.results import Results, find_passages, load_results
+from grls.runs.results import find_passages
+from grls.runs.run import Run
 from grls.runs.trec import align, without_done
 
 Report = dict[str, Any]
@@ -83,34 +83,32 @@ def evaluate_run(
         MismatchError: The manifest names another corpus, other queries or another split.
     """
     ks = cutoffs(ks)
-    info = read_info(run)
-    split = _split_of(run, info, split)
+    loaded = Run.load(run)
+    split = _split_of(loaded, split)
     corpus = Corpus.read(data) if corpus is None else corpus
     queries, qrels = read_split(data, split, corpus)
     every = read_queries(data)
-    if info is not None:
-        refuse_other_data(run, info, data, corpus, (queries, every))
-    results = load_results(run)
-    refuse_unrelated(run, results, data, split, qrels, {q.id for q in every})
+    refuse_other_data(loaded, data, corpus, (queries, every))
+    refuse_unrelated(loaded, data, split, qrels, {q.id for q in every})
     train = Path(data) / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
-    report = evaluate_results(results, queries, qrels, corpus, ks, seen, str(run), measures)
-    return {"split": split, "score_mode": results.score_mode or "unknown", **report}
+    report = evaluate_results(loaded, queries, qrels, corpus, ks, seen, str(run), measures)
+    return {"split": split, "score_mode": loaded.score_mode or "unknown", **report}
 
 
-def _split_of(run: str | Path, info: RunInfo | None, split: str | None) -> str:
+def _split_of(run: Run, split: str | None) -> str:
     """The split asked for, else that of the manifest, else ``test``; refused where the two differ."""
-    made_for = None if info is None else info.split
+    made_for = None if run.info is None else run.info.split
     if split is not None and made_for is not None and made_for != split:
         raise MismatchError(
-            f"{run} was retrieved for the split {made_for}, and --split asks for {split}; leave --split out, "
-            "or give a run of that split."
+            f"{run.path} was retrieved for the split {made_for}, and --split asks for {split}; leave --split "
+            "out, or give a run of that split."
         )
     return split or made_for or "test"
 
 
 def evaluate_results(
-    results: Results,
+    run: Run,
     queries: Sequence[Query],
     qrels: Qrels,
     corpus: Corpus,
@@ -119,10 +117,10 @@ def evaluate_results(
     name: str = "the run",
     measures: Sequence[str] = MEASURES,
 ) -> Report:
-    """Score results in memory.
+    """Score a run in memory.
 
     Args:
-        results: What was retrieved.
+        run: What was retrieved.
         queries: At least the judged queries.
         qrels: Their judgements.
         corpus: What the hits are passages of.
@@ -141,9 +139,9 @@ def evaluate_results(
         DataError: The qrels are empty, or a hit is no passage of ``corpus``.
     """
     by_id = {query.id: query for query in queries}
-    rankings, coverage = align(results.rankings, qrels, name)
+    rankings, coverage = align(run.rankings, qrels, name)
     gold = [gold_passages(by_id[query_id], qrels) for query_id in rankings]
-    chains = _chain_passages(results, qrels) if results.chains else None
+    chains = _chain_passages(run, qrels) if run.chains else None
     texts = _texts(corpus, [*rankings.values(), *(chains or {}).values()])
     ids = [[hit.id for hit in hits] for hits in rankings.values()]
     report: Report = {"queries": coverage._asdict(), "sequence_recall": sequence_recall(ids, gold, ks)}
@@ -155,7 +153,7 @@ def evaluate_results(
     report["path_match"] = _path_match([by_id[q] for q in rankings], gold, chains or rankings)
     if chains is not None:
         report["set"] = set_f1([[hit.id for hit in hits] for hits in chains.values()], gold)
-        report["done_missing"] = done_missing([q in results.chains and results.chains[q].done for q in qrels])
+        report["done_missing"] = done_missing([q in run.chains and run.chains[q].done for q in qrels])
         report["graph"] = _graph(by_id, chains, corpus, texts, "algorithm3")
         report["graph_reuse"] = _graph(by_id, chains, corpus, texts, "reuse")
     return {section: values for section, values in report.items() if values is not None}
@@ -187,9 +185,9 @@ def format_report(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _chain_passages(results: Results, qrels: Qrels) -> dict[str, list[Hit]]:
+def _chain_passages(run: Run, qrels: Qrels) -> dict[str, list[Hit]]:
     """The passages of every judged query's chain, in hop order; empty where it has none."""
-    return {q: without_done(results.chains[q].hits) if q in results.chains else [] for q in qrels}
+    return {q: without_done(run.chains[q].hits) if q in run.chains else [] for q in qrels}
 
 
 def _texts(corpus: Corpus, rankings: Sequence[Sequence[Hit]]) -> dict[str, str]:

@@ -17,7 +17,8 @@ from grls.data.types import Hit, Query
 from grls.evaluation.graph import graph_errors
 from grls.evaluation.ruletaker import problem_of, states_problem
 from grls.io.terminal import visible
-from grls.runs.results import Results, find_passages, load_results
+from grls.runs.results import find_passages
+from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 _SHOWN = 5
@@ -66,17 +67,17 @@ def format_examples(run: str | Path, data: str | Path, split: str, corpus: Corpu
         count: Number of queries; below 1 shows none.
     """
     queries, qrels = read_split(data, split, corpus)
-    results = load_results(run)
-    examples = _checked([_example(query, results, qrels) for query in queries], corpus)
+    loaded = Run.load(run)
+    examples = _checked([_example(query, loaded, qrels) for query in queries], corpus)
     good, bad = [e for e in examples if e.good], [e for e in examples if not e.good]
     mixed = [e for pair in zip_longest(good, bad) for e in pair if e is not None][: max(count, 0)]
     texts = _texts(corpus, [i for e in mixed for i in (*(hit.id for hit in e.shown), *e.gold)])
     return "\n\n".join(_format(example, texts) for example in mixed)
 
 
-def _example(query: Query, results: Results, qrels: Qrels) -> _Example:
-    chain = results.chains.get(query.id)
-    hits = without_done(chain.hits if chain else results.rankings.get(query.id, []))
+def _example(query: Query, run: Run, qrels: Qrels) -> _Example:
+    chain = run.chains.get(query.id)
+    hits = without_done(chain.hits if chain else run.rankings.get(query.id, []))
     return _Example(query, hits, gold_passages(query, qrels), chain.done if chain else None)
 
 

@@ -1,7 +1,7 @@
 """Two runs of the same queries, measure by measure: how far apart are they, and is it more than chance?
 
 Joins runs, metrics and the paired tests of :mod:`grls.evaluation.significance`. A query without an answer
-has 0 in either run. The page that compares many runs is :mod:`grls.report`'s affair.
+has 0 in either run. The page that compares many runs is of :mod:`grls.report`.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def compare_runs(
     queries, qrels = read_split(data, split, corpus)
     every = {query.id for query in read_queries(data)}
     for one in loaded:
-        refuse_unrelated(one.path, one.results, data, split, qrels, every)
+        refuse_unrelated(one, data, split, qrels, every)
     refuse_unknown_passages(loaded, corpus)
     gold = {query.id: gold_passages(query, qrels) for query in queries}
     values = []
     for one in loaded:
-        ranked = {q: [hit.id for hit in without_done(one.results.rankings.get(q, ()))] for q in qrels}
+        ranked = {q: [hit.id for hit in without_done(one.rankings.get(q, ()))] for q in qrels}
         recalls = {f"recall@{k}": [recall_at(ranked[q], gold[q], k) for q in qrels] for k in cutoffs(ks)}
         values.append(recalls | query_values(measures, ranked, qrels))
     return {name: compare(values[0][name], values[1][name]) for name in values[0]}

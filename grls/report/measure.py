@@ -9,7 +9,7 @@ deeper than its ranking goes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from grls.data.dataset import gold_passages
@@ -19,7 +19,7 @@ from grls.evaluation.measures import MEASURES, query_values
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.metrics.set_f1 import set_scores
 from grls.report.runs import DataGroup, Entry, members_of
-from grls.runs.results import Results
+from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 Form = Literal["chain", "ranking", "unknown"]
@@ -106,16 +106,16 @@ def score_runs(group: DataGroup, ks: Sequence[int], measures: Sequence[str] = ME
 
 def _measure(group: DataGroup, entry: Entry, ks: Sequence[int], measures: Sequence[str]) -> Measured:
     form = _form(entry, group.entries)
-    results, ordered = _with_chains(entry, form)
+    run, ordered = _with_chains(entry, form)
     report = evaluate_results(
-        results, group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file), measures
+        run, group.queries, group.qrels, group.corpus, ks, group.seen, str(entry.file), measures
     )
     if ordered:
         report.pop("done_missing", None)
-    rankings = [[hit.id for hit in without_done(results.rankings.get(q, ()))] for q in group.qrels]
+    rankings = [[hit.id for hit in without_done(run.rankings.get(q, ()))] for q in group.qrels]
     chains = None
-    if results.chains:
-        found = [results.chains[q].hits if q in results.chains else () for q in group.qrels]
+    if run.chains:
+        found = [run.chains[q].hits if q in run.chains else () for q in group.qrels]
         chains = [[hit.id for hit in without_done(hits)] for hits in found]
     reach = None if form == "chain" else _reach(entry, max(map(len, rankings), default=0))
     return Measured(entry, _within(report, reach), rankings, chains, reach)
@@ -132,7 +132,7 @@ def _form(entry: Entry, entries: Sequence[Entry]) -> Form:
         entries: The runs among which the members of an ensemble are sought.
     """
     info = entry.info
-    if entry.results.chains or entry.steps == "dynamic":
+    if entry.run.chains or entry.steps == "dynamic":
         return "chain"
     if info is None:
         return "unknown"
@@ -153,17 +153,17 @@ def _members(entry: Entry, others: Sequence[Entry]) -> list[Entry | None]:
     return [member for _, member in members_of(entry, others)]
 
 
-def _with_chains(entry: Entry, form: Form) -> tuple[Results, bool]:
-    """The results, and whether their chains are rankings.
+def _with_chains(entry: Entry, form: Form) -> tuple[Run, bool]:
+    """The run, and whether its chains are rankings.
 
     Fixed hops are written as a ranking in hop order, and so is a dynamic run in TREC form. Read as chains,
     they have a set F1 and a proof; whether DONE came they do not say.
     """
-    results = entry.results
-    if results.chains or form != "chain":
-        return results, False
-    chains = {query_id: Chain(tuple(hits), 0.0, False) for query_id, hits in results.rankings.items()}
-    return results._replace(chains=chains), True
+    run = entry.run
+    if run.chains or form != "chain":
+        return run, False
+    chains = {query_id: Chain(tuple(hits), 0.0, False) for query_id, hits in run.rankings.items()}
+    return replace(run, chains=chains), True
 
 
 def _reach(entry: Entry, longest: int) -> int | None:

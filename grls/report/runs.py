@@ -20,9 +20,10 @@ from grls.data.types import Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.evaluate import all_gold
 from grls.io.jsonl import read_jsonl
-from grls.runs.comparable import differ, refuse_other_data
-from grls.runs.manifest import RunInfo, Steps, info_file, read_info
-from grls.runs.results import Results, find_passages, load_results
+from grls.runs.comparable import refuse_other_data
+from grls.runs.manifest import RunInfo, Steps, differ, info_file
+from grls.runs.results import find_passages
+from grls.runs.run import Run
 from grls.runs.trec import refuse_unknown
 
 SYSTEMS = {
@@ -42,23 +43,29 @@ class Entry:
     """One run.
 
     Attributes:
-        file: JSONL or TREC run.
-        info: Its manifest; None where it has none.
-        results: What was retrieved.
+        run: The run.
         label: What the page calls it, unique in its data set.
     """
 
-    file: Path
-    info: RunInfo | None
-    results: Results
+    run: Run
     label: str
+
+    @property
+    def file(self) -> Path:
+        """Its file."""
+        return Path(self.run.path)
+
+    @property
+    def info(self) -> RunInfo | None:
+        """Its manifest; None where it has none."""
+        return self.run.info
 
     @property
     def steps(self) -> Steps | None:
         """As the manifest says; without one, dynamic where there are chains, else None (not stated)."""
         if self.info is not None:
             return self.info.steps
-        return "dynamic" if self.results.chains else None
+        return "dynamic" if self.run.chains else None
 
     @property
     def system(self) -> str:
@@ -125,10 +132,9 @@ class DataGroup:
 
 
 class _Given(NamedTuple):
-    """A run as it was given, not read yet."""
+    """A run and the folder of its data set."""
 
-    path: Path
-    info: RunInfo | None
+    run: Run
     folder: Path
 
 
@@ -161,13 +167,14 @@ def load_groups(files: Sequence[str], data: str | None = None, split: str | None
     for path in paths:
         if not path.is_file():
             raise DataError("no such file; expected a run in JSONL or TREC form.", path)
-        info = read_info(path)
-        folder = _folder(path, info, data)
-        by_name.setdefault(folder.resolve().name, []).append(_Given(path, info, folder))
+        run = Run.load(path)
+        folder = _folder(run, data)
+        by_name.setdefault(folder.resolve().name, []).append(_Given(run, folder))
     return [_group(name, given, split) for name, given in by_name.items()]
 
 
-def _folder(path: Path, info: RunInfo | None, data: str | None) -> Path:
+def _folder(run: Run, data: str | None) -> Path:
+    info = run.info
     if info is not None and info.data and Path(info.data).is_dir():
         return Path(info.data)
     if data is not None:
@@ -177,26 +184,26 @@ def _folder(path: Path, info: RunInfo | None, data: str | None) -> Path:
     why = (
         "it has no manifest" if info is None else f"its manifest names {info.data!r}, which is no folder here"
     )
-    raise ConfigError(f"{path}: which data set is this run of? {why}; give --data FOLDER.")
+    raise ConfigError(f"{run.path}: which data set is this run of? {why}; give --data FOLDER.")
 
 
 def _group(name: str, given: Sequence[_Given], split: str | None) -> DataGroup:
-    stated = [(path, info) for path, info, _ in given if info is not None]
+    stated = [(Path(run.path), run.info) for run, _ in given if run.info is not None]
     _refuse_different(name, stated)
     folder = given[0].folder
-    for path, info, other in given:
-        if info is None and other.resolve() != folder.resolve():
+    for run, other in given:
+        if run.info is None and other.resolve() != folder.resolve():
             raise MismatchError(
-                f"{path} is scored on {other}, {given[0].path} on {folder}: two data sets of one name. "
-                "Report on them apart, or rename one."
+                f"{run.path} is scored on {other}, {given[0].run.path} on {folder}: two data sets of one "
+                "name. Report on them apart, or rename one."
             )
     split = _split(stated, split)
     corpus = Corpus.read(folder)
     queries, qrels = read_split(folder, split, corpus)
     every = read_queries(folder)
-    for path, info in stated:
-        refuse_other_data(path, info, folder, corpus, (queries, every))
-    entries = [_entry(path, info, corpus, every, folder) for path, info, _ in given]
+    for run, _ in given:
+        refuse_other_data(run, folder, corpus, (queries, every))
+    entries = [_entry(run, corpus, every, folder) for run, _ in given]
     train = folder / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
     entries.sort(key=lambda e: (place_of(e.system, [*SYSTEMS]), place_of(e.steps, STEPS)))
@@ -230,20 +237,20 @@ def _split(stated: Sequence[tuple[Path, RunInfo]], asked: str | None) -> str:
     return asked or only or "test"
 
 
-def _entry(path: Path, info: RunInfo | None, corpus: Corpus, every: Sequence[Query], folder: Path) -> Entry:
-    results = load_results(path)
-    if not results.rankings:
+def _entry(run: Run, corpus: Corpus, every: Sequence[Query], folder: Path) -> Entry:
+    path = Path(run.path)
+    if not run.rankings:
         raise DataError("the run has no line; retrieve again.", path)
-    hits = [*results.rankings.values(), *(chain.hits for chain in results.chains.values())]
+    hits = [*run.rankings.values(), *(chain.hits for chain in run.chains.values())]
     texts = {query.id: query.text for query in every}
     try:
-        refuse_unknown(results.rankings, texts, "query", str(folder / "queries.jsonl"))
+        refuse_unknown(run.rankings, texts, "query", str(folder / "queries.jsonl"))
         find_passages(corpus, {hit.id for some in hits for hit in some if hit.id != DONE_ID})
     except DataError as error:
         raise DataError(str(error), path) from None
-    if info is None and path.suffix == ".jsonl":
+    if run.info is None and path.suffix == ".jsonl":
         _refuse_other_texts(path, texts, folder)
-    return Entry(path, info, results, info.name if info is not None else path.stem)
+    return Entry(run, run.name)
 
 
 def _refuse_other_texts(path: Path, texts: dict[str, str], folder: Path) -> None:

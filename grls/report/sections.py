@@ -67,10 +67,10 @@ def run_table(groups: Sequence[MeasuredGroup]) -> Table:
 def _facts(run: Measured) -> list[Value]:
     info, counts = run.entry.info, run.report["queries"]
     rest: list[Value] = [counts["judged"], counts["unanswered"], counts["unjudged"]]
-    mode = run.entry.results.score_mode
+    mode = run.entry.run.score_mode
     if info is None:
         return [None, None, mode, None, None, *rest, "no manifest", str(run.entry.file)]
-    asked = len(run.entry.results.rankings)
+    asked = len(run.entry.run.rankings)
     options = ", ".join(f"{key}={value}" for key, value in info.options.items() if value is not None)
     return [
         " + ".join(info.stages),

@@ -1,5 +1,7 @@
 """Runs: what was retrieved for the queries of a data set.
 
-``trec`` writes and reads TREC run files, ``results`` JSONL with the evidence text, ``manifest`` the facts
-of what made a run. ``comparable`` reads several runs together and refuses those that do not belong together.
+``run`` holds a run as one value, which is loaded, saved and checked against others. ``trec`` writes and reads
+TREC run files, ``results`` JSONL with the evidence text, ``manifest`` the facts of what made a run; ``save``
+writes all three. ``portions`` keeps results as they come, so that a killed run goes on. ``comparable`` reads
+several runs together, ``asked`` says which queries they answer, ``dev_runs`` are runs to tune on.
 """

@@ -68,6 +68,11 @@ def fingerprint_queries(queries: Sequence[Query]) -> str:
     return digest.hexdigest()
 
 
+def differ(fingerprint: str, other: str) -> bool:
+    """Whether two fingerprints differ; the empty one is unknown and differs from none."""
+    return bool(fingerprint and other) and fingerprint != other
+
+
 def info_file(run: str | Path) -> Path:
     """The manifest's path for a run (``NAME.trec``, ``NAME.jsonl``) or for ``NAME``."""
     path = Path(run)

@@ -58,3 +58,26 @@ class TuneOptions:
 
 
 USUAL_GRID = TuneOptions()
+
+
+@dataclass(frozen=True)
+class TuneRuns:
+    """Runs that weights are tuned on.
+
+    Args:
+        runs: Runs of the same systems, in the same order, for development queries: the weights (rrf, sum)
+            with the best recall there are used. Steps of 0.1 that sum to one; where recall is level nDCG
+            decides, then the most even.
+        split: Which queries they answer; null takes it from their manifests, or else dev.
+        k: Cut-off of that recall.
+    """
+
+    runs: list[str] | None = None
+    split: str | None = None
+    k: int = 10
+
+
+UNTUNED = TuneRuns()
+
+
+UNTUNED = TuneRuns()

@@ -25,7 +25,7 @@ from grls.retrieve.hops.pool import pooled_ranking
 from grls.retrieve.registry import Opening, load, load_named
 from grls.retrieve.spec import update_spec, write_spec
 from grls.runs.manifest import read_info
-from grls.runs.results import read_results
+from grls.runs.run import Run
 
 COMPOSITES: dict[str, dict[str, Any]] = {
     "hybrid": {"generator": "../generative", "priors": [{"retriever": "bm25", "weight": 3.0}]},
@@ -201,7 +201,7 @@ def test_every_command_takes_every_retriever(folder: Path, tmp_path: Path, kind:
     info = read_info(tmp_path / "b.jsonl")
     assert info is not None
     assert info.name == f"direct, {EVERY[kind][1]}, k=3"
-    assert all(read_results(f"{tmp_path}/b.jsonl").rankings.values())
+    assert all(Run.load(f"{tmp_path}/b.jsonl").rankings.values())
     if kind in ("fusion", "bm25"):
         asking = ["answer", "follow-up", *common, f"--output={tmp_path}/c", "--reader.max_new_tokens=2"]
         assert main(asking) == 0
@@ -213,6 +213,6 @@ def test_programs_take_every_retriever(folder: Path, tmp_path: Path, kind: str) 
     run = ["answer", "dsp", "retrieve-then-read", f"--model={folder / 'model'}", f"--output={tmp_path}/p"]
     few = ["--dsp.calls.max_new_tokens=2", "--dsp.calls.wait=0"]
     assert main([*run, *given(folder, kind), *few]) == 0
-    rankings = read_results(f"{tmp_path}/p.jsonl").rankings
+    rankings = Run.load(f"{tmp_path}/p.jsonl").rankings
     assert rankings
     assert all(rankings.values())

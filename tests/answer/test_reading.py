@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from reader_helpers import ScriptedRetriever, ScriptedWriter
+from run_files import write_jsonl_run
 from small_data import write_small
 
 from grls.answer.direct import DirectReader, FollowUpStep
@@ -17,7 +18,6 @@ from grls.data.corpus import Corpus
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
 from grls.runs.manifest import RunInfo, write_info
-from grls.runs.results import write_results
 
 CORPUS = Corpus.from_passages(
     [
@@ -213,7 +213,7 @@ def test_examples_end_with_their_answer() -> None:
 def test_a_finished_run_is_looked_up(tmp_path: Path) -> None:
     corpus = Corpus.read(write_small(tmp_path / "data"))
     ids = corpus.ids([0, 1, 2])
-    write_results(tmp_path / "r.jsonl", [WHO], corpus, "bm25", {"q1": hits(*ids)})
+    write_jsonl_run(tmp_path / "r.jsonl", [WHO], corpus, "bm25", {"q1": hits(*ids)})
     run = FinishedRun(tmp_path / "r.jsonl", corpus, [WHO, WHAT], "test")
     assert [[hit.id for hit in found] for found in run.retrieve([WHAT, WHO], 2)] == [[], ids[:2]]
     assert (run.score_mode, run.info) == ("bm25", None)

@@ -10,7 +10,7 @@ from grls.cli import main
 from grls.data.dataset import gold_passages, read_split
 from grls.evaluation.evaluate import evaluate_run
 from grls.runs.manifest import read_info
-from grls.runs.results import load_results
+from grls.runs.run import Run
 
 IDS = [passage.id for passage in passages()]
 
@@ -40,13 +40,13 @@ def test_rankings_end_where_gold_ends(place: Path, capsys: pytest.CaptureFixture
     how = ("--data=data", "--split=test", "--tune_split=train", "--output=out/cut")
     assert main(["fuse", "cut", run, "--tune", dev, *how]) == 0
     assert "set F1 100.0 on train, which it was fitted to" in capsys.readouterr().out
-    found = load_results("out/cut.jsonl")
+    found = Run.load("out/cut.jsonl")
     queries, qrels = read_split("data", "test")
     for query in queries:
         gold = gold_passages(query, qrels)
         assert [hit.id for hit in found.chains[query.id].hits] == gold
         assert [(hit.id, hit.score) for hit in found.rankings[query.id]] == [
-            (hit.id, hit.score) for hit in load_results(run).rankings[query.id][: len(gold)]
+            (hit.id, hit.score) for hit in Run.load(run).rankings[query.id][: len(gold)]
         ]
     info = read_info("out/cut.jsonl")
     assert info is not None

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 from failing import fails, refuses
+from run_files import write_jsonl_run
 from small_data import passages, queries, write_small
 
 from grls.cli import main
-from grls.commands.output import Outcome, write_outputs
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit
 from grls.runs.manifest import RunInfo, fingerprint_queries, read_info, write_info
-from grls.runs.results import load_results, write_results
+from grls.runs.run import Run
 
 ROOT = Path(__file__).parents[2]
 IDS = [passage.id for passage in passages()]
@@ -37,10 +37,13 @@ def write(output, first=0, split="test", data="data", steps="single", system="ge
         system, f"{system} {first}", steps, corpus.fingerprint, fingerprint_queries(asked), data, split,
         score_mode="full", stages=("retrieve",), seconds=2.0,
     )  # fmt: skip
-    lists = [[Hit(IDS[(first + n) % len(IDS)], -float(n)) for n in range(depth)] for _ in asked]
-    chains = [Chain(tuple(hits), -1.0, done=True) for hits in lists]
-    outcome = Outcome(chains=chains) if steps != "single" else Outcome(rankings=lists)
-    write_outputs(output, asked, corpus, outcome, dataclasses.replace(info, **changes))
+    hits = [Hit(IDS[(first + n) % len(IDS)], -float(n)) for n in range(depth)]
+    info = dataclasses.replace(info, **changes)
+    chains = {query.id: Chain(tuple(hits), -1.0, done=True) for query in asked}
+    run = Run.of(chains=chains, info=info)
+    if steps == "single":
+        run = Run.of({query.id: hits for query in asked}, info=info)
+    run.save(output, asked, corpus)
     return f"{output}.jsonl"
 
 
@@ -58,7 +61,7 @@ def trec(file, ranked):
 
 def fused(*arguments):
     assert main(["fuse", *arguments, "--output", "out/e"]) == 0
-    results = load_results("out/e.jsonl" if Path("out/e.jsonl").exists() else "out/e.trec")
+    results = Run.load("out/e.jsonl" if Path("out/e.jsonl").exists() else "out/e.trec")
     return {query: [hit.id for hit in hits] for query, hits in results.rankings.items()}
 
 
@@ -73,8 +76,8 @@ def test_runs_of_ours_are_interleaved_and_say_what_made_them(place, capsys):
     asked, _ = read_split("data", "test")
     found = fused(write("a"), write("b", 2), "--k", "5")
     assert found == {query.id: [IDS[n] for n in (0, 2, 1, 3, 4)] for query in asked}
-    assert load_results("out/e.jsonl").score_mode == "interleave"
-    assert [h.id for h in load_results("out/e.trec").rankings[asked[0].id]] == found[asked[0].id]
+    assert Run.load("out/e.jsonl").score_mode == "interleave"
+    assert [h.id for h in Run.load("out/e.trec").rankings[asked[0].id]] == found[asked[0].id]
     info, member = read_info("out/e.jsonl"), read_info("a.jsonl")
     assert (info.system, info.steps, info.data, info.split) == ("ensemble", "single", "data", "test")
     assert (info.corpus, info.queries) == (member.corpus, member.queries)
@@ -118,14 +121,14 @@ def test_weights_and_method_are_used_and_recorded(place):
 def test_an_ensemble_can_be_a_member(place):
     fused(write("a"), write("b", 2))
     shutil.move("out", "first")
-    assert set(fused("first/e.jsonl", write("c", 4), "--k=2")) == set(load_results("a.jsonl").rankings)
+    assert set(fused("first/e.jsonl", write("c", 4), "--k=2")) == set(Run.load("a.jsonl").rankings)
 
 
 def test_dynamic_chains_are_fused_with_their_mean_length(place):
     runs = (write("a", steps="dynamic", depth=1), write("b", 2, steps="dynamic", depth=2))
     found = fused(*runs)
     assert next(iter(found.values())) == [IDS[0], IDS[2]]
-    results = load_results("out/e.jsonl")
+    results = Run.load("out/e.jsonl")
     assert {chain.done for chain in results.chains.values()} == {True}
     assert {len(chain.hits) for chain in results.chains.values()} == {2}
     assert read_info("out/e.jsonl").steps == "dynamic"
@@ -139,13 +142,13 @@ def test_passages_of_a_set_are_fused_by_their_own_scores(place):
     for name, scores in (("a", (3.0, 2.0)), ("b", (9.0, 8.0))):
         hits = [Hit(i, score) for i, score in zip(IDS[:2], scores, strict=True)]
         chains = {q.id: Chain(tuple(hits), 0.0, True) for q in queries}
-        write_results(f"{name}.jsonl", queries, corpus, "x, cut", {q.id: hits for q in queries}, chains)
+        write_jsonl_run(f"{name}.jsonl", queries, corpus, "x, cut", {q.id: hits for q in queries}, chains)
         info = RunInfo(
             "bm25", name, "dynamic", corpus.fingerprint, fingerprint_queries(queries), "data", "test", "x"
         )  # fmt: skip
         write_info(name, info)
     fused("a.jsonl", "b.jsonl", "--fusion.method=sum", "--fusion.normalization=none")
-    found = next(iter(load_results("out/e.jsonl").chains.values()))
+    found = next(iter(Run.load("out/e.jsonl").chains.values()))
     assert [(hit.id, hit.score) for hit in found.hits] == [(IDS[0], 12.0), (IDS[1], 10.0)]
 
 
@@ -158,17 +161,16 @@ def test_chains_are_fused_by_their_hops_added_up(place):
             "generator", name, "dynamic", corpus.fingerprint, fingerprint_queries(queries), "data", "test",
             "renormalized",
         )  # fmt: skip
-        write_outputs(
-            name, queries, corpus, Outcome(chains=[Chain(hits, sum(scores), True)] * len(queries)), info
-        )
+        chains = {query.id: Chain(hits, sum(scores), True) for query in queries}
+        Run.of(chains=chains, info=info).save(name, queries, corpus)
     fused("a.jsonl", "b.jsonl", "--fusion.method=sum", "--fusion.normalization=min-max")
-    found = next(iter(load_results("out/e.jsonl").chains.values()))
+    found = next(iter(Run.load("out/e.jsonl").chains.values()))
     assert [hit.score for hit in found.hits] == pytest.approx([2.0, 2.0, 1.0], abs=1e-6)
 
 
 def test_fixed_chains_are_rankings(place):
     fused(write("a", steps="fixed"), write("b", 2, steps="fixed"))
-    assert load_results("out/e.jsonl").chains == {}
+    assert Run.load("out/e.jsonl").chains == {}
     assert read_info("out/e.jsonl").steps == "fixed"
     fused("a.jsonl", write("c", 3))
     assert read_info("out/e.jsonl").steps == "single"
@@ -309,7 +311,8 @@ def dev_runs():
             "generator", name, "single", corpus.fingerprint, fingerprint_queries(asked), "data", "dev",
             score_mode="full", stages=("retrieve",),
         )  # fmt: skip
-        write_outputs(f"{name}-dev", asked, corpus, Outcome(rankings=lists), info)
+        rankings = {query.id: hits for query, hits in zip(asked, lists, strict=True)}
+        Run.of(rankings, info=info).save(f"{name}-dev", asked, corpus)
         made.append(f"{name}-dev.jsonl")
     return made
 
@@ -353,9 +356,9 @@ def test_a_config_is_layered_under_the_command_line(place):
         yaml.dump({"runs": runs, "output": "out/e", "fusion": {"method": "rrf"}, "k": 1})
     )
     assert main(["fuse", "--config", "e.yaml"]) == 0
-    assert {len(hits) for hits in load_results("out/e.jsonl").rankings.values()} == {1}
+    assert {len(hits) for hits in Run.load("out/e.jsonl").rankings.values()} == {1}
     assert main(["fuse", "--config", "e.yaml", "--k=3", "--fusion.method=interleave"]) == 0
-    assert load_results("out/e.jsonl").score_mode == "interleave"
+    assert Run.load("out/e.jsonl").score_mode == "interleave"
     assert main(["fuse", "--config=e.yaml", "b.jsonl", write("c", 1)]) == 0
     assert read_info("out/e.jsonl").options["runs"] == ["b.jsonl", "c.jsonl"]
 

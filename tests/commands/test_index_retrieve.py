@@ -12,7 +12,6 @@ from failing import fails
 from small_data import passages, small_retriever, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
-from grls.commands import portions
 from grls.commands import retrieve as retrieve_command
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
@@ -27,8 +26,9 @@ from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.expected_f1 import expected_f1
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hops.pool import pooled_ranking
+from grls.runs import portions
 from grls.runs.manifest import read_info
-from grls.runs.results import read_results
+from grls.runs.run import Run
 from grls.runs.trec import read_run
 
 
@@ -150,7 +150,7 @@ def test_the_set_of_highest_expected_f1_is_chosen(data: Path, generative: Path, 
     chains = [expected_f1(some) for some in search.retrieve_chains(queries)]
     assert found == {q.id: [hit.id for hit in c.hits] for q, c in zip(queries, chains, strict=True)}
     assert info.options["choose"] == "expected-f1"
-    scores = [[hit.score for hit in hits] for hits in read_results(tmp_path / "o.jsonl").rankings.values()]
+    scores = [[hit.score for hit in hits] for hits in Run.load(tmp_path / "o.jsonl").rankings.values()]
     assert scores == [pytest.approx([hit.score for hit in c.hits]) for c in chains]  # not added up
     likeliest, _ = retrieve(data, tmp_path / "o", *given)
     assert likeliest != found

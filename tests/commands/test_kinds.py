@@ -26,7 +26,7 @@ from grls.retrieve.build import Building
 from grls.retrieve.registry import KINDS, Opening, load, register
 from grls.retrieve.spec import read_spec, write_spec
 from grls.runs.manifest import read_info
-from grls.runs.results import read_results
+from grls.runs.run import Run
 from grls.train.chains.examples import HopExample
 from grls.train.chains.proposals import Proposals, Rescore
 from grls.train.chains.teacher import RetrieverTeacher
@@ -62,7 +62,7 @@ def folder(request: pytest.FixtureRequest, place: Path) -> Path:
 def retrieved(folder: Path, place: Path, output: Path, *options: str) -> tuple[dict[str, list[str]], Any]:
     given = [f"--data={place / 'data'}", f"--output={output}", "--device=cpu", "--k=4", *options]
     assert main(["retrieve", str(folder), *given]) == 0
-    found = read_results(f"{output}.jsonl").rankings
+    found = Run.load(f"{output}.jsonl").rankings
     return {query: [hit.id for hit in hits] for query, hits in found.items()}, read_info(output)
 
 

@@ -11,7 +11,7 @@ from quoting_model import quoting
 
 from grls.cli import main
 from grls.runs.manifest import read_info
-from grls.runs.results import read_results
+from grls.runs.run import Run
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,7 +71,7 @@ def test_a_program_writes_answers_traces_and_a_run(
     info = read_info(f"{output}.jsonl")
     assert info is not None
     assert (info.system, info.name, info.score_mode) == ("bm25", "retrieve-then-read, bm25, k=1", "bm25")
-    assert read_results(f"{output}.jsonl").rankings["q1"][0].id == "a"
+    assert Run.load(f"{output}.jsonl").rankings["q1"][0].id == "a"
     assert main(["evaluate", f"{output}.answers.jsonl", "--data", str(folder / "data")]) == 0
     assert not (tmp_path / "home").exists()  # no cache
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from quoting_model import QUERIES, quoting
+from run_files import write_jsonl_run
 
 from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Hit
 from grls.runs.manifest import RunInfo, fingerprint_queries, read_info, write_info
-from grls.runs.results import read_results, write_results
+from grls.runs.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def test_from_bm25(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert [quote["passages"] for quote in first["quotes"]] == [["a"]]
     assert first["quotes"][0]["text"].startswith("Mill: The mill")
     assert first["pieces"][0]["kind"] == "quote"
-    assert first["retrieved"] == [hit.id for hit in read_results(f"{output}.jsonl").rankings["q1"]]
+    assert first["retrieved"] == [hit.id for hit in Run.load(f"{output}.jsonl").rankings["q1"]]
     info = read_info(f"{output}.jsonl")
     assert info is not None
     assert (info.system, info.name, info.score_mode) == ("bm25", "direct, bm25, k=1", "bm25")
@@ -51,12 +52,12 @@ def test_from_bm25(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_ranking_is_deeper_than_what_is_read(folder: Path, tmp_path: Path) -> None:
     retrieved = {"q1": [Hit("c", 3.0), Hit("a", 2.0), Hit("b", 1.0)], "q2": [Hit("b", 1.0)]}
     corpus = Corpus.read(folder / "data")
-    write_results(tmp_path / "r.jsonl", QUERIES, corpus, "bm25", retrieved)
+    write_jsonl_run(tmp_path / "r.jsonl", QUERIES, corpus, "bm25", retrieved)
     info = RunInfo("bm25", "the run", "single", corpus.fingerprint, "", "", None, "bm25")
     write_info(tmp_path / "r", info)
     run = ("--run", str(tmp_path / "r.jsonl"))
     assert read(folder, tmp_path / "x", *run, "--k", "1", "--reader.depth", "2") == 0
-    assert read_results(tmp_path / "x.jsonl").rankings == {name: hits[:2] for name, hits in retrieved.items()}
+    assert Run.load(tmp_path / "x.jsonl").rankings == {name: hits[:2] for name, hits in retrieved.items()}
     first = lines(tmp_path / "x")[0]
     assert first["retrieved"] == ["c", "a"]
     assert [quote["passages"] for quote in first["quotes"]] == [["c"]]
@@ -213,7 +214,7 @@ def test_a_run_of_other_queries_and_an_output_over_the_run_are_refused(
     corpus = Corpus.read(folder / "data")
     other = [query._replace(id=f"other-{query.id}") for query in QUERIES]
     for name, asked in (("mine", QUERIES), ("other", other)):
-        write_results(
+        write_jsonl_run(
             tmp_path / f"{name}.jsonl", asked, corpus, "bm25", {q.id: [Hit("a", 1.0)] for q in asked}
         )
         info = RunInfo(

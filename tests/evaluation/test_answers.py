@@ -7,6 +7,7 @@ from typing import Any
 
 import nli_models
 import pytest
+from run_files import write_jsonl_run
 from small_data import write_jsonl
 
 from grls.cli import main
@@ -25,7 +26,6 @@ from grls.evaluation.answers import (
 )
 from grls.evaluation.metrics.answer_f1 import answer_scores, normalise_answer
 from grls.runs.manifest import RunInfo, write_info
-from grls.runs.results import write_results
 
 PASSAGES = [
     Passage("a", "it is blue .", "the barn"),
@@ -157,7 +157,7 @@ def test_the_command(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     corpus = Corpus.read(data)
     for name, lines in (("one", LINES), ("two", [line("q1", "")])):
         write_answers(tmp_path / f"{name}.answers.jsonl", lines)
-    write_results(tmp_path / "one.jsonl", QUERIES, corpus, "full")
+    write_jsonl_run(tmp_path / "one.jsonl", QUERIES, corpus, "full")
     info = RunInfo(
         "generator", "The | first", "single", corpus.fingerprint, "", "", None, "full", seconds=6.0
     )
@@ -188,7 +188,7 @@ def test_the_split_is_that_of_the_manifest(
     corpus = Corpus.read(data)
     for name, split in (("dev-run", "dev"), ("test-run", "test")):
         write_answers(tmp_path / f"{name}.answers.jsonl", LINES)
-        write_results(tmp_path / f"{name}.jsonl", QUERIES, corpus, "full")
+        write_jsonl_run(tmp_path / f"{name}.jsonl", QUERIES, corpus, "full")
         write_info(
             tmp_path / name,
             RunInfo("generator", name, "single", corpus.fingerprint, "", "", split, "full"),
@@ -222,7 +222,7 @@ def test_wrong_options_are_refused(
 
 
 def test_other_files_are_refused(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_results(tmp_path / "x.jsonl", QUERIES, Corpus.read(data), "full")
+    write_jsonl_run(tmp_path / "x.jsonl", QUERIES, Corpus.read(data), "full")
     write_answers(tmp_path / "x.answers.jsonl", LINES)
     both = [str(tmp_path / "x.jsonl"), str(tmp_path / "x.answers.jsonl")]
     assert main(["evaluate", *both, "--data", str(data)]) == 1

@@ -4,6 +4,7 @@ import json
 from math import log2
 
 import pytest
+from run_files import write_jsonl_run
 
 from grls.cli import main
 from grls.data.corpus import Corpus
@@ -13,7 +14,6 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.evaluate import evaluate_run, format_report
 from grls.evaluation.versus import compare_runs
 from grls.runs.manifest import RunInfo, fingerprint_queries, write_info
-from grls.runs.results import write_results
 from grls.runs.trec import write_run
 
 PASSAGES = [
@@ -90,7 +90,7 @@ def test_chains_get_set_scores_done_missing_and_graph_checks(tmp_path):
     done = Chain((Hit("f1", -0.5), Hit("r1", 0.0), Hit("DONE", 0.0)), -0.5, True)
     endless = Chain((Hit("f2", -0.5), Hit("r1", -1.0)), -1.5, False)
     run = tmp_path / "results.jsonl"
-    write_results(run, PROBLEMS, Corpus.read(data), "renormalized", chains={"q1": done, "q2": endless})
+    write_jsonl_run(run, PROBLEMS, Corpus.read(data), "renormalized", chains={"q1": done, "q2": endless})
     report = evaluate_run(run, data)
     assert report["score_mode"] == "renormalized"
     assert report["queries"] == {"judged": 3, "unanswered": 1, "unjudged": 1}
@@ -129,7 +129,7 @@ def test_paths_are_matched_by_chains_where_there_are_any_else_by_rankings(tmp_pa
         "q3": Chain((Hit("r1", -1.0), Hit("r2", -1.0), Hit("DONE", 0.0)), -2.0, True),
     }
     file = tmp_path / "chains.jsonl"
-    write_results(file, PATHS, Corpus.read(data), "full", rankings, chains)
+    write_jsonl_run(file, PATHS, Corpus.read(data), "full", rankings, chains)
     report = evaluate_run(file, data)
     assert report["path_match"] == pytest.approx({"path_match": 1 / 3, "queries": 3})
     assert report["complete_recall"]["complete_recall@5"] == 1.0

@@ -2,12 +2,13 @@
 
 import json
 
+from run_files import write_jsonl_run
+
 from grls.data.corpus import Corpus
 from grls.data.dataset import write_dataset
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.evaluation.evaluate import evaluate_run
 from grls.evaluation.examples import format_examples
-from grls.runs.results import write_results
 from grls.runs.trec import write_run
 
 PASSAGES = [
@@ -52,7 +53,7 @@ def test_the_ids_of_all_chains_are_looked_up_at_once(tmp_path, monkeypatch):
     valid = Chain((Hit("f1", -0.5), Hit("r1", -0.1), Hit("DONE", 0.0)), -0.6, True)
     broken = Chain((Hit("r1", -0.5), Hit("x1", -0.5)), -1.0, False)
     chains = {q.id: broken if n % 2 else valid for n, q in enumerate(queries)}
-    write_results(tmp_path / "run.jsonl", queries, corpus, "full", chains=chains)
+    write_jsonl_run(tmp_path / "run.jsonl", queries, corpus, "full", chains=chains)
     calls = []
     numbers = corpus.numbers
     monkeypatch.setattr(corpus, "numbers", lambda ids: calls.append(len(ids)) or numbers(ids))
@@ -69,6 +70,6 @@ def test_other_data_may_use_the_same_keys(tmp_path):
     data, corpus = dataset(tmp_path / "data", queries)
     chain = Chain((Hit("f1", -0.5), Hit("r1", -0.1)), -0.6, False)
     run = tmp_path / "run.jsonl"
-    write_results(run, queries, corpus, "full", chains=dict.fromkeys(["q0", "q1", "q2"], chain))
+    write_jsonl_run(run, queries, corpus, "full", chains=dict.fromkeys(["q0", "q1", "q2"], chain))
     assert format_examples(run, data, "test", corpus, 3).count("=> all gold passages found") == 3
     assert "graph" not in evaluate_run(run, data)

@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+from run_files import write_jsonl_run
+
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split, write_dataset
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.runs.manifest import RunInfo, fingerprint_queries, write_info
-from grls.runs.results import write_results
 from grls.runs.trec import chain_ranking, write_run
 
 PASSAGES = [
@@ -46,7 +47,7 @@ def write(
     lists = {q: tuple(Hit(i, -1.0 - n) for n, i in enumerate(ids)) for q, ids in found.items()}
     chains = {q: Chain(hits, -1.0, True) for q, hits in lists.items()} if steps == "dynamic" else None
     rankings = {q: chain_ranking(Chain(hits, -1.0, True)) for q, hits in lists.items()}
-    write_results(f"{output}.jsonl", queries, corpus, "renormalized", rankings, chains)
+    write_jsonl_run(f"{output}.jsonl", queries, corpus, "renormalized", rankings, chains)
     write_run(f"{output}.trec", rankings)
     if manifest:
         facts = {"corpus": corpus.fingerprint, "queries": fingerprint_queries(queries), "data": str(folder)}

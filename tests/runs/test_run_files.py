@@ -6,16 +6,20 @@ import random
 import ir_measures
 import pytest
 from ir_measures import RR, R, SetF, SetP, SetR
+from run_files import write_jsonl_run
 
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import DataError
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.evaluation.metrics.set_f1 import set_f1
-from grls.runs.results import Results, find_passages, load_results, read_results, write_results
+from grls.runs.manifest import RunInfo
+from grls.runs.results import find_passages, read_results
+from grls.runs.run import Run
 from grls.runs.trec import align, chain_ranking, read_run, without_done, write_run
 
 CORPUS = Corpus.from_passages([Passage("a", "alpha", "First"), Passage("b", "beta"), Passage("c d", "gamma")])
+INFO = RunInfo("generator", "mine", "dynamic", "", "", "", "test", "full")
 QUERIES = [Query("q1", "one?"), Query("q2", "two?"), Query("q3", "three?")]
 
 
@@ -114,7 +118,7 @@ def test_results_hold_the_evidence_text_of_every_query(tmp_path):
     file = tmp_path / "results.jsonl"
     chain = Chain((Hit("c d", -1.0), Hit("a", -0.5), Hit("DONE", -0.25)), -1.75, True)
     rankings = {"q2": [Hit("b", -0.5), Hit("DONE", -0.6), Hit("a", -0.7)]}
-    write_results(file, QUERIES, CORPUS, "renormalized", rankings, {"q1": chain})
+    write_jsonl_run(file, QUERIES, CORPUS, "renormalized", rankings, {"q1": chain})
     first, second, third = [json.loads(line) for line in file.read_text().splitlines()]
     assert first == {
         "query_id": "q1",
@@ -137,7 +141,7 @@ def test_results_hold_the_evidence_text_of_every_query(tmp_path):
     assert [(hit["rank"], hit["id"]) for hit in second["hits"]] == [(1, "b"), (2, "a")]
     assert "chain" not in second
     assert third["hits"] == []
-    assert load_results(file) == Results(
+    assert Run.load(file) == Run(
         {"q1": [Hit("c d", -1.0), Hit("a", -1.5)], "q2": [Hit("b", -0.5), Hit("a", -0.7)], "q3": []},
         {"q1": chain},
         "renormalized",
@@ -155,7 +159,7 @@ def test_results_hold_the_evidence_text_of_every_query(tmp_path):
 )
 def test_results_of_other_data_are_refused(tmp_path, rankings, chains, message):
     with pytest.raises(DataError, match=message):
-        write_results(tmp_path / "r.jsonl", QUERIES, CORPUS, "full", rankings, chains)
+        Run.of(rankings, chains, INFO).save(tmp_path / "r", QUERIES, CORPUS)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -181,7 +185,7 @@ def test_a_malformed_result_names_file_and_line(tmp_path, bad, message):
     file = tmp_path / "results.jsonl"
     file.write_text("\n".join(json.dumps(record) for record in ({**GOOD, "query_id": "first"}, bad)))
     with pytest.raises(DataError, match=rf"results\.jsonl, line 2: .*{message}"):
-        read_results(file)
+        list(read_results(file))
 
 
 def test_find_passages_asks_for_nothing_where_nothing_is_wanted():

@@ -33,7 +33,7 @@ from grls.decode.interleave.search import Interlaced
 from grls.errors import ConfigError, MismatchError
 from grls.evaluation.metrics.answer_f1 import answer_f1, answer_scores
 from grls.models.load.language import load_language_model
-from grls.runs.results import read_results
+from grls.runs.run import Run
 
 
 def _page(*given: Any) -> str:
@@ -225,7 +225,7 @@ def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert code == 0, printed
     assert "exact match 100.0, F1 100.0 (2 queries)" in printed
     assert "passages: hits@1 100.0, hits@5 100.0 (2 queries)" in printed
-    results = read_results(f"{output}.jsonl")
+    results = Run.load(f"{output}.jsonl")
     assert {q: [hit.id for hit in hits] for q, hits in results.rankings.items()} == {"q1": ["a"], "q2": ["b"]}
     lines = Path(f"{output}.answers.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["answer"] for line in lines] == ["Orla Finn", "the barn"]
@@ -294,7 +294,7 @@ def test_a_query_that_is_too_long_is_its_own_trouble(
     }  # fmt: skip
     assert "3 queries" in printed
     assert "1 without an answer" in printed
-    assert read_results(f"{output}.jsonl").rankings["q3"] == []
+    assert Run.load(f"{output}.jsonl").rankings["q3"] == []
 
 
 def test_an_encoder_decoder_has_positions_for_the_prompt_alone() -> None:

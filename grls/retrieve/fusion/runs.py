@@ -1,0 +1,124 @@
+"""Fusing runs that were retrieved already.
+
+How to fuse says :mod:`grls.retrieve.fusion.fuse`, whether runs belong together :mod:`grls.runs.comparable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from grls.data.types import Hit
+from grls.errors import ConfigError
+from grls.retrieve.fusion.fuse import Fusion, fuse_rankings
+from grls.retrieve.fusion.retriever import Length, chain_hits, chain_length, fuse_chains
+from grls.runs.manifest import RunInfo, Steps
+from grls.runs.run import Run
+from grls.runs.trec import chain_ranking
+
+
+@dataclass(frozen=True)
+class RunFusion:
+    """What is fused and how much of it is kept.
+
+    Args:
+        steps: Dynamic runs give chains, others rankings.
+        k: Passages a query; None keeps as many as the longest list holds.
+        length: Of a dynamic chain.
+    """
+
+    steps: Steps
+    k: int | None
+    length: Length
+
+    @classmethod
+    def of(cls, members: Sequence[Run], k: int | None, length: Length) -> RunFusion:
+        """The fusion that these runs allow.
+
+        Raises:
+            ConfigError: There are fewer than two, dynamic runs do not fit, or ``k`` or ``length`` does not.
+        """
+        steps = shared_steps(members)
+        if k is not None and steps == "dynamic":
+            raise ConfigError("--k is of rankings, and these runs are chains that end: --length says where.")
+        chain_length([0] * len(members), length)
+        return cls(steps, k, length)
+
+    def fuse(self, members: Sequence[Run], fusion: Fusion) -> Run:
+        """Fuse runs that hold the same queries; the result has no manifest."""
+        if self.steps == "dynamic":
+            chains = {
+                query: fuse_chains(
+                    [member.chains[query] for member in members],
+                    fusion,
+                    self.length,
+                    [_passages(member, query) for member in members],
+                )
+                for query in members[0].chains
+            }
+            return Run({query: list(c.hits) for query, c in chains.items()}, chains, fusion.score_mode)
+        longest = max((len(hits) for member in members for hits in member.rankings.values()), default=0)
+        k = self.k if self.k is not None else longest or None
+        rankings = fuse_rankings([member.rankings for member in members], fusion, k)
+        return Run(rankings, score_mode=fusion.score_mode)
+
+    def ensemble(
+        self, members: Sequence[Run], fusion: Fusion, name: str | None, options: dict[str, Any]
+    ) -> Run:
+        """Fuse runs that hold the same queries, with a manifest.
+
+        Args:
+            members: The runs.
+            fusion: How rankings are fused.
+            name: What reports call it; None makes one from the method and the members.
+            options: What the manifest records besides the fusion.
+        """
+        start = perf_counter()
+        fused = self.fuse(members, fusion)
+        infos = [run.info for run in members if run.info is not None]
+        kept = {"runs": [run.path for run in members], "k": self.k, "length": self.length}
+        how = {"method": fusion.method, "normalization": fusion.normalization, "rrf_k": fusion.rrf_k}
+        info = RunInfo(
+            system="ensemble",
+            name=name or f"{fusion.method} of {' + '.join(run.name for run in members)}",
+            steps=self.steps,
+            corpus="",
+            queries="",
+            data="",
+            split=None,
+            score_mode=fusion.score_mode,
+            stages=tuple(dict.fromkeys(stage for info in infos for stage in info.stages)),
+            members=tuple(run.name for run in members),
+            seconds=perf_counter() - start + sum(info.seconds for info in infos),  # members' time counts
+            options={**kept, **how, **options, "weights": fusion.weights},
+        )
+        return Run(fused.rankings, fused.chains, fused.score_mode, info)
+
+
+def _passages(run: Run, query: str) -> list[Hit]:
+    """The passages of a chain with scores to fuse by: of hops added up, or, of a set, each passage's own."""
+    chain, ranking = run.chains[query], run.rankings[query]
+    return chain_hits(chain) if ranking == chain_ranking(chain) else ranking
+
+
+def shared_steps(runs: Sequence[Run]) -> Steps:
+    """What a fusion of these runs is: dynamic or fixed where all are, else single.
+
+    Raises:
+        ConfigError: A dynamic run has no chains (a TREC run), or is to be fused with one that is not dynamic.
+    """
+    dynamic = [run for run in runs if run.steps == "dynamic"]
+    others = [run for run in runs if run.steps != "dynamic"]
+    if dynamic and others:
+        raise ConfigError(
+            f"{dynamic[0].path} is dynamic and {others[0].path} is {others[0].steps}; a chain that ends by "
+            "itself cannot be fused with a ranking. Retrieve both with the same --hops.steps."
+        )
+    for run in dynamic:
+        if not run.chains and run.rankings:
+            raise ConfigError(f"{run.path} is dynamic, and its chains stand in JSONL alone; give that file.")
+    if dynamic:
+        return "dynamic"
+    return "fixed" if all(run.steps == "fixed" for run in runs) else "single"

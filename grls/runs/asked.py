@@ -1,0 +1,146 @@
+"""What runs were asked: the queries of a data set, as options or manifests say.
+
+A run whose manifest names another corpus or other queries is refused. A run that was made of others (fused,
+cut) is saved with what they were asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import read_queries, read_split
+from grls.data.types import Query
+from grls.errors import ConfigError, MismatchError
+from grls.runs.comparable import refuse_unknown_passages
+from grls.runs.manifest import differ, fingerprint_queries
+from grls.runs.run import Run, asked_of
+from grls.runs.save import refuse_own_output
+from grls.runs.trec import refuse_unknown
+
+
+class QuerySet(NamedTuple):
+    """What runs were asked.
+
+    Attributes:
+        data: The data set folder.
+        split: Which of its queries; None for all, or where unknown.
+        corpus: Its corpus.
+        queries: The queries; None where nothing says which, so that the runs must.
+    """
+
+    data: str
+    split: str | None
+    corpus: Corpus
+    queries: list[Query] | None
+
+    @property
+    def ids(self) -> list[str] | None:
+        """Ids of the queries, where they are known."""
+        return None if self.queries is None else [query.id for query in self.queries]
+
+
+def find_asked(runs: Sequence[Run], data: str | None, split: str | None) -> QuerySet | None:
+    """What runs were asked: as the options say, else as their manifests do.
+
+    Args:
+        runs: See :func:`load_runs`.
+        data: Data set folder.
+        split: Which of its queries.
+
+    Returns:
+        None where neither says a data set.
+
+    Raises:
+        ConfigError: There is a split without a data set, or the data set of a manifest is not here.
+        DataError: The data set is malformed, or a passage of a run is not in it.
+        MismatchError: A manifest is of another corpus or of other queries.
+    """
+    named = next((run for run in runs if run.info is not None and run.info.data), None)
+    info = named.info if named is not None else None
+    if data is None:
+        if info is None or named is None:
+            if split is not None:
+                raise ConfigError("--split needs a data set: give --data DIR, too.")
+            return None
+        data = info.data
+        if not Path(data).is_dir():
+            raise ConfigError(f"{named.path} was retrieved from {data}, no folder here; give --data DIR.")
+    split = split if split is not None or info is None else info.split
+    corpus = Corpus.read(data)
+    queries = None
+    if split is not None:
+        queries = read_split(data, split, corpus)[0]
+    elif info is not None:
+        queries = read_queries(data)
+    asked = QuerySet(data, split, corpus, queries)
+    _refuse_other_data(runs, asked)
+    refuse_unknown_passages(runs, corpus)
+    return asked
+
+
+def _refuse_other_data(runs: Iterable[Run], asked: QuerySet) -> None:
+    """Refuse runs whose manifests name another corpus, or other queries."""
+    print_of_queries = "" if asked.queries is None else fingerprint_queries(asked.queries)
+    for run in runs:
+        if run.info is None:
+            continue
+        if differ(run.info.corpus, asked.corpus.fingerprint):
+            raise MismatchError(
+                f"{run.path} is a run over another corpus (of {run.info.data}) than {asked.data} has; give "
+                "the data set that was retrieved from, or retrieve again."
+            )
+        if differ(run.info.queries, print_of_queries):
+            which = "all queries" if asked.split is None else f"split {asked.split}"
+            raise MismatchError(
+                f"{run.path} ({asked_of(run.info)}) answers other queries than {asked.data}, {which}, holds; "
+                "give the split that was retrieved for, or retrieve again."
+            )
+
+
+def save_for(run: Run, output: str, asked: QuerySet | None) -> str:
+    """Save a run that was made of others, with data set, split and fingerprints of what was asked.
+
+    Args:
+        run: The run, with its manifest.
+        output: Path without ending.
+        asked: What it answers; None: no texts are known, so there is a TREC run alone.
+
+    Returns:
+        What was written, in a line.
+    """
+    if asked is None or run.info is None:
+        return run.save(output)
+    queries = asked.queries if asked.queries is not None else _answered_queries(asked.data, run)
+    info = replace(
+        run.info,
+        corpus=asked.corpus.fingerprint,
+        queries=fingerprint_queries(queries),
+        data=asked.data,
+        split=asked.split,
+    )
+    return replace(run, info=info).save(output, queries, asked.corpus)
+
+
+def _answered_queries(data: str, run: Run) -> list[Query]:
+    """The queries that were answered, where only the run says which."""
+    every = read_queries(data)
+    refuse_unknown(run.rankings, [query.id for query in every], "query", f"{data}/queries.jsonl")
+    return [query for query in every if query.id in run.rankings]
+
+
+def refuse_to_replace(output: str, runs: Sequence[str], asked: QuerySet | None) -> None:
+    """Refuse an output that would overwrite an input, or leave JSONL of an earlier run beside the new run.
+
+    Raises:
+        ConfigError: It would.
+    """
+    refuse_own_output(output, runs)
+    if asked is None and Path(f"{output}.jsonl").exists():
+        raise ConfigError(
+            f"{output}.jsonl is there already, and without a data set there is no new one to replace it; "
+            "remove it, choose another name, or give --data DIR."
+        )

@@ -1,0 +1,86 @@
+"""Runs for development queries: what weights, or the end of rankings, are tuned on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grls.data.dataset import gold_passages, read_split
+from grls.errors import ConfigError, MismatchError
+from grls.runs.asked import QuerySet, find_asked
+from grls.runs.comparable import complete_runs, load_runs
+from grls.runs.run import Run, some_ids
+
+
+@dataclass(frozen=True)
+class DevRuns:
+    """Runs to tune on.
+
+    Attributes:
+        runs: Of every member, for the same queries.
+        gold: Query id -> gold passages.
+        split: Where the queries are from.
+    """
+
+    runs: list[Run]
+    gold: dict[str, list[str]]
+    split: str
+
+    @classmethod
+    def load(
+        cls, paths: Sequence[str], members: Sequence[Run], asked: QuerySet | None, split: str | None
+    ) -> DevRuns:
+        """Read runs for development queries, with their gold.
+
+        Args:
+            paths: One for each of ``members``, in their order.
+            members: The runs that are tuned.
+            asked: What the members answer; None where nothing says.
+            split: Which queries the runs to tune on answer; None: as their manifests say, or else dev.
+
+        Raises:
+            ConfigError: There is no gold, the runs are not as many, or answer no split.
+            MismatchError: A run is of another system than its member.
+        """
+        if asked is None:
+            raise ConfigError("runs to tune on need the gold passages of a data set: give --data DIR, too.")
+        if len(paths) != len(members):
+            raise ConfigError(
+                f"{len(paths)} runs to tune on for {len(members)} members; give one for each, in order."
+            )
+        runs = load_runs(paths)
+        for member, run in zip(members, runs, strict=True):
+            _refuse_other_system(member, run)
+        stated = any(run.info is not None for run in runs)
+        dev = find_asked(runs, asked.data, split if split is not None or stated else "dev")
+        if dev is None or dev.split is None or dev.queries is None:
+            raise ConfigError("the runs to tune on answer all queries; take runs for one split, such as dev.")
+        _, qrels = read_split(asked.data, dev.split, asked.corpus)
+        gold = {query.id: gold_passages(query, qrels) for query in dev.queries}
+        return cls(complete_runs(runs, list(gold), "refuse"), gold, dev.split)
+
+    def refuse_shared_queries(self, run: Run) -> None:
+        """Refuse (ConfigError) to tune on queries that are reported."""
+        shared = self.gold.keys() & run.rankings.keys()
+        if shared:
+            raise ConfigError(
+                f"{some_ids(shared)} ({len(shared)} in all) are queries of the runs to tune on and of what "
+                "is given, too; tune on other queries than those reported."
+            )
+
+
+def _refuse_other_system(member: Run, dev: Run) -> None:
+    """Refuse runs for tuning that are not of the system whose weight they tune, where manifests tell."""
+    if member.steps != dev.steps or (
+        member.info is not None
+        and dev.info is not None
+        and (member.info.system, member.info.stages) != (dev.info.system, dev.info.stages)
+    ):
+        raise MismatchError(
+            f"{dev.path} ({_described(dev)}) is to tune the weight of {member.path} ({_described(member)}); "
+            "tune on runs of the same systems, in the same order."
+        )
+
+
+def _described(run: Run) -> str:
+    return ", ".join([run.info.system, *run.info.stages, run.steps] if run.info is not None else [run.steps])

@@ -1,0 +1,124 @@
+"""Retrieval portion by portion: results are on disk as they come, so that a killed run goes on.
+
+The results of all portions stand in ``OUTPUT.retrieved.jsonl`` (:mod:`grls.io.resumable`) until the run is
+saved from it, query by query, so memory does not grow with the queries. A run of one portion needs no such
+file. The module does not know how a query is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from grls.data.types import Chain, Hit, Query
+from grls.io.progress import Progress
+from grls.io.resumable import GrowingFile, Record
+from grls.runs.results import Retrieved
+from grls.runs.trec import chain_ranking
+
+PORTION = 512
+"""Queries between two points where a run can go on."""
+
+
+class Portions(NamedTuple):
+    """The results of all portions.
+
+    Attributes:
+        retrieved: For each query, in their order; can be walked again and again.
+        seconds: Wall-clock seconds that it took, those of an earlier, killed run included.
+        file: What they stand in; None where they are in memory.
+    """
+
+    retrieved: Iterable[Retrieved]
+    seconds: float
+    file: GrowingFile | None
+
+
+class KeptResults:
+    """The results in a file, read anew whenever they are walked.
+
+    Args:
+        file: A record a query, in their order; more may follow.
+        queries: The queries.
+        read: The results of a query by its record; None: as :func:`in_portions` keeps them.
+    """
+
+    def __init__(
+        self,
+        file: GrowingFile,
+        queries: Sequence[Query],
+        read: Callable[[str, Record], Retrieved] | None = None,
+    ):
+        self._file = file
+        self._queries = queries
+        self._read = read or _retrieved
+
+    def __iter__(self) -> Iterator[Retrieved]:
+        records = islice(self._file.each(), len(self._queries))
+        for query, record in zip(self._queries, records, strict=True):
+            yield self._read(query.id, record)
+
+
+def in_portions(
+    output: str,
+    settings: Callable[[], dict[str, Any]],
+    queries: Sequence[Query],
+    retrieve: Callable[[slice], list[Retrieved]],
+    size: int | None = None,
+) -> Portions:
+    """Retrieve for all queries, and go on where a killed run of the same settings stopped.
+
+    Args:
+        output: Path of the results without ending.
+        settings: What the results depend on, as JSON values.
+        queries: All queries.
+        retrieve: The results of a stretch of them.
+        size: Queries a portion; None: ``PORTION``.
+    """
+    size = PORTION if size is None else size
+    path = Path(f"{output}.retrieved.jsonl")
+    begun = perf_counter()
+    if len(queries) <= size and not path.exists():
+        retrieved = retrieve(slice(0, len(queries)))
+        return Portions(retrieved, perf_counter() - begun, None)
+    file = GrowingFile(path, settings(), lambda record: "seconds" in record, keep=False)
+    file.refuse_other(("query_id",), ((query.id,) for query in queries))
+    with Progress(len(queries), "retrieve", "queries", file.count) as bar:
+        for first in range(file.count, len(queries), size):
+            end = min(first + size, len(queries))
+            records = [_record(one) for one in retrieve(slice(first, end))]
+            now = perf_counter()
+            records[-1]["seconds"], begun = now - begun, now
+            file.add(records)
+            bar.update(end - first)
+    seconds = sum(record.get("seconds", 0.0) for record in file.each())
+    return Portions(KeptResults(file, queries), seconds, file)
+
+
+def _record(one: Retrieved) -> Record:
+    """Hits are left out where the chain says them."""
+    record: Record = {"query_id": one.query_id}
+    if one.chain is None or one.hits != chain_ranking(one.chain):
+        record["hits"] = [[hit.id, float(hit.score)] for hit in one.hits]
+    if one.chain is not None:
+        hops = [[hit.id, float(hit.score)] for hit in one.chain.hits]
+        record["chain"] = {"hops": hops, "score": float(one.chain.score), "done": bool(one.chain.done)}
+    return record
+
+
+def _retrieved(query_id: str, record: Record) -> Retrieved:
+    hits = _hits(record["hits"]) if "hits" in record else None
+    if "chain" in record:
+        return Retrieved.chained(query_id, _chain(record["chain"]), hits)
+    return Retrieved.ranked(query_id, hits or ())
+
+
+def _hits(pairs: Sequence[Sequence[Any]]) -> list[Hit]:
+    return [Hit(name, score) for name, score in pairs]
+
+
+def _chain(record: Record) -> Chain:
+    return Chain(tuple(_hits(record["hops"])), record["score"], record["done"])

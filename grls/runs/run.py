@@ -1,0 +1,170 @@
+"""A run as one value: what was retrieved for the queries, and what made it.
+
+It is loaded from JSONL of ours or from a TREC run of any tool; the manifest beside the file comes with it.
+Results that do not fit the memory are saved without a :class:`Run`, by :mod:`grls.runs.save`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grls.data.corpus import Corpus
+from grls.data.types import Chain, Hit, Query
+from grls.errors import ConfigError, MismatchError
+from grls.runs.manifest import RunInfo, Steps, differ, read_info
+from grls.runs.results import Retrieved, read_results
+from grls.runs.save import save_retrieved, save_without_texts
+from grls.runs.trec import chain_ranking, read_run, refuse_unknown, without_done
+
+_SHOWN = 3  # example ids of an error
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was retrieved, and what made it.
+
+    Attributes:
+        rankings: Query id -> hits, best first, without DONE.
+        chains: Query id -> chain, for the queries answered hop by hop.
+        score_mode: What the scores mean; empty where unknown (a TREC run does not say).
+        info: The manifest; None where there is none.
+        path: The file it was read from; empty where it was made in memory.
+    """
+
+    rankings: dict[str, list[Hit]]
+    chains: dict[str, Chain] = field(default_factory=dict)
+    score_mode: str = ""
+    info: RunInfo | None = None
+    path: str = field(default="", compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        rankings: Mapping[str, Sequence[Hit]] | None = None,
+        chains: Mapping[str, Chain] | None = None,
+        info: RunInfo | None = None,
+        score_mode: str = "",
+    ) -> Run:
+        """A run of results in memory.
+
+        Args:
+            rankings: Query id -> hits, best first. A query that has only a chain is ranked by it.
+            chains: Query id -> chain.
+            info: The manifest.
+            score_mode: What the scores mean, where there is no manifest to say it.
+        """
+        chains = dict(chains or {})
+        ranked = {query: without_done(hits) for query, hits in (rankings or {}).items()}
+        ranked |= {query: chain_ranking(chain) for query, chain in chains.items() if query not in ranked}
+        return cls(ranked, chains, score_mode if info is None else info.score_mode, info)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Run:
+        """Read JSONL (the name ends in ``.jsonl``) or else a TREC run, with its manifest.
+
+        Raises:
+            DataError: A file is missing or malformed, or the manifest belongs to other files.
+        """
+        info = read_info(path)
+        if Path(path).suffix != ".jsonl":
+            return cls(read_run(path), info=info, path=str(path))
+        rankings: dict[str, list[Hit]] = {}
+        chains: dict[str, Chain] = {}
+        mode = ""
+        for mode, one in read_results(path):  # noqa: B007 (all lines have one mode)
+            rankings[one.query_id] = one.hits
+            if one.chain is not None:
+                chains[one.query_id] = one.chain
+        return cls(rankings, chains, mode, info, str(path))
+
+    @property
+    def name(self) -> str:
+        """What reports call it: the manifest's name, or else the file's."""
+        return self.info.name if self.info is not None else Path(self.path).stem
+
+    @property
+    def called(self) -> str:
+        """What errors call it: its file, or else its name."""
+        return self.path or self.name
+
+    @property
+    def steps(self) -> Steps:
+        """As the manifest says; without one, chains tell."""
+        if self.info is not None:
+            return self.info.steps
+        return "dynamic" if self.chains else "single"
+
+    def retrieved(self, queries: Iterable[str]) -> Iterator[Retrieved]:
+        """What was retrieved for each of these queries; no hit where one was not answered."""
+        for query in queries:
+            yield Retrieved(query, self.rankings.get(query, []), self.chains.get(query))
+
+    def save(
+        self, output: str | Path, queries: Sequence[Query] | None = None, corpus: Corpus | None = None
+    ) -> str:
+        """Write ``output.trec``, ``output.jsonl`` and ``output.info.json``, each atomically.
+
+        Args:
+            output: Path without ending.
+            queries: What was asked; a line of JSONL for each. None, or no corpus: there is no JSONL.
+            corpus: Where the texts of JSONL come from.
+
+        Returns:
+            What was written, in a line.
+
+        Raises:
+            ConfigError: The run has no manifest to write.
+            DataError: A result is of another query or of another passage, or cannot be written.
+        """
+        if self.info is None:
+            raise ConfigError("a run is saved with its manifest, and this one has none: give it `info`.")
+        if queries is None or corpus is None:
+            return save_without_texts(output, list(self.retrieved(self.rankings)), self.info)
+        ids = [query.id for query in queries]
+        refuse_unknown(self.rankings, set(ids), "query", "the queries given")
+        return save_retrieved(output, queries, corpus, list(self.retrieved(ids)), self.info)
+
+    def compatible_with(self, other: Run) -> None:
+        """Refuse a run that cannot be fused or compared with this one; an empty fingerprint is unknown.
+
+        Raises:
+            MismatchError: The manifests tell that the two are over different corpora, or answer different
+                queries or splits.
+        """
+        if self.info is None or other.info is None:
+            return
+        if differ(self.info.corpus, other.info.corpus):
+            raise MismatchError(
+                f"{self.called} is a run over the corpus of {self.info.data}, {other.called} over another "
+                f"one, of {other.info.data}; give runs over the same corpus."
+            )
+        both = f"{self.called} ({asked_of(self.info)}) and {other.called} ({asked_of(other.info)})"
+        if differ(self.info.queries, other.info.queries):
+            why = self.unlike(other) or "the ids are the same, the texts differ"
+            raise MismatchError(f"{both} answer different queries: {why}; retrieve for the same ones.")
+        known = self.info.queries and other.info.queries  # then the fingerprints have decided
+        if not known and differ(self.info.split or "", other.info.split or ""):
+            raise MismatchError(f"{both} answer different splits; retrieve for the same one.")
+
+    def unlike(self, other: Run) -> str:
+        """The queries that one of two runs lacks; empty where they answer the same."""
+        first, second = self.rankings.keys(), other.rankings.keys()
+        parts = [
+            f"{len(alone)} are in {run} alone ({some_ids(alone)})"
+            for alone, run in ((first - second, self.called), (second - first, other.called))
+            if alone
+        ]
+        return ", ".join(parts)
+
+
+def asked_of(info: RunInfo) -> str:
+    """The queries that a run was asked, in words: data set and split."""
+    return f"{info.data}, {'all queries' if info.split is None else f'split {info.split}'}"
+
+
+def some_ids(ids: Collection[str]) -> str:
+    """A few of some ids, sorted where they have no order."""
+    some = list(ids) if isinstance(ids, Sequence) else sorted(ids)
+    return ", ".join(map(repr, some[:_SHOWN])) + (", …" if len(some) > _SHOWN else "")
