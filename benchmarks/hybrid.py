@@ -31,8 +31,9 @@ from grls.retrieve.fusion.fuse import Fusion, tune_weights
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, Remembering, RetrieverPrior
-from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_together
+from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.tune.options import USUAL_GRID
 from grls.tune.priors import EMPTY_WEIGHTS
 

@@ -1,20 +1,17 @@
 """The passages of a data set: read, validated, found by number or id, written.
 
 ``corpus.jsonl`` holds one object a line: ``{"_id", "title", "text", "metadata"}``; the files beside it are
-:mod:`grls.data.dataset`'s affair. The corpus lives in an Arrow table of ``datasets``: in memory while it is
-small, memory-mapped from a cache file when it is not, so it may be larger than memory. Nothing here knows
-of tokens.
+read by :mod:`grls.data.dataset`. The corpus lives in an Arrow table (:mod:`grls.data.corpus_table`), which
+need not fit into memory. Nothing here knows of tokens.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -22,18 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from grls.data.codec import DONE_ID
+from grls.data.corpus_table import BATCH, COLUMNS, read_table, table_of
 from grls.data.types import Passage
 from grls.errors import DataError
-from grls.io.files import atomic_file, atomic_folder, read_json, sha256, write_json
-from grls.io.jsonl import object_of, read_jsonl, string_of, write_line
+from grls.io.files import atomic_file
+from grls.io.jsonl import read_jsonl, write_line
 
 if TYPE_CHECKING:
     import datasets
     import pyarrow as pa
 
-_COLUMNS = ("_id", "title", "text", "metadata")
-_IN_MEMORY_BYTES = 256 * 2**20
-_BATCH = 10_000
 _RESERVED = f"the passage id {DONE_ID!r} is reserved: it ends a chain of passages; rename that passage."
 
 
@@ -59,18 +54,10 @@ class Corpus:
             DataError: The file is missing, empty, malformed (with the line), repeats an id, or has one that
                 is reserved.
         """
-        import datasets
-        import pyarrow as pa
-
         file = corpus_file(path)
         if not file.is_file():
             raise DataError("no such file; a corpus is a JSONL file or a folder with corpus.jsonl.", file)
-        batches = _passage_batches(file)
-        if file.stat().st_size <= _IN_MEMORY_BYTES:
-            table = datasets.Dataset(datasets.table.InMemoryTable(pa.Table.from_batches(batches, _schema())))
-        else:
-            table = datasets.Dataset.from_file(str(_cached_arrow(file, batches)))
-        corpus = cls(table, str(file))
+        corpus = cls(read_table(file), str(file))
         if not len(corpus):
             raise DataError("the corpus is empty; expected one JSON object a line.", file)
         corpus._refuse_repeated_ids(file)
@@ -96,9 +83,6 @@ class Corpus:
             DataError: An id, title or text is no string, an id is empty or reserved, two passages have the
                 same, or metadata are nothing that JSON can hold (NaN).
         """
-        import datasets
-        import pyarrow as pa
-
         given = list(passages)
         objects = [{} for _ in given] if metadata is None else metadata
         try:
@@ -107,10 +91,7 @@ class Corpus:
             raise DataError(f"expected metadata that JSON can hold ({error}).", source) from None
         rows = [(p.id, p.title, p.text, text) for p, text in zip(given, texts, strict=True)]
         _refuse_unfit(rows, source)
-        columns = [pa.array(column, pa.large_string()) for column in zip(*rows, strict=True)]
-        columns = columns or [pa.array([], pa.large_string())] * len(_COLUMNS)
-        table = datasets.table.InMemoryTable(pa.Table.from_arrays(columns, schema=_schema()))
-        return cls(datasets.Dataset(table), source)
+        return cls(table_of(rows), source)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -126,7 +107,7 @@ class Corpus:
         """The passages with these numbers, in the order asked for."""
         return _as_passages(self.table[[int(n) for n in numbers]])
 
-    def batches(self, size: int = _BATCH) -> Iterator[list[Passage]]:
+    def batches(self, size: int = BATCH) -> Iterator[list[Passage]]:
         """All passages in order, ``size`` at a time."""
         for start in range(0, len(self), size):
             yield _as_passages(self.table[start : start + size])
@@ -196,14 +177,14 @@ class Corpus:
     def metadata_fingerprint(self) -> str:
         """SHA-256 over the metadata in order: what filters look at."""
         digest = hashlib.sha256()
-        for start in range(0, len(self), _BATCH):
-            digest.update(json.dumps(self.table[start : start + _BATCH]["metadata"]).encode())
+        for start in range(0, len(self), BATCH):
+            digest.update(json.dumps(self.table[start : start + BATCH]["metadata"]).encode())
         return digest.hexdigest()
 
     def metadata(self) -> Iterator[dict[str, Any]]:
         """The metadata of all passages, in order."""
-        for start in range(0, len(self), _BATCH):
-            yield from map(json.loads, self.table[start : start + _BATCH]["metadata"])
+        for start in range(0, len(self), BATCH):
+            yield from map(json.loads, self.table[start : start + BATCH]["metadata"])
 
     def extended(self, passages: Corpus) -> Corpus:
         """This corpus with others' passages after its own.
@@ -240,9 +221,9 @@ class Corpus:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The objects of ``corpus.jsonl`` in order, with metadata."""
-        for start in range(0, len(self), _BATCH):
-            rows = self.table[start : start + _BATCH]
-            for name, title, text, metadata in zip(*(rows[key] for key in _COLUMNS), strict=True):
+        for start in range(0, len(self), BATCH):
+            rows = self.table[start : start + BATCH]
+            for name, title, text, metadata in zip(*(rows[key] for key in COLUMNS), strict=True):
                 yield {"_id": name, "title": title, "text": text, "metadata": json.loads(metadata)}
 
     def _refuse_repeated_ids(self, file: Path) -> None:
@@ -318,93 +299,9 @@ def corpus_file(path: str | Path) -> Path:
     return Path(path) / "corpus.jsonl" if Path(path).is_dir() else Path(path)
 
 
-@cache
-def _schema() -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema([(name, pa.large_string()) for name in _COLUMNS])
-
-
 def passage_record(passage: Passage) -> dict[str, Any]:
     """A passage without metadata as the JSON object of one line of ``corpus.jsonl``."""
     return {"_id": passage.id, "title": passage.title, "text": passage.text, "metadata": {}}
-
-
-def _passage_batches(file: Path) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    columns: list[list[str]] = [[], [], [], []]
-    for line, record in read_jsonl(file):
-        values = (
-            string_of(record, "_id", file, line),
-            string_of(record, "title", file, line, default=""),
-            string_of(record, "text", file, line, empty=True),
-            json.dumps(object_of(record, "metadata", file, line), ensure_ascii=False),
-        )
-        for column, value in zip(columns, values, strict=True):
-            column.append(value)
-        if len(columns[0]) == _BATCH:
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(c, pa.large_string()) for c in columns], schema=_schema()
-            )
-            columns = [[], [], [], []]
-    if columns[0]:
-        yield pa.RecordBatch.from_arrays([pa.array(c, pa.large_string()) for c in columns], schema=_schema())
-
-
-_CACHE = "cache.json"
-
-
-def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
-    """An Arrow file with the passages of ``file``; made anew where either has changed since.
-
-    The state of ``file`` has its inode and the time of its last change, which no copy keeps, so one that was
-    put in its place with the same size and date is another one. Of the Arrow file every byte is compared:
-    what is damaged is other text, or the end of the process.
-    """
-    import datasets
-    import pyarrow as pa
-
-    found = file.stat()
-    state: list[Any] = [
-        str(file.resolve()),
-        found.st_size,
-        found.st_mtime_ns,
-        found.st_ctime_ns,
-        found.st_ino,
-    ]
-    name = hashlib.sha256(state[0].encode()).hexdigest()[:32]
-    folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / name
-    arrow = folder / "corpus.arrow"
-    if _is_cache_of(folder, arrow, state):
-        return arrow
-    with atomic_folder(folder, "") as new:
-        with (
-            pa.OSFile(os.fspath(new / arrow.name), "wb") as sink,
-            pa.ipc.new_stream(sink, _schema()) as writer,
-        ):
-            for batch in batches:
-                writer.write_batch(batch)
-        write_json(new / _CACHE, {"state": state, "sha256": sha256(new / arrow.name)})
-    _remove_earlier(folder.parent, state)
-    return arrow
-
-
-def _remove_earlier(caches: Path, state: list[Any]) -> None:
-    """Remove the cache that an earlier version made of this file, under a name by its size and date."""
-    name = hashlib.sha256(json.dumps(state[:3]).encode()).hexdigest()[:32]
-    folder = caches / name
-    if folder.is_dir() and [file.name for file in folder.iterdir()] == ["corpus.arrow"]:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_cache_of(folder: Path, arrow: Path, state: list[Any]) -> bool:
-    """Whether a folder holds the whole Arrow file of a corpus in this state."""
-    try:
-        kept = read_json(folder / _CACHE)
-        return isinstance(kept, dict) and kept.get("state") == state and kept.get("sha256") == sha256(arrow)
-    except (DataError, OSError):
-        return False
 
 
 def _as_passages(rows: dict[str, list[str]]) -> list[Passage]:

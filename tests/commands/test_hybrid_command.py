@@ -20,7 +20,8 @@ from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
-from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.retrieve.spec import read_spec, relative, write_spec
 from grls.runs.manifest import read_info
 from grls.runs.trec import read_run

@@ -101,8 +101,9 @@ def test_a_large_corpus_is_mapped_from_disk_and_the_same(
     folder = write_small(tmp_path / "set")
     small = Corpus.read(folder)
     assert not small.table.cache_files
-    monkeypatch.setattr(grls.data.corpus, "_IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(grls.data.corpus, "_BATCH", 3)
+    monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(grls.data.corpus, "BATCH", 3)
+    monkeypatch.setattr(grls.data.corpus_table, "BATCH", 3)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     large = Corpus.read(folder)
     (cached,) = [Path(f["filename"]) for f in large.table.cache_files]
@@ -117,7 +118,7 @@ def test_a_large_corpus_is_mapped_from_disk_and_the_same(
 
 
 def test_the_cache_follows_a_change_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grls.data.corpus, "_IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     file = write_jsonl(tmp_path / "corpus.jsonl", [GOOD])
     assert len(Corpus.read(file)) == 1
@@ -131,7 +132,7 @@ def test_the_cache_follows_a_change_of_the_file(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_cache_of_an_earlier_version_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grls.data.corpus, "_IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     file, caches = write_jsonl(tmp_path / "corpus.jsonl", [GOOD]), tmp_path / "cache" / "grls"
     key = json.dumps([str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns]).encode()
@@ -176,7 +177,7 @@ def test_passages_from_python_that_no_corpus_could_hold_are_refused(passages, me
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "gone", "no sums", "sums of another"])
 def test_a_damaged_cache_is_made_anew(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grls.data.corpus, "_IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     folder = write_small(tmp_path / "set")
     (file,) = [Path(f["filename"]) for f in Corpus.read(folder).table.cache_files]
@@ -199,7 +200,7 @@ def test_a_damaged_cache_is_made_anew(damage: str, tmp_path: Path, monkeypatch: 
 def test_a_corpus_that_is_replaced_with_its_size_and_date_is_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grls.data.corpus, "_IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(grls.data.corpus_table, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     file = write_jsonl(tmp_path / "corpus.jsonl", [GOOD])
     state = file.stat()

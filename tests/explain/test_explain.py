@@ -24,7 +24,8 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hybrid.priors import RetrieverPrior
-from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.hybrid.weighted import WeightedSource
 
 QUERIES = [Query(f"q{n}", text) for n, text in enumerate(("is the otter kind ?", "the lynx", "quick"))]
 EXTRA = [Passage("twin", passages()[0].text), Passage("long", "the heron is calm . the badger is quick .")]

@@ -361,7 +361,7 @@ def test_a_full_disk_leaves_no_corpus_cache(tmp_path: Path) -> None:
     lines = "".join(json.dumps({"_id": str(n), "text": "x" * 90}) + "\n" for n in range(900))
     (tmp_path / "corpus.jsonl").write_text(lines)
     body = (
-        "import grls.data.corpus, datasets; grls.data.corpus._IN_MEMORY_BYTES = 0; "
+        "import grls.data.corpus, datasets; grls.data.corpus_table.IN_MEMORY_BYTES = 0; "
         "datasets.config.HF_DATASETS_CACHE = Path(sys.argv[1]) / 'cache'; "
         "grls.data.corpus.Corpus.read(sys.argv[1])"
     )

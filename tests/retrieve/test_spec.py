@@ -13,7 +13,7 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.hybrid.retriever import PriorOptions, PriorSpec
+from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
 from grls.retrieve.options import merged, stored_search
 from grls.retrieve.spec import (
     check_fields,

@@ -38,7 +38,7 @@ class Rescorer:
 
     Args:
         codec: Its tokens.
-        rescoring: How much of a passage it reads.
+        rescore_input: How much of a passage it reads.
         sequences: The target sequences of passages, by number.
         done: The number of DONE.
         generator: The model for the plain way.
@@ -53,7 +53,7 @@ class Rescorer:
     trees: TreeGenerator | None
 
     def __call__(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        """Log-odds of passages behind each model input; see :meth:`GenerativeRetriever.rescore`."""
+        """Log-odds of passages behind each model input; see :meth:`DecodedPassages.rescore`."""
         found: list[Floats] = []
         with Progress(len(inputs), "rescore", "inputs", shown=None) as bar:
             for start in range(0, len(inputs), _TOGETHER):

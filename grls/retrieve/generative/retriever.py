@@ -1,7 +1,8 @@
 """A generative retriever: model, tokenizer, index and corpus together, in memory and on disk.
 
-Its folder holds ``model/`` (model and tokenizer as transformers writes them) and what
-:mod:`grls.retrieve.generative.folder` says. Single-step retrieval is here; hops are in ``multistep``.
+Its folder holds ``model/`` (model and tokenizer as transformers writes them) and the files of
+:mod:`grls.retrieve.generative.folder`. Single-step retrieval is here; hops are in
+:mod:`grls.retrieve.hops.multistep`.
 """
 
 from __future__ import annotations
@@ -20,26 +21,20 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow
 from grls.data.spans import By, Spans
 from grls.data.types import Hit, Passage, Query
-from grls.decode import Decoder, ScoredPassage
-from grls.decode.frontier import Frontier
+from grls.decode import ScoredPassage
 from grls.decode.prior import Prior
-from grls.decode.slots import SlotDecoder
 from grls.errors import ConfigError
-from grls.index import ConstraintIndex, Subset, build_index
+from grls.index import ConstraintIndex, build_index
 from grls.index.rows import Form
 from grls.io.files import atomic_folder
-from grls.models.base import Floats
 from grls.models.load.build import Pretrained, checked_stages
 from grls.models.load.kinds import is_causal
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.settings import refuse_other_settings
 from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
-from grls.models.seq2seq.plain import check_positions
-from grls.models.turns import turn
 from grls.retrieve.base import Description, NextHop, Under
 from grls.retrieve.build import Building
-from grls.retrieve.generative.decoders import Decoders
 from grls.retrieve.generative.folder import (
     read_generative_manifest,
     read_limits,
@@ -48,25 +43,14 @@ from grls.retrieve.generative.folder import (
     write_passages,
 )
 from grls.retrieve.generative.options import SearchOptions
-from grls.retrieve.generative.passages import IndexedPassages
-from grls.retrieve.generative.rescore import Rescorer, rescored
-from grls.retrieve.generative.span_scores import (
-    PassageScores,
-    Reach,
-    candidates,
-    hidden_spans,
-    passage_scores,
-    prior_over_spans,
-    ranked,
-    said_of,
-)
+from grls.retrieve.generative.search import DecodedPassages
 from grls.retrieve.hub import upload
-from grls.retrieve.queries import check_counts, queries_of
+from grls.retrieve.queries import queries_of
 from grls.retrieve.registry import Opening
 from grls.retrieve.spec import MANIFEST
 
 
-class GenerativeRetriever(IndexedPassages):
+class GenerativeRetriever(DecodedPassages):
     """Retrieves by decoding passages; its scores are log-probabilities.
 
     Args:
@@ -77,8 +61,8 @@ class GenerativeRetriever(IndexedPassages):
         options: How to decode.
         stages: The training stages that the model has gone through.
         removed: Numbers of passages that no search finds.
-        spans: What it writes of a passage, where it does not write passages from their beginning.
-        rescoring: How the model learned to rescore passages; None: it did not.
+        spans: The spans that it writes, where it does not write passages from their beginning.
+        rescore_input: How the model learned to rescore passages; None: it did not.
     """
 
     kind = "generative"
@@ -98,13 +82,8 @@ class GenerativeRetriever(IndexedPassages):
         spans: Spans | None = None,
         rescore_input: RescoreInput | None = None,
     ):
-        super().__init__(codec, corpus, index, removed, spans)
-        self.rescore_input = rescore_input
+        super().__init__(model, codec, corpus, index, options, removed, spans, rescore_input)
         self.stages = tuple(stages)
-        self.model = model
-        self.options = options or SearchOptions()
-        self._decoders = Decoders(model, spans is not None)
-        check_positions(model, 0, index.rows.longest)
 
     @classmethod
     def assemble(
@@ -127,7 +106,7 @@ class GenerativeRetriever(IndexedPassages):
         """Build the index of a corpus for a model, as :func:`grls.index.build_index` does, around it.
 
         ``span_words`` is the length of the spans that the model writes (None: it writes whole passages), and
-        ``span_by`` what parts their words. ``rescoring`` is as of the constructor.
+        ``span_by`` what parts their words. ``rescore_input`` is as of the constructor.
         """
         codec = Codec(tokenizer, limits, is_causal(model))
         spans = None if span_words is None else Spans(corpus, span_words, span_by)
@@ -212,7 +191,7 @@ class GenerativeRetriever(IndexedPassages):
         return upload(folder, repository, private)
 
     def fingerprint(self) -> str:
-        """SHA-256 of what passages are found by: the model, the corpus, and what of it is written."""
+        """SHA-256 of the model, the corpus, and the spans that are written of it."""
         parts = {
             "weights": weights_fingerprint(self.model),
             "tokenizer": tokenizer_fingerprint(self.codec.tokenizer),
@@ -243,7 +222,7 @@ class GenerativeRetriever(IndexedPassages):
         return [self.hits(some) for some in found]
 
     def describe(self) -> Description:
-        """What manifests and reports say of it."""
+        """Its description in manifests and reports."""
         how = self.options
         names = ["beams", "early_stop", "truncate_queries"]
         names += [] if self.spans is None else ["span_temperature"]
@@ -255,17 +234,12 @@ class GenerativeRetriever(IndexedPassages):
 
     @property
     def generator(self) -> Self:
-        """What writes: itself."""
+        """The generator that decodes: itself."""
         return self
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
-        """Nothing: what a prior says is :class:`~grls.retrieve.hybrid.retriever.HybridRetriever`'s."""
+        """Nothing: priors belong to :class:`~grls.retrieve.hybrid.retriever.HybridRetriever`."""
         return None
-
-    @property
-    def widest(self) -> int:
-        """Passages that a search knows, whatever k is."""
-        return max(self.options.beams, self.options.rescore)
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
         """Make ready for hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""
@@ -279,166 +253,3 @@ class GenerativeRetriever(IndexedPassages):
             return self.search(inputs, k, [chain.hidden for chain in live], f"hop {hop + 1}", within)
 
         return find
-
-    def decoder(self, k: int) -> Decoder:
-        """The plain beam search for k passages an input; :meth:`search` finds what it finds."""
-        return self._decoders.plain(self.index, self.options, k)
-
-    def encode(self, queries: Sequence[Query]) -> list[list[int]]:
-        """Token ids of the queries.
-
-        Raises:
-            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
-        """
-        ids, texts = [q.id for q in queries], [q.text for q in queries]
-        return self.codec.queries(ids, texts, self.options.truncate_queries)
-
-    def hits(self, found: Sequence[ScoredPassage]) -> list[Hit]:
-        """Passage numbers to ids."""
-        ids = self.corpus.ids([f.passage for f in found])
-        return [Hit(i, f.score) for i, f in zip(ids, found, strict=True)]
-
-    def search(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        label: str = "retrieve",
-        allow: Sequence[Subset | None] = (),
-        prior: Prior | None = None,
-    ) -> list[list[ScoredPassage]]:
-        """Decode any number of inputs, and rescore the best passages where the options say so.
-
-        Args:
-            inputs: Model inputs as token ids.
-            k: Passages an input, at most.
-            exclude: For each input, passage numbers it may not find; where passages are written whole, those
-                of the same text neither.
-            label: What the progress bar says.
-            allow: For each input, what it may find (:meth:`subsets`); empty: everything.
-            prior: What is known of the passages beforehand, its queries being these inputs; the search for
-                GPUs takes none, so another one is used.
-
-        Raises:
-            ConfigError: The option ``compile`` is set where it cannot be heeded, or ``rescore`` for a model
-                that has not learned to.
-        """
-        most, asked = self.options.rescore, (exclude, label, allow, prior)
-        if not most:
-            return self._written(inputs, k, *asked)
-        self.refuse_to_rescore()
-        found = self._written(inputs, max(k, most), *asked)
-        odds = self.rescore(inputs, [[hit.passage for hit in some[:most]] for some in found])
-        weight = self.options.rescore_weight
-        return [rescored(some, own, weight)[:k] for some, own in zip(found, odds, strict=True)]
-
-    def refuse_to_rescore(self) -> None:
-        """Refuse to rescore with a model that has not learned to.
-
-        Raises:
-            ConfigError: It has not.
-        """
-        if self.rescore_input is None:
-            raise ConfigError(
-                "the generator has not learned to rescore passages: train it with --data.rescore and index "
-                "that model, or leave the option rescore out."
-            )
-
-    def rescore(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        """What the model says of passages when it has read them to the end (:mod:`grls.models.rescore_spec`).
-
-        Args:
-            inputs: Model inputs as token ids.
-            passages: For each, numbers of passages; that of DONE is one, too.
-
-        Returns:
-            For each input the log-odds (nats) of its passages.
-
-        Raises:
-            ConfigError: The model has not learned to, or has too few positions.
-        """
-        self.refuse_to_rescore()
-        assert self.rescore_input is not None
-        with turn(self.model):
-            self.model.eval()
-            decoders = self._decoders
-            parts = (
-                self.codec,
-                self.rescore_input,
-                self.sequences,
-                self.done,
-                decoders.generator,
-                decoders.trees,
-            )
-            return Rescorer(*parts)(inputs, passages)
-
-    def weigh(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        label: str = "retrieve",
-        allow: Sequence[Subset | None] = (),
-        prior: Prior | None = None,
-    ) -> list[PassageScores]:
-        """What a generator that writes spans says of the passages that are worth ranking.
-
-        Arguments and errors are those of :meth:`search`; the prior is over passages.
-
-        Returns:
-            Scores of candidates, with what the prior adds, for :meth:`ranked`.
-        """
-        if self.spans is None:
-            raise ConfigError("the generator writes whole passages, not spans of them.")
-        check_counts(k=k)
-        spans, rows = self.spans, self.index.rows
-        allow = allow or [self._everything()] * len(inputs)
-        hidden = [hidden_spans(spans, rows, *some) for some in zip(exclude, allow, strict=True)]
-        weighed = None if prior is None else prior_over_spans(prior, spans)
-
-        def search(decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any) -> list[Frontier]:
-            given = [inputs[n] for n in some], [hidden[n] for n in some], [allow[n] for n in some]
-            return decoder.frontier(*given, *more)
-
-        found = self._decoders.run(self.index, self.options, inputs, 1, label, weighed, search)
-        said = None if prior is None or prior.normalized or not prior.parts else prior
-        scores = []
-        for query, frontier in enumerate(found):
-            reach = Reach(spans, rows, exclude[query], allow[query])
-            shares = None if said is None else said_of(said, query, reach.every())
-            some = candidates(frontier, reach, k, shares)
-            own = passage_scores(frontier, some, reach, self.options.span_temperature)
-            scores.append(own if shares is None else own.beside(shares[some]))
-        return scores
-
-    def ranked(self, scores: PassageScores, k: int) -> list[ScoredPassage]:
-        """The k best of the passages that :meth:`passage_scores` weighed."""
-        return ranked(scores, self.done, self.options.span_temperature, k)
-
-    def _written(
-        self,
-        inputs: Sequence[Sequence[int]],
-        k: int,
-        exclude: Sequence[Sequence[int]],
-        label: str,
-        allow: Sequence[Subset | None],
-        prior: Prior | None,
-    ) -> list[list[ScoredPassage]]:
-        """What the search finds; arguments as of :meth:`search`."""
-        if self.spans is not None:
-            scores = self.weigh(inputs, k, exclude, label, allow, prior)
-            return [self.ranked(some, k) for some in scores]
-        allow = allow or [self._everything()] * len(inputs)
-
-        def search(
-            decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any
-        ) -> list[list[ScoredPassage]]:
-            given = [inputs[n] for n in some], k, [exclude[n] for n in some], [allow[n] for n in some]
-            return decoder.search(*given, *more)
-
-        return self._decoders.run(self.index, self.options, inputs, k, label, prior, search)
-
-    def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
-        """Take these in the place of what was there, unless a passage is too long for the model."""
-        check_positions(self.model, 0, index.rows.longest)
-        super()._change(corpus, index, removed)

@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,14 +30,13 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow, one_each, resolved
 from grls.data.types import Hit, Passage, Query
 from grls.decode import ScoredPassage
-from grls.decode.prior import Fixed, LogWeights, Prior, WeightedPrior
-from grls.errors import ConfigError, DataError, MismatchError
-from grls.index.rows import Ints
-from grls.models.base import Floats
+from grls.decode.prior import Prior
+from grls.errors import ConfigError, DataError
 from grls.retrieve.base import Description, HopHits, NextHop, Under
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.options import DONE_SHARE, PriorOptions, PriorSpec
-from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, RetrieverPrior
+from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
+from grls.retrieve.hybrid.weighted import WeightedSource, check_priors, prior_of
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, as_generator, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
@@ -49,25 +47,6 @@ _OPTIONS = ("empty_weight", "done_share", "normalized")
 @dataclass(frozen=True)
 class _Priors:
     priors: list[dict[str, Any]]
-
-
-class WeightedSource(NamedTuple):
-    """A source and what it counts.
-
-    Attributes:
-        source: Scores of all passages.
-        weight: w; negative takes back.
-        temperature: T, what scores are divided by; None: the source's own.
-    """
-
-    source: PriorSource
-    weight: float
-    temperature: float | None = None
-
-    @property
-    def divisor(self) -> float:
-        """T."""
-        return self.source.temperature if self.temperature is None else self.temperature
 
 
 class HybridRetriever:
@@ -366,7 +345,7 @@ class HybridRetriever:
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
     ) -> tuple[Any, ...]:
-        """What the generator is asked, arguments of :meth:`GenerativeRetriever.search`."""
+        """The arguments of :meth:`DecodedPassages.search` for the generator."""
         check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)
@@ -375,71 +354,3 @@ class HybridRetriever:
         done = self.generator.done
         prior = prior_of(self.priors, queries, evidence, done, self.done_share, self.normalized)
         return inputs, k, hidden, "retrieve", within, prior
-
-
-def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: float) -> None:
-    """Refuse what cannot be used.
-
-    Args:
-        priors: The priors.
-        corpus: That of the generator.
-        done_share: See :class:`HybridRetriever`.
-
-    Raises:
-        ConfigError: A weight, temperature or share cannot be used.
-        MismatchError: A prior is over another corpus.
-    """
-    for source, weight, _ in priors:
-        if not math.isfinite(weight):
-            raise ConfigError(f"the weight of {source.name} must be a finite number, got {weight}.")
-        if source.corpus.fingerprint != corpus.fingerprint:
-            raise MismatchError(
-                f"{source.name} is over {source.corpus.source} ({len(source.corpus):,} passages) and the "
-                f"generator over {corpus.source} ({len(corpus):,}); make both from the same corpus.jsonl."
-            )
-    for prior in priors:
-        if not 0 < prior.divisor < math.inf:
-            raise ConfigError(f"the temperature of {prior.source.name} must be above 0, got {prior.divisor}.")
-    if not -math.inf < done_share < 0:
-        raise ConfigError(f"done_share must be a finite number below 0 (nats), got {done_share}.")
-
-
-def prior_of(
-    priors: Sequence[WeightedSource],
-    queries: Sequence[Query],
-    evidence: Sequence[Sequence[Passage]],
-    done: int,
-    done_share: float = DONE_SHARE,
-    normalized: bool = False,
-) -> Prior:
-    """What some sources say of Q queries, for the search.
-
-    Args:
-        priors: The sources; those of weight 0 are not asked.
-        queries: The queries.
-        evidence: For each, the passages found so far.
-        done: The number of DONE in the index, that of the last passage and one.
-        done_share: Log of its share of every source that does not know it (nats).
-        normalized: See :class:`~grls.decode.prior.Prior`.
-    """
-    parts = []
-    for prior in priors:
-        if prior.weight:
-            scores = prior.source.ask(queries, evidence)
-            known = prior.source.knows_done
-            weights = _LogWeights(scores, prior.divisor, known)
-            parts.append(WeightedPrior(weights, prior.weight, None if known else Fixed(done, done_share)))
-    return Prior(tuple(parts), normalized)
-
-
-@dataclass(frozen=True)
-class _LogWeights:
-    """Scores as log-weights of all passages of the index, DONE last."""
-
-    scores: LogWeights
-    temperature: float
-    knows_done: bool
-
-    def __call__(self, queries: Ints) -> Floats:
-        found = np.asarray(self.scores(queries), dtype=np.float64) / self.temperature
-        return found if self.knows_done else np.pad(found, ((0, 0), (0, 1)))

@@ -128,24 +128,30 @@ def fit(
         settings=known,
     )
     trainer.run(start)
-    trained, best = encoder, trainer.state.best_model_checkpoint
-    if best is not None:
-        # By its name: the folder may have been moved before the run was resumed.
-        place = folder / "checkpoints" / Path(best).name
-        what = folder_damage(place) if place.is_dir() else "it is gone"
-        if what is None:
-            trained = BiEncoder.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
-            trained.compare_by(encoder.similarity)
-        else:
-            log.warning(
-                "%s, the best, cannot be read (%s), so the model that is written is that of the last step.",
-                place,
-                what,
-            )
+    trained = _best(trainer, encoder, folder / "checkpoints")
     refuse_broken(trained.model, trainer.state.global_step)
     trained.stages = (*encoder.stages, STAGE)
     trained.learned_done = examples.done
     trained.save(folder / "model")
+    return trained
+
+
+def _best(trainer: BiEncoderTrainer, encoder: BiEncoder, checkpoints: Path) -> BiEncoder:
+    """The model of the best epoch; that of the last step where there is none, or none that can be read."""
+    best = trainer.state.best_model_checkpoint
+    if best is None:
+        return encoder
+    place = checkpoints / Path(best).name  # the folder may have been moved before the run was resumed
+    damage = folder_damage(place) if place.is_dir() else "it is gone"
+    if damage is not None:
+        log.warning(
+            "%s, the best, cannot be read (%s), so the model that is written is that of the last step.",
+            place,
+            damage,
+        )
+        return encoder
+    trained = BiEncoder.load(str(place), device="cpu", max_tokens=encoder.max_tokens)
+    trained.compare_by(encoder.similarity)
     return trained
 
 

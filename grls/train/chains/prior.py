@@ -29,7 +29,8 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import open_sources
-from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource, check_priors, prior_of
+from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.hybrid.weighted import WeightedSource, check_priors, prior_of
 from grls.train.chains.examples import HopExample
 
 _NONE = -1000.0

@@ -29,7 +29,8 @@ from grls.retrieve.generative.rescore import rescored
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hybrid.priors import open_sources
-from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.retrieve.spec import read_spec, write_spec
 
 

@@ -27,7 +27,8 @@ from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import prior_over_spans
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, open_sources
-from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.retrieve.spec import read_spec, write_spec
 
 WIDE = SearchOptions(beams=100)  # all spans there are

@@ -20,7 +20,8 @@ from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
-from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.hybrid.weighted import WeightedSource
 
 THREADS, CALLS = 6, 36
 

@@ -23,7 +23,8 @@ from grls.retrieve.hops.appending import AppendingMultistep
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hybrid.options import DONE_SHARE
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, PriorSource, Remembering, RetrieverPrior
-from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.retriever import HybridRetriever
+from grls.retrieve.hybrid.weighted import WeightedSource
 
 QUERIES = [Query("a", "is the otter kind ?"), Query("b", "is the lynx quick ?")]
 NONE: list[tuple[Passage, ...]] = [(), ()]

@@ -16,7 +16,7 @@ from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import EmptyPromptPrior, RetrieverPrior
-from grls.retrieve.hybrid.retriever import HybridRetriever, WeightedSource
+from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.tuning import (
     ROUNDS,
     Pool,
@@ -27,6 +27,7 @@ from grls.retrieve.hybrid.tuning import (
     tune_in_turn,
     tune_together,
 )
+from grls.retrieve.hybrid.weighted import WeightedSource
 
 K = 2
 

@@ -20,7 +20,7 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.generative.span_scores import hidden_spans, prior_over_spans
 from grls.retrieve.hybrid.priors import open_sources
-from grls.retrieve.hybrid.retriever import prior_of
+from grls.retrieve.hybrid.weighted import prior_of
 from grls.retrieve.spec import write_spec
 from grls.train.chains.data import ChainData
 from grls.train.chains.module import RetrieveChains

@@ -1,0 +1,146 @@
+"""The Arrow table of a ``corpus.jsonl``, one row a passage.
+
+It is in memory while the file is small. That of a larger one is memory-mapped from a file in the cache of
+``datasets``, so a corpus may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grls.errors import DataError
+from grls.io.files import atomic_folder, read_json, sha256, write_json
+from grls.io.jsonl import object_of, read_jsonl, string_of
+
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow as pa
+
+COLUMNS = ("_id", "title", "text", "metadata")
+"""The columns of the table, all of them strings."""
+
+BATCH = 10_000
+"""Passages read together."""
+
+IN_MEMORY_BYTES = 256 * 2**20
+"""The table of a longer file is memory-mapped."""
+
+_CACHE = "cache.json"
+
+
+def read_table(file: Path) -> datasets.Dataset:
+    """The table of the passages in a file.
+
+    Raises:
+        DataError: A line is malformed.
+    """
+    import datasets
+    import pyarrow as pa
+
+    batches = _passage_batches(file)
+    if file.stat().st_size <= IN_MEMORY_BYTES:
+        return datasets.Dataset(datasets.table.InMemoryTable(pa.Table.from_batches(batches, schema())))
+    return datasets.Dataset.from_file(str(_cached_arrow(file, batches)))
+
+
+def table_of(rows: Sequence[tuple[str, ...]]) -> datasets.Dataset:
+    """A table in memory.
+
+    Args:
+        rows: Id, title, text, and metadata as JSON, of each passage.
+    """
+    import datasets
+    import pyarrow as pa
+
+    columns = [pa.array(column, pa.large_string()) for column in zip(*rows, strict=True)]
+    columns = columns or [pa.array([], pa.large_string())] * len(COLUMNS)
+    return datasets.Dataset(datasets.table.InMemoryTable(pa.Table.from_arrays(columns, schema=schema())))
+
+
+@cache
+def schema() -> pa.Schema:
+    """The columns of the table."""
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.large_string()) for name in COLUMNS])
+
+
+def _passage_batches(file: Path) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    columns: list[list[str]] = [[], [], [], []]
+    for line, record in read_jsonl(file):
+        values = (
+            string_of(record, "_id", file, line),
+            string_of(record, "title", file, line, default=""),
+            string_of(record, "text", file, line, empty=True),
+            json.dumps(object_of(record, "metadata", file, line), ensure_ascii=False),
+        )
+        for column, value in zip(columns, values, strict=True):
+            column.append(value)
+        if len(columns[0]) == BATCH:
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(c, pa.large_string()) for c in columns], schema=schema()
+            )
+            columns = [[], [], [], []]
+    if columns[0]:
+        yield pa.RecordBatch.from_arrays([pa.array(c, pa.large_string()) for c in columns], schema=schema())
+
+
+def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
+    """An Arrow file with the passages of ``file``; made anew where either has changed since.
+
+    The state of ``file`` has its inode and the time of its last change, which no copy keeps, so a file that
+    replaced it with the same size and date has another state. Every byte of the Arrow file is compared:
+    damage would be other text, or the end of the process.
+    """
+    import datasets
+    import pyarrow as pa
+
+    stat = file.stat()
+    state: list[Any] = [
+        str(file.resolve()),
+        stat.st_size,
+        stat.st_mtime_ns,
+        stat.st_ctime_ns,
+        stat.st_ino,
+    ]
+    name = hashlib.sha256(state[0].encode()).hexdigest()[:32]
+    folder = Path(datasets.config.HF_DATASETS_CACHE) / "grls" / name
+    arrow = folder / "corpus.arrow"
+    if _is_cache_of(folder, arrow, state):
+        return arrow
+    with atomic_folder(folder, "") as new:
+        with (
+            pa.OSFile(os.fspath(new / arrow.name), "wb") as sink,
+            pa.ipc.new_stream(sink, schema()) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+        write_json(new / _CACHE, {"state": state, "sha256": sha256(new / arrow.name)})
+    _remove_earlier(folder.parent, state)
+    return arrow
+
+
+def _remove_earlier(caches: Path, state: list[Any]) -> None:
+    """Remove the cache that an earlier version made of this file, under a name by its size and date."""
+    name = hashlib.sha256(json.dumps(state[:3]).encode()).hexdigest()[:32]
+    folder = caches / name
+    if folder.is_dir() and [file.name for file in folder.iterdir()] == ["corpus.arrow"]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_cache_of(folder: Path, arrow: Path, state: list[Any]) -> bool:
+    """Whether a folder holds the whole Arrow file of a corpus in this state."""
+    try:
+        kept = read_json(folder / _CACHE)
+        return isinstance(kept, dict) and kept.get("state") == state and kept.get("sha256") == sha256(arrow)
+    except (DataError, OSError):
+        return False

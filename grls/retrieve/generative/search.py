@@ -1,0 +1,238 @@
+"""The search of a generative retriever: from inputs of the model to the best passages.
+
+A search decodes passages, or spans from which passages are scored, under the constraint of the index, and
+rescores the best of them where the options say so. Queries and evidence become inputs in
+:mod:`grls.retrieve.generative.retriever`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from grls.data.codec import Codec
+from grls.data.corpus import Corpus
+from grls.data.spans import Spans
+from grls.data.types import Hit, Query
+from grls.decode import Decoder, ScoredPassage
+from grls.decode.frontier import Frontier
+from grls.decode.prior import Prior
+from grls.decode.slots import SlotDecoder
+from grls.errors import ConfigError
+from grls.index import ConstraintIndex, Subset
+from grls.models.base import Floats
+from grls.models.rescore_spec import RescoreInput
+from grls.models.seq2seq.plain import check_positions
+from grls.models.turns import turn
+from grls.retrieve.generative.decoders import Decoders
+from grls.retrieve.generative.options import SearchOptions
+from grls.retrieve.generative.passages import IndexedPassages
+from grls.retrieve.generative.rescore import Rescorer, rescored
+from grls.retrieve.generative.span_scores import (
+    PassageScores,
+    Reach,
+    candidates,
+    hidden_spans,
+    passage_scores,
+    prior_over_spans,
+    ranked,
+    said_of,
+)
+from grls.retrieve.queries import check_counts
+
+
+class DecodedPassages(IndexedPassages):
+    """Indexed passages, and a model that decodes them.
+
+    Args:
+        model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
+        codec: Text to tokens, with the model's tokenizer (``causal`` for a causal model).
+        corpus: The passages; passage n of the index is passage n here.
+        index: The constraint index of that corpus (or of its spans) and tokenizer, DONE last.
+        options: How to decode.
+        removed: Numbers of passages that no search finds.
+        spans: The spans that the model writes, where it does not write passages from their beginning.
+        rescore_input: How the model learned to rescore passages; None: it did not.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        codec: Codec,
+        corpus: Corpus,
+        index: ConstraintIndex,
+        options: SearchOptions | None = None,
+        removed: Collection[int] = (),
+        spans: Spans | None = None,
+        rescore_input: RescoreInput | None = None,
+    ):
+        super().__init__(codec, corpus, index, removed, spans)
+        self.rescore_input = rescore_input
+        self.model = model
+        self.options = options or SearchOptions()
+        self._decoders = Decoders(model, spans is not None)
+        check_positions(model, 0, index.rows.longest)
+
+    @property
+    def widest(self) -> int:
+        """Passages that a search knows, whatever k is."""
+        return max(self.options.beams, self.options.rescore)
+
+    def decoder(self, k: int) -> Decoder:
+        """The plain beam search for k passages an input; :meth:`search` finds what it finds."""
+        return self._decoders.plain(self.index, self.options, k)
+
+    def encode(self, queries: Sequence[Query]) -> list[list[int]]:
+        """Token ids of the queries.
+
+        Raises:
+            DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
+        """
+        ids, texts = [q.id for q in queries], [q.text for q in queries]
+        return self.codec.queries(ids, texts, self.options.truncate_queries)
+
+    def hits(self, found: Sequence[ScoredPassage]) -> list[Hit]:
+        """Passage numbers to ids."""
+        ids = self.corpus.ids([f.passage for f in found])
+        return [Hit(i, f.score) for i, f in zip(ids, found, strict=True)]
+
+    def search(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        label: str = "retrieve",
+        allow: Sequence[Subset | None] = (),
+        prior: Prior | None = None,
+    ) -> list[list[ScoredPassage]]:
+        """Decode any number of inputs, and rescore the best passages where the options say so.
+
+        Args:
+            inputs: Model inputs as token ids.
+            k: Passages an input, at most.
+            exclude: For each input, passage numbers it may not find; where passages are written whole, those
+                of the same text neither.
+            label: What the progress bar says.
+            allow: For each input, what it may find (:meth:`subsets`); empty: everything.
+            prior: Scores of the passages that are known beforehand, its queries being these inputs; the
+                search for GPUs takes none, so another one is used.
+
+        Raises:
+            ConfigError: The option ``compile`` is set where it cannot be heeded, or ``rescore`` for a model
+                that has not learned to.
+        """
+        most, asked = self.options.rescore, (exclude, label, allow, prior)
+        if not most:
+            return self._written(inputs, k, *asked)
+        self.refuse_to_rescore()
+        found = self._written(inputs, max(k, most), *asked)
+        odds = self.rescore(inputs, [[hit.passage for hit in some[:most]] for some in found])
+        weight = self.options.rescore_weight
+        return [rescored(some, own, weight)[:k] for some, own in zip(found, odds, strict=True)]
+
+    def refuse_to_rescore(self) -> None:
+        """Refuse to rescore with a model that has not learned to.
+
+        Raises:
+            ConfigError: It has not.
+        """
+        if self.rescore_input is None:
+            raise ConfigError(
+                "the generator has not learned to rescore passages: train it with --data.rescore and index "
+                "that model, or leave the option rescore out."
+            )
+
+    def rescore(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
+        """The log-odds of passages once the model has read them to the end (:mod:`grls.models.rescore_spec`).
+
+        Args:
+            inputs: Model inputs as token ids.
+            passages: For each, numbers of passages; that of DONE is one, too.
+
+        Returns:
+            For each input the log-odds (nats) of its passages.
+
+        Raises:
+            ConfigError: The model has not learned to, or has too few positions.
+        """
+        self.refuse_to_rescore()
+        assert self.rescore_input is not None
+        with turn(self.model):
+            self.model.eval()
+            decode = self._decoders
+            read = (self.codec, self.rescore_input, self.sequences, self.done)
+            return Rescorer(*read, decode.generator, decode.trees)(inputs, passages)
+
+    def weigh(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        label: str = "retrieve",
+        allow: Sequence[Subset | None] = (),
+        prior: Prior | None = None,
+    ) -> list[PassageScores]:
+        """The scores of the passages that are worth ranking, for a generator that writes spans.
+
+        Arguments and errors are those of :meth:`search`; the prior is over passages.
+
+        Returns:
+            Scores of candidates, with those of the prior, for :meth:`ranked`.
+
+        Raises:
+            ConfigError: The generator writes whole passages.
+        """
+        if self.spans is None:
+            raise ConfigError("the generator writes whole passages, not spans of them.")
+        check_counts(k=k)
+        spans, rows = self.spans, self.index.rows
+        allow = allow or [self._everything()] * len(inputs)
+        hidden = [hidden_spans(spans, rows, *some) for some in zip(exclude, allow, strict=True)]
+        weighed = None if prior is None else prior_over_spans(prior, spans)
+
+        def search(decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any) -> list[Frontier]:
+            given = [inputs[n] for n in some], [hidden[n] for n in some], [allow[n] for n in some]
+            return decoder.frontier(*given, *more)
+
+        found = self._decoders.run(self.index, self.options, inputs, 1, label, weighed, search)
+        said = None if prior is None or prior.normalized or not prior.parts else prior
+        scores = []
+        for query, frontier in enumerate(found):
+            reach = Reach(spans, rows, exclude[query], allow[query])
+            shares = None if said is None else said_of(said, query, reach.every())
+            some = candidates(frontier, reach, k, shares)
+            own = passage_scores(frontier, some, reach, self.options.span_temperature)
+            scores.append(own if shares is None else own.beside(shares[some]))
+        return scores
+
+    def ranked(self, scores: PassageScores, k: int) -> list[ScoredPassage]:
+        """The k best of the passages that :meth:`weigh` scored."""
+        return ranked(scores, self.done, self.options.span_temperature, k)
+
+    def _written(
+        self,
+        inputs: Sequence[Sequence[int]],
+        k: int,
+        exclude: Sequence[Sequence[int]],
+        label: str,
+        allow: Sequence[Subset | None],
+        prior: Prior | None,
+    ) -> list[list[ScoredPassage]]:
+        """The best passages before any is rescored; arguments as of :meth:`search`."""
+        if self.spans is not None:
+            scores = self.weigh(inputs, k, exclude, label, allow, prior)
+            return [self.ranked(some, k) for some in scores]
+        allow = allow or [self._everything()] * len(inputs)
+
+        def search(
+            decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any
+        ) -> list[list[ScoredPassage]]:
+            given = [inputs[n] for n in some], k, [exclude[n] for n in some], [allow[n] for n in some]
+            return decoder.search(*given, *more)
+
+        return self._decoders.run(self.index, self.options, inputs, k, label, prior, search)
+
+    def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
+        """Take these in the place of what was there, unless a passage is too long for the model."""
+        check_positions(self.model, 0, index.rows.longest)
+        super()._change(corpus, index, removed)
