@@ -1,10 +1,10 @@
 """The command line: ``grls VERB [NAME] [arguments] [options]``.
 
-A verb is a function of ``grls.commands``: its docstring is the ``--help``, the parameters before ``*`` are
-arguments without a name, those behind it options. Dataclasses of options are nested: ``--search.beams 20``.
-What a retriever's folder says of itself (``search``, ``hops`` in its ``grls.json``) stands in for options
-that are not given. ``--config`` takes a file or the name of a recipe (:mod:`grls.io.recipes`). How a command
-ends, and with which exit code, says :mod:`grls.io.ending`; a wrong option ends it with 2.
+A verb is a function of ``grls.commands``. Its docstring is the ``--help``; its parameters before ``*`` are
+positional arguments, the others options. Options in dataclasses are nested: ``--search.beams 20``. The
+options stored in a retriever folder (``search`` and ``hops`` in ``grls.json``) replace the defaults.
+``--config`` takes a file or the name of a recipe (:mod:`grls.io.recipes`). The exit codes are described in
+:mod:`grls.io.ending`; a wrong option ends a command with 2.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Verb:
     """A command.
 
     Args:
-        what: What it does, in a line.
-        target: ``module:function``, of ``grls.commands`` where no package is named; empty where only
-            ``names`` do something.
-        names: What may follow the verb.
-        training: It parses its own options, handles SIGTERM and writes checkpoints, as Lightning does.
+        what: A line for the help: what the command does.
+        target: ``module:function``; a module without a package is in ``grls.commands``. Empty: the verb needs
+            one of its ``names``.
+        names: Names that may follow the verb, each with its command.
+        training: The command parses its options, handles SIGTERM and writes checkpoints by Lightning.
     """
 
     what: str
@@ -55,45 +55,45 @@ def _data_set(what: str, name: str) -> Verb:
 
 VERBS = {
     "prepare": Verb(
-        "make a data set of raw files, or what trainings and answers need beside one",
+        "prepare a data set from raw files, or extra files for training and answering",
         names={
             "beir": _data_set("any BEIR folder, or a pair of JSONL files", "beir"),
-            "texts": _data_set("a folder of texts, as passages and texts to read", "texts"),
+            "texts": _data_set("a folder of texts: passages to retrieve, and texts to read", "texts"),
             "ruletaker": _data_set("rules and proofs, generated", "ruletaker"),
-            "entailmentbank": _data_set("question and answer -> leaves of a proof", "entailmentbank"),
+            "entailmentbank": _data_set("question and answer -> the facts of a proof", "entailmentbank"),
             "strategyqa": _data_set("question -> facts, or evidence paragraphs", "strategyqa"),
             "explagraphs": _data_set("belief and argument -> paths of a graph", "explagraphs"),
             "hotpotqa": _data_set("question -> two paragraphs; a sample", "hotpotqa"),
-            "hotpotqa_full": _data_set("the same in full: five million abstracts", "hotpotqa_full"),
+            "hotpotqa_full": _data_set("HotpotQA in full: five million abstracts", "hotpotqa_full"),
             "nq": _data_set("Natural Questions, a sample", "nq"),
             "dpr": _data_set("Natural Questions in full: 21 million passages", "dpr"),
-            "neighbours": Verb("the passages near to each passage", "neighbours:neighbours"),
+            "neighbours": Verb("the nearest passages of each passage", "neighbours:neighbours"),
             "propositions": Verb("statements of one fact each, as keys", "propositions:propositions"),
             "pseudo-queries": Verb(
-                "queries for passages that have none, by a query generator", "pseudo_queries:pseudo_queries"
+                "queries for passages without any, by a query generator", "pseudo_queries:pseudo_queries"
             ),
         },
     ),
     "train": Verb(
         "train a model: a stage of a generator, a query generator, a bi-encoder, a reranker",
         names={
-            "memorise": _stage("write each passage of a corpus", "memorise"),
-            "retrieve": _stage("write the next passage, given the query and those before", "retrieve"),
+            "memorise": _stage("learn to write each passage of a corpus", "memorise"),
+            "retrieve": _stage("learn to write the next passage, given query and evidence", "retrieve"),
             "chains": _stage("learn all hops of a query at once", "chains"),
-            "riches": _stage("answer with quotes", "riches"),
-            "doc2query": _stage("write queries that passages answer", "doc2query"),
+            "riches": _stage("learn to answer with quotes (RICHES)", "riches"),
+            "doc2query": _stage("learn to write queries that a passage answers", "doc2query"),
             "biencoder": Verb("fine-tune a bi-encoder", "train_biencoder:train_biencoder"),
             "reranker": Verb(
-                "train a judge of documents for a frozen language model", "train_reranker:train_reranker"
+                "train a reranker of documents for a frozen language model", "train_reranker:train_reranker"
             ),
         },
     ),
     "index": Verb(
-        "make a retriever folder: of a model and a corpus, or of other retriever folders",
+        "make a retriever folder from a model and a corpus, or from other retriever folders",
         "index:make_index",
         {
             "hybrid": Verb("a generator with priors that look ahead", "index:make_hybrid"),
-            "hops": Verb("a retriever that goes hop by hop", "index:make_hops"),
+            "hops": Verb("a retriever that retrieves hop by hop", "index:make_hops"),
             "fusion": Verb("several retrievers, fused", "index:make_fusion"),
             "bm25": Verb("BM25 over a corpus", "index:make_bm25"),
             "update": Verb("add passages to a retriever folder, remove passages, merge", "update:update"),
@@ -102,11 +102,11 @@ VERBS = {
     "retrieve": Verb(
         "retrieve for the queries of a data set, in a single step or hop by hop", "retrieve:retrieve"
     ),
-    "tune": Verb("tune all that a retriever folder has on dev queries", "tune:tune"),
+    "tune": Verb("tune the weights and other settings of a retriever folder on dev queries", "tune:tune"),
     "fuse": Verb(
         "fuse runs into one: interleaved, by reciprocal ranks, or by calibrated scores",
         "fuse:fuse",
-        {"cut": Verb("end rankings where their set has the highest expected F1", "fuse_cut:fuse_cut")},
+        {"cut": Verb("cut each ranking where its expected F1 is highest", "fuse_cut:fuse_cut")},
     ),
     "evaluate": Verb("score runs, or answers and how well their evidence supports them", "evaluate:evaluate"),
     "report": Verb("compare runs on one page: tables, curves, proof graphs, significance", "report:report"),
@@ -128,46 +128,47 @@ VERBS = {
         "let a frozen language model read or write with retrieved documents",
         "ralm:ralm",
         {
-            "examples": Verb("collect what a reranker of documents learns from", "ralm:ralm_examples"),
-            "generate": Verb("write on from texts with retrieved documents", "ralm:ralm_generate"),
+            "examples": Verb("collect training examples for a reranker of documents", "ralm:ralm_examples"),
+            "generate": Verb("continue texts with retrieved documents", "ralm:ralm_generate"),
         },
     ),
     "explain": Verb("say why a gold passage was not found, with the beam tree", "explain:explain"),
-    "check": Verb("report what is peculiar about a corpus", "check:check"),
+    "check": Verb("check a corpus and its queries: duplicates, long passages, unknown ids", "check:check"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return its exit code."""
     return ending.unless_unread(lambda: _main(arguments))
 
 
-def _main(words: Sequence[str] | None) -> int:
-    given = list(sys.argv[1:] if words is None else words)
-    if not given or given[0] in ("-h", "--help"):
+def _main(arguments: Sequence[str] | None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help"):
         print(_usage("grls", "VERB", VERBS), end="")
-        return 0 if given else 2
-    if before := renamed(given):
+        return 0 if words else 2
+    if before := renamed(words):
         return _refused(before)
-    verb, names, rest = VERBS.get(given[0]), [given[0]], given[1:]
+    verb, names, rest = VERBS.get(words[0]), [words[0]], words[1:]
     while verb is not None and rest and rest[0] in verb.names:
         verb, names, rest = verb.names[rest[0]], [*names, rest[0]], rest[1:]
     prog = " ".join(["grls", *names])
     if verb is None:
-        return _unknown(given)
+        return _unknown(words)
     if not verb.target:
-        asked = bool(rest) and rest[0] in ("-h", "--help")
-        if rest and not asked:
+        help_asked = bool(rest) and rest[0] in ("-h", "--help")
+        if rest and not help_asked:
             return _unknown([*names, *rest], len(names), verb)
-        print(_usage(prog, "NAME", verb.names, verb.what), end="", file=sys.stdout if asked else sys.stderr)
-        return 0 if asked else 2
+        file = sys.stdout if help_asked else sys.stderr
+        print(_usage(prog, "NAME", verb.names, verb.what), end="", file=file)
+        return 0 if help_asked else 2
     command = Command(verb, prog)
     try:
-        arguments = with_recipes(rest)
+        options = with_recipes(rest)
     except ConfigError as error:
         return _refused(str(error))
     return ending.reported(
-        lambda: command.run(arguments),
+        lambda: command.run(options),
         saving=command.saving,
         again="go on from the last checkpoint",  # Lightning writes checkpoints and logs itself
         signals=["SIGHUP"] if verb.training else ending.SIGNALS,
@@ -185,12 +186,12 @@ def _usage(prog: str, word: str, verbs: Mapping[str, Verb], what: str = "") -> s
     return f"usage: {prog} {word} [options]\n{more}\n{lines}\n`{prog} {word} --help` explains its options.\n"
 
 
-def _unknown(given: Sequence[str], known: int = 0, verb: Verb | None = None) -> int:
-    """Say which verbs or names there are; the first ``known`` words are right."""
-    prog = " ".join(["grls", *given[:known]])
+def _unknown(words: Sequence[str], known: int = 0, verb: Verb | None = None) -> int:
+    """Print the error for an unknown verb, with the verbs that exist; the first ``known`` words are right."""
+    prog = " ".join(["grls", *words[:known]])
     usage = _usage("grls", "VERB", VERBS) if verb is None else _usage(prog, "NAME", verb.names, verb.what)
     kind = "verb" if verb is None else "name"
-    print(f"error: unknown {kind} {given[known]!r}\n\n{usage}", end="", file=sys.stderr)
+    print(f"error: unknown {kind} {words[known]!r}\n\n{usage}", end="", file=sys.stderr)
     return 2
 
 
@@ -199,7 +200,7 @@ class Command:
 
     Args:
         verb: The verb, with a target.
-        prog: How it is called.
+        prog: The command as it is typed, for the help.
     """
 
     def __init__(self, verb: Verb, prog: str):
@@ -210,19 +211,19 @@ class Command:
 
     @property
     def function(self) -> Callable[..., None]:
-        """What it runs."""
+        """The function that the command runs."""
         module, _, name = self._target.partition(":")
         module = module if "." in module else f"grls.commands.{module}"
         try:
-            found: Callable[..., None] = getattr(import_module(module), name)
+            function: Callable[..., None] = getattr(import_module(module), name)
         except ModuleNotFoundError as error:
             if error.name != "data_prep":
                 raise
             raise ConfigError(
-                "the preparations (data_prep) are not installed: install grls anew, or run this in its "
-                "checkout."
+                "data_prep, which prepares data sets, is not installed: install grls again, or run this in a "
+                "checkout of it."
             ) from error
-        return found
+        return function
 
     def run(self, arguments: list[str]) -> None:
         """Parse and run."""
@@ -244,7 +245,7 @@ class Command:
             function(**options)
 
     def parser(self) -> ArgumentParser:
-        """The options: the parameters of the function."""
+        """The parser, made from the parameters of the function."""
         with _types_at_run_time():
             return self._parser()
 
@@ -269,14 +270,14 @@ class Command:
         return parser
 
     def _see_also(self) -> str:
-        """What may follow the verb instead, for the end of its help."""
+        """The names that may follow the verb, for the end of its help."""
         names = "; ".join(f"`{self.prog} {name}`: {verb.what}" for name, verb in self._names.items())
         return f"See also {names}." if names else ""
 
     def _set_stored(
         self, parser: ArgumentParser, parsed: Mapping[str, Any], arguments: Sequence[str]
     ) -> bool:
-        """Make the options that a retriever's folder holds the defaults; whether there are any."""
+        """Use the options stored in a retriever folder as defaults; returns whether there are any."""
         from grls.retrieve.spec import stored_options
 
         folder = parsed.get("retriever")
@@ -291,34 +292,38 @@ class Command:
         return bool(stored)
 
     def saving(self) -> str:
-        """Which options save memory, for where there is too little."""
+        """The advice after an out-of-memory error: which options save memory."""
         if self._training:
-            told = (
+            advice = (
                 "Lower --data.batch_size, with --trainer.accumulate_grad_batches as many times higher, or "
                 "give --model.gradient_checkpointing true"
             )
         else:
             known = [action.dest for action in self.parser()._actions]
             options = [f"--{dest}" for name in _SAVES for dest in known if dest.rsplit(".", 1)[-1] == name]
-            told = f"Lower {' or '.join(options)}" if options else "Give it less at a time"
-        return f"{told}, end other programs, or take a machine (--device: a GPU) with more memory."
+            advice = f"Lower {' or '.join(options)}" if options else "Use smaller inputs"
+        return f"{advice}, end other programs, or take a machine (--device: a GPU) with more memory."
 
 
 _SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_tokens")
-"""Options that save memory where they are lower, the first ones first."""
-_CONFIG = "YAML with options, a file or the name of a recipe; later ones override it."
+
+
+def _unknown(words: Sequence[str], known: int = 0, verb: Verb | None = None) -> int:
+    """Print the error for an unknown verb, with the verbs that exist; the first ``known`` words are right."""
+    prog = " ".join(["grls", *words[:known]])
+
+
 _VERIFY = (
-    "true compares the checksums of every folder that is opened with its index, however large; null: of a "
-    "large one a sample; false: none."
+    "Check the files of an index against their checksums when it is opened. true: all files; null: a sample "
+    "of a large index; false: none."
 )
 
 
 @contextmanager
 def _types_at_run_time() -> Iterator[None]:
-    """Let jsonargparse take types from what modules import when they are run.
+    """Keep jsonargparse from importing what stands under ``TYPE_CHECKING``.
 
-    It also runs what stands under ``TYPE_CHECKING``, beside all types of a module: that imports what takes
-    seconds to load, and no option is of such a type.
+    Those imports take seconds, and no option has a type from there.
     """
     from jsonargparse import _postponed_annotations as annotations
 
@@ -332,15 +337,15 @@ def _types_at_run_time() -> Iterator[None]:
 
 
 def _other_steps(section: str, options: Mapping[str, Any], arguments: Sequence[str]) -> bool:
-    """Whether hops are to be of other steps than a folder's, so that its options say nothing of them."""
+    """Whether ``--hops.steps`` differs from the folder's: then the folder's hop options do not apply."""
     if section != "hops":
         return False
-    given = [
+    steps = [
         a.partition("=")[2] or b
         for a, b in zip(arguments, [*arguments[1:], ""], strict=True)
         if a.split("=")[0] == "--hops.steps"
     ]
-    return bool(given) and given[-1] != options.get("steps", "single")
+    return bool(steps) and steps[-1] != options.get("steps", "single")
 
 
 def _lists(function: Callable[..., None]) -> list[str]:
@@ -349,7 +354,7 @@ def _lists(function: Callable[..., None]) -> list[str]:
 
 
 def _gathered(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:
-    """``--tune a b`` as ``--tune=["a", "b"]``, as jsonargparse writes it, for the options in ``lists``."""
+    """Turn ``--tune a b`` into jsonargparse's ``--tune=["a", "b"]``, for the options in ``lists``."""
     gathered: list[str] = []
     values: list[str] | None = None
     for argument in arguments:
@@ -360,13 +365,13 @@ def _gathered(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:
             gathered[-1] = f"{gathered[-1].split('=')[0]}={json.dumps(values)}"
             continue
         else:
-            values = None  # a list as jsonargparse writes it: what follows is none of it
+            values = None  # a list in jsonargparse's own form: later arguments do not belong to it
         gathered.append(argument)
     return gathered
 
 
 def _arguments(function: Callable[..., None]) -> dict[str, Parameter]:
-    """The parameters before ``*``; none where all are options."""
+    """The parameters before ``*``; empty where all are options."""
     every = signature(function).parameters
     if not any(one.kind is Parameter.KEYWORD_ONLY for one in every.values()):
         return {}

@@ -1,12 +1,12 @@
-"""Training. Each folder is one kind, with the same file names: ``examples`` says what is learned, ``collate``
-makes tensors, ``data`` is the LightningDataModule, ``module`` the LightningModule, ``loss`` its loss, and
-``callbacks`` what is measured on dev.
+"""Training. The folders have the same file names inside: ``examples`` makes input and target pairs,
+``collate`` makes tensors, ``data`` is the LightningDataModule, ``module`` the LightningModule, ``loss`` its
+loss, and ``callbacks`` measures on dev.
 
-``core/`` is what all share; ``stages/`` are the two stages of arXiv 2204.13596, memorise and retrieve;
-``chains/`` learns the hops of a query together, ``riches/`` to answer with quotes, ``doc2query/`` to write
-queries. ``biencoder/`` trains bi-encoders, ``reranker/`` rerankers of documents. ``cli`` is the LightningCLI,
-``cli_errors`` its errors in one line, ``signatures`` what its ``--help`` says, read from source.
+``core/`` is shared by all. ``stages/`` are the two stages of arXiv 2204.13596, memorise and retrieve.
+``chains/`` trains on all hops of a query together, ``riches/`` on answers with quotes, ``doc2query/`` on
+writing queries. ``biencoder/`` trains bi-encoders, ``reranker/`` rerankers of documents. ``cli`` is the
+LightningCLI, ``cli_errors`` shortens its errors to one line, ``signatures`` reads its ``--help`` from source.
 
-Data modules use the constraint index (which tokens may follow is part of a target); the LightningModules
-never hold one, so a checkpoint loads without it.
+Data modules use the constraint index, because the allowed tokens are part of a target. The LightningModules
+never hold an index, so a checkpoint loads without it.
 """

@@ -1,13 +1,13 @@
-"""``grls train STAGE`` and ``train.py``: LightningCLI with one output folder for everything a run writes.
+"""``grls train STAGE`` and ``train.py``: a LightningCLI with one output folder for everything a run writes.
 
     grls train retrieve --config configs/retrieve.yaml --config configs/scratch/retrieve.yaml …
 
-Under ``output``: ``checkpoints/`` (best and last), ``logs/`` (CSV and TensorBoard, and ``config.yaml``:
-everything that was in force) and ``model/`` (the best model, for the next stage).
+Under ``output``: ``checkpoints/`` (best and last), ``logs/`` (CSV and TensorBoard, and ``config.yaml`` with
+all options) and ``model/`` (the best model, for the next stage).
 
-Two checkpoints, since they have different aims. ``checkpoint`` keeps the weights with the best dev score and
-writes when dev is measured. ``last`` is there to go on from (``--resume true``): every epoch, or every
-``--last.every_n_train_steps``. One callback for both would weigh new weights by an old score.
+The two checkpoints have different aims. ``checkpoint`` keeps the weights with the best dev score; it is
+written when dev is measured. ``last`` is for resuming (``--resume true``); it is written every epoch, or
+every ``--last.every_n_train_steps``. One callback for both would judge new weights by an old score.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ Precision = Literal[
     "auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true",
     "transformer-engine", "transformer-engine-float16", "64", "32", "16", "bf16", 64, 32, 16,
 ]  # fmt: skip
-"""Lightning's, and ours."""
+"""Lightning's precisions, and ``auto``."""
 
 
 class _Epochs(_FitLoop):
-    """Lightning's loop, which goes on from an epoch's end in the same way with ``max_steps`` and without.
+    """Lightning's loop, resumed correctly at the end of an epoch with ``max_steps``.
 
-    Lightning (2.6) takes every run with ``max_steps`` for one that was left within an epoch: resumed at an
-    epoch's end, it trains one more step in the epoch that is over and counts that epoch twice, and resumed
-    so again it trains no more and ends as if all had been done.
+    Lightning (2.6) assumes that every run with ``max_steps`` stopped within an epoch. Resumed at the end of
+    one, it trains one more step in that epoch and counts it twice. Resumed again, it ends at once, as if the
+    training were complete.
     """
 
     def _iteration_based_training(self) -> bool:
@@ -69,11 +69,11 @@ class _Epochs(_FitLoop):
 
 
 class Trainer(L.Trainer):
-    """Lightning's, with a loop that resumes where it was.
+    """Lightning's trainer, with a loop that resumes exactly where a run stopped.
 
     Args:
-        precision: As of Lightning, or ``auto``: ``bf16-mixed`` where the processor has instructions for it,
-            else ``32-true``.
+        precision: Lightning's precision, or ``auto``: ``bf16-mixed`` where the processor has instructions for
+            it, else ``32-true``. Null: ``32-true``.
         kwargs: The other options of Lightning's trainer.
     """
 
@@ -90,15 +90,15 @@ class Trainer(L.Trainer):
 
 
 class TrainCLI(LightningCLI):
-    """Adds the output folder, the checkpoints, the dev retrieval and the saved model."""
+    """LightningCLI with the output folder, the checkpoints, retrieval on dev and the saved model."""
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Options beside those of trainer, model and data."""
+        """Add the options that do not belong to trainer, model or data."""
         parser.add_argument(
             "--output", type=str, default="runs/train", help="Folder for everything that the run writes."
         )
         parser.add_argument(
-            "--resume", type=bool, default=False, help="Go on from the last checkpoint in the output folder."
+            "--resume", type=bool, default=False, help="Resume from the last checkpoint in the output folder."
         )
         parser.add_lightning_class_args(BestCheckpoint, "checkpoint")
         parser.add_lightning_class_args(ModelCheckpoint, "last")
@@ -123,7 +123,7 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("output", "save.folder", compute_fn=_model)
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parse, then find out before the work begins what could not be read, or written at its end."""
+        """Parse, and refuse files that cannot be read or written before the training begins."""
         for stage in self._subcommand_parsers.values():
             stage.prog = getattr(stage, "called", stage.prog)
         super().parse_arguments(parser, args)
@@ -144,18 +144,18 @@ class TrainCLI(LightningCLI):
         """Make model, data and trainer.
 
         Raises:
-            ConfigError: One of them cannot be made. Of what it raised, jsonargparse keeps the text alone.
+            ConfigError: One of them cannot be made. (jsonargparse keeps only the text of the first error.)
         """
         try:
             super().instantiate_classes()
         except ValueError as error:
-            told = plain_error(str(error))
-            if told == str(error):
+            reason = plain_error(str(error))
+            if reason == str(error):
                 raise
-            raise ConfigError(f"cannot make what the options say: {told}") from error
+            raise ConfigError(f"cannot use the options: {reason}") from error
 
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
-        """The trainer, with CSV and TensorBoard logs in one folder unless the config names loggers."""
+        """Make the trainer, with CSV and TensorBoard logs in one folder unless the config names loggers."""
         config = self.config[str(self.subcommand)]
         if config.trainer.logger is None:
             table = CSVLogger(config.output, name="logs")
@@ -166,21 +166,21 @@ class TrainCLI(LightningCLI):
 
 
 def _go_on(config: Any) -> None:
-    """Let ``--resume`` name the checkpoint.
+    """Set the checkpoint of ``--resume``.
 
     Raises:
-        ConfigError: ``--ckpt_path`` names one, too.
+        ConfigError: ``--ckpt_path`` names another one.
     """
     if config.get("ckpt_path") is not None:
         raise ConfigError(
-            "--resume goes on from the last checkpoint in --output, --ckpt_path from the one that "
-            "it names: give one of them."
+            "--resume takes the last checkpoint in --output, and --ckpt_path names a checkpoint: give only "
+            "one of the two."
         )
     config.ckpt_path = str(last_checkpoint(config.output))
 
 
 def _seed_all(config: Any) -> None:
-    """Let ``--seed_everything`` decide the seeds of model and data that are not given."""
+    """Use ``--seed_everything`` for the seeds of model and data that the options leave out."""
     if isinstance(config.seed_everything, bool) or config.seed_everything is None:
         return
     for part in (config.model, config.data):
@@ -200,27 +200,26 @@ def train(arguments: Sequence[str], called: str = "grls train") -> None:
     """Run one training stage.
 
     Args:
-        arguments: Those of ``fit``.
-        called: How the command is called, for its errors.
+        arguments: The arguments of Lightning's ``fit``.
+        called: The command as it is typed, for its errors.
 
     Raises:
-        SystemExit: SIGTERM has ended the run; the status is the shell's, 143, where Lightning's is 0, as if
-            all had been done.
+        SystemExit: SIGTERM ended the run. The status is 143, as in a shell; Lightning would exit with 0.
     """
     quiet()
     try:
         _fit(["fit", *arguments], type("StageParser", (Parser,), {"called": called}))
     except SIGTERMException as end:
-        remedy = " ".join(getattr(end, "__notes__", ["start it again."]))  # of SaveModel, once it was made
+        remedy = " ".join(getattr(end, "__notes__", ["start it again."]))  # SaveModel adds the note
         print(f"error: the run was ended by SIGTERM before it was done; {remedy}", file=sys.stderr)
         raise SystemExit(128 + signal.SIGTERM) from None
 
 
-def _fit(given: list[str], parser: type[Parser]) -> None:
+def _fit(arguments: list[str], parser: type[Parser]) -> None:
     TrainCLI(
         GeneratorModule,
         FitData,
-        args=given,
+        args=arguments,
         subclass_mode_model=True,
         subclass_mode_data=True,
         seed_everything_default=0,

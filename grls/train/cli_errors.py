@@ -1,8 +1,8 @@
-"""What jsonargparse refuses, in one line.
+"""Errors of jsonargparse, shortened to one line.
 
-A training stage takes classes as options, and jsonargparse tells of a wrong one by every type that it has
-tried, from the outermost class to the innermost, with all values. Here the path of the option and the reason
-are taken out of that. It knows nothing of what the options mean.
+A training stage takes classes as options. For a wrong option jsonargparse prints every type that it tried,
+from the outermost class to the innermost, with all values. This module takes the path of the option and the
+reason from that text. It does not know the meaning of any option.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _EXPECTED = re.compile(r"Expected a (.+?)(?:\. Got value: (.*))?")
 
 
 class Parser(LightningArgumentParser):
-    """Lightning's, whose errors are one line instead of pages of usage."""
+    """Lightning's parser, with errors of one line instead of pages of usage."""
 
     called = "grls train"
-    """How the command is called."""
+    """The command as it is typed."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Print it with the remedy and leave with argparse's status, 2."""
+        """Print the error with its remedy and exit with argparse's status, 2."""
         if not self.exit_on_error or os.environ.get("JSONARGPARSE_DEBUG"):
             super().error(message, ex)
         line = visible(plain_error(message, self.called))
@@ -47,28 +47,28 @@ class Parser(LightningArgumentParser):
 
 
 def plain_error(message: str, called: str = "grls train") -> str:
-    """An error of jsonargparse as ``--option: reason``; one that is none of the kind as it is.
+    """Shorten an error of jsonargparse to ``--option: reason``; other messages stay as they are.
 
     Args:
-        message: With one line for each type that was tried, and for each class that the option lies in.
-        called: How the command is called.
+        message: The message: a line for each type that was tried, and for each class around the option.
+        called: The command as it is typed.
     """
     if not any(mark in message for mark in _MARKS):
         return message
     path: list[str] = []
     reasons: list[str] = []
     owner = tried = value = ""
-    for line in (some.strip().removeprefix("- ") for some in message.splitlines()):
+    for line in (raw.strip().removeprefix("- ") for raw in message.splitlines()):
         if line.startswith("Given value:"):
             value = line.removeprefix("Given value:").strip()
             break
         if line.startswith(_NOISE):
             continue
-        if found := _KEY.fullmatch(line):
-            path.append(found[1])
-            line = found[2]
-        elif found := _CLASS.fullmatch(line):
-            owner, line = found[1], ""
+        if match := _KEY.fullmatch(line):
+            path.append(match[1])
+            line = match[2]
+        elif match := _CLASS.fullmatch(line):
+            owner, line = match[1], ""
         elif line.startswith("Subtypes:"):
             tried, line = line.removeprefix("Subtypes:").strip(), ""
         if line:
@@ -77,37 +77,37 @@ def plain_error(message: str, called: str = "grls train") -> str:
     if not reasons:
         return message
     expected = [_EXPECTED.fullmatch(reason) for reason in reasons]
-    if tried and all(found and found[2] is None for found in expected):  # the value is of none of these kinds
+    if tried and all(match and match[2] is None for match in expected):  # the value has none of these types
         kinds = tried.removeprefix("[").removesuffix("]").replace("<class 'NoneType'>, ", "")
         reasons = [f"Expected a {kinds}. Got value: {value}"]
-    return "; ".join(dict.fromkeys(_told(reason, path, owner, called) for reason in reasons))
+    return "; ".join(dict.fromkeys(_plain_reason(reason, path, owner, called) for reason in reasons))
 
 
-def _told(reason: str, path: list[str], owner: str, called: str) -> str:
-    """One reason, with the option's whole name."""
+def _plain_reason(reason: str, path: list[str], owner: str, called: str) -> str:
+    """One reason, with the whole name of the option."""
     option = "--" + ".".join(path)
-    if found := _UNKNOWN.fullmatch(reason):
-        near = get_close_matches(found[1], _options(owner), 1)
+    if match := _UNKNOWN.fullmatch(reason):
+        near = get_close_matches(match[1], _options(owner), 1)
         hint = f"; did you mean {option}.{near[0]}?" if near else "."
         if len(path) == 1:
             hint += f" `{called} {option}.help {owner}` lists them."
-        return f"{option}.{found[1]} is no option of {owner}{hint}"
-    if path and (found := _UNRECOGNIZED.fullmatch(reason)):
-        return f"unrecognized arguments: {option}.{found[1]}"
-    if found := _MISSING.fullmatch(reason):
-        inner = [f"{option}.{name}" if path else f"--{name}" for name in found[1].split(", ")]
+        return f"{option}.{match[1]} is no option of {owner}{hint}"
+    if path and (match := _UNRECOGNIZED.fullmatch(reason)):
+        return f"unrecognized arguments: {option}.{match[1]}"
+    if match := _MISSING.fullmatch(reason):
+        inner = [f"{option}.{name}" if path else f"--{name}" for name in match[1].split(", ")]
         return f"{' and '.join(inner)} must be given."
-    if found := _EXPECTED.fullmatch(reason):
-        if within := _NESTED.fullmatch(found[2] or ""):  # an option of what has none, or a class that is none
+    if match := _EXPECTED.fullmatch(reason):
+        if within := _NESTED.fullmatch(match[2] or ""):  # the value takes no options, or is not a class
             last = "" if option.endswith(f".{within[1]}") else f".{within[1]}"
             return f"{option}{last}: cannot take {within[2]}."
-        kind = re.sub(r"<class '([\w.]+)'>", r"\1", found[1]).replace("typing.", "")
-        return f"{option}: expected {kind}" + ("." if found[2] is None else f", got {found[2]}.")
+        kind = re.sub(r"<class '([\w.]+)'>", r"\1", match[1]).replace("typing.", "")
+        return f"{option}: expected {kind}" + ("." if match[2] is None else f", got {match[2]}.")
     return f"{option}: {reason}" if path else reason
 
 
 def _options(owner: str) -> set[str]:
-    """The names that a class takes, with those that it hands on to its bases."""
+    """The option names of a class, with the options of its bases."""
     bases = getattr(locate(owner), "__mro__", ())
-    made = [vars(base)["__init__"] for base in bases if base is not object and "__init__" in vars(base)]
-    return {name for some in made for name in signature(some).parameters} - {"self", "args", "kwargs"}
+    makers = [vars(base)["__init__"] for base in bases if base is not object and "__init__" in vars(base)]
+    return {name for maker in makers for name in signature(maker).parameters} - {"self", "args", "kwargs"}

@@ -1,9 +1,9 @@
-"""The options of classes, read from their source: so that ``--help`` need not import what they stand on.
+"""The options of classes, read from source, so that ``--help`` needs no slow imports.
 
 A class names its options in its constructor (a dataclass: in its fields) and explains them in its docstring.
-Here both are read as text, with those that ``**kwargs`` hands to a base. A base and a type are
-found where ``from … import …`` leads to them; that holds for all that trainings take, and a test compares the
-names with those that jsonargparse finds.
+This module reads both as text, and the options of the base class where the constructor takes ``**kwargs``.
+It finds bases and types through ``from … import …``. A test compares the option names with those of
+jsonargparse.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class ClassOption(NamedTuple):
     """An option of a class.
 
     Attributes:
-        name: As it is called, with those above it: ``mix.memorise.reads``.
-        kind: Its type, as it is written.
-        usual: Its default, as it is written; :data:`REQUIRED`; or empty, where its parts have defaults.
-        what: What it is for.
+        name: The whole name, with the options around it: ``mix.memorise.reads``.
+        kind: Its type, as written in the source.
+        usual: Its default, as written in the source; :data:`REQUIRED`; empty where its fields have defaults.
+        what: Its help text.
     """
 
     name: str
@@ -42,39 +42,39 @@ class _Class(NamedTuple):
 
 
 def class_options(path: str, prefix: str = "") -> list[ClassOption]:
-    """The options of a class, those of the dataclasses among them included.
+    """The options of a class, with the fields of options that are dataclasses.
 
     Args:
         path: ``module.Class``.
-        prefix: What stands before their names.
+        prefix: Prefix of the names.
     """
     module, _, name = path.rpartition(".")
-    found = _class(module, name)
-    return [] if found is None else list(_options(found, prefix))
+    owner = _class(module, name)
+    return [] if owner is None else list(_options(owner, prefix))
 
 
 def class_summary(path: str) -> str:
     """The first paragraph of a class's docstring, in one line."""
     module, _, name = path.rpartition(".")
-    found = _class(module, name)
-    doc = "" if found is None else ast.get_docstring(found.node) or ""
+    owner = _class(module, name)
+    doc = "" if owner is None else ast.get_docstring(owner.node) or ""
     return " ".join(doc.split("\n\n")[0].split())
 
 
-def _options(found: _Class, prefix: str) -> Iterator[ClassOption]:
-    for module, argument, default, what in _parameters(found):
+def _options(owner: _Class, prefix: str) -> Iterator[ClassOption]:
+    for module, argument, default, what in _parameters(owner):
         inner = list(_dataclasses(module, argument.annotation))
         kind = "" if argument.annotation is None else _written(module, argument.annotation)
         usual = REQUIRED if default is None else _written(module, default)
         if inner and usual not in (REQUIRED, "null"):
-            usual = ""  # said of each of its fields
+            usual = ""  # each field has its default
         yield ClassOption(f"{prefix}{argument.arg}", kind, usual, what)
         for one in inner:
             yield from _options(one, f"{prefix}{argument.arg}.")
 
 
 def _written(module: str, node: ast.expr) -> str:
-    """A type or a value as text, with names of constants and of types replaced by what they stand for."""
+    """A type or a value as text, with the names of constants and types replaced by their values."""
     text = ast.unparse(_Spelled(module).visit(ast.parse(ast.unparse(node), mode="eval").body))
     return "null" if text == "None" else text.replace(" | None", " | null")
 
@@ -88,39 +88,39 @@ class _Spelled(ast.NodeTransformer):
         return node if value is None else value
 
 
-def _parameters(found: _Class) -> Iterator[tuple[str, ast.arg, ast.expr | None, str]]:
-    """(defining module, parameter, default, what it is for) of a class and, by ``**kwargs``, of its bases."""
+def _parameters(owner: _Class) -> Iterator[tuple[str, ast.arg, ast.expr | None, str]]:
+    """(defining module, parameter, default, help) of a class and, by ``**kwargs``, of its bases."""
     maker = next(
-        (n for n in found.node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
+        (n for n in owner.node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
     )
-    own: list[tuple[ast.arg, ast.expr | None]] = []
+    defined: list[tuple[ast.arg, ast.expr | None]] = []
     if maker is not None:
-        own = _arguments(maker.args)
-    elif _is_dataclass(found.node):
-        own = [
+        defined = _arguments(maker.args)
+    elif _is_dataclass(owner.node):
+        defined = [
             (ast.arg(n.target.id, n.annotation), n.value)
-            for n in found.node.body
+            for n in owner.node.body
             if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
         ]
-    helps = _helps(found.node, maker)
+    helps = _helps(owner.node, maker)
     inherited: list[tuple[str, ast.arg, ast.expr | None, str]] = []
     if maker is None or maker.args.kwarg is not None:
-        base = next(filter(None, (_named(found.module, base) for base in found.node.bases)), None)
+        base = next(filter(None, (_named(owner.module, base) for base in owner.node.bases)), None)
         inherited = [] if base is None else list(_parameters(base))
-    names = {argument.arg for argument, _ in own}
+    names = {argument.arg for argument, _ in defined}
     if maker is None:  # fields of a base come first
         yield from (one for one in inherited if one[1].arg not in names)
-    for argument, default in own:
-        yield found.module, argument, default, helps.get(argument.arg, "")
+    for argument, default in defined:
+        yield owner.module, argument, default, helps.get(argument.arg, "")
     if maker is not None:
         yield from (one for one in inherited if one[1].arg not in names)
 
 
-def _arguments(given: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
-    places = given.args[1:]
-    lacking: list[ast.expr | None] = [None] * (len(places) - len(given.defaults))
-    found = list(zip(places, [*lacking, *given.defaults], strict=True))
-    return found + list(zip(given.kwonlyargs, given.kw_defaults, strict=True))
+def _arguments(arguments: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
+    places = arguments.args[1:]
+    lacking: list[ast.expr | None] = [None] * (len(places) - len(arguments.defaults))
+    positional = list(zip(places, [*lacking, *arguments.defaults], strict=True))
+    return positional + list(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
 
 
 def _is_dataclass(node: ast.ClassDef) -> bool:
@@ -128,12 +128,12 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
 
 
 def _dataclasses(module: str, annotation: ast.expr | None) -> Iterator[_Class]:
-    """The dataclasses of ours that a type names."""
+    """The dataclasses of grls that a type names."""
     for node in ast.walk(annotation) if annotation is not None else ():
         if isinstance(node, ast.Name) and node.id[0].isupper():
-            found = _class(module, node.id)
-            if found is not None and _is_dataclass(found.node) and found.module.startswith("grls."):
-                yield found
+            kind = _class(module, node.id)
+            if kind is not None and _is_dataclass(kind.node) and kind.module.startswith("grls."):
+                yield kind
 
 
 def _helps(node: ast.ClassDef, maker: ast.FunctionDef | None) -> dict[str, str]:
@@ -144,7 +144,7 @@ def _helps(node: ast.ClassDef, maker: ast.FunctionDef | None) -> dict[str, str]:
 
 
 def _named(module: str, base: ast.expr) -> _Class | None:
-    """The class that a base of another names."""
+    """The class that the expression of a base names."""
     if isinstance(base, ast.Name):
         return _class(module, base.id)
     if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name):  # L.Trainer
@@ -155,7 +155,7 @@ def _named(module: str, base: ast.expr) -> _Class | None:
 
 @cache
 def _class(module: str, name: str) -> _Class | None:
-    """A class by its name in a module, wherever that comes from."""
+    """A class by its name in a module, defined there or imported."""
     for node in _body(module):
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _Class(module, node)
@@ -165,7 +165,7 @@ def _class(module: str, name: str) -> _Class | None:
 
 @cache
 def _constant(module: str, name: str) -> ast.expr | None:
-    """What a name stands for: a literal, or the choices of ``Literal``; None: something else."""
+    """The value of a name: a literal, or the choices of ``Literal``; None: something else."""
     for node in _body(module):
         targets = node.targets if isinstance(node, ast.Assign) else []
         if any(isinstance(one, ast.Name) and one.id == name for one in targets):
@@ -179,14 +179,14 @@ def _constant(module: str, name: str) -> ast.expr | None:
 
 @cache
 def _imports(module: str) -> dict[str, tuple[str, str]]:
-    """Name -> (module, name there; empty: the module itself) of what a module imports at its top."""
-    found: dict[str, tuple[str, str]] = {}
+    """The imports at the top of a module: name -> (module, name there; empty: the module itself)."""
+    origins: dict[str, tuple[str, str]] = {}
     for node in _body(module):
         if isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
-            found |= {one.asname or one.name: (node.module, one.name) for one in node.names}
+            origins |= {one.asname or one.name: (node.module, one.name) for one in node.names}
         elif isinstance(node, ast.Import):
-            found |= {one.asname: (one.name, "") for one in node.names if one.asname}
-    return found
+            origins |= {one.asname: (one.name, "") for one in node.names if one.asname}
+    return origins
 
 
 @cache
@@ -196,7 +196,7 @@ def _body(module: str) -> Sequence[ast.stmt]:
 
 
 def _file(module: str) -> Path | None:
-    """The source of a module; only its topmost package is looked up, so none is imported."""
+    """The source file of a module; only the topmost package is looked up, so nothing is imported."""
     top, *rest = module.split(".")
     spec = find_spec(top)
     for place in (spec.submodule_search_locations or []) if spec is not None else []:

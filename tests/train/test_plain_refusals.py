@@ -66,7 +66,7 @@ def test_a_model_that_is_not_there_is_no_traceback(
     ]
     kept = [a for a in arguments("retrieve", data, tmp_path / "run") if not a.startswith("--model.generator")]
     line = fails(capsys, "train", *kept, *missing)
-    told = "error: cannot make what the options say: no such folder:"
+    told = "error: cannot use the options: no such folder:"
     assert line.startswith(f"{told} {tmp_path}/m. Run the stage that writes it first")
 
 

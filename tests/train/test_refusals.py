@@ -72,10 +72,10 @@ def test_a_file_that_is_no_checkpoint(data: Path, capsys: pytest.CaptureFixture[
     assert "cannot be read as a checkpoint" in refused(capsys, "retrieve", data, f"--ckpt_path={junk}")
     weights = {"model.shared.weight": torch.zeros(3)}
     torch.save(weights, junk)
-    assert "holds weights alone" in refused(capsys, "retrieve", data, f"--ckpt_path={junk}")
+    assert "holds only weights" in refused(capsys, "retrieve", data, f"--ckpt_path={junk}")
     save_file(weights, data.parent / "model.safetensors")
     told = refused(capsys, "retrieve", data, f"--ckpt_path={data.parent / 'model.safetensors'}")
-    assert "holds weights alone and no state of a run" in told
+    assert "holds only weights and no state of a run" in told
 
 
 def test_a_place_that_cannot_be_written_is_told_before_the_work(
@@ -250,7 +250,7 @@ def test_a_step_that_is_no_number_ends_the_run(
     told = fails(capsys, "train", *arguments("retrieve", data, tmp_path / "run", *spoilt))
     value = "the loss is nan" if what == "loss" else "the gradient is not finite"
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
-    assert f"diverged: {value} at step {step}. {last} is from before it" in told
+    assert f"diverged: {value} at step {step}. The checkpoint {last}, from before, is intact." in told
     assert "Lower --model.learning_rate" in told
     state = torch.load(last, weights_only=True)
     assert state["global_step"] == kept

@@ -1,7 +1,7 @@
-"""Which examples make a batch: similar lengths together, shards for processes, and going on mid-epoch.
+"""Batches of examples: similar lengths together, shards for processes, resuming mid-epoch.
 
-The order of an epoch is a function of (seed, epoch) alone, so a resumed run needs no saved random state:
-it skips the batches it has seen.
+The order of an epoch is a function of (seed, epoch) alone. So a resumed run needs no saved random state: it
+skips the batches it has seen.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Draw = tuple[int, int]
 
 
 class DrawnExamples(Dataset[Example]):
-    """Examples behind torch's data set interface; an item is asked for by (number, epoch).
+    """Examples as a torch data set; an item is indexed by (number, epoch).
 
     Args:
         examples: What to draw from.
@@ -35,20 +35,20 @@ class DrawnExamples(Dataset[Example]):
 
 
 class LengthBucketedSampler(Sampler[list[Draw]]):
-    """Batches of similar length, in random order, each rank its own share.
+    """Batches of similar length in random order, sharded over ranks.
 
-    Every rank gets the same number of batches; the last ones are filled up with examples from the front of
-    the epoch's order, as torch's DistributedSampler does.
+    Every rank gets the same number of batches. The last batches are filled up with examples from the front of
+    the epoch's order, as in torch's DistributedSampler.
 
     Args:
-        lengths: A length of each example.
+        lengths: The length of each example.
         batch_size: Examples a batch and rank.
-        seed: Of the order.
-        shuffle: Whether the order varies; without it, every pass is that of epoch 0, in file order.
-        rank: This process.
+        seed: Seed of the order.
+        shuffle: Draw a new order each epoch; otherwise every pass is epoch 0, in file order.
+        rank: The rank of this process.
         ranks: Number of processes.
         pool: Batches that are sorted by length together; 1 mixes all lengths.
-        lengths_in: The lengths in an epoch, where they vary from epoch to epoch.
+        lengths_in: Gives the lengths in an epoch, where they vary from epoch to epoch.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
         return -(-len(self.lengths) // step)
 
     def resume(self, epoch: int, batches: int) -> None:
-        """Make the next pass that of ``epoch``, without its first ``batches`` batches."""
+        """Start the next pass in ``epoch``, after its first ``batches`` batches."""
         self.epoch, self.skip = epoch, batches
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        # Counted up at the first batch: Lightning never asks for more batches than an epoch has, so nothing
-        # behind the loop would run.
+        # The epoch is counted before the loop: Lightning asks for no batch after the last one of an epoch, so
+        # code after the loop would never run.
         epoch, skip = self.epoch, self.skip
         self.epoch, self.skip = epoch + self.shuffle, 0
         for batch in self._batches(epoch)[skip:]:
@@ -91,7 +91,7 @@ class LengthBucketedSampler(Sampler[list[Draw]]):
             yield [(int(n), epoch) for n in mine]
 
     def _batches(self, epoch: int) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
-        """The global batches of an epoch, each for all ranks together."""
+        """The batches of an epoch, each for all ranks together."""
         rng = np.random.default_rng([self.seed, epoch])
         count, step = len(self.lengths), self.batch_size * self.ranks
         order = rng.permutation(count) if self.shuffle else np.arange(count)

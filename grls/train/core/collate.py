@@ -1,10 +1,10 @@
-"""From examples to tensors, with the allowed children of every target position where the loss wants them.
+"""From examples to tensors, with the allowed tokens of every target position for the ``allowed`` loss.
 
 Legend: b examples of a batch, s longest input, t longest target, P positions with a choice, A allowed
 tokens of these positions together.
 
-Under the ``allowed`` loss a position with one allowed token has probability one and no loss, so targets are
-cut after the last position with a choice: on sentences that is 60 % of the decoder's work.
+Under the ``allowed`` loss a position with one allowed token has probability one and no loss. So targets are
+cut after the last position with a choice, which saves 60 % of the decoder's work on sentences.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ IGNORED = -100
 class Choices(NamedTuple):
     """The allowed tokens at target positions that have more than one.
 
-    The first position is the same choice for every example and is kept once.
+    The first position has the same allowed tokens in every example and is stored once.
 
     Attributes:
         first: ``[A0]`` allowed first tokens, ascending.
         tokens: ``[A]`` allowed tokens of all later positions, one position after another.
-        positions: ``[A]`` which of the P later positions each belongs to.
-        places: ``[P]`` where each position stands in the flattened ``[b * t]`` targets.
-        targets: ``[P]`` where its target stands in ``tokens``.
+        positions: ``[A]`` the position of each allowed token, 0 to P - 1.
+        places: ``[P]`` index of each position in the flattened ``[b * t]`` targets.
+        targets: ``[P]`` index of its target in ``tokens``.
     """
 
     first: Tensor
@@ -49,8 +49,8 @@ class Batch(NamedTuple):
     Attributes:
         input_ids: ``[b, s]``.
         attention_mask: ``[b, s]``.
-        decoder_input_ids: ``[b, t]`` targets shifted right behind the start token; None for a causal model,
-            which reads them behind the input.
+        decoder_input_ids: ``[b, t]`` targets shifted right after the start token; None for a causal model,
+            which reads them after the input.
         labels: ``[b, t]`` targets, ``IGNORED`` where padded.
         choices: For the ``allowed`` loss, else None.
     """
@@ -67,7 +67,7 @@ class Collator:
 
     Args:
         pad_token: Padding of inputs.
-        start_token: What the decoder begins with.
+        start_token: First token of the decoder.
         index: The constraint index for the ``allowed`` loss; None for the full loss.
     """
 
@@ -92,7 +92,7 @@ class Collator:
 
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[Tensor, Tensor]:
-    """Rows of one length and the mask of what is not padding, ``[b, width]`` each."""
+    """Padded rows and the mask that is 1 where they are not padding, ``[b, width]`` each."""
     width = max(len(row) for row in rows)
     ids = torch.full((len(rows), width), value, dtype=torch.long)
     mask = torch.zeros((len(rows), width), dtype=torch.long)
@@ -151,5 +151,5 @@ def allowed_choices(index: ConstraintIndex, targets: Sequence[Sequence[int]]) ->
 
 
 def _place(choices: Choices, width: int) -> Choices:
-    """Flatten (example, position) now that the width of the padded targets is known."""
+    """Flatten (example, position) with the width of the padded targets."""
     return choices._replace(places=choices.places[:, 0] * width + choices.places[:, 1])

@@ -1,8 +1,8 @@
-"""Whether checkpoints are as they were written.
+"""Detects damaged checkpoints.
 
-torch and safetensors take what they read as it is: a flipped bit gives another model, silently. A file of
-torch is a zip archive with a checksum of each part. A checkpoint that is a folder gets the hashes of its
-files. It knows nothing of what a checkpoint holds.
+torch and safetensors do not check what they read: a flipped bit silently gives another model. A file of torch
+is a zip archive with a checksum of each part. A checkpoint that is a folder gets a file with the hashes of
+its files. This module does not know the content of a checkpoint.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from grls.errors import ConfigError, DataError
 from grls.io.files import read_json, sha256, write_json
 
 HASHES = "hashes.json"
-"""File -> SHA-256, in a checkpoint that is a folder; written last."""
+"""The file of hashes (file -> SHA-256) in a checkpoint that is a folder; written last."""
 
 _UNREADABLE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, MemoryError, NotImplementedError, OSError,
     OverflowError, RuntimeError, ValueError,
 )  # fmt: skip
-"""What a damaged archive makes :mod:`zipfile` raise."""
+"""Errors that :mod:`zipfile` raises for a damaged archive."""
 
 
 def damage(path: Path) -> str | None:
-    """What is wrong with a file that ``torch.save`` has written; None: nothing."""
+    """The damage of a file written by ``torch.save``, in words; None: the file is whole."""
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
     except _UNREADABLE as error:
         return str(error) or type(error).__name__
-    return None if broken is None else f"the checksum of its part {broken} is another"
+    return None if broken is None else f"the checksum of its part {broken} does not match"
 
 
 def refuse_damaged(path: Path) -> None:
-    """Refuse a file of torch that is not as it was written, and name the newest whole one beside it.
+    """Refuse a damaged file of torch, and name the newest whole one beside it.
 
     Raises:
-        ConfigError: It is damaged.
+        ConfigError: The file is damaged.
     """
     what = damage(path)
     if what is None:
@@ -48,26 +48,30 @@ def refuse_damaged(path: Path) -> None:
     whole = (f for f in sorted(others, key=lambda file: -file.stat().st_mtime) if damage(f) is None)
     other = next(whole, None)
     remedy = (
-        "there is no whole one beside it: begin anew" if other is None else f"take {other}, which is whole"
+        "no whole checkpoint is beside it: begin a new run"
+        if other is None
+        else f"take {other}, which is whole"
     )
-    raise ConfigError(f"{path} cannot be read as a checkpoint ({what}); it is damaged, or none: {remedy}.")
+    raise ConfigError(
+        f"{path} cannot be read as a checkpoint ({what}); it is damaged, or not a checkpoint: {remedy}."
+    )
 
 
 def write_hashes(folder: Path) -> None:
-    """Note what the files of a folder are."""
+    """Write the hashes of a folder's files."""
     names = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
     write_json(folder / HASHES, {str(name): sha256(folder / name) for name in names if str(name) != HASHES})
 
 
 def folder_damage(folder: Path) -> str | None:
-    """Which file of a checkpoint is not as it was written, and why; None: all are.
+    """The damaged file of a checkpoint folder, with the reason; None: all files are whole.
 
-    A folder without hashes was written before there were any: of it the files of torch are looked at alone.
+    In a folder of an earlier version, without hashes, only the files of torch are checked.
     """
     if not (folder / HASHES).is_file():
         files = sorted([*folder.glob("*.pt"), *folder.glob("*.pth")])
-        found = ((file.name, damage(file)) for file in files)
-        return next((f"{name}: {what}" for name, what in found if what is not None), None)
+        damages = ((file.name, damage(file)) for file in files)
+        return next((f"{name}: {what}" for name, what in damages if what is not None), None)
     try:
         known = read_json(folder / HASHES)
         for name, digest in known.items():

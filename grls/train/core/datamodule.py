@@ -1,6 +1,6 @@
-"""What every LightningDataModule here shares: batches of similar length, shards, and going on mid-epoch.
+"""Base of all LightningDataModules: batches of similar length, shards, resuming mid-epoch.
 
-It knows nothing of what is learned: a stage reads its data and gives its examples.
+The base does not know what is learned: each stage reads its data and makes its examples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from grls.train.core.batching import DrawnExamples, LengthBucketedSampler
 from grls.train.core.examples import Example, Examples
 
 _PRINTS = "fingerprints"
-"""Under which name a checkpoint keeps those of the data."""
+"""Key of the data's fingerprints in a checkpoint."""
 
 
 def digest(value: Any) -> str:
@@ -36,19 +36,19 @@ class FitData(L.LightningDataModule):
     Args:
         data: Data set folder in BEIR's layout.
         batch_size: Examples a batch and process.
-        dev_size: Most dev inputs that are retrieved for.
+        dev_size: Largest number of dev inputs to retrieve for.
         length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch (more padding,
-            less alike examples).
+            more varied batches).
         workers: Processes that prepare batches; 0 prepares them in the training process.
-        seed: Of the order of examples and of what is drawn for each epoch; null: that of ``seed_everything``
-            (0 without the command).
+        seed: Seed of the order of examples and of all draws of an epoch; null: ``seed_everything`` (0 without
+            the command).
     """
 
     train_examples: Examples
     dev_examples: Examples
     collator: Any
     dev_collator: Any = None
-    """What makes batches of dev; None: the collator of training."""
+    """Makes batches of dev; None: the collator of training."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class FitData(L.LightningDataModule):
 
     @property
     def _trainer(self) -> Any:
-        """The trainer, which Lightning sets before it calls anything here."""
+        """The trainer; Lightning sets it before it calls any hook."""
         return self.trainer
 
     def setup(self, stage: str) -> None:
@@ -89,7 +89,7 @@ class FitData(L.LightningDataModule):
         self._ready = True
 
     def other_files(self) -> list[str]:
-        """The files beside the data set that examples are made of."""
+        """Files beside the data set from which examples are made."""
         return []
 
     def read_split(self, split: str, corpus: Corpus) -> tuple[list[Query], Qrels]:
@@ -108,10 +108,10 @@ class FitData(L.LightningDataModule):
 
     @abstractmethod
     def beside_model(self) -> dict[str, Any]:
-        """What is written beside the trained model: file name -> JSON."""
+        """The files to write beside the trained model: file name -> JSON."""
 
     def train_dataloader(self) -> DataLoader[Example]:
-        """Length-bucketed batches of this process, from where a resumed run stopped."""
+        """Length-bucketed batches of this process; a resumed run starts where it stopped."""
         self.sampler = self._sampler(self.train_examples, shuffle=True)
         self.sampler.resume(*self._seen)
         self._seen = (0, 0)
@@ -126,21 +126,21 @@ class FitData(L.LightningDataModule):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """How far the run has come: epoch, and batches of it that are done.
+        """The progress of the run: epoch, and the number of its batches that are done.
 
-        Counted from all batches of the run, since Lightning's count of epochs is one off between the hooks
-        that write checkpoints.
+        The epoch is computed from all batches of the run, since Lightning's count of epochs is one off
+        between the hooks that write checkpoints.
         """
         loop = self._trainer.fit_loop
         epoch, batches = divmod(loop.epoch_loop.batch_progress.total.ready, loop.max_batches)
         return {"epoch": epoch, "batches": batches, **self._sizes(), _PRINTS: self._prints}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a checkpoint was written.
+        """Resume at the progress of a checkpoint.
 
         Raises:
-            ConfigError: An epoch had other batches then, so where the run stood in it cannot be told.
-            MismatchError: What is learned from was another then.
+            ConfigError: An epoch had other batches then, so the place within the epoch is unknown.
+            MismatchError: The data have changed since.
         """
         # Checkpoints of an earlier version hold no fingerprints.
         for name, before in state_dict.get(_PRINTS, {}).items():
@@ -159,7 +159,7 @@ class FitData(L.LightningDataModule):
         self._seen = (state_dict["epoch"], state_dict["batches"])
 
     def _sizes(self) -> dict[str, Any]:
-        """What the batches of an epoch depend on, by what it is called."""
+        """The settings that the batches of an epoch depend on, by name."""
         trainer = self._trainer
         return {
             "--data.batch_size": self.batch_size,

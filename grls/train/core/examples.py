@@ -1,7 +1,7 @@
-"""What each stage learns: pairs of model input and target sequence.
+"""Training examples of each stage: pairs of model input and target sequence.
 
-An example is drawn anew each epoch from (epoch, seed, its number) alone, so a resumed run and every
-worker of a distributed one see the same draw.
+An example is drawn anew each epoch, as a function of (epoch, seed, number) alone. So a resumed run and every
+worker of a distributed run see the same draw.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Example(NamedTuple):
 
     Attributes:
         source: Model input, token ids.
-        target: What to write, token ids with the end token.
-        spans: Of each quoted key in an interlaced target its first place, and the place after its last one.
+        target: Sequence to write, token ids with the end token.
+        spans: First position, and position after the last one, of each quoted key in an interlaced target.
     """
 
     source: list[int]
@@ -49,27 +49,28 @@ class Examples(Protocol):
         ...
 
     def lengths(self) -> Sequence[int]:
-        """A length of each example to sort by, in tokens."""
+        """The length of each example, in tokens, for sorting."""
         ...
 
 
 class MemoriseExamples:
-    """The model gets the front of a passage, or what else tells of it, and writes the rest or the whole.
+    """Stage one: the model reads the front of a passage, or another input, and writes the rest or the whole.
 
     Args:
         corpus: The passages.
         codec: Text to tokens.
-        front: Share of a passage's tokens that is its front.
+        front: Share of a passage's tokens in its front.
         unit: ``text``: the front is a share of the tokens; ``path``: the front of
-            ``subject; relation; object`` is subject and relation, whatever ``front`` says.
-        target: ``whole``: the decoder writes the passage as retrieval does; ``rest``: what the front lacks.
-        reading: What the model gets; None: the front.
-        seed: Of the draws of what it gets.
+            ``subject; relation; object`` is subject and relation, and ``front`` has no effect.
+        target: ``whole``: the decoder writes the whole passage, as in retrieval; ``rest``: it writes the
+            passage without the front.
+        reading: The model input; None: the front.
+        seed: Seed of the draws of model inputs.
 
     Raises:
-        ConfigError: ``front`` is not between 0 and 1, or the reading cannot work (with this target).
-        DataError: The reading's file of neighbours is missing or another one.
-        MismatchError: It belongs to another corpus.
+        ConfigError: ``front`` is not between 0 and 1, or ``reading`` is invalid or does not fit the target.
+        DataError: The file of neighbours is missing or malformed.
+        MismatchError: The file of neighbours belongs to another corpus.
     """
 
     def __init__(
@@ -86,12 +87,14 @@ class MemoriseExamples:
             raise ConfigError(f"front must lie between 0 and 1, got {front}.")
         reading = reading or PassageInput()
         if target == "rest" and reading.kinds != ("front",):
-            raise ConfigError("target `rest` is what the front lacks: it needs reads `front` alone.")
+            raise ConfigError(
+                "target `rest` is the passage without its front: it needs reads `front` and nothing else."
+            )
         self.seed = seed
         self._reader = PassageReader(corpus, codec, reading, self._row, seed)
         self.codec = codec
         self.target = target
-        # A few bytes a token, as a corpus may have more tokens than lists of Python integers could hold.
+        # Arrays of a few bytes a token: a corpus may have too many tokens for lists of Python integers.
         parts: list[npt.NDArray[np.int32]] = []
         lengths: list[int] = []
         fronts: list[int] = []
@@ -129,25 +132,26 @@ class MemoriseExamples:
 
 
 class RetrieveExamples:
-    """Query and evidence so far -> next gold passage, and after the last one DONE.
+    """Stage two: query and evidence so far -> next gold passage, and DONE after the last one.
 
-    Gold passages come from ``evidence`` in its order, or from the qrels in an order drawn anew each epoch
-    where a query has none, or where its metadata says that any order is right (``any_order: true``). Where
-    the metadata holds equally good proofs (``proofs``: lists of passage ids), each epoch draws one.
+    Gold passages come from ``evidence`` in its order; for a query without evidence they come from the qrels,
+    in an order drawn anew each epoch. The order is drawn as well where the metadata says that any order is
+    right (``any_order: true``). Where the metadata holds equally good proofs (``proofs``: lists of passage
+    ids), each epoch draws one.
 
     Args:
         queries: The training queries.
         qrels: Their judgements.
         corpus: The passages.
         codec: Text to tokens.
-        multistep: Learn hop by hop; otherwise every gold passage from the query alone.
+        multistep: Learn hop by hop; otherwise learn every gold passage from the query alone.
         done: Learn DONE after the last hop (multi-step only).
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
         truncate: Cut queries that are too long instead of refusing them.
-        seed: Of the draws; a text keeps the draws of two collections of one run apart.
+        seed: Seed of the draws; a text keeps the draws of two collections of one run apart.
 
     Raises:
-        DataError: A query has no gold passage, or names one that is not in the corpus.
+        DataError: A query has no gold passage, or a gold passage is not in the corpus.
     """
 
     def __init__(
@@ -185,7 +189,7 @@ class RetrieveExamples:
         return Example(self.codec.model_input(self.texts[query], before), target.tolist())
 
     def chain(self, query: int, epoch: int) -> list[str]:
-        """The gold passages of a query in this epoch's order, the same for all of its hops."""
+        """The gold passages of a query in the order of this epoch, the same for all of its hops."""
         return drawn_chain(self.chains[query], self.shuffle[query], f"{self.seed}-{epoch}-{query}")
 
     def lengths(self) -> Sequence[int]:  # noqa: D102
@@ -194,7 +198,7 @@ class RetrieveExamples:
 
 
 def gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:
-    """The chains a query may be answered by: its gold passages in order, and other proofs of that length.
+    """The gold chains of a query: its gold passages in order, and other proofs of the same length.
 
     Raises:
         DataError: The query has no gold passage.
@@ -203,19 +207,19 @@ def gold_chains(query: Query, qrels: Qrels) -> list[tuple[str, ...]]:
     if not gold:
         raise DataError(
             f"query {query.id!r} has neither evidence nor a qrel above zero; training needs gold passages: "
-            "add some or take the query out of the split."
+            "add them, or remove the query from the split."
         )
     proofs = map(tuple, proofs_of(query))
     return [gold, *(proof for proof in proofs if len(proof) == len(gold) and proof != gold)]
 
 
 def free_order(query: Query) -> bool:
-    """Whether the order of a query's gold passages is to be drawn: it has none, or any order is right."""
+    """Whether the order of a query's gold passages is drawn: it has no evidence, or any order is right."""
     return not query.evidence or any_order(query)
 
 
 def drawn_chain(chains: Sequence[Sequence[str]], shuffle: bool, seed: str) -> list[str]:
-    """One of the chains that answer a query, in an order of its own where asked; a function of the seed."""
+    """One of the gold chains of a query, shuffled if asked; a function of the seed."""
     rng = random.Random(seed)
     chain = list(rng.choice(chains))
     if shuffle:
@@ -229,12 +233,17 @@ def gold_rows(
     corpus: Corpus,
     encode: Callable[[Sequence[Passage]], Sequence[Row]],
 ) -> dict[str, Row]:
-    """What ``encode`` makes of every passage in the queries' chains, by its id.
+    """Encode every passage in the chains of the queries; the results by passage id.
 
     Raises:
         DataError: A passage is not in the corpus.
     """
-    users = {p: query.id for query, some in zip(queries, chains, strict=True) for c in some for p in c}
+    users = {
+        passage: query.id
+        for query, proofs in zip(queries, chains, strict=True)
+        for proof in proofs
+        for passage in proof
+    }
     numbers = corpus.numbers(list(users))
     for (passage, query), number in zip(users.items(), numbers, strict=True):
         if number is None:

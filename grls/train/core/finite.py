@@ -1,7 +1,7 @@
 """Ends a training at the step whose loss, gradient or weights are not finite numbers.
 
-One such step spoils every weight, and the next checkpoint would take the place of the last good one. All
-processes end together, whichever of them has seen it. It does not know what is trained.
+One such step spoils every weight, and the next checkpoint would replace the last good one. All processes end
+together. The module does not know what is trained.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ GENERATOR = (
     "--model.learning_rate, clip gradients (--trainer.gradient_clip_val 1), or train in --trainer.precision "
     "32-true"
 )
-"""What to try, of a stage of ``grls train``."""
+"""Remedy for a stage of ``grls train``."""
 RERANKER = "--learning_rate"
-"""Likewise, of ``grls train reranker``."""
+"""Remedy for ``grls train reranker``."""
 
 
 def gradient_norm(parameters: Iterable[torch.nn.Parameter]) -> Tensor | None:
-    """Length of the whole gradient, a scalar, not finite where a part is not; None: there is none."""
+    """Norm of the whole gradient, a scalar, not finite where a part is not; None: there is no gradient."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     return torch.nn.utils.get_total_norm(gradients) if gradients else None
 
 
 def spoiled(weights: Mapping[str, Any]) -> str | None:
-    """The name of weights that are not finite; None: all are."""
+    """The name of the first weights that are not finite; None: all are finite."""
     for name, value in weights.items():
         if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):
             return name
@@ -40,13 +40,13 @@ def spoiled(weights: Mapping[str, Any]) -> str | None:
 
 
 class RefuseNaN(L.Callback):
-    """Looks at each loss before the backward pass, and at the gradient before it is used any further.
+    """Checks each loss before the backward pass, and each gradient before its weights are used.
 
-    A gradient is looked at with the next loss, or before dev is measured or a checkpoint written, so that a
-    GPU has work meanwhile. With scaled gradients (float16) an infinite one only skips a step, as it should.
+    A gradient is checked together with the next loss, or before dev is measured or a checkpoint written, so
+    that a GPU does not wait. With scaled gradients (float16) an infinite gradient only skips a step.
 
     Args:
-        remedy: What to lower or to try, for the error text.
+        remedy: The options to change, for the error text.
     """
 
     def __init__(self, remedy: str = GENERATOR):
@@ -55,7 +55,7 @@ class RefuseNaN(L.Callback):
         self._step = 0
 
     def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: Tensor) -> None:
-        """Refuse the loss of a step, or the gradient of the one before."""
+        """Check the loss of a step, and the gradient of the step before."""
         self._look(trainer, pl_module, loss=loss)
 
     def on_before_optimizer_step(
@@ -66,15 +66,15 @@ class RefuseNaN(L.Callback):
             self._norm, self._step = gradient_norm(pl_module.parameters()), trainer.global_step + 1
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Refuse the last gradient."""
+        """Check the last gradient."""
         self._look(trainer, pl_module)
 
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Refuse the last gradient, and weights that are no numbers, before an earlier file is replaced."""
-        own = {name for name, _ in pl_module.named_parameters()}
-        weights = {name: value for name, value in checkpoint["state_dict"].items() if name in own}
+        """Check the last gradient and the weights, before an earlier checkpoint is replaced."""
+        trained = {name for name, _ in pl_module.named_parameters()}
+        weights = {name: value for name, value in checkpoint["state_dict"].items() if name in trained}
         self._look(trainer, pl_module, broken=spoiled(weights))
 
     def _look(
@@ -84,10 +84,10 @@ class RefuseNaN(L.Callback):
         loss: Tensor | None = None,
         broken: str | None = None,
     ) -> None:
-        """Ask all processes.
+        """Check the loss, the gradient and the weights of all processes together.
 
         Raises:
-            ConfigError: On all of them, where one has found something that is not finite.
+            ConfigError: One of them is not finite on a process; all processes raise.
         """
         bad = torch.zeros(3, device=pl_module.device)
         if self._norm is not None:
@@ -110,5 +110,5 @@ class RefuseNaN(L.Callback):
 
     def _refuse(self, trainer: L.Trainer, what: str) -> None:
         kept = kept_checkpoint(trainer)
-        before = "" if kept is None else f" {kept} is from before it and was left as it is."
+        before = "" if kept is None else f" The checkpoint {kept}, from before, is intact."
         raise ConfigError(f"the training has diverged: {what}.{before} Lower {self.remedy}.")

@@ -1,6 +1,6 @@
-"""A line a minute on how far a training is, where there is no terminal to show a bar (nohup, SLURM).
+"""A line of progress each minute where no terminal shows a bar (nohup, SLURM).
 
-Lightning's bar and transformers' are for terminals. It does not know what is trained.
+The progress bars of Lightning and transformers are for terminals. The module does not know what is trained.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ def _progress(total: float, done: int, rank_zero: bool) -> Progress:
 
 
 class TrainingLines(L.Callback):
-    """Step, loss, and the time that is left, of a Lightning trainer."""
+    """Step, loss and remaining time of a Lightning trainer."""
 
     def __init__(self) -> None:
         self._progress: Progress | None = None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Begin to count, from where a resumed run is."""
-        found = _progress(trainer.estimated_stepping_batches, trainer.global_step, trainer.is_global_zero)
-        self._progress = found.__enter__()
+        """Start the count, at the step of a resumed run."""
+        progress = _progress(trainer.estimated_stepping_batches, trainer.global_step, trainer.is_global_zero)
+        self._progress = progress.__enter__()
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Tell, if it is time; the loss is asked for then alone, since a GPU would have to be waited for."""
+        """Print a line if it is due. Only then the loss is read, since reading it waits for the GPU."""
         if self._progress is None:
             return
         loss = outputs["loss"] if isinstance(outputs, dict) and "loss" in outputs else outputs
@@ -48,29 +48,29 @@ class TrainingLines(L.Callback):
     def on_exception(
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
-        """The training has ended before it was done."""
+        """Close after an error."""
         self.teardown(trainer, pl_module, "fit")
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """The training has ended."""
+        """Close at the end of the training."""
         if self._progress is not None:
             self._progress.close()
             self._progress = None
 
 
 class StepLines(TrainerCallback):
-    """Step, loss, and the time that is left, of a transformers trainer."""
+    """Step, loss and remaining time of a transformers trainer."""
 
     def __init__(self) -> None:
         self._progress: Progress | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin to count, from where a resumed run is."""
-        found = _progress(state.max_steps, state.global_step, state.is_world_process_zero)
-        self._progress = found.__enter__()
+        """Start the count, at the step of a resumed run."""
+        progress = _progress(state.max_steps, state.global_step, state.is_world_process_zero)
+        self._progress = progress.__enter__()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Tell, if it is time."""
+        """Print a line if it is due."""
 
         def note() -> str:
             losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
@@ -80,7 +80,7 @@ class StepLines(TrainerCallback):
             self._progress.update(state.global_step - self._progress.done, note)
 
     def close(self) -> None:
-        """The training has ended."""
+        """Close at the end of the training."""
         if self._progress is not None:
             self._progress.close()
             self._progress = None

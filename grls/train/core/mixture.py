@@ -1,9 +1,9 @@
-"""Other examples among those that a stage learns, as shares of every epoch: so that memory is not lost.
+"""Mixes other examples into a stage, as shares of every epoch, so that the model forgets less.
 
-Each kind of example is a stream without end: all of its examples in a drawn order, then all of them again in
-another one. An epoch takes from each stream what its share says, from where the epoch before stopped. So no
-example comes twice before all have come once, however shares change, and what an epoch holds is a function of
-(seed, epoch) alone. It knows nothing of what is mixed.
+Each kind of example is an endless stream: all of its examples in a random order, then all of them again in
+another order. An epoch takes its share from each stream, from where the epoch before stopped. So no example
+comes twice before all have come once, even if shares change, and an epoch is a function of (seed, epoch)
+alone. The module does not know what is mixed.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from grls.train.core.passage_inputs import PassageInput
 Ints = npt.NDArray[np.int64]
 
 Shares = float | tuple[float, float]
-"""A share of each epoch, or those of the first and of the last epoch with a straight line between them."""
+"""A share of each epoch, or the shares of the first and the last epoch, linear between them."""
 
 
 @dataclass(frozen=True)
 class Mix:
-    """What is mixed into fine-tuning.
+    """Examples that are mixed into fine-tuning.
 
     Args:
-        pseudo: File of pseudo-queries (``grls prepare pseudo-queries``): lines of ``queries.jsonl`` with
-            evidence.
-        pseudo_share: Their share of an epoch's examples, or those of the first and the last epoch.
-        pseudo_done: Learn DONE after a pseudo-query's last passage. Its evidence is what it was written from,
-            not all that it takes, so real queries alone tell when to stop unless this is set.
-        memorise: What is read of passages that are memorised; null mixes none in.
-        memorise_share: Their share.
+        pseudo: File of pseudo-queries, written by ``grls prepare pseudo-queries``; null mixes none in.
+        pseudo_share: Share of pseudo-queries among the examples of an epoch (0 to 1), or the shares of the
+            first and the last epoch.
+        pseudo_done: Learn DONE after the last passage of a pseudo-query. Off by default: a pseudo-query was
+            written from its evidence, which need not be all that answers it.
+        memorise: The model input for passages that are memorised along; null mixes none in.
+        memorise_share: Share of passages to memorise among the examples of an epoch (0 to 1), or the shares
+            of the first and the last epoch.
         size: Examples an epoch; null: as many as without a mix.
-        epochs: Over so many epochs the shares go from the first to the last; null: those of the trainer.
+        epochs: Number of epochs over which shares change from first to last; null: all epochs of the run.
     """
 
     pseudo: str | None = None
@@ -67,11 +68,11 @@ class Mix:
 
 
 class MixturePart(NamedTuple):
-    """Some examples and their share.
+    """Examples with their share.
 
     Attributes:
-        examples: What is mixed in.
-        shares: As of :data:`Shares`.
+        examples: The examples to mix in.
+        shares: Their share; see :data:`Shares`.
     """
 
     examples: Examples
@@ -84,15 +85,14 @@ class MixturePart(NamedTuple):
 
 
 class Mixture:
-    """Examples with others among them.
+    """The examples of a stage with other examples mixed in.
 
     Args:
-        main: What the stage learns; it gets what the parts leave.
-        parts: What is mixed in.
-        epochs: Over how many epochs the shares go from their first to their last value; later epochs keep
-            the last.
+        main: The examples of the stage; they get the share that the parts leave.
+        parts: The examples to mix in.
+        epochs: Number of epochs over which shares change from first to last; later epochs keep the last.
         size: Examples an epoch; None: as many as ``main`` has.
-        seed: Of the orders.
+        seed: Seed of the orders.
 
     Raises:
         ConfigError: A share is out of range, shares sum to more than 1, a part is empty, or a count is not
@@ -128,7 +128,7 @@ class Mixture:
         return self.size
 
     def counts(self, epoch: int) -> list[int]:
-        """How many examples of each kind an epoch has, the main ones first."""
+        """Number of examples of each kind in an epoch, ``main`` first."""
         progress = min(epoch / (self.epochs - 1), 1) if self.epochs > 1 else 0
         sums = np.cumsum([0, *(part.share(progress) for part in self.parts)])
         ends = np.minimum(np.round(sums * self.size), self.size).astype(int)
@@ -145,7 +145,7 @@ class Mixture:
         return self.lengths_in(0)
 
     def lengths_in(self, epoch: int) -> Sequence[int]:
-        """The lengths of the examples as they are in an epoch."""
+        """The lengths of the examples in an epoch."""
         lengths: list[int] = []
         for member, count in enumerate(self.counts(epoch)):
             turns, places = np.divmod(
@@ -157,13 +157,13 @@ class Mixture:
         return lengths
 
     def _start(self, epoch: int) -> Ints:
-        """How many examples of each stream the epochs before have taken."""
+        """Number of examples that earlier epochs took from each stream."""
         while len(self._starts) <= epoch:
             self._starts.append(self._starts[-1] + np.array(self.counts(len(self._starts) - 1)))
         return self._starts[epoch]
 
     def _order(self, member: int, turn: int) -> Ints:
-        """The order of a stream's examples in its nth turn."""
+        """The order of a stream's examples in its turn number ``turn``."""
         if (member, turn) not in self._orders:
             if len(self._orders) >= 8 * len(self.members):
                 self._orders.clear()
@@ -180,18 +180,18 @@ def mixed(
     epochs: int | None,
     seed: int = 0,
 ) -> Examples:
-    """The examples of a stage with what its ``mix`` option asks for; the same ones where it asks for nothing.
+    """Apply the ``mix`` option to the examples of a stage; returns ``main`` where nothing is mixed in.
 
     Args:
-        main: What the stage learns.
+        main: The examples of the stage.
         mix: The option.
-        pseudo: Makes examples of pseudo-queries.
-        memorise: Makes examples of passages to be memorised.
+        pseudo: Makes examples from pseudo-queries.
+        memorise: Makes examples of passages to memorise.
         epochs: Epochs of the run (:func:`planned_epochs`); None: unknown.
-        seed: Of the orders.
+        seed: Seed of the orders.
 
     Raises:
-        ConfigError: A share cannot be, or shares change and the number of epochs is unknown.
+        ConfigError: A share is out of range, or shares change and the number of epochs is unknown.
         DataError: The pseudo-queries cannot be used.
     """
     parts = []
@@ -211,12 +211,12 @@ def mixed(
 
 
 def planned_epochs(trainer: Any, examples: int, batch_size: int) -> int | None:
-    """How many epochs a trainer will go through; None where nothing limits it.
+    """Number of epochs of a trainer; None where nothing limits it.
 
     Args:
-        trainer: Its ``max_epochs`` and ``max_steps`` say when it ends; None: there is none.
+        trainer: The trainer; ``max_epochs`` and ``max_steps`` limit it. None: there is no trainer.
         examples: Examples an epoch.
-        batch_size: Of a process.
+        batch_size: Batch size of a process.
     """
     if trainer is None:
         return None

@@ -3,9 +3,8 @@
 Legend: b examples, t target positions, d model width, V vocabulary.
 
 Two losses. ``full``: cross-entropy over the vocabulary, as in the paper (arXiv 2204.13596).
-``allowed``: cross-entropy over the tokens that the constraint index allows, which is what
-``renormalized`` scores measure at retrieval. The module holds no index: what is allowed comes with the
-batch.
+``allowed``: cross-entropy over the tokens that the constraint index allows, the same distribution as in
+``renormalized`` scores at retrieval. The module holds no index: the allowed tokens come with the batch.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from grls.train.core.encoder_cache import EncoderCache, check_cache
 Loss = Literal["full", "allowed"]
 
 _FUSED = ("cpu", "cuda")
-"""Devices for which AdamW has one kernel for all it does."""
+"""Devices with a fused AdamW kernel."""
 
 
 class GeneratorModule(L.LightningModule):
@@ -42,31 +41,31 @@ class GeneratorModule(L.LightningModule):
 
     Args:
         generator: The model to start from.
-        optimizer: ``adafactor`` with a fixed rate, as in the paper, or ``adamw``.
+        optimizer: ``adafactor`` with a fixed learning rate, as in the paper, or ``adamw``.
         learning_rate: Peak learning rate.
-        schedule: ``constant`` or ``linear`` decay to zero, after the warm-up.
-        warmup: Share of all steps that the rate takes to rise.
-        weight_decay: Weight decay.
-        loss: ``full``: over the vocabulary; ``allowed``: over what the constraint index allows.
-        label_smoothing: Of the full loss.
+        schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
+        warmup: Share of all steps in which the learning rate rises (0 to 1).
+        weight_decay: Weight decay of the optimizer.
+        loss: Cross-entropy over the vocabulary (``full``), or over the tokens that the constraint index
+            allows (``allowed``).
+        label_smoothing: Label smoothing of the full loss (0 to 1); 0: none.
         gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
-        freeze_encoder: Leave the encoder as it is, with all it shares (T5: the word embeddings).
-        cache_encoder: Keep the states of a frozen encoder for the inputs that recur in later epochs, in up to
-            so many GiB of main memory a process (:mod:`grls.train.core.encoder_cache`: it then has no
-            dropout);
-            0: no cache.
-        lora_rank: Train low-rank adapters of this rank beside every linear layer but the head, and nothing
-            else (:mod:`grls.models.lora`); merged into the model that is saved. 0: train the weights.
-        lora_dropout: Of the adapters' inputs.
-        seed: Of dropout, which is a function of (seed, batch number, rank), so that a resumed run repeats
-            an uninterrupted one; null: that of ``seed_everything`` (0 without the command).
+        freeze_encoder: Do not train the encoder and the weights that it shares (T5: the word embeddings).
+        cache_encoder: Size of a cache for the states of a frozen encoder, in GiB of main memory a process. It
+            saves encoding the same inputs again in later epochs, and switches off the encoder's dropout. 0:
+            no cache.
+        lora_rank: Rank of low-rank adapters beside every linear layer but the head. Only the adapters are
+            trained, and merged into the saved model. 0: no adapters, all weights are trained.
+        lora_dropout: Dropout of the adapters' inputs (0 to 1).
+        seed: Seed of dropout, which is a function of (seed, batch number, rank): a resumed run repeats an
+            uninterrupted one. Null: ``seed_everything`` (0 without the command).
 
     Raises:
         ConfigError: A rate is out of range.
     """
 
     stage = ""
-    """What the model is said to have gone through; empty: the name of the class."""
+    """Name of the stage in the record beside a trained model; empty: the name of the class."""
 
     def __init__(
         self,
@@ -112,11 +111,11 @@ class GeneratorModule(L.LightningModule):
         self._cache = EncoderCache(cache_encoder) if cache_encoder else None
 
     def setup(self, stage: str) -> None:
-        """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
+        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
 
         Raises:
-            ConfigError: There is no encoder to freeze, its states cannot be kept, or the loss is over what is
-                allowed and the model's logits are not those of its head.
+            ConfigError: There is no encoder to freeze, its states cannot be cached, or the loss is
+                ``allowed`` and the model changes its logits behind the head.
         """
         if self._asked_to_freeze and is_causal(self.model):
             raise ConfigError("freeze_encoder: a causal language model has no encoder to freeze.")
@@ -125,29 +124,29 @@ class GeneratorModule(L.LightningModule):
             self.refuse_other_logits()
 
     def refuse_other_logits(self) -> None:
-        """Refuse a model whose logits are not its head's, where the loss is taken at the head.
+        """Refuse a model that changes its logits behind the head, since the loss is computed at the head.
 
         Raises:
-            ConfigError: It has no linear head, or scales, caps or masks what it gives.
+            ConfigError: The model has no linear head, or scales, caps or masks the logits.
         """
         if not self._head.linear:
             raise ConfigError(
                 f"{type(self.model).__name__} has no linear head, or changes its logits behind the head "
-                "(scales, caps or masks them), which this loss would not see: take another model."
+                "(scales, caps or masks them), which loss `allowed` does not see: take another model."
             )
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse one of another run, and forget states of the weights before.
+        """Refuse a checkpoint of another run, and empty the cache of encoder states.
 
         Raises:
-            MismatchError: It is of another model, stage or optimizer.
+            MismatchError: The checkpoint is of another model, stage or optimizer.
         """
         refuse_other_run(self, checkpoint, self.optimizer)
         if self._cache is not None:
             self._cache.clear()
 
     def _freeze(self, encoder: bool) -> None:
-        """No gradient for the encoder if asked, nor for a pooler, which nothing here uses."""
+        """Freeze the encoder if asked, and a pooler, which no training here uses."""
         for name, parameter in self.model.named_parameters():
             if "pooler" in name:
                 parameter.requires_grad = False
@@ -156,26 +155,26 @@ class GeneratorModule(L.LightningModule):
                 parameter.requires_grad = False
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Tie dropout to the batch, and undo the eval mode that loading and validation leave behind."""
+        """Seed dropout by the batch, and undo the eval mode of loading and validation."""
         self.model.train()
         done = self.trainer.fit_loop.epoch_loop.total_batch_idx
         torch.manual_seed(hash((self.seed, done, self.global_rank)) % 2**63)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Loss of one batch; logs ``train_loss``."""
+        """The loss of one batch; logs ``train_loss``."""
         loss = self.batch_loss(batch)
         self.log("train_loss", loss, prog_bar=True, batch_size=len(batch.labels))
         return loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Logs ``dev_loss``."""
+        """Log ``dev_loss``."""
         self.log("dev_loss", self.batch_loss(batch), sync_dist=True, batch_size=len(batch.labels))
 
     def batch_loss(self, batch: Batch) -> Tensor:
         """The loss of a batch, a scalar in float32.
 
         Raises:
-            ConfigError: The model has fewer positions than the batch is long.
+            ConfigError: The batch is longer than the positions of the model.
         """
         check_positions(self.model, batch.input_ids.shape[1], batch.labels.shape[1])
         arguments = {
@@ -196,7 +195,7 @@ class GeneratorModule(L.LightningModule):
         return allowed_loss(self._head, caught[0], batch.labels, batch.choices)
 
     def _source(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Any]:
-        """What tells the model its inputs: tokens, or the states that the cache has for them."""
+        """The inputs of the model: tokens, or their encoder states from the cache."""
         if self._cache is None:
             return {"input_ids": input_ids, "attention_mask": attention_mask}
         states = self._cache(self.model.get_encoder(), input_ids, attention_mask)
@@ -206,7 +205,7 @@ class GeneratorModule(L.LightningModule):
         }
 
     def configure_optimizers(self) -> Any:
-        """The optimizer with its schedule, stepped every optimizer step."""
+        """The optimizer and its schedule, which advances every optimizer step."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         optimizer: torch.optim.Optimizer
         if self.optimizer == "adafactor":
@@ -234,12 +233,12 @@ class GeneratorModule(L.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def _adamw(self, parameters: list[nn.Parameter]) -> torch.optim.AdamW:
-        """AdamW that updates every weight in one pass over memory, unless gradients are scaled (float16)."""
+        """Fused AdamW (one pass over memory), unless gradients are scaled (float16)."""
         fused = self.trainer.precision != "16-mixed" and all(p.device.type in _FUSED for p in parameters)
         optimizer = torch.optim.AdamW(
             parameters, lr=self.learning_rate, weight_decay=self.weight_decay, fused=fused or None
         )
-        # It could undo the scaling by itself, for which lightning refuses to clip gradients, scaled or not.
+        # Fused AdamW could undo the scaling itself; Lightning then refuses to clip gradients, scaled or not.
         optimizer._step_supports_amp_scaling = False
         return optimizer
 
@@ -250,8 +249,8 @@ class Memorise(GeneratorModule):
     Args:
         generator: The model to start from.
         learning_rate: Peak learning rate.
-        schedule: ``constant`` or ``linear``.
-        warmup: Share of all steps that the rate takes to rise.
+        schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
+        warmup: Share of all steps in which the learning rate rises (0 to 1).
         kwargs: The options of :class:`GeneratorModule`.
     """
 
@@ -272,7 +271,7 @@ class Retrieve(GeneratorModule):
     Defaults of the paper: Adafactor, 1e-4, 10 % linear warm-up, linear decay.
 
     Args:
-        generator: The model to start from (what the memorise stage wrote).
+        generator: The model to start from, usually the model of the memorise stage.
         kwargs: The options of :class:`GeneratorModule`.
     """
 
@@ -284,14 +283,14 @@ def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -
     """Cross-entropy over the allowed tokens, averaged over positions that have a choice.
 
     For a position with allowed tokens C and target y the loss is
-    log(sum over c in C of exp(z_c)) - z_y, with z the model's logits; it is the negative logarithm of the
+    log(sum over c in C of exp(z_c)) - z_y, with z the model's logits: the negative logarithm of the
     ``renormalized`` probability of y. One matrix product gives the logits of all U tokens that any position
-    allows, and a mask takes out the rest: its backward pass is a product too, where gathering pairs would
-    scatter.
+    allows, and a mask removes the others. Its backward pass is a matrix product too; gathering single logits
+    would need a scatter.
 
     Args:
         head: The model's output head.
-        hidden: ``[b, t, d]`` what reaches it.
+        hidden: ``[b, t, d]`` input of the head.
         labels: ``[b, t]``.
         choices: The allowed tokens; P positions after the first.
     """

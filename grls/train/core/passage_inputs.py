@@ -1,8 +1,8 @@
-"""What a model may read of a passage that it is to write from memory, beside its front.
+"""Model inputs for memorising a passage: its front, all of it, keywords, or a neighbour.
 
-The paper's front teaches to go on; it says nothing of how a query looks. A few of a passage's words, or
-another passage near to it, are nearer to that, so that what is memorised can be found again by queries about
-passages that were never gold. All draws are functions of (seed, epoch, passage number).
+The paper's front teaches the model to continue a text, but it does not look like a query. A few words of the
+passage, or a similar passage, look more like one. So the model can retrieve passages that were gold for no
+training query. All draws are functions of (seed, epoch, passage number).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _ENGLISH = Analyzer("en")
 
 @dataclass(frozen=True)
 class PassageInput:
-    """What is read of a passage that is memorised.
+    """The model input for a passage that is memorised.
 
     Args:
-        reads: ``front``: its front, as in the paper; ``whole``: all of it; ``keywords``: a few of its content
-            words, drawn anew each epoch, rare ones more often, in the order of the text; ``neighbour``:
-            another passage near to it, drawn anew each epoch. Several as a list: each epoch draws one.
-        words: Fewest and most keywords.
-        neighbours: File of neighbours (``grls prepare neighbours``).
-        nearest: A neighbour is one of so many.
-        query: Put it behind the marker of queries, as at retrieval; otherwise without, as in the paper.
+        reads: ``front``: the front of the passage, as in the paper; ``whole``: all of it; ``keywords``: a few
+            of its content words in the order of the text, rare words more often; ``neighbour``: a similar
+            passage. Keywords and neighbours are drawn anew each epoch. Of a list, each epoch draws one.
+        words: Smallest and largest number of keywords.
+        neighbours: File of neighbours, written by ``grls prepare neighbours``; needed to read ``neighbour``.
+        nearest: Number of nearest neighbours from which one is drawn.
+        query: Put the marker of queries in front, as at retrieval; false: no marker, as in the paper.
     """
 
     reads: Reads | list[Reads] = "front"
@@ -52,15 +52,14 @@ class PassageInput:
 
     @property
     def kinds(self) -> tuple[Reads, ...]:
-        """What is read, always as several."""
+        """``reads`` as a tuple."""
         return (self.reads,) if isinstance(self.reads, str) else tuple(self.reads)
 
     def check(self) -> None:
-        """Refuse what cannot work.
+        """Refuse options that cannot work.
 
         Raises:
-            ConfigError: A kind is unknown or none is named, a count is out of range, or ``neighbour`` has no
-                file.
+            ConfigError: A kind is unknown or missing, a count is out of range, or ``neighbour`` has no file.
         """
         unknown = set(self.kinds) - set(get_args(Reads))
         if unknown or not self.kinds:
@@ -75,27 +74,27 @@ class PassageInput:
             )
         if "neighbour" in self.kinds and self.neighbours is None:
             raise ConfigError(
-                "reads `neighbour` needs a file: make one with `grls prepare neighbours`, name it in "
+                "reads `neighbour` needs a file: make one with `grls prepare neighbours` and name it in "
                 "neighbours."
             )
 
 
 class PassageReader:
-    """Draws what is read of a passage.
+    """Draws the model input of a passage.
 
     A passage without a content word, or without a neighbour, is read by its front.
 
     Args:
         corpus: The passages.
         codec: Text to tokens.
-        reading: What is read.
-        row: The target sequence of a passage, by its number.
-        seed: Of the draws.
+        reading: The options of the input.
+        row: Gives the target sequence of a passage, by its number.
+        seed: Seed of the draws.
 
     Raises:
         ConfigError: See :meth:`PassageInput.check`.
-        DataError: The file of neighbours is missing or another one.
-        MismatchError: It belongs to another corpus.
+        DataError: The file of neighbours is missing or malformed.
+        MismatchError: The file of neighbours belongs to another corpus.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class PassageReader:
         self._room = min(codec.limits.query, codec.limits.input - head)
 
     def read(self, number: int, epoch: int, front: Row) -> Row:
-        """The model input for passage ``number`` in ``epoch``, with its front at hand."""
+        """The model input for passage ``number`` in ``epoch``; ``front`` is its front."""
         rng = random.Random(f"{self.seed}-{epoch}-{number}")
         kind = rng.choice(self.reading.kinds)
         tokens = front
@@ -150,17 +149,17 @@ class PassageReader:
 
 
 def content_words(passage: Passage, analyzer: Analyzer = _ENGLISH) -> list[str]:
-    """The words of a title and text that are no function words, each once, in order."""
+    """The content words of a title and text, each once, in order."""
     return list(_content(passage, analyzer).values())
 
 
 def _content(passage: Passage, analyzer: Analyzer) -> dict[str, str]:
-    """Content words, folded -> as they are written."""
+    """Content words: folded -> as written."""
     return analyzer.content(f"{passage.title} {passage.text}")
 
 
 def word_weights(corpus: Corpus, analyzer: Analyzer = _ENGLISH) -> dict[str, float]:
-    """log((N + 1) / n) of each content word, folded, that stands in n of N passages."""
+    """log((N + 1) / n) for each folded content word in n of N passages."""
     counts: Counter[str] = Counter()
     for passage in corpus:
         counts.update(_content(passage, analyzer).keys())
@@ -174,10 +173,10 @@ def drawn_words(
     rng: random.Random,
     analyzer: Analyzer = _ENGLISH,
 ) -> list[str]:
-    """Some content words of a passage without repetition, in its order, drawn in proportion to weights.
+    """Draw content words of a passage without repetition, in proportion to weights; in the passage's order.
 
-    Each word gets the key u^(1/w), with u uniform and w its weight; the greatest keys win (Efraimidis and
-    Spirakis, 2006).
+    Each word gets the key u^(1/w), with u uniform and w its weight; the ``count`` largest keys win
+    (Efraimidis and Spirakis, 2006).
     """
     words = _content(passage, analyzer)
     keys = [rng.random() ** (1 / weights[folded]) for folded in words]

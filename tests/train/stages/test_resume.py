@@ -48,7 +48,7 @@ def test_a_run_that_sigterm_ends_does_not_look_done(
     assert f"go on from its last checkpoint with --ckpt_path {last}." in ended.stderr
     assert not (tmp_path / "ended" / "model").exists()
     again = fails(capsys, "train", *arguments("retrieve", data, tmp_path / "ended"))
-    assert f"{last} is of a run that did not finish, or diverged: go on from it with --resume true," in again
+    assert f"{last} is of a run that did not finish, or diverged: resume it with --resume true," in again
 
 
 def test_before_the_first_checkpoint_sigterm_promises_none(data: Path, tmp_path: Path) -> None:
