@@ -306,13 +306,8 @@ class Command:
 
 
 _SAVES = ("memory", "batch_size", "beams", "window", "candidates", "max_new_tokens")
-
-
-def _unknown(words: Sequence[str], known: int = 0, verb: Verb | None = None) -> int:
-    """Print the error for an unknown verb, with the verbs that exist; the first ``known`` words are right."""
-    prog = " ".join(["grls", *words[:known]])
-
-
+"""Options whose lower values save memory, in the order in which they are advised."""
+_CONFIG = "YAML with options: a file or the name of a recipe. Later options override it."
 _VERIFY = (
     "Check the files of an index against their checksums when it is opened. true: all files; null: a sample "
     "of a large index; false: none."

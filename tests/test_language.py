@@ -14,6 +14,11 @@ CLEAN = (
     "grls/errors.py",
     "grls/__init__.py",
     "grls/io",
+    "grls/cli.py",
+    "grls/train/cli.py",
+    "grls/train/cli_errors.py",
+    "grls/train/core",
+    "grls/train/signatures.py",
     # Retrieval, training and the commands.
     # Answers, reports, and what stands beside the package.
 )
