@@ -40,28 +40,9 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
             "there is nothing to tune: the folder has no prior, and grid.empty_weights is empty."
         )
     choices = tried.choices(starts, WeightedSource(EmptyPromptPrior(generator), 0.0))
-    depth = max(k, generator.options.beams)  # what is too low in one ranking may be high under other weights
-    dev, normalized = tuning.dev, hybrid.normalized
-    # Scores that are normalized at every token are no sums, so nothing can be told of other weights.
-    pool = None if normalized else Pool(generator, dev.queries, dev.gold, k, choices)
-    alone: list[float] = []
-
-    def measure(setting: Setting) -> Quality:
-        def search() -> list[list[list[Any]]]:
-            own = HybridRetriever(generator, setting, hybrid.done_share, normalized)
-            found = own.candidates(dev.queries, depth)
-            return [[[hit.passage, hit.score] for hit in some[:_KEPT]] for some in found]
-
-        kept = tuning.journal.measured({"step": "priors", "depth": depth, "setting": _key(setting)}, search)
-        found = [[ScoredPassage(*pair) for pair in some] for some in kept]
-        if pool is not None:
-            pool.add(setting, found)
-        quality = dev.quality([[hit.id for hit in generator.hits(some[:depth])] for some in found], k)
-        if not any(prior.weight for prior in setting):
-            alone.append(quality.recall)
-        print(f"  recall@{k} {100 * quality.recall:5.1f}  {_shown(setting)}", flush=True)
-        return quality
-
+    # Scores that are normalized at every token are no sums, so they do not predict those of other weights.
+    pool = None if hybrid.normalized else Pool(generator, tuning.dev.queries, tuning.dev.gold, k, choices)
+    measure = _Measure(tuning, hybrid, pool)
     best = tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool)
     *weighed, empty = best.priors
     priors = [
@@ -69,7 +50,54 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
         for named, prior in zip(tuning.spec["priors"], weighed, strict=True)
     ]
     changes = {"priors": priors, "empty_weight": abs(empty.weight)}
-    return TuneChoice(changes, f"recall@{k}", alone[0], best.recall, _shown(best.priors))
+    return TuneChoice(changes, f"recall@{k}", measure.alone[0], best.recall, _shown(best.priors))
+
+
+class _Measure:
+    """Measures settings on dev.
+
+    Args:
+        tuning: The step; a setting that its journal knows is not searched with again.
+        hybrid: The generator, and how its priors are taken together.
+        pool: Where the passages of each search are collected; None: nowhere.
+
+    Attributes:
+        alone: Recall of the generator without any prior, of each time that it was measured.
+    """
+
+    def __init__(self, tuning: Tuning, hybrid: HybridRetriever, pool: Pool | None):
+        self.tuning = tuning
+        self.hybrid = hybrid
+        self.pool = pool
+        self.alone: list[float] = []
+        # A passage that is too low in one ranking may be high under other weights.
+        self.depth = max(tuning.grid.k, hybrid.generator.options.beams)
+
+    def __call__(self, setting: Setting) -> Quality:
+        """Recall and more with a setting."""
+        rankings, k = self._rankings(setting), self.tuning.grid.k
+        if self.pool is not None:
+            self.pool.add(setting, rankings)
+        hits = [self.hybrid.generator.hits(ranking[: self.depth]) for ranking in rankings]
+        quality = self.tuning.dev.quality([[hit.id for hit in ranking] for ranking in hits], k)
+        if not any(prior.weight for prior in setting):
+            self.alone.append(quality.recall)
+        print(f"  recall@{k} {100 * quality.recall:5.1f}  {_shown(setting)}", flush=True)
+        return quality
+
+    def _rankings(self, setting: Setting) -> list[list[ScoredPassage]]:
+        """The candidates of each dev query, from the journal where it has them."""
+
+        def search() -> list[list[list[Any]]]:
+            own = HybridRetriever(
+                self.hybrid.generator, setting, self.hybrid.done_share, self.hybrid.normalized
+            )
+            rankings = own.candidates(self.tuning.dev.queries, self.depth)
+            return [[[hit.passage, hit.score] for hit in ranking[:_KEPT]] for ranking in rankings]
+
+        step = {"step": "priors", "depth": self.depth, "setting": _key(setting)}
+        kept = self.tuning.journal.measured(step, search)
+        return [[ScoredPassage(*pair) for pair in ranking] for ranking in kept]
 
 
 def _tried(tuning: Tuning, hybrid: HybridRetriever) -> Tried:
@@ -86,6 +114,6 @@ def _key(setting: Setting) -> list[list[Any]]:
 
 
 def _shown(priors: Sequence[WeightedSource]) -> str:
-    """The priors that count."""
-    some = [f"{p.source.name} {p.weight:g} (T {p.divisor:g})" for p in priors if p.weight]
-    return ", ".join(some) or "generator alone"
+    """The priors whose weight is not 0."""
+    named = [f"{p.source.name} {p.weight:g} (T {p.divisor:g})" for p in priors if p.weight]
+    return ", ".join(named) or "generator alone"
