@@ -122,7 +122,7 @@ RECIPES = {
     "explagraphs-rescore": Recipe(
         (Stage("spans-rescore"),),
         {
-            "unassessed": _SPANS,
+            "unrescored": _SPANS,
             "single": (*_SPANS, *_rescored("1.5")),
             "hybrid": (*_SPANS, *_rescored("3")),
         },
@@ -147,7 +147,7 @@ RECIPES = {
     "entailmentbank-wt": Recipe(
         (Stage("spans-rescore"), Stage("hops-rescore", "spans-rescore")),
         {
-            "unassessed": _SPANS,
+            "unrescored": _SPANS,
             "single": (*_SPANS, *_rescored("0.7")),
             "hybrid": _WORLDTREE,
             "hops-hybrid": _WORLDTREE,
@@ -160,7 +160,7 @@ RECIPES = {
             "all": ("bm25", "biencoder", "single", "hybrid"),
             "pass + hops": ("hops-hybrid", "fixed-hybrid"),
         },
-        {"unassessed": "spans-rescore", "single": "spans-rescore", "hybrid": "spans-rescore"},
+        {"unrescored": "spans-rescore", "single": "spans-rescore", "hybrid": "spans-rescore"},
         cuts=("single", "hybrid", "hops-hybrid", "pass + hops", "bm25", "biencoder"),
         across={"pass + hops": ("hops-hybrid", "fixed-hybrid")},
         priors=dict.fromkeys(("hybrid", "hops-hybrid", "fixed-hybrid"), _WORLDTREE_PRIORS),

@@ -184,13 +184,13 @@ def test_shipped_configs_train_a_causal_generator(name: str, workplace: Path) ->
 
 
 @pytest.mark.parametrize("name", sets_with("spans"))
-def test_shipped_configs_learn_to_write_views(name: str, workplace: Path) -> None:
+def test_shipped_configs_learn_to_write_spans(name: str, workplace: Path) -> None:
     """A small model in the place of the pretrained one, and no teacher, who would have to be trained."""
     small(workplace / "data" / name)
     language_model(workplace, f"data/{name}")
     train(name, "spans", "--model.generator.name_or_path=lm", "--data.teacher=null", *QUICK)
     model = workplace / "runs" / name / "spans" / "model"
-    assert json.loads((model / "views.json").read_text()) == {"words": 8, "by": "script"}
+    assert json.loads((model / "spans.json").read_text()) == {"words": 8, "by": "script"}
     trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
     assert "words: 8\n      drawn: 6\n" in trained  # what a set changes, and what it does not
 
@@ -207,7 +207,7 @@ def test_shipped_configs_learn_beside_a_prior(name: str, run: str, workplace: Pa
     train(name, run, *swap, *short, *QUICK)
     model = workplace / "runs" / name / run / "model"
     assert (model / "config.json").is_file()
-    assert (model / "views.json").is_file() == ("spans" in run)
+    assert (model / "spans.json").is_file() == ("spans" in run)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_shipped_configs_go_on_with_a_causal_generator(name: str, run: str, work
     train(name, run, *swap, *QUICK)
     model = workplace / "runs" / name / run / "model"
     assert (model / "config.json").is_file()
-    assert (model / "views.json").is_file() == (run != "causal-mixed")
+    assert (model / "spans.json").is_file() == (run != "causal-mixed")
 
 
 @pytest.mark.parametrize("name", sets_with("spans-memories"))
@@ -244,7 +244,7 @@ def test_shipped_configs_ask_for_every_passage(name: str, workplace: Path) -> No
     )
     swap = ["--model.generator.name_or_path=lm", "--data.mix.size=32", "--data.batch_size=4"]
     train(name, "spans-memories", *swap, *QUICK)
-    assert (runs / "spans-memories" / "model" / "views.json").is_file()
+    assert (runs / "spans-memories" / "model" / "spans.json").is_file()
     trained = (runs / "spans-memories" / "logs" / "version_0" / "config.yaml").read_text()
     assert "teach_memories: true" in trained
 
@@ -267,7 +267,7 @@ def test_shipped_configs_learn_to_rescore(name: str, run: str, passages: int, wo
     short = ["--trainer.max_steps=-1", "--trainer.val_check_interval=1.0", f"--output=runs/{name}/rescore"]
     train(name, run, *swap, *short, *QUICK)
     model = workplace / "runs" / name / "rescore" / "model"
-    assert json.loads((model / "assess.json").read_text()) == {"tokens": 128}
+    assert json.loads((model / "rescore.json").read_text()) == {"tokens": 128}
     trained = (model.parent / "logs" / "version_0" / "config.yaml").read_text()
     assert f"passages: {passages}\n      depth: 60\n" in trained  # what a set changes, and what it does not
 

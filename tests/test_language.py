@@ -35,10 +35,13 @@ PHRASES = {
     r"\b[Ww]hoever\b": "name who does it",
     r"\bheed(?:s|ed|ing)?\b": "'used', 'obeyed' or 'taken into account'",
     r"\bas is usual for\b": "'by default'",
-    r"\bassess(?:es|ed|ing|ments?)?\b": "'rescore', 'score' or 'judge'",
+    r"\bassess(?:es|ed|ing|ments?)?\b(?!-)": "'rescore', 'score' or 'judge'",
     r"\bbeginnings\b": "'first step' or 'prefixes'",
 }
 """Turns that are not plain -> what to write instead."""
+
+EARLIER = ("grls/commands/renamed.py", "grls/retrieve/generative/earlier.py")
+"""Files that hold the names of earlier versions."""
 
 NAMES = {"told", "theirs", "some"}
 """Variables and arguments that say nothing: name what they hold (hits, rows, scores)."""
@@ -48,7 +51,7 @@ def files() -> list[Path]:
     chosen = [ROOT / place for place in CLEAN]
     listed = [[place] if place.is_file() else sorted(place.rglob("*.py")) for place in chosen]
     assert all(listed), "a place of CLEAN is not there"
-    return sorted({file for group in listed for file in group})
+    return sorted({file for group in listed for file in group} - {ROOT / place for place in EARLIER})
 
 
 def texts(source: str) -> list[tuple[int, str]]:

@@ -29,7 +29,7 @@ from grls.data.words import pieces
 from grls.errors import ConfigError, DataError
 from grls.io.files import read_count
 
-VIEWS = "views.json"
+SPANS = "spans.json"
 """The file beside a trained model that names the spans of its training."""
 
 _BATCH = 10_000

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from grls.data.codec import Codec
 from grls.io.files import read_count
 
-RESCORE = "assess.json"
+RESCORE = "rescore.json"
 """The file beside a trained model that says how it learned to rescore."""
 
 

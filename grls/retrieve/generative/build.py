@@ -11,13 +11,14 @@ from pathlib import Path
 
 from grls.data.codec import LIMITS, Limits, limits_of
 from grls.data.corpus import Corpus
-from grls.data.spans import VIEWS, By, read_spans
+from grls.data.spans import SPANS, By, read_spans
 from grls.index.options import memory_bytes
 from grls.index.rows import Rows
 from grls.io.files import read_json, scratch_folder
 from grls.models.load.build import Pretrained
 from grls.models.rescore_spec import RESCORE, RescoreInput, read_rescore_input
 from grls.retrieve.build import Building
+from grls.retrieve.generative.earlier import learned_file
 from grls.retrieve.generative.retriever import GenerativeRetriever
 
 
@@ -49,14 +50,14 @@ def build_generative(model: str, corpus: str, how: Building) -> str:
 
 def _spans(model: Path, asked: int | None) -> tuple[int | None, By]:
     """Words of a span (0 or None: whole passages), and where spans begin."""
-    learned = model / VIEWS
+    learned = learned_file(model, SPANS)
     if not learned.is_file() or (cut := read_spans(read_json(learned), learned)) is None:
         return asked, "script"
     return (cut[0] if asked is None else asked), cut[1]
 
 
 def _rescore_input(model: Path) -> RescoreInput | None:
-    file = model / RESCORE
+    file = learned_file(model, RESCORE)
     return read_rescore_input(read_json(file), file) if file.is_file() else None
 
 

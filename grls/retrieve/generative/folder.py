@@ -22,16 +22,19 @@ from grls.io.files import read_json, sha256, write_json
 from grls.models.load.language import weights_fingerprint
 from grls.models.load.settings import settings_in
 from grls.models.rescore_spec import RescoreInput
+from grls.retrieve.generative.earlier import manifest_value
 from grls.retrieve.spec import MANIFEST, own_sum, read_spec
 
 FORMAT = 1
 CHANGED = 2
 """The format of a folder with added or removed passages, which a reader of format 1 would overlook."""
-OF_VIEWS = 3
-"""The format of a folder whose index holds spans, which a reader of the others would take for passages."""
+_EARLIER = 3
+"""The format of earlier folders whose index holds spans: see :mod:`grls.retrieve.generative.earlier`."""
+LEARNED = 4
+"""The format of a folder with spans or rescoring, which a reader of formats 1 to 3 would overlook."""
 KIND = "generative"
 REMOVED = "removed.json"
-_FORMATS = (FORMAT, CHANGED, OF_VIEWS)
+_FORMATS = (FORMAT, CHANGED, _EARLIER, LEARNED)
 
 
 def read_generative_manifest(folder: Path) -> dict[str, Any]:
@@ -84,7 +87,7 @@ def read_passages(
         MismatchError: The index belongs to another tokenizer or corpus.
     """
     corpus = Corpus.read(folder)
-    cut = read_spans(manifest.get("views"), folder / MANIFEST)
+    cut = read_spans(manifest_value(manifest, "spans"), folder / MANIFEST)
     belongs = codec.fingerprint(), _listed(corpus, cut), verify
     base = load_index(folder / "index", *belongs)
     added = load_index(folder / "added", *belongs) if manifest.get("added") else None
@@ -187,8 +190,9 @@ def write_passages(
     if removed:
         write_json(folder / REMOVED, corpus.ids(sorted(removed)))
     changed = added is not None or bool(removed)
+    learned = spans is not None or rescore_input is not None
     manifest = {
-        "format": OF_VIEWS if spans is not None else CHANGED if changed else FORMAT,
+        "format": LEARNED if learned else CHANGED if changed else FORMAT,
         "kind": KIND,
         "limits": codec.limits._asdict(),
         "stages": list(stages),
@@ -196,9 +200,9 @@ def write_passages(
     if changed:
         manifest |= {"added": added is not None, "removed": bool(removed)}
     if spans is not None:
-        manifest["views"] = spans.record
+        manifest["spans"] = spans.record
     if rescore_input is not None:
-        manifest["assess"] = rescore_input._asdict()
+        manifest["rescore"] = rescore_input._asdict()
     settings = settings_in(folder / "model")
     manifest |= {"weights": weights, "settings": settings, **sums_of(folder, corpus)}
     write_json(folder / MANIFEST, {**manifest, "sha256": own_sum(manifest)})

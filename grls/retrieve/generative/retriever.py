@@ -35,6 +35,7 @@ from grls.models.precision import is_packed, move
 from grls.models.rescore_spec import RescoreInput, read_rescore_input
 from grls.retrieve.base import Description, NextHop, Under
 from grls.retrieve.build import Building
+from grls.retrieve.generative.earlier import manifest_value
 from grls.retrieve.generative.folder import (
     read_generative_manifest,
     read_limits,
@@ -145,7 +146,7 @@ class GenerativeRetriever(DecodedPassages):
         refuse_other_weights(path, manifest, loaded.model)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         codec = Codec(loaded.tokenizer, limits, is_causal(loaded.model))
-        rescore_input = read_rescore_input(manifest.get("assess"), path / MANIFEST)
+        rescore_input = read_rescore_input(manifest_value(manifest, "rescore"), path / MANIFEST)
         corpus, index, removed, spans = read_passages(path, manifest, codec, verify)
         remedy = "make it again with `grls index`"
         stages = checked_stages(manifest.get("stages", []), path / MANIFEST, remedy)
@@ -192,7 +193,7 @@ class GenerativeRetriever(DecodedPassages):
 
     def fingerprint(self) -> str:
         """SHA-256 of the model, the corpus, and the spans that are written of it."""
-        parts = {
+        parts = {  # the keys are those of the first version, so that fingerprints stay the same
             "weights": weights_fingerprint(self.model),
             "tokenizer": tokenizer_fingerprint(self.codec.tokenizer),
             "limits": self.codec.limits,

@@ -124,6 +124,7 @@ class Proposals:
                 for n, hop in reversed([*enumerate(example.hops)])
                 if hop.query
             }
+            # This name keeps the draws of earlier versions.
             rng = random.Random(f"assess-{example.hops[0].seed}")
             yield from sorted(rng.sample(list(hops.values()), min(self.options.hops, len(hops))))
             before += len(example.hops)
@@ -149,6 +150,7 @@ class Proposals:
     def _read(self, number: int, hop: HopExample, ends: bool, best: Sequence[Ints]) -> list[Read]:
         """The right passages of a hop, and others, DONE among them where its chain ends with it."""
         options, done = self.options, len(self.corpus)
+        # This name keeps the draws of earlier versions.
         rng = random.Random(f"assess-{hop.seed}-passages")
         right = rng.sample(hop.gold, min(options.right, len(hop.gold)))
         wrong = []

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from grls.data.codec import LIMITS, Codec, Limits
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages
-from grls.data.spans import VIEWS, Spans
+from grls.data.spans import SPANS, Spans
 from grls.data.types import Query
 from grls.errors import ConfigError
 from grls.index import ConstraintIndex, build_index
@@ -120,7 +120,7 @@ class StageData(FitData):
     def beside_model(self) -> dict[str, Any]:
         """The length limits, and those of spans, which ``grls index`` reads."""
         found: dict[str, Any] = {LIMITS: self.limits._asdict()}
-        return found if self.spans is None else {**found, VIEWS: self.spans.record}
+        return found if self.spans is None else {**found, SPANS: self.spans.record}
 
     def check(self, loss: str) -> None:
         """Refuse options that do not fit the loss."""

@@ -107,7 +107,7 @@ def test_compile_takes_the_search_for_gpus(
         ("flat", "another backend than 'array'"),
         ("added", "grls index update --merge true"),
         ("model", "a T5ForConditionalGeneration's decoder cannot be driven by slots"),
-        ("views", "the generator writes spans of passages"),
+        ("spans", "the generator writes spans of passages"),
     ],
 )
 def test_compile_is_refused_where_it_cannot_be_heeded(
@@ -116,7 +116,7 @@ def test_compile_is_refused_where_it_cannot_be_heeded(
     backend = "flat" if case == "flat" else "array"
     other = GenerativeRetriever.assemble(
         retriever.model, retriever.codec.tokenizer, retriever.corpus, Limits(), backend,
-        SearchOptions(compile=True), span_words=3 if case == "views" else None,
+        SearchOptions(compile=True), span_words=3 if case == "spans" else None,
     )  # fmt: skip
     if case == "added":
         other.add([Passage("new", "the otter is proud .")])

@@ -36,7 +36,7 @@ from grls.retrieve.spec import read_spec, write_spec
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small(tmp_path_factory.mktemp("assess") / "data")
+    return write_small(tmp_path_factory.mktemp("rescore") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_filters_removals_and_priors_go_with_it(data: Path, llama: Path) -> None
         assert [hit.id for hit in both] != [hit.id for hit in plain]
 
 
-def test_done_is_assessed_in_chains(data: Path, llama: Path) -> None:
+def test_done_is_rescored_in_chains(data: Path, llama: Path) -> None:
     retriever = opened(data, llama)
     source = retriever.codec.model_input(retriever.encode(queries()[:1])[0])
     (odds,) = retriever.rescore([source], [[3, retriever.done]])
@@ -147,7 +147,7 @@ def test_done_is_assessed_in_chains(data: Path, llama: Path) -> None:
     assert lengths[0.0] != lengths[1e3]
 
 
-def test_a_bias_brings_back_a_done_that_assessments_put_behind(data: Path, llama: Path) -> None:
+def test_a_bias_brings_back_a_done_that_rescoring_put_behind(data: Path, llama: Path) -> None:
     """It is known from all that was rescored, however few beams and branches there are."""
     retriever = opened(data, llama, 3, rescore=11, rescore_weight=1.0)
     retriever.options = replace(retriever.options, beams=2)
@@ -161,7 +161,7 @@ def test_a_bias_brings_back_a_done_that_assessments_put_behind(data: Path, llama
     assert [(chain.done, len(chain.hits)) for chain in chains[0][:1]] == [(True, 0)]
 
 
-def test_the_folder_remembers_how_passages_are_assessed(data: Path, llama: Path, tmp_path: Path) -> None:
+def test_the_folder_remembers_how_passages_are_rescored(data: Path, llama: Path, tmp_path: Path) -> None:
     retriever = opened(data, llama)
     retriever.save_pretrained(tmp_path / "kept")
     again = GenerativeRetriever.from_pretrained(tmp_path / "kept", options=SearchOptions(beams=10, rescore=4))
@@ -169,7 +169,7 @@ def test_the_folder_remembers_how_passages_are_assessed(data: Path, llama: Path,
     retriever.options = again.options
     assert again.retrieve(queries()[:3], 3) == retriever.retrieve(queries()[:3], 3)
     file = tmp_path / "kept" / "grls.json"
-    write_json(file, json.loads(file.read_text()) | {"assess": {"tokens": 0}})
+    write_json(file, json.loads(file.read_text()) | {"rescore": {"tokens": 0}})
     with pytest.raises(DataError, match=r'expected how much is read to rescore as \{"tokens": 128\}'):
         GenerativeRetriever.from_pretrained(tmp_path / "kept")
     assert read_rescore_input(None, file) is None

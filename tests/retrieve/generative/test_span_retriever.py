@@ -15,7 +15,7 @@ from small_data import queries, scratch, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
-from grls.data.spans import VIEWS
+from grls.data.spans import SPANS
 from grls.data.types import Passage
 from grls.decode import ScoredPassage
 from grls.decode.prior import Fixed, Prior, WeightedPrior
@@ -36,7 +36,7 @@ WIDE = SearchOptions(beams=100)  # all spans there are
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("views")
+    folder = tmp_path_factory.mktemp("spans")
     write_llama(folder / "llama", write_small(folder / "data"))
     return folder
 
@@ -59,7 +59,7 @@ def probabilities(found: list[ScoredPassage]) -> dict[int, float]:
     return {some.passage: math.exp(some.score) for some in found}
 
 
-def test_what_may_be_found_has_the_whole_of_views_that_it_shares_with_what_may_not(root: Path) -> None:
+def test_what_may_be_found_has_the_whole_of_spans_that_it_shares_with_what_may_not(root: Path) -> None:
     """The other passages of a row are filtered out, excluded or both: the rest has all that the row has."""
     retriever = sharing(root, ["calm .", "calm .", "the lynx"], beams=10, span_temperature=1.0)
     source, done = retriever.codec.model_input(retriever.encode(queries()[:1])[0]), retriever.done
@@ -107,7 +107,7 @@ def test_more_passages_are_ranked_than_the_beam_writes(root: Path, fast: bool) -
     assert [hit.id for hit in retriever.retrieve(queries()[:1], 3)[0]] == [hit.id for hit in hits[0][:3]]
 
 
-def test_a_passage_in_the_chain_leaves_the_views_that_others_share(root: Path) -> None:
+def test_a_passage_in_the_chain_leaves_the_spans_that_others_share(root: Path) -> None:
     retriever = sharing(root, ["the badger is calm .", "badger is calm .", "the lynx"], beams=10)
     source = retriever.codec.model_input(retriever.encode(queries()[:1])[0])
     found = retriever.search([source], 5, [[0, retriever.done]])[0]
@@ -136,7 +136,7 @@ def expected_hits(
     return retriever.corpus.ids(order), [float(found[n]) for n in order]
 
 
-def test_the_search_finds_what_all_views_say(retriever: GenerativeRetriever) -> None:
+def test_the_search_finds_what_all_spans_say(retriever: GenerativeRetriever) -> None:
     retriever.options = replace(retriever.options, span_temperature=2.0)
     own = np.array(every_span(retriever)[:-1])
     own -= math.log(-math.expm1(every_span(retriever)[-1]))  # without DONE: what is left sums to one
@@ -183,7 +183,7 @@ def test_hops_have_whole_passages_as_evidence(retriever: GenerativeRetriever) ->
     assert len(dynamic[0].hits) == 1
 
 
-def test_a_prior_of_passages_is_spread_over_their_views(retriever: GenerativeRetriever) -> None:
+def test_a_prior_of_passages_is_spread_over_their_spans(retriever: GenerativeRetriever) -> None:
     spans = retriever.spans
     assert spans is not None
     weights = np.log(np.arange(1.0, 12.0))[None]  # ten passages and DONE
@@ -194,7 +194,7 @@ def test_a_prior_of_passages_is_spread_over_their_views(retriever: GenerativeRet
     np.testing.assert_allclose(np.bincount(spans.owners, masses), np.arange(1.0, 12.0))
 
 
-def test_with_a_prior_it_finds_what_views_and_prior_say(retriever: GenerativeRetriever) -> None:
+def test_with_a_prior_it_finds_what_spans_and_prior_say(retriever: GenerativeRetriever) -> None:
     """As weighing all spans afterwards, where the beam holds them all."""
     retriever.options = replace(retriever.options, span_temperature=1.5)
     (source,) = open_sources(retriever.corpus, ["bm25"])
@@ -232,7 +232,7 @@ def test_beside_a_normalized_prior_passages_have_probabilities(retriever: Genera
 def test_saved_and_opened_it_finds_the_same(retriever: GenerativeRetriever, tmp_path: Path) -> None:
     retriever.remove(["r0"])
     retriever.save_pretrained(tmp_path / "saved")
-    assert read_json(tmp_path / "saved" / "grls.json")["format"] == 3
+    assert read_json(tmp_path / "saved" / "grls.json")["format"] == 4
     opened = GenerativeRetriever.from_pretrained(tmp_path / "saved", "cpu", options=WIDE)
     assert opened.spans is not None
     assert opened.spans.words == 3
@@ -247,19 +247,19 @@ def test_saved_and_opened_it_finds_the_same(retriever: GenerativeRetriever, tmp_
 def test_a_damaged_manifest_is_named(retriever: GenerativeRetriever, tmp_path: Path, found: object) -> None:
     retriever.save_pretrained(tmp_path / "saved")
     manifest = tmp_path / "saved" / "grls.json"
-    write_json(manifest, read_json(manifest) | {"views": found})
+    write_json(manifest, read_json(manifest) | {"spans": found})
     with pytest.raises(DataError, match=r"grls\.json.*length of spans"):
         GenerativeRetriever.from_pretrained(tmp_path / "saved")
 
 
-def test_views_of_another_length_do_not_belong_to_the_index(
+def test_spans_of_another_length_do_not_belong_to_the_index(
     retriever: GenerativeRetriever, tmp_path: Path
 ) -> None:
     retriever.save_pretrained(tmp_path / "saved")
     manifest = tmp_path / "saved" / "grls.json"
     content = read_json(manifest)
     for spans in ({"words": 5}, None):
-        write_json(manifest, content | {"views": spans})
+        write_json(manifest, content | {"spans": spans})
         with pytest.raises(MismatchError, match="index"):
             GenerativeRetriever.from_pretrained(tmp_path / "saved")
 
@@ -270,14 +270,14 @@ def test_a_folder_that_does_not_say_what_parts_words_means_spaces(root: Path, tm
     made = GenerativeRetriever.assemble(*parts, options=WIDE, span_words=3, span_by="spaces")
     made.save_pretrained(tmp_path / "r")
     manifest = read_json(tmp_path / "r" / "grls.json")
-    assert manifest["views"].pop("by") == "spaces"
+    assert manifest["spans"].pop("by") == "spaces"
     del manifest["sha256"]  # such folders have none
     write_json(tmp_path / "r" / "grls.json", manifest)
     opened = GenerativeRetriever.from_pretrained(tmp_path / "r", options=WIDE)
     assert opened.spans is not None
     assert opened.spans.by == "spaces"
     assert opened.retrieve(queries(), 5) == made.retrieve(queries(), 5)
-    manifest["views"]["by"] = "script"
+    manifest["spans"]["by"] = "script"
     write_json(tmp_path / "r" / "grls.json", manifest)
     with pytest.raises(MismatchError, match=r"another corpus|index"):
         GenerativeRetriever.from_pretrained(tmp_path / "r")
@@ -301,11 +301,11 @@ def test_prefixes_alone_find_the_same(retriever: GenerativeRetriever) -> None:
 def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, model, folder = root / "data", root / "llama", tmp_path / "retriever"
     command = ["index", f"{model}", f"--corpus={data}", f"--output={folder}"]
-    write_json(model / VIEWS, {"words": 4})  # as training writes it
+    write_json(model / SPANS, {"words": 4})  # as training writes it
     try:
         assert main(command) == 0
     finally:
-        (model / VIEWS).unlink()
+        (model / SPANS).unlink()
     assert "10 passages, " in (out := capsys.readouterr().out)
     assert " spans of 4 words, " in out
     retrieve = [
@@ -318,12 +318,12 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
     assert main([*command, "--index.span_words=2"]) == 0
     assert " spans of 2 words, " in capsys.readouterr().out
     whole = [*command[:-1], "--index.span_words=0", f"--output={tmp_path / 'whole'}"]
-    write_json(model / VIEWS, {"words": 4})
+    write_json(model / SPANS, {"words": 4})
     try:
         assert main(whole) == 0
     finally:
-        (model / VIEWS).unlink()
-    assert "views" not in capsys.readouterr().out
+        (model / SPANS).unlink()
+    assert "spans of" not in capsys.readouterr().out
     capsys.readouterr()
     hybrid = tmp_path / "hybrid"
     write_spec(hybrid, "hybrid", {"generator": "../retriever", "priors": [{"retriever": "bm25"}]})
@@ -345,13 +345,13 @@ def test_the_commands_make_and_use_it(root: Path, tmp_path: Path, capsys: pytest
     assert "writes spans of passages" in error
 
 
-def test_a_biencoder_has_no_views(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_biencoder_has_no_spans(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["index", "--kind=dense", f"{root / 'llama'}", f"--corpus={root / 'data'}"]
     error = fails(capsys, *command, "--index.span_words=3", f"--output={tmp_path / 'x'}")
     assert "no --index.span_words; it reads whole passages" in error
 
 
-def test_a_t5_writes_views_too(root: Path) -> None:
+def test_a_t5_writes_spans_too(root: Path) -> None:
     loaded = scratch(root / "data").load()
     torch.manual_seed(0)
     found = GenerativeRetriever.assemble(

@@ -73,7 +73,7 @@ class _Small:
         return Quality(sequence_recall(ids, self.gold, [K])[f"recall@{K}"], ndcg(ids, self.gold))
 
 
-@pytest.fixture(params=[False, True], ids=["passages", "views"])
+@pytest.fixture(params=[False, True], ids=["passages", "spans"])
 def small(tmp_path: Path, request: pytest.FixtureRequest) -> _Small:
     return _Small(write_small(tmp_path / "data"), request.param)
 

@@ -197,7 +197,7 @@ def test_a_batch_has_the_odds_of_each_passage_read_alone(root: Path, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["causal", "spans", "sequence"])
-def test_a_fit_learns_to_assess(root: Path, tmp_path: Path, kind: str) -> None:
+def test_a_fit_learns_to_rescore(root: Path, tmp_path: Path, kind: str) -> None:
     """Passages that belong to the training queries come before those that do not."""
     more = [f"--data.rescore.retrievers=[bm25, {root / 'dense'}]", "--data.rescore.passages=4",
             "--data.rescore.tokens=20", "--recall.rescore=5", "--trainer.max_epochs=30",
