@@ -51,8 +51,8 @@ def answer_direct(
     from grls.answer.kept import read_all, spent_options
     from grls.answer.opening import found_settings, open_or_look_up, origin_of
     from grls.answer.questions import Questions, model_settings
+    from grls.answer.saved import save_readings
     from grls.answer.writer import TextWriter
-    from grls.commands.readings import write_readings
     from grls.io.logs import quiet
     from grls.models.load.language import load_language_model
 
@@ -76,7 +76,7 @@ def answer_direct(
     system, label, mode, own = origin_of(found)
     seconds, options = spent_options(readings, file, {"model": Path(model).name, **own, **how})
     named = name or ("closed-book" if found is None else f"direct, {label}, k={k}")
-    write_readings(questions, output, readings, questions.info(system, named, mode, seconds, options))
+    save_readings(questions, output, readings, questions.info(system, named, mode, seconds, options))
 
 
 def _check(retriever: str | None, run: str | None, hops: HopOptions, k: int, output: str) -> None:

@@ -55,7 +55,7 @@ def answer_dsp(
     from grls.answer.dsp import answering  # imported late: DSPy is an extra
     from grls.answer.opening import open_for_reading
     from grls.answer.questions import Questions
-    from grls.commands.readings import write_readings
+    from grls.answer.saved import save_readings
 
     questions = Questions.read(data, split, limit, output)
     logging.getLogger("dspy").setLevel(logging.CRITICAL)  # failures stand in the trace
@@ -71,7 +71,7 @@ def answer_dsp(
         {**made.settings, "cost": answering.total_cost(records)},
     )
     readings = [answering.reading_of(record) for record in records]
-    write_readings(questions, output, readings, info, [answering.kept_of(record) for record in records])
+    save_readings(questions, output, readings, info, [answering.kept_of(record) for record in records])
     answering.print_costs(records)
 
 

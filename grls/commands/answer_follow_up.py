@@ -47,8 +47,8 @@ def answer_follow_up(
     from grls.answer.kept import read_all, spent_options
     from grls.answer.opening import open_for_reading, retrieval_settings
     from grls.answer.questions import Questions, model_settings
+    from grls.answer.saved import save_readings
     from grls.answer.writer import TextWriter
-    from grls.commands.readings import write_readings
     from grls.io.logs import quiet
     from grls.models.load.language import load_language_model
     from grls.retrieve.queries import check_counts
@@ -73,4 +73,4 @@ def answer_follow_up(
     told = opened.describe()
     seconds, options = spent_options(readings, file, {"model": Path(model).name, **told.options, **how})
     named = name or f"follow-up, {told.name}, k={k}"
-    write_readings(questions, output, readings, questions.info(told.system, named, "rank", seconds, options))
+    save_readings(questions, output, readings, questions.info(told.system, named, "rank", seconds, options))

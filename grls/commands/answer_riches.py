@@ -44,8 +44,8 @@ def answer_riches(
         name: What reports call this run.
     """
     from grls.answer.questions import Questions
+    from grls.answer.riches.saved import save_answers_and_page, save_quotes
     from grls.answer.riches.written import how_record, riches_of, write_missing, written_file
-    from grls.commands.quotes import write_answers_and_page, write_quotes
     from grls.io.logs import quiet
 
     quiet()
@@ -54,7 +54,7 @@ def answer_riches(
     file = written_file(output, settings, questions)
     size = _PORTION * search.batch_size
     write_missing(program, questions.asked, file, size)
-    write_answers_and_page(questions, file, output, name or "RICHES", prompt.markers)
+    save_answers_and_page(questions, file, output, name or "RICHES", prompt.markers)
     title = name or f"RICHES, {keys.kind}, {search.beam}"
     options = {"model": Path(model).name, **how_record(keys, prompt, search)}
-    write_quotes(questions, file, output, title, options)
+    save_quotes(questions, file, output, title, options)

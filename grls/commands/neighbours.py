@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from grls.commands.judge import open_judge
 from grls.data.corpus import Corpus
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
@@ -13,6 +12,7 @@ from grls.io.logs import quiet
 from grls.io.progress import Progress
 from grls.models.precision_names import Precision
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
+from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25, Opening
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from grls.commands.judge import open_judge
 from grls.data.corpus import Corpus
 from grls.data.dataset import query_record
 from grls.data.words import USUAL, Analyzer
@@ -19,6 +18,7 @@ from grls.io.logs import quiet
 from grls.io.progress import Progress
 from grls.models.precision_names import Numbers
 from grls.retrieve.generative.options import USUAL_SEARCH, SearchOptions
+from grls.retrieve.judge import open_judge
 from grls.retrieve.queries import check_counts
 from grls.retrieve.registry import BM25, Opening
 from grls.train.doc2query.options import USUAL_DRAWING, Drawing

@@ -7,7 +7,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from grls.commands.judge import open_judge
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.data.types import Query
@@ -17,6 +16,7 @@ from grls.io.files import refuse_foreign
 from grls.io.logs import quiet
 from grls.models.biencoder_kinds import Kind
 from grls.models.load.build import GeneratorSpec
+from grls.retrieve.judge import open_judge
 from grls.retrieve.registry import BM25, Opening
 from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 

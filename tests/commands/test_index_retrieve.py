@@ -12,12 +12,12 @@ from failing import fails
 from small_data import passages, small_retriever, tiny_bert, write_jsonl, write_small
 
 from grls.cli import main
-from grls.commands import retrieve as retrieve_command
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.errors import IndexFormatError
 from grls.index.array_files import verifying
 from grls.models.biencoder import BiEncoder
+from grls.retrieve import run as retrieving
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.encode import work_folder
 from grls.retrieve.dense.retriever import DenseRetriever
@@ -350,7 +350,7 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
     assert main([*arguments, f"--output={tmp_path / 'whole'}"]) == 0
     assert not (tmp_path / "whole.retrieved.jsonl").exists()
     asked: list[int] = []
-    whole = retrieve_command._retrieve
+    whole = retrieving.retrieve_results
 
     def counted(opened: Any, queries: Any, *rest: Any) -> Any:
         asked.append(len(queries))
@@ -359,7 +359,7 @@ def test_a_killed_run_goes_on_and_writes_what_a_whole_one_does(
         return whole(opened, queries, *rest)
 
     monkeypatch.setattr(portions, "PORTION", 2)
-    monkeypatch.setattr(retrieve_command, "_retrieve", counted)
+    monkeypatch.setattr(retrieving, "retrieve_results", counted)
     cut = [*arguments, f"--output={tmp_path / 'cut'}"]
     assert main(cut) == 130
     assert not (tmp_path / "cut.trec").exists()
@@ -436,7 +436,7 @@ def test_a_run_is_not_gone_on_with_after_its_metadata_changed(
 ) -> None:
     """What a filter lets through would be others than before."""
     folder = Path(shutil.copytree(data, tmp_path / "data"))
-    whole, asked = retrieve_command._retrieve, []
+    whole, asked = retrieving.retrieve_results, []
 
     def killed(opened: Any, queries: Any, *rest: Any) -> Any:
         asked.append(len(queries))
@@ -445,7 +445,7 @@ def test_a_run_is_not_gone_on_with_after_its_metadata_changed(
         return whole(opened, queries, *rest)
 
     monkeypatch.setattr(portions, "PORTION", 2)
-    monkeypatch.setattr(retrieve_command, "_retrieve", killed)
+    monkeypatch.setattr(retrieving, "retrieve_results", killed)
     arguments = [
         "retrieve",
         f"--data={folder}",

@@ -334,7 +334,7 @@ def test_of_all_answers_a_portion_is_in_memory_at_a_time(
         return read(record | {"answer": answer})
 
     answer = Written((Piece("answer", "x"),), (), "x", -1.0, True)
-    for module in ("grls.answer.riches.written", "grls.commands.quotes"):
+    for module in ("grls.answer.riches.written", "grls.answer.riches.saved"):
         monkeypatch.setattr(f"{module}.written_of", counted)
     monkeypatch.setattr(Riches, "answer", lambda self, queries, decided=None: [answer] * len(queries))
     base = ["answer", "riches", f"--data={data}", f"--model={folder / 'model'}", f"--output={tmp_path / 'r'}"]

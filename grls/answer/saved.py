@@ -1,4 +1,4 @@
-"""What the commands that answer questions write of the readings."""
+"""Saving what was answered: the answers, and the run of what was read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grls.runs.manifest import RunInfo
 from grls.runs.run import Run
 
 
-def write_readings(
+def save_readings(
     questions: Questions,
     output: str,
     readings: Sequence[WrittenAnswer],
@@ -27,7 +27,7 @@ def write_readings(
         output: Path without ending.
         readings: One a query.
         info: The manifest of the run.
-        more: For each query, what stands in its line of the answers, too.
+        more: For each query, more fields of its line of the answers.
     """
     corpus, asked = questions.corpus, questions.asked
     for query, reading in list(zip(asked, readings, strict=True))[:SHOWN]:

@@ -1,4 +1,4 @@
-"""What ``grls answer riches`` writes: the answers, the page, and the run of what was quoted."""
+"""Saving answers with quotes: the answers, the page, and the run of the passages that were quoted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from grls.runs.results import Retrieved
 from grls.runs.save import save_retrieved
 
 
-def write_answers_and_page(
+def save_answers_and_page(
     questions: Questions, file: GrowingFile, output: str, title: str, markers: tuple[str, str]
 ) -> None:
     """Print the first answers; write the answers and the page."""
@@ -30,7 +30,7 @@ def write_answers_and_page(
         stream.writelines(quotes_page(title, queries, outputs(file, queries), questions.corpus, markers))
 
 
-def write_quotes(
+def save_quotes(
     questions: Questions, file: GrowingFile, output: str, title: str, options: dict[str, Any]
 ) -> None:
     """Write the run, and say what was reached."""

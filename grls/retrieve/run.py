@@ -1,0 +1,138 @@
+"""A run of a retriever over the queries of a data set: portion by portion, then saved.
+
+How a run is kept and saved say :mod:`grls.runs.portions` and :mod:`grls.runs.save`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from grls.data.filter_options import FilterOptions
+from grls.data.filters import Filter
+from grls.data.types import Query
+from grls.io.files import sha256
+from grls.retrieve.base import EndsRankings, FindsChains, Retriever
+from grls.retrieve.hops.pool import pooled_ranking
+from grls.runs.manifest import RunInfo, fingerprint_queries
+from grls.runs.portions import in_portions
+from grls.runs.results import Retrieved
+from grls.runs.save import save_retrieved
+
+
+@dataclass(frozen=True)
+class RetrieverRun:
+    """What is asked of a retriever.
+
+    Attributes:
+        retriever: The retriever.
+        queries: What it is asked.
+        data: The data set they are from, for the manifest.
+        split: Which of its queries, likewise; None: all.
+        k: Passages a query.
+        pool: Whether the chains of a query are pooled into one ranking.
+        filters: Which passages each query may retrieve.
+        filter: The options that say so.
+        precision: In which numbers the models compute.
+    """
+
+    retriever: Retriever
+    queries: Sequence[Query]
+    data: str
+    split: str | None
+    k: int
+    pool: bool
+    filters: Sequence[Filter | None]
+    filter: FilterOptions
+    precision: str
+
+    def save(self, output: str, name: str | None = None) -> str:
+        """Retrieve and save; a killed run goes on where it stopped when it is called again with the same.
+
+        Args:
+            output: Path without ending.
+            name: What reports call the run; None makes one from the system and the steps.
+
+        Returns:
+            What was written, in a line.
+
+        Raises:
+            MismatchError: A run of other settings was begun under this name.
+        """
+        info = self.info(name)
+        portions = in_portions(
+            output,
+            lambda: self.settings(info),
+            self.queries,
+            self._retrieve,
+        )
+        info = replace(info, seconds=portions.seconds)
+        line = save_retrieved(output, self.queries, self.retriever.corpus, portions.retrieved, info)
+        if portions.file is not None:
+            portions.file.remove()
+        return line
+
+    def _retrieve(self, some: slice) -> list[Retrieved]:
+        return retrieve_results(self.retriever, self.queries[some], self.k, self.pool, self.filters[some])
+
+    def info(self, name: str | None) -> RunInfo:
+        """The manifest."""
+        described = self.retriever.describe()
+        pooled = ", pooled" if described.options.get("pool") else ""
+        return RunInfo(
+            system=described.system,
+            name=name or f"{described.system}, {described.steps}{pooled}",
+            steps=described.steps,
+            corpus=self.retriever.corpus.fingerprint,
+            queries=fingerprint_queries(self.queries),
+            data=self.data,
+            split=self.split,
+            score_mode=described.score_mode,
+            stages=described.stages,
+            members=described.members,
+            options={"k": self.k, **described.options, **self.filter.record},
+        )
+
+    def settings(self, info: RunInfo) -> dict[str, Any]:
+        """What the results depend on."""
+        kept = ("system", "steps", "corpus", "queries", "split", "score_mode", "options")
+        metadata = [query.metadata for query in self.queries] if self.filter.queries else []
+        allow = self.filter.allow
+        return {
+            **{name: getattr(info, name) for name in kept},
+            "retriever": self.retriever.fingerprint(),
+            "precision": self.precision,
+            "allow": None if allow is None else sha256(allow),
+            "metadata": self.retriever.corpus.metadata_fingerprint,
+            "filters": hashlib.sha256(json.dumps(metadata).encode()).hexdigest(),
+        }
+
+
+def retrieve_results(
+    retriever: Retriever, queries: Sequence[Query], k: int, pool: bool, filters: Sequence[Filter | None]
+) -> list[Retrieved]:
+    """The results of each query: a ranking, or the best chain where the retriever goes hop by hop.
+
+    Args:
+        retriever: The retriever.
+        queries: What it is asked.
+        k: Passages a query.
+        pool: Whether the chains of a query are pooled into one ranking.
+        filters: What each query may retrieve.
+    """
+    ids = [query.id for query in queries]
+    if isinstance(retriever, EndsRankings):
+        ended = retriever.retrieve_sets(queries, filters)
+        return [Retrieved.chained(i, chain, hits) for i, (hits, chain) in zip(ids, ended, strict=True)]
+    if not isinstance(retriever, FindsChains):
+        rankings = retriever.retrieve(queries, k, filters)
+        return [Retrieved.ranked(i, hits) for i, hits in zip(ids, rankings, strict=True)]
+    sets = retriever.describe().sets
+    retrieved = []
+    for i, chains in zip(ids, retriever.retrieve_chains(queries, filters), strict=True):
+        hits = chains[0].hits if sets else pooled_ranking(chains, k) if pool else None
+        retrieved.append(Retrieved.chained(i, chains[0], hits))
+    return retrieved
