@@ -76,7 +76,7 @@ def explain(
     found, order = asked_query(query, data, split, case.gold is not None)
     corpus, dynamic = explainer.generator.corpus, hops.steps == "dynamic"
     before = None if case.evidence is None else ids_of(case.evidence, corpus)
-    asks = hops_of(order, ids_of(case.gold, corpus), before, case.hop, hops.steps)
+    asks = hops_of(order, ids_of(case.gold, corpus), before, case.hop, hops.chained)
     explanations = [e for ask in asks for e in explainer.explain(found, ask.gold, ask.evidence, dynamic)]
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print("\n\n".join(format_explanation(e, colour) for e in explanations))
@@ -121,8 +121,8 @@ def _explain_all(
     if data is None:
         raise ConfigError(f"{EVERY!r} counts the verdicts of a split: give --data DIR.")
     queries, qrels = read_split(data, split)
-    every, asks = asks_of(queries, qrels, hops.steps), asks_of(queries[:limit], qrels, hops.steps)
-    file = None if output is None else kept_verdicts(output, explainer, every, hops.steps, precision)
+    every, asks = asks_of(queries, qrels, hops.chained), asks_of(queries[:limit], qrels, hops.chained)
+    file = None if output is None else kept_verdicts(output, explainer, every, hops.chained, precision)
     summary = summarise(explainer, asks, hops.steps == "dynamic", file)
     print(format_summary(summary))
     if output is not None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from grls.data.evidence import excerpt
 from grls.data.spelling import splitting, turn_markers
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
@@ -64,11 +65,18 @@ class Limits(NamedTuple):
         passage: Tokens of a passage without its end token; longer passages are cut.
         query: Tokens of a query without markers and evidence; longer ones are refused.
         input: Tokens of a whole model input; the oldest evidence is dropped first if it is too long.
+        evidence: Words of a passage's text that a model input has of it as evidence
+            (:func:`grls.data.evidence.excerpt`); 0: the passage as it is written.
     """
 
     passage: int = 512
     query: int = 256
     input: int = 512
+    evidence: int = 0
+
+    def record(self) -> dict[str, int]:
+        """What files say of them; ``evidence`` only where passages are cut to excerpts."""
+        return {name: value for name, value in self._asdict().items() if name != "evidence" or value}
 
 
 LIMITS = "limits.json"
@@ -118,11 +126,13 @@ class Codec:
         self.causal = causal
         self.cut_passages = 0
         self.limits = limits or Limits()
-        if not 1 <= self.limits.passage < MAX_SEQUENCE or min(self.limits) < 1:
+        if not 1 <= self.limits.passage < MAX_SEQUENCE or min(self.limits[:3]) < 1:
             raise ConfigError(
                 f"length limits must be at least 1 token, and the limit of passages below {MAX_SEQUENCE:,}; "
                 f"got passage {self.limits.passage}, query {self.limits.query}, input {self.limits.input}."
             )
+        if self.limits.evidence < 0:
+            raise ConfigError(f"evidence must have at least 0 words, got {self.limits.evidence}.")
         vocabulary = tokenizer.get_vocab()
         missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
         if missing:
@@ -170,6 +180,11 @@ class Codec:
             rows.append(np.array([*ids[: self.limits.passage], self.end], dtype=np.int64))
         return rows
 
+    def excerpts(self, question: str, passages: Sequence[Passage]) -> list[TokenIds]:
+        """Passages as evidence of a question: whole, or what ``limits.evidence`` keeps of them."""
+        words = self.limits.evidence
+        return self.passages([excerpt(question, passage, words) for passage in passages])
+
     @property
     def done_sequence(self) -> TokenIds:
         """The target sequence of DONE."""
@@ -211,7 +226,7 @@ class Codec:
 
         Args:
             query: Token ids of the query.
-            evidence: Target sequences of the passages retrieved so far (end tokens are dropped).
+            evidence: Token sequences of the passages found so far (:meth:`excerpts`; end tokens are dropped).
         """
         head = [*self._before, self.question, *query]
         room = self.limits.input - len(head) - len(self._after)

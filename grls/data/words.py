@@ -41,6 +41,8 @@ _PART = regex.compile(
 )
 _CLUSTER = regex.compile(r"\w[\p{M}\u200c\u200d]*")
 _WORD = regex.compile(r"[\w--_]+", regex.VERSION1)
+_SIGN = regex.compile(r"\W|_")
+_STEM_LETTERS = 6
 _FORMAT = regex.compile(r"[\u00ad\u200c-\u200f\u2060\ufeff\p{Variation_Selector}]")
 _LISTS = {
     "da": "DANISH",
@@ -179,6 +181,11 @@ def fold(text: str, turkish: bool = False) -> str:
     if text.isascii() and not turkish:
         return text.lower()
     return _spelled(_cased(text, turkish))
+
+
+def stem_key(word: str) -> str:
+    """What words of one stem mostly share: the first six letters, folded, without signs."""
+    return str(_SIGN.sub("", fold(word)))[:_STEM_LETTERS]
 
 
 def plain_words(text: str) -> str:

@@ -107,7 +107,7 @@ class Explainer:
     ) -> Searches:
         retriever = self.generator
         retriever.model.eval()
-        before = [retriever.index.tokens(n) for n in evidence]
+        before = retriever.evidence(query.text, evidence)
         model_input = retriever.codec.model_input(retriever.encode([query])[0], before)
         hidden = [*evidence] if dynamic and evidence else [*evidence, retriever.done]
         bias = {retriever.done: self.done_bias} if dynamic and self.done_bias else {}

@@ -53,11 +53,14 @@ class LimitOptions:
             the one limit ``input``.
         query: Longest query; null: as in training (256).
         input: Longest model input, evidence included; null: as in training (512).
+        evidence: Words that a model input has of the text of each passage found so far, the first sentence
+            and those nearest to the question; 0: all; null: as in training (all).
     """
 
     passage: int | None = None
     query: int | None = None
     input: int | None = None
+    evidence: int | None = None
 
 
 def memory_bytes(text: str) -> int:

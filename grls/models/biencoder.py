@@ -35,6 +35,7 @@ from grls.models.sentence_model import (
     DOT,
     Kind,
     TextNetwork,
+    evidence_words_of,
     input_limit,
     kind_of,
     learned_done_of,
@@ -140,6 +141,7 @@ class BiEncoder(TextEncoder):
             stages = read_stages(folder)
             network = open_network(folder)
             made = cls(network, max_tokens, stages, learned_done_of(folder), similarity_of(folder, network))
+            made.evidence_words = evidence_words_of(folder)
             if kind == "st5" and not isinstance(made.model[0], FirstDecoderOutput):
                 raise ConfigError(f"{source} is a model of sentence-transformers; use kind sentence.")
         return made.to(device)
@@ -208,4 +210,5 @@ class BiEncoder(TextEncoder):
         super().write(folder)
         known = {} if self.learned_done is None else {"done": self.learned_done}
         compared = {} if self.similarity == DOT else {"similarity": self.similarity}
-        write_json(folder / TRAINING, {"stages": list(self.stages), **compared, **known})
+        read = {"evidence_words": self.evidence_words} if self.evidence_words else {}
+        write_json(folder / TRAINING, {"stages": list(self.stages), **compared, **known, **read})

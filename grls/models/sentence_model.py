@@ -22,7 +22,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from grls.data.codec import LIMITS, limits_of
-from grls.io.files import read_json
+from grls.io.files import read_count, read_json
 from grls.models.biencoder_kinds import Kind as Kind
 from grls.models.encoder_input import special_tokens, spells_special, without_controls, without_spelled
 from grls.models.load.build import TRAINING, encoder_positions
@@ -95,6 +95,19 @@ def learned_done_of(folder: str) -> bool | None:
     file = Path(folder) / TRAINING
     found = read_json(file).get("done") if file.is_file() else None
     return found if isinstance(found, bool) else None
+
+
+def evidence_words_of(folder: str) -> int:
+    """Words of each passage found so far that a model was trained to read with a query; 0: all of them.
+
+    Raises:
+        DataError: The file says something else.
+    """
+    file = Path(folder) / TRAINING
+    found = read_json(file) if file.is_file() else {}
+    if "evidence_words" not in found:
+        return 0
+    return read_count(found, "evidence_words", "words of evidence", 64, file) or 0
 
 
 def similarity_of(folder: str, network: SentenceTransformer) -> str:

@@ -21,6 +21,7 @@ from sentence_transformers.base import BaseModel
 from transformers import PreTrainedConfig
 
 from grls.data.codec import foreign_ids, reset_tokenizer, tokenizer_fingerprint
+from grls.data.evidence import excerpt
 from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.io.files import atomic_folder
@@ -56,6 +57,10 @@ class TextEncoder:
 
     what = "an encoder"
     """What errors call it."""
+
+    evidence_words = 0
+    """Words that a query has of the text of each passage found so far (:func:`grls.data.evidence.excerpt`);
+    0: all."""
 
     model: Any
 
@@ -112,7 +117,7 @@ class TextEncoder:
         The query stands first and is never touched. Where the whole is longer than a query may be, the oldest
         evidence goes; the newest stays even where its end will be cut.
         """
-        parts = [passage_text(passage) for passage in evidence]
+        parts = [passage_text(excerpt(query, passage, self.evidence_words)) for passage in evidence]
         text = " ".join([query, *parts])
         while len(parts) > 1 and self.tokens(text) > self.limit("query"):
             parts = parts[1:]
@@ -188,6 +193,7 @@ class TextEncoder:
         parts: list[Any] = [own[0], self.max_tokens, self.model.prompts, *own[1:]]
         parts += [[type(module).__name__, _settings(module)] for module in self.model]
         parts += compared
+        parts += [{"evidence_words": self.evidence_words}] if self.evidence_words else []
         parts.append(tokenizer_fingerprint(self.tokenizer))
         digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
         for name, tensor in sorted(self.model.state_dict().items()):

@@ -194,7 +194,7 @@ def write_passages(
     manifest = {
         "format": LEARNED if learned else CHANGED if changed else FORMAT,
         "kind": KIND,
-        "limits": codec.limits._asdict(),
+        "limits": codec.limits.record(),
         "stages": list(stages),
     }
     if changed:

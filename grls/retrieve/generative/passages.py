@@ -52,10 +52,16 @@ class IndexedPassages:
         self._complete()
 
     def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
-        """The token sequences of some passages, as evidence in a model input has them."""
+        """The token sequences of some passages, title and text."""
         if self.spans is None:
             return [self.index.tokens(passage) for passage in passages]
         return self.codec.passages(self.corpus.passages(passages))
+
+    def evidence(self, question: str, passages: Sequence[int]) -> list[TokenIds]:
+        """What a model input has of some passages that were found for a question."""
+        if not self.codec.limits.evidence:
+            return self.sequences(passages)
+        return self.codec.excerpts(question, self.corpus.passages(passages))
 
     @property
     def done(self) -> int:

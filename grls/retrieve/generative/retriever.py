@@ -196,7 +196,7 @@ class GenerativeRetriever(DecodedPassages):
         parts = {  # the keys are those of the first version, so that fingerprints stay the same
             "weights": weights_fingerprint(self.model),
             "tokenizer": tokenizer_fingerprint(self.codec.tokenizer),
-            "limits": self.codec.limits,
+            "limits": list(self.codec.limits.record().values()),
             "corpus": self.corpus.fingerprint,
             "removed": sorted(self.removed),
             "views": None if self.spans is None else self.spans.record,
@@ -248,7 +248,10 @@ class GenerativeRetriever(DecodedPassages):
 
         def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
             inputs = [
-                self.codec.model_input(tokens[chain.query], self.sequences(chain.passages)) for chain in live
+                self.codec.model_input(
+                    tokens[chain.query], self.evidence(queries[chain.query].text, chain.passages)
+                )
+                for chain in live
             ]
             within = [allowed[chain.query] for chain in live]
             return self.search(inputs, k, [chain.hidden for chain in live], f"hop {hop + 1}", within)

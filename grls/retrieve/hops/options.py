@@ -12,15 +12,18 @@ from grls.errors import ConfigError
 Choice = Literal["likeliest", "expected-f1"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
 
+HopSteps = Literal["single", "fixed", "dynamic", "ranked"]
+
 
 @dataclass(frozen=True)
 class HopOptions:
     """How retrieval goes hop by hop.
 
     Args:
-        steps: ``single``: the top k, no hops; ``fixed``: exactly ``max`` hops; ``dynamic``: hops until DONE.
-        max: Number of hops (fixed), most hops (dynamic).
-        chains: Chains kept side by side; null: 4 where scores are log-probabilities, else 1.
+        steps: ``single``: the top k, no hops; ``fixed``: exactly ``max`` hops; ``dynamic``: hops until DONE;
+            ``ranked``: the top k by the probability that a chain of ``max`` hops holds them.
+        max: Number of hops (fixed, ranked), most hops (dynamic).
+        chains: Chains kept side by side; null: 4 where scores are log-probabilities, else 1 (ranked: 5).
         branch: Passages that continue a chain at each hop; null: 4 where scores are log-probabilities, else
             as many as ``chains``.
         done_bias: Added to the log-odds of DONE at every hop (of a bi-encoder: to its score); negative makes
@@ -30,12 +33,16 @@ class HopOptions:
         choose: Of the chains kept the ``likeliest``; or, of passages of any of them, the set whose F1 is
             highest on average over the chains: ``expected-f1`` (dynamic).
         pool: Rank the passages of all chains, the best chain's first (fixed).
+        temperature: Scores of a hop are divided by this before the softmax; null: by what is usual for the
+            retriever (ranked).
+        evidence: Words that a hop reads of the text of each passage found so far, its first sentence and
+            those nearest to the question; 0: all that the retriever reads (ranked).
 
     Raises:
         ConfigError: A count is not positive, the bias no finite number, or an option needs other steps.
     """
 
-    steps: Steps = "single"
+    steps: HopSteps = "single"
     max: int = 20
     chains: int | None = None
     branch: int | None = None
@@ -44,6 +51,13 @@ class HopOptions:
     sets: bool = False
     choose: Choice = "likeliest"
     pool: bool = False
+    temperature: float | None = None
+    evidence: int = 0
+
+    @property
+    def chained(self) -> Steps:
+        """The steps whose hops these are: those of a ranking are of a fixed number."""
+        return "fixed" if self.steps == "ranked" else self.steps
 
     def __post_init__(self) -> None:
         for name, value in (("max", self.max), ("chains", self.chains), ("branch", self.branch)):
@@ -55,7 +69,15 @@ class HopOptions:
             raise ConfigError(
                 "hops.pool ranks the passages of chains of a fixed number of hops: choose --hops.steps fixed."
             )
-        if self.sets and self.steps == "single":
+        if self.temperature is not None and not 0 < self.temperature < math.inf:
+            raise ConfigError(f"hops.temperature must be above 0, got {self.temperature}.")
+        if self.evidence < 0:
+            raise ConfigError(f"hops.evidence must be at least 0 words, got {self.evidence}.")
+        if (self.temperature is not None or self.evidence) and self.steps != "ranked":
+            raise ConfigError("hops.temperature and hops.evidence are for --hops.steps ranked.")
+        if self.steps == "ranked" and (self.branch is not None or self.repeat):
+            raise ConfigError("ranked hops have no hops.branch and no hops.repeat: leave them out.")
+        if self.sets and self.steps in ("single", "ranked"):
             raise ConfigError("hops.sets is about chains: choose --hops.steps dynamic or fixed.")
         if self.choose != "likeliest" and self.steps != "dynamic":
             raise ConfigError(

@@ -11,11 +11,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from grls.data.corpus import Corpus
 from grls.data.filters import Allow, one_each
-from grls.data.types import Chain, Hit, Query
+from grls.data.types import Chain, Hit, Query, Steps
 from grls.errors import ConfigError
 from grls.retrieve.base import Description, FindsChains, Retriever, WritesChains
 from grls.retrieve.hops.appending import AppendingMultistep
@@ -23,6 +23,7 @@ from grls.retrieve.hops.expected_f1 import expected_f1
 from grls.retrieve.hops.multistep import MultistepRetriever
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hops.pool import pooled_ranking
+from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.queries import check_counts, queries_of
 from grls.retrieve.registry import Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
@@ -38,7 +39,7 @@ class HopsRetriever:
 
     Args:
         retriever: Finds the passages of each hop; of one that goes hop by hop itself, its single steps do.
-        hops: How; ``steps`` is ``fixed`` or ``dynamic``.
+        hops: How; ``steps`` is ``fixed`` or ``dynamic`` (``ranked``: :mod:`grls.retrieve.hops.ranked`).
 
     Raises:
         ConfigError: The retriever cannot go so: it never writes DONE, or its scores are no probabilities.
@@ -47,8 +48,9 @@ class HopsRetriever:
     kind = "hops"
 
     def __init__(self, retriever: Retriever, hops: HopOptions):
-        if hops.steps == "single":
-            raise ConfigError("a single step has no hops: choose --hops.steps fixed or dynamic.")
+        if hops.steps not in ("fixed", "dynamic"):
+            raise ConfigError(f"{hops.steps} hops make no chains: choose --hops.steps fixed or dynamic.")
+        self._steps: Steps = hops.steps
         retriever = single_steps(retriever)
         self.retriever = retriever
         self.hops = hops
@@ -57,13 +59,14 @@ class HopsRetriever:
             raise ConfigError(NEEDS_PROBABILITIES)
 
     @classmethod
-    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
+    def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
         """Open a folder; see :func:`grls.retrieve.registry.load`."""
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "hops"), (), file)
         hops = made(HopOptions, spec["hops"], file, "hops")
         plain = replace(how, hop_by_hop=False)
-        return cls(open_member(spec["retriever"], folder, "retriever", plain), hops)
+        member = open_member(spec["retriever"], folder, "retriever", plain)
+        return RankedHops(single_steps(member), hops) if hops.steps == "ranked" else cls(member, hops)
 
     def save_pretrained(self, folder: str | Path, retriever: str | Path | dict[str, Any]) -> None:
         """Write a folder that names the one of the retriever, or embeds its specification."""
@@ -94,7 +97,7 @@ class HopsRetriever:
             f"{told.name} in {until}",
             told.stages,
             told.members,
-            self.hops.steps,
+            self._steps,
             self.hops.choose != "likeliest",
         )
 
@@ -158,7 +161,7 @@ def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
             f"a retriever of kind {inner.kind!r} ends its chains itself: leave --hops.steps out, or make a "
             "folder of kind hops of its members."
         )
-    return HopsRetriever(inner, hops)
+    return RankedHops(inner, hops) if hops.steps == "ranked" else HopsRetriever(inner, hops)
 
 
 @runtime_checkable

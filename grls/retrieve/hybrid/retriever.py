@@ -349,7 +349,8 @@ class HybridRetriever:
         check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)
-        inputs = [codec.model_input(t, codec.passages(e)) for t, e in zip(tokens, evidence, strict=True)]
+        before = [codec.excerpts(query.text, some) for query, some in zip(queries, evidence, strict=True)]
+        inputs = [codec.model_input(*pair) for pair in zip(tokens, before, strict=True)]
         within = self.generator.subsets(queries, allow)
         done = self.generator.done
         prior = prior_of(self.priors, queries, evidence, done, self.done_share, self.normalized)

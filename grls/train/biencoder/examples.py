@@ -82,6 +82,7 @@ class BiEncoderExamples:
             raise DataError("the training split holds no query; training needs queries with gold passages.")
         self.queries = queries
         self.encoder = encoder
+        encoder.evidence_words = options.evidence_words
         self.chains = [gold_chains(query, qrels) for query in queries]
         self.options = replace(options, multistep=self._multistep(options))
         self._passages: dict[str, Passage] = {DONE_ID: DONE_PASSAGE}

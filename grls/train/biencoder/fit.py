@@ -132,6 +132,7 @@ def fit(
     refuse_broken(trained.model, trainer.state.global_step)
     trained.stages = (*encoder.stages, STAGE)
     trained.learned_done = examples.done
+    trained.evidence_words = encoder.evidence_words
     trained.save(folder / "model")
     return trained
 

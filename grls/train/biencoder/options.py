@@ -20,6 +20,8 @@ class PairOptions:
             gold passage is paired with the query alone. Null: where some query has several gold passages.
         done: DONE is the passage after the last hop (multi-step only).
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
+        evidence_words: Words that a query has of the text of each passage found so far: its first sentence
+            and those nearest to the question; 0: all. The model keeps it, and so does retrieval.
         hard_negatives: Wrong passages a query that are drawn from its ranking, beside those of the batch.
         seed: Of dropout, the order of examples and what is drawn for each epoch.
     """
@@ -27,12 +29,14 @@ class PairOptions:
     multistep: bool | None = None
     done: bool = True
     shuffle: bool = False
+    evidence_words: int = 0
     hard_negatives: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.hard_negatives < 0:
-            raise ConfigError(f"hard_negatives must be at least 0, got {self.hard_negatives}.")
+        for name in ("hard_negatives", "evidence_words"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} must be at least 0, got {getattr(self, name)}.")
 
     @property
     def ranked(self) -> int:

@@ -86,7 +86,7 @@ class ChainExamples:
         found: list[HopExample] = []
         for hop in range(len(chain) + hops.done):
             before = chain[:hop] if hops.multistep else []
-            source = self._codec.model_input(hops.texts[number], [hops.rows[name] for name in before])
+            source = self._codec.model_input(hops.texts[number], hops.evidence(number, before))
             left = chain[hop:] if hops.multistep else chain
             right = left if free else left[:1]
             gold = tuple(self._numbers[name] for name in right) or (self._done,)
@@ -204,7 +204,9 @@ class Teaching:
             if self.spans is None:
                 targets.append(PassageTarget.of(self.index, weights))
             else:
-                targets.append(PassageTarget.weighed(self.index, *self.spans.spread(hop.query, weights)))
+                targets.append(
+                    PassageTarget.weighed(self.index, *self.spans.spread(hop.query, weights, hop.evidence))
+                )
             paths += self._paths(n, hop, opinion, share)
         return targets, paths
 
@@ -254,5 +256,5 @@ class Teaching:
     ) -> list[int]:
         """Spans drawn from a distribution over passages."""
         assert self.spans is not None
-        spans, masses = self.spans.spread(hop.query, weights)
+        spans, masses = self.spans.spread(hop.query, weights, hop.evidence)
         return rng.choices(spans.tolist(), masses.tolist(), k=count)

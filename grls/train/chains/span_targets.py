@@ -11,25 +11,23 @@ another, and a span of the words w_0, w_1, …
 
 which is uniform where the passage has no word of the query, as in the sampling of n-grams by their overlap
 with the query in arXiv 2204.10628, section 3.1. Words are compared by their first six letters, without case.
-The module knows nothing of models or tokens.
+In a hop the words of the passages found so far count as words of the query. The module knows nothing of
+models or tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import regex
 
 from grls.data.spans import Spans
-from grls.data.words import fold, pieces
+from grls.data.words import pieces, stem_key
 from grls.errors import ConfigError
 from grls.index.rows import Ints
 from grls.models.base import Floats
 
-_LETTERS = 6
-_SIGN = regex.compile(r"\W|_")
 _SHARES = (1.0, 0.6, 0.6, 0.6)
 """What the first words of a span count."""
 
@@ -78,11 +76,12 @@ class SpanTargets:
         words: list[int] = []
         counts = []
         for passage in spans.corpus:
-            own = [self._stems.setdefault(_stem(word), len(self._stems)) for word in spans.pieces(passage)]
+            own = [self._stems.setdefault(stem_key(word), len(self._stems)) for word in spans.pieces(passage)]
             words += own
             counts.append(len(own))
         self._words = np.array([*words, *[0] * len(_SHARES)], dtype=np.int64)
         ends = np.cumsum(counts)
+        self._ends, self._counts = ends, np.array(counts)
         owners = spans.owners[:-1]
         first = (ends - counts)[owners] + spans.starts
         self._first: Ints = np.append(first, 0)
@@ -93,36 +92,41 @@ class SpanTargets:
         holders = np.bincount(held, minlength=len(self._stems))
         self._worth: Floats = np.log((len(counts) + 1) / (holders + 1))
 
-    def spread(self, query: str, weights: Mapping[int, float]) -> tuple[Ints, Floats]:
+    def spread(
+        self, query: str, weights: Mapping[int, float], evidence: Sequence[int] = ()
+    ) -> tuple[Ints, Floats]:
         """The spans of some passages, and what each weighs.
 
         Args:
             query: What is asked.
             weights: Of passages by number; N stands for DONE.
+            evidence: Numbers of the passages found so far: their words count as those of the query do, for
+                what a hop is to find is often named there alone.
 
         Returns:
             ``[n]`` spans, and ``[n]`` weights; those of a passage sum to its own.
         """
         passages = np.array(list(weights), dtype=np.int64)
         spans = self.spans.of(passages)
-        scores = self._common(query, spans) / self.temperature
+        scores = self._common(query, evidence, spans) / self.temperature
         counts = np.diff(np.append(np.flatnonzero(np.diff(self.spans.owners[spans], prepend=-1)), len(spans)))
         starts = np.cumsum(counts) - counts
         masses = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), counts))
         masses /= np.repeat(np.add.reduceat(masses, starts), counts)
         return spans, masses * np.repeat(list(weights.values()), counts)
 
-    def _common(self, query: str, spans: Ints) -> Floats:
-        """``[n]`` what the first words of some spans have in common with a query (nats)."""
+    def _common(self, query: str, evidence: Sequence[int], spans: Ints) -> Floats:
+        """``[n]`` what the first words of some spans have in common with query and evidence (nats)."""
         worth = np.zeros(max(len(self._stems), 1))
-        asked = [self._stems[stem] for stem in map(_stem, pieces(query)) if stem and stem in self._stems]
+        asked = [self._stems[stem] for stem in map(stem_key, pieces(query)) if stem and stem in self._stems]
         worth[asked] = self._worth[asked]
+        for passage in evidence:
+            held = self._words[self._ends[passage] - self._counts[passage] : self._ends[passage]]
+            worth[held] = self._worth[held]
+        if "" in self._stems:
+            worth[self._stems[""]] = 0.0
         first, left = self._first[spans], self._left[spans]
         found: Floats = np.zeros(len(spans))
         for n, share in enumerate(_SHARES):
             found += share * np.where(left > n, worth[self._words[first + n]], 0.0)
         return found
-
-
-def _stem(word: str) -> str:
-    return str(_SIGN.sub("", fold(word)))[:_LETTERS]

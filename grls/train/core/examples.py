@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from grls.data.codec import Codec
+from grls.data.codec import Codec, TokenIds
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, any_order, gold_passages, proofs_of
 from grls.data.types import Passage, Query
@@ -173,7 +173,10 @@ class RetrieveExamples:
         self.texts = codec.queries([q.id for q in queries], [q.text for q in queries], truncate)
         self.chains = [gold_chains(query, qrels) for query in queries]
         self.shuffle = [shuffle or free_order(query) for query in queries]
-        self.rows = gold_rows(queries, self.chains, corpus, codec.passages)
+        self.queries = queries
+        self._gold: dict[str, Passage] = gold_rows(queries, self.chains, corpus, list)
+        rows = codec.passages(list(self._gold.values()))
+        self.rows = dict(zip(self._gold, rows, strict=True))
         self.places = [
             (q, hop) for q, chains in enumerate(self.chains) for hop in range(len(chains[0]) + self.done)
         ]
@@ -184,9 +187,16 @@ class RetrieveExamples:
     def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
         query, hop = self.places[number]
         chain = self.chain(query, epoch)
-        before = [self.rows[p] for p in chain[:hop]] if self.multistep else []
+        before = self.evidence(query, chain[:hop]) if self.multistep else []
         target = self.codec.done_sequence if hop == len(chain) else self.rows[chain[hop]]
         return Example(self.codec.model_input(self.texts[query], before), target.tolist())
+
+    def evidence(self, query: int, passages: Sequence[str]) -> list[TokenIds]:
+        """What a model input has of some gold passages as evidence of a query."""
+        if not self.codec.limits.evidence:
+            return [self.rows[name] for name in passages]
+        question, known = self.queries[query].text, self._gold
+        return list(self.codec.excerpts(question, [known[name] for name in passages]))
 
     def chain(self, query: int, epoch: int) -> list[str]:
         """The gold passages of a query in the order of this epoch, the same for all of its hops."""

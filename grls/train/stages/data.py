@@ -54,6 +54,8 @@ class StageData(FitData):
         max_query_tokens: Longer queries are refused, or cut with ``truncate_queries``.
         max_input_tokens: Length limit of a whole model input.
         truncate_queries: Cut queries that are too long.
+        evidence_words: Words that a model input has of the text of each passage found so far: its first
+            sentence and those nearest to the question; 0: all.
         kwargs: The options of :class:`grls.train.core.datamodule.FitData`; ``dev_size`` counts passages
             (memorise) or queries (retrieve).
 
@@ -72,10 +74,11 @@ class StageData(FitData):
         max_query_tokens: int = 256,
         max_input_tokens: int = 512,
         truncate_queries: bool = False,
+        evidence_words: int = 0,
         **kwargs: Any,
     ):
         super().__init__(data, **kwargs)
-        self.limits = Limits(max_passage_tokens, max_query_tokens, max_input_tokens)
+        self.limits = Limits(max_passage_tokens, max_query_tokens, max_input_tokens, evidence_words)
         self.truncate_queries = truncate_queries
 
     def read(self, module: Any) -> None:
@@ -119,7 +122,7 @@ class StageData(FitData):
 
     def beside_model(self) -> dict[str, Any]:
         """The length limits, and those of spans, which ``grls index`` reads."""
-        found: dict[str, Any] = {LIMITS: self.limits._asdict()}
+        found: dict[str, Any] = {LIMITS: self.limits.record()}
         return found if self.spans is None else {**found, SPANS: self.spans.record}
 
     def check(self, loss: str) -> None:

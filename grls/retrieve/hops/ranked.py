@@ -1,0 +1,222 @@
+"""A ranking by hops: every passage by the probability that a chain of hops holds it.
+
+Legend: C chains kept a query, S a set of passages found so far, d a passage, n hits a hop.
+
+Chains answer "which passages together?". Where a ranking is wanted, the best chain says too little, and all
+its passages before those of the second chain says something false: a passage that many chains hold is more
+likely than one that the best chain holds at its end. With p(d | S) the probability of the next hop, a softmax
+over the scores of the n best hits (divided by a temperature) and DONE,
+
+    P(d) = sum over hops h and sets S of h - 1 passages of P(S) p(d | S),
+
+a sum of probabilities of events that exclude each other, since a chain holds a passage once. P(S) is the sum
+over the orders of S that the C kept chains reach. What the chains that are not kept would have had is shared
+out among those that are, so that later hops do not count less for their number. DONE ends a chain: nothing
+follows from its share. This is the marginal of retrieval as a latent variable (as of RAG-Token, arXiv
+2005.11401, equation 2, for documents instead of words), over chains instead of single passages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from grls.data.corpus import Corpus
+from grls.data.evidence import excerpt
+from grls.data.filters import Allow, Filter, one_each, resolved
+from grls.data.types import Hit, Passage, Query
+from grls.errors import ConfigError
+from grls.models.base import Floats
+from grls.retrieve.base import Description, HopHits, Retriever, ScoresAll, TakesEvidence, untuned_fingerprint
+from grls.retrieve.hops.appending import found_after
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.queries import check_counts, queries_of
+
+_HITS = 20
+"""Hits that a hop knows of a chain, at least."""
+
+_CHAINS = 5
+"""Chains kept a query, where the options say nothing."""
+
+
+class _Chain(NamedTuple):
+    """A chain under way.
+
+    Attributes:
+        query: Place of its query.
+        ids: Its passages, in order.
+        weight: Its probability.
+    """
+
+    query: int
+    ids: tuple[str, ...]
+    weight: float
+
+
+@dataclass
+class RankedHops:
+    """Ranks passages by the probability that a chain of hops holds them.
+
+    Args:
+        retriever: Finds the passages of a hop.
+        hops: How: ``max`` hops, ``chains`` kept (null: 5), ``temperature`` and ``evidence``.
+
+    Raises:
+        ConfigError: The retriever's scores have no usual temperature, and none is set.
+    """
+
+    retriever: Retriever
+    hops: HopOptions
+
+    kind = "hops"
+
+    def __post_init__(self) -> None:
+        self.chains = self.hops.chains or _CHAINS
+        self._ends = isinstance(self.retriever, TakesEvidence) and self.retriever.learned_done is not False
+        self.temperature = self.hops.temperature or _usual_temperature(self.retriever)
+
+    @property
+    def corpus(self) -> Corpus:
+        """Its passages."""
+        return self.retriever.corpus
+
+    def describe(self) -> Description:
+        """A ranking of the same system."""
+        one = self.retriever.describe()
+        return Description(
+            one.system,
+            "probability of standing in a chain",
+            {**one.options, **self._record()},
+            f"{one.name} ranked by {self.hops.max} hops",
+            one.stages,
+            one.members,
+        )
+
+    def fingerprint(self) -> str:
+        """Of the retriever, and of how hops are taken."""
+        record = json.dumps(self._record())
+        return hashlib.sha256(f"{self.retriever.fingerprint()} {record}".encode()).hexdigest()
+
+    def untuned(self) -> str:
+        """Of the retriever of its hops."""
+        return untuned_fingerprint(self.retriever)
+
+    def _record(self) -> dict[str, Any]:
+        return {
+            "steps": "ranked",
+            "hops": self.hops.max,
+            "chains": self.chains,
+            "temperature": self.temperature,
+            "done_bias": self.hops.done_bias,
+            "evidence": self.hops.evidence,
+        }
+
+    def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
+        """At most k passages of each query, the likeliest first.
+
+        Args:
+            queries: The queries.
+            k: Most hits a query.
+            allow: What every hop may find; see :class:`~grls.retrieve.base.Retriever`.
+
+        Returns:
+            Hits whose score is P(d), between 0 and 1 but for the share of chains that are not kept.
+        """
+        check_counts(k=k)
+        asked = queries_of(queries)
+        filters = resolved(one_each(allow, len(asked)), self.corpus)
+        mass: list[dict[str, float]] = [{} for _ in asked]
+        live = [_Chain(place, (), 1.0) for place in range(len(asked))]
+        for hop in range(self.hops.max):
+            if live:
+                live = self._hop(asked, filters, live, max(k, _HITS) + hop, mass, hop + 1 < self.hops.max)
+        return [_best(some, k) for some in mass]
+
+    def _hop(
+        self,
+        queries: Sequence[Query],
+        filters: Sequence[Filter | None],
+        live: Sequence[_Chain],
+        width: int,
+        mass: list[dict[str, float]],
+        goes_on: bool,
+    ) -> list[_Chain]:
+        """Add what a hop finds to ``mass``; the chains that the next one continues."""
+        longer: dict[int, dict[frozenset[str], _Chain]] = {}
+        totals = np.zeros(len(queries))
+        found = found_after(
+            self.retriever,
+            [queries[chain.query] for chain in live],
+            self._evidence(queries, live),
+            width,
+            [filters[chain.query] for chain in live],
+        )
+        for chain, step in zip(live, found, strict=True):
+            hits = [hit for hit in step.hits if hit.id not in chain.ids]
+            shares = chain.weight * self._probabilities(hits, step, len(chain.ids))
+            totals[chain.query] += shares.sum()
+            for hit, share in zip(hits, shares.tolist(), strict=True):
+                mass[chain.query][hit.id] = mass[chain.query].get(hit.id, 0.0) + share
+                if goes_on:
+                    _add(longer.setdefault(chain.query, {}), _Chain(chain.query, (*chain.ids, hit.id), share))
+        return [chain for query, some in longer.items() for chain in self._kept(some, float(totals[query]))]
+
+    def _probabilities(self, hits: Sequence[Hit], step: HopHits, length: int) -> Floats:
+        """``[n]`` of the hits of a hop; what is missing to one is that of DONE."""
+        scores = [hit.score for hit in hits]
+        if self._ends and step.done is not None and length > 0:
+            scores.append(step.done + self.hops.done_bias)
+        if not scores:
+            return np.empty(0)
+        logits = np.array(scores, dtype=np.float64) / self.temperature
+        shares: Floats = np.exp(logits - np.logaddexp.reduce(logits))
+        return shares[: len(hits)]
+
+    def _kept(self, sets: dict[frozenset[str], _Chain], total: float) -> list[_Chain]:
+        """The C likeliest chains, with the weight of all."""
+        best = sorted(sets.values(), key=lambda chain: -chain.weight)[: self.chains]
+        kept = sum(chain.weight for chain in best)
+        if not kept > 0:
+            return []
+        return [chain._replace(weight=chain.weight * total / kept) for chain in best]
+
+    def _evidence(self, queries: Sequence[Query], live: Sequence[_Chain]) -> list[list[Passage]]:
+        """The passages of each chain."""
+        ids = list(dict.fromkeys(name for chain in live for name in chain.ids))
+        numbers = [number for number in self.corpus.numbers(ids) if number is not None] if ids else []
+        passages = dict(zip(ids, self.corpus.passages(numbers), strict=True)) if ids else {}
+        words = self.hops.evidence
+        return [
+            [excerpt(queries[chain.query].text, passages[name], words) for name in chain.ids]
+            for chain in live
+        ]
+
+
+def _usual_temperature(retriever: Retriever) -> float:
+    if isinstance(retriever, ScoresAll):
+        return retriever.temperature
+    if isinstance(retriever, TakesEvidence):  # log-probabilities, or sums of such
+        return 1.0
+    raise ConfigError(
+        f"the scores of a retriever of kind {retriever.kind!r} are no log-probabilities, so ranked hops need "
+        "a temperature: set hops.temperature."
+    )
+
+
+def _add(chains: dict[frozenset[str], _Chain], chain: _Chain) -> None:
+    """Chains of the same passages are one, in the order of the likelier."""
+    known = chains.get(frozenset(chain.ids))
+    if known is not None:
+        likelier = max(known, chain, key=lambda one: one.weight)
+        chain = likelier._replace(weight=known.weight + chain.weight)
+    chains[frozenset(chain.ids)] = chain
+
+
+def _best(mass: dict[str, float], k: int) -> list[Hit]:
+    ranked = sorted(mass.items(), key=lambda pair: -pair[1])[:k]
+    return [Hit(name, score) for name, score in ranked]

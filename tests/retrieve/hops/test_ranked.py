@@ -1,0 +1,138 @@
+"""Passages ranked by the probability that a chain holds them: hand-known sums, DONE, filters, the folder."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from grls.data.corpus import Corpus
+from grls.data.types import Hit, Passage, Query
+from grls.errors import ConfigError
+from grls.retrieve.base import Description, HopHits
+from grls.retrieve.bm25 import BM25Retriever
+from grls.retrieve.hops.options import HopOptions
+from grls.retrieve.hops.ranked import RankedHops
+from grls.retrieve.hops.retriever import HopsRetriever, hop_by_hop, single_steps
+from grls.retrieve.registry import create, load
+
+CORPUS = Corpus.from_passages([Passage(name, f"text {name}") for name in "abcdef"])
+
+
+class Scripted:
+    """Finds what a table says, by the passages found so far; its scores are log-probabilities."""
+
+    kind, corpus, done_biases = "scripted", CORPUS, (0.0,)
+
+    def __init__(self, table: dict[str, dict[str, float]], learned: bool = True):
+        self.table, self.learned_done = table, learned
+        self.asked: list[str] = []
+
+    def describe(self) -> Description:
+        return Description("scripted", "log-probability")
+
+    def fingerprint(self) -> str:
+        return "scripted"
+
+    def retrieve_hop(
+        self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]], k: int, allow: object = None
+    ) -> list[HopHits]:
+        found = []
+        for passages in evidence:
+            key = "".join(passage.id for passage in passages)
+            self.asked.append(key)
+            row = self.table[key]
+            hits = [Hit(name, math.log(share)) for name, share in row.items() if name != "DONE"]
+            done = row.get("DONE")
+            found.append(HopHits(hits[:k], None if done is None else math.log(done)))
+        return found
+
+
+def ranked(retriever: Scripted, k: int = 6, **options: object) -> dict[str, float]:
+    hops = HopOptions("ranked", **options)  # type: ignore[arg-type]
+    (hits,) = RankedHops(retriever, hops).retrieve([Query("q", "?")], k)  # type: ignore[arg-type]
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    return {hit.id: hit.score for hit in hits}
+
+
+def test_a_passage_has_the_probabilities_of_all_hops() -> None:
+    table = {"": {"a": 0.6, "b": 0.4}, "a": {"c": 0.5, "b": 0.5}, "b": {"c": 0.75, "a": 0.25}}
+    found = ranked(Scripted(table), max=2)
+    assert found == pytest.approx({"a": 0.6 + 0.4 * 0.25, "b": 0.4 + 0.6 * 0.5, "c": 0.6 * 0.5 + 0.4 * 0.75})
+
+
+def test_one_hop_is_the_softmax_of_a_single_step() -> None:
+    table = {"": {"a": 0.6, "b": 0.4}}
+    assert ranked(Scripted(table), max=1) == pytest.approx({"a": 0.6, "b": 0.4})
+    halved = ranked(Scripted(table), max=1, temperature=2.0)
+    assert halved["a"] / halved["b"] == pytest.approx(math.sqrt(0.6 / 0.4))
+
+
+def test_nothing_follows_from_done() -> None:
+    table = {"": {"a": 1.0}, "a": {"b": 0.2, "DONE": 0.8}, "ab": {"c": 1.0}}
+    assert ranked(Scripted(table), max=3) == pytest.approx({"a": 1.0, "b": 0.2, "c": 0.2})
+    assert ranked(Scripted(table, learned=False), max=3) == pytest.approx({"a": 1.0, "b": 1.0, "c": 1.0})
+    biased = ranked(Scripted(table), max=3, done_bias=math.log(0.25))  # 0.2 against 0.2
+    assert biased == pytest.approx({"a": 1.0, "b": 0.5, "c": 0.5})
+
+
+def test_orders_of_one_set_are_one_chain_in_the_likelier_order() -> None:
+    table = {
+        "": {"a": 0.7, "b": 0.3},
+        "a": {"b": 1.0},
+        "b": {"a": 1.0},
+        "ab": {"c": 1.0},
+    }
+    retriever = Scripted(table)
+    assert ranked(retriever, max=3) == pytest.approx({"a": 1.0, "b": 1.0, "c": 1.0})
+    assert "ba" not in retriever.asked
+
+
+def test_chains_that_are_not_kept_leave_their_share_to_those_that_are() -> None:
+    table = {"": {"a": 0.5, "b": 0.3, "c": 0.2}, "a": {"d": 1.0}}
+    found = ranked(Scripted(table), max=2, chains=1)
+    assert found == pytest.approx({"a": 0.5, "b": 0.3, "c": 0.2, "d": 1.0})
+
+
+def test_what_hops_lead_to_stands_before_what_a_single_step_finds() -> None:
+    corpus = Corpus.from_passages(
+        [
+            Passage("film", "The Amber Mill is a film. Its director was Orla Vance.", "The Amber Mill"),
+            Passage("person", "Orla Vance was born in Tallow. Orla Vance painted.", "Orla Vance"),
+            Passage("decoy", "A director leads.", "Director"),
+            Passage("other", "Rain falls on the sea.", "Rain"),
+            *(Passage(f"p{n}", f"Line {n} of a list of trains.", "Trains") for n in range(6)),
+        ]
+    )
+    bm25 = BM25Retriever(corpus)
+    query = [Query("q", "Where was the director of The Amber Mill born?")]
+    single = [hit.id for hit in bm25.retrieve(query, 2)[0]]
+    hops = hop_by_hop(bm25, HopOptions("ranked", max=2, evidence=20, temperature=0.5))
+    found = [hit.id for hit in hops.retrieve(query, 2)[0]]
+    assert single == ["film", "decoy"]
+    assert found == ["film", "person"]
+    allowed = hops.retrieve(query, 4, {"film", "other"})[0]
+    assert {hit.id for hit in allowed} <= {"film", "other"}
+
+
+def test_a_folder_goes_so(tmp_path: Path) -> None:
+    BM25Retriever(CORPUS).save_pretrained(tmp_path / "bm25")
+    spec = {"retriever": "../bm25", "hops": {"steps": "ranked", "max": 2}}
+    create(tmp_path / "hops", "hops", spec)
+    opened = load(tmp_path / "hops")
+    assert isinstance(opened, RankedHops)
+    assert opened.describe().steps == "single"
+    assert opened.fingerprint() != hop_by_hop(opened, HopOptions("ranked", max=3)).fingerprint()
+
+
+def test_what_ranked_hops_cannot_do_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"hops\.branch"):
+        HopOptions("ranked", branch=2)
+    with pytest.raises(ConfigError, match=r"hops\.temperature"):
+        HopOptions("fixed", temperature=0.5)
+    with pytest.raises(ConfigError, match=r"hops\.temperature must be above 0"):
+        HopOptions("ranked", temperature=0.0)
+    with pytest.raises(ConfigError, match="make no chains"):
+        HopsRetriever(Scripted({}), HopOptions("ranked"))  # type: ignore[arg-type]
+    one = BM25Retriever(CORPUS)
+    assert single_steps(hop_by_hop(one, HopOptions("ranked"))) is one
