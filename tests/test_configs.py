@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cross_encoders import cross_encoder
 from small_data import tiny_bert
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -372,6 +373,9 @@ def test_readme_commands(workplace: Path, capsys: pytest.CaptureFixture[str]) ->
             if not (workplace / "lm").is_dir():
                 language_model(workplace)
             given = [argument.replace("PATH/OR/HUB/NAME", "lm") for argument in given]
+        if "PATH/OR/HUB/CROSS-ENCODER" in command:
+            cross_encoder(workplace / "reads")
+            given = [argument.replace("PATH/OR/HUB/CROSS-ENCODER", "reads") for argument in given]
         if command[:2] == ["prepare", "propositions"]:
             given += ["--limit=2", "--max_new_tokens=6", "--device=cpu"]
         if command[:2] == ["prepare", "pseudo-queries"]:  # what an untrained model writes leads nowhere

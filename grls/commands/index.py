@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from grls.data.words import USUAL, Analyzer
 from grls.errors import ConfigError
@@ -12,6 +12,10 @@ from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
+from grls.retrieve.rescored.options import PASSAGES
+
+if TYPE_CHECKING:
+    from grls.retrieve.base import Retriever
 
 _INDEX, _LIMITS, _SEARCH, _HOPS = IndexOptions(), LimitOptions(), SearchOptions(), HopOptions()
 _PRIORS, _FUSION, _BM25 = PriorOptions(), Fusion(), BM25Options()
@@ -155,6 +159,55 @@ def make_fusion(
     _composite(output, "fusion", content, search)
 
 
+def make_rescored(
+    retriever: str,
+    *,
+    model: str,
+    output: str,
+    passages: int = PASSAGES,
+    weight: float | None = None,
+    search: SearchOptions = _SEARCH,
+    device: str = "auto",
+) -> None:
+    """Make a folder of a retriever whose best passages a cross-encoder reads again.
+
+    `grls tune` finds the number of passages and the weight. `grls index MODEL --corpus CORPUS` makes a folder
+    with the model and the corpus in it, over BM25.
+
+    Args:
+        retriever: Folder of the first retriever.
+        model: Folder or hub name of a cross-encoder; the folder names it and holds no copy.
+        output: The retriever folder; an earlier one there is replaced.
+        passages: How many of the best passages are read.
+        weight: What a logit of the cross-encoder counts beside the first retriever's score; null: it counts
+            alone.
+        search: How the first retriever searches, where it is not as usual; it is kept in the folder.
+        device: Where the cross-encoder is opened: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+    """
+    from grls.retrieve.rescored.retriever import named_model
+    from grls.retrieve.spec import update_spec
+
+    content: dict[str, Any] = {"retriever": _member(retriever, output), "model": named_model(model, output)}
+    content |= {"passages": passages} | ({} if weight is None else {"weight": weight})
+    made: Any = _composite(output, "rescored", content, search, device)
+    update_spec(output, {"fingerprint": made.encoder.fingerprint()})
+
+
+def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOptions = _SEARCH) -> None:
+    """Make a folder of a retriever whose rankings end where their set has the highest expected F1.
+
+    It retrieves once `grls tune` has found on dev queries where rankings end.
+
+    Args:
+        retriever: Folder of the retriever that ranks.
+        output: The retriever folder; an earlier one there is replaced.
+        depth: Passages of a ranking that are looked at: the most that can be kept.
+        search: How passages are searched for, where it is not as usual; it is kept in the folder.
+    """
+    _composite(output, "cut", {"retriever": _member(retriever, output), "depth": depth}, search)
+    print(f"where its rankings end is not known yet: `grls tune {output} --data D` finds it on dev queries.")
+
+
 def _member(name: str, output: str) -> str:
     """A member as it stands in the folder's file."""
     from pathlib import Path
@@ -165,14 +218,17 @@ def _member(name: str, output: str) -> str:
     return name if name == BM25 and not Path(name).is_dir() else relative(name, output)
 
 
-def _composite(output: str, kind: str, content: dict[str, Any], search: SearchOptions) -> None:
-    """Write the folder, and say what it is."""
+def _composite(
+    output: str, kind: str, content: dict[str, Any], search: SearchOptions, device: str = "cpu"
+) -> Retriever:
+    """Write the folder, print what it is, and return the retriever."""
     from grls.io.logs import quiet
     from grls.retrieve.registry import Opening, create
     from grls.retrieve.spec import recorded
 
     quiet()
     content |= {"search": kept} if (kept := recorded(search)) else {}
-    made = create(output, kind, content, Opening("cpu"))
+    made = create(output, kind, content, Opening(device))
     told = made.describe()
     print(f"{output}: {kind}, {told.name}, score mode {told.score_mode}, {len(made.corpus):,} passages")
+    return made

@@ -7,7 +7,6 @@ Modules are imported when their kind is opened.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from grls.data.corpus import Corpus
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.retrieve.base import DecodesPassages, Retriever
-from grls.retrieve.spec import FORMAT, MANIFEST, Member, is_retriever, read_spec, write_spec
+from grls.retrieve.spec import FORMAT, MANIFEST, Member, is_retriever, member_path, read_spec, write_spec
 
 if TYPE_CHECKING:
     from grls.retrieve.generative.options import SearchOptions
@@ -250,7 +249,7 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
         raise DataError(f"{field}: expected the path of a retriever folder, or its specification.", file)
     if member == BM25 and not (folder / member).is_dir():
         return open_spec(folder, {"kind": BM25}, how, True)
-    path = folder / member if folder.is_dir() else Path(os.path.normpath(folder / member))
+    path = member_path(member, folder)
     if not is_retriever(path):
         raise DataError(
             f"{field} names {member}, and there is no retriever at {path}: move it back, or "

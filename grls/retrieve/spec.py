@@ -258,6 +258,11 @@ def relative(path: str | Path, folder: str | Path) -> str:
     return Path(os.path.relpath(Path(path).resolve(), Path(folder).resolve())).as_posix()
 
 
+def member_path(name: str, folder: Path) -> Path:
+    """Where the path of a member leads that stands in a folder's file; the folder need not be there yet."""
+    return folder / name if folder.is_dir() else Path(os.path.normpath(folder / name))
+
+
 def named_from(folder: str | Path, member: str | Path | Mapping[str, Any]) -> Member:
     """A member as it stands in a folder's file: the path of its folder, or its specification as it is."""
     return dict(member) if isinstance(member, Mapping) else relative(member, folder)

@@ -99,7 +99,8 @@ def _inner(tuning: Tuning) -> Any:
 def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
     """What the chains depend on, beside the models."""
     hops = {name: value for name, value in spec["hops"].items() if name not in ("done_bias", "choose")}
-    return {**{name: spec.get(name) for name in ("priors", "empty_weight", "search")}, "hops": hops}
+    tuned = ("priors", "empty_weight", "search", "passages", "weight")
+    return {**{name: spec.get(name) for name in tuned}, "hops": hops}
 
 
 def _best(chains: Sequence[Chain], how: str) -> Chain:

@@ -8,20 +8,32 @@ from dataclasses import dataclass
 from grls.errors import ConfigError
 from grls.retrieve.hops.options import Choice
 
+_POSITIVE = (
+    "prior_weights",
+    "prior_temperatures",
+    "empty_weights",
+    "rescore_weights",
+    "cross_encoder_passages",
+    "cross_encoder_weights",
+)
+
 
 @dataclass(frozen=True)
 class TuneOptions:
     """What is tried in tuning.
 
     Args:
-        k: Cut-off of the recall that is to be high (priors, rescoring, fusion); where it is level nDCG
-            decides, then the smaller weight.
+        k: Cut-off of the recall that is to be high (priors, rescoring, cross-encoder, fusion); where it is
+            level nDCG decides, then the smaller weight.
         prior_weights: Weights of each prior; weight 0 always is tried.
         prior_temperatures: Factors of a prior's usual temperature, with each weight.
         empty_weights: Weights of the score under an empty prompt, which is taken back; null: 0.1, 0.2, 0.4,
             0.6 (of a generator that writes spans none: the walk through all spans takes long); empty: none.
         rescore_passages: Passages of each query that a generator rescores.
         rescore_weights: Weights of rescoring; 0 always is tried.
+        cross_encoder_passages: Numbers of passages that a cross-encoder reads.
+        cross_encoder_weights: Weights of its logits beside the first retriever's scores; 0, and the logits
+            alone where no chain has to end, always are tried.
         done_biases: Biases on DONE; null: those of the kind, -4 to 2 nats for a generator, 0 to 0.3 for a
             bi-encoder.
         choose: How a chain is chosen: `likeliest`, `expected-f1`; null: both where scores are
@@ -37,6 +49,8 @@ class TuneOptions:
     empty_weights: tuple[float, ...] | None = None
     rescore_passages: int = 50
     rescore_weights: tuple[float, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+    cross_encoder_passages: tuple[int, ...] = (10, 20, 50, 100)
+    cross_encoder_weights: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
     done_biases: tuple[float, ...] | None = None
     choose: tuple[Choice, ...] | None = None
 
@@ -44,12 +58,14 @@ class TuneOptions:
         for name in ("k", "rescore_passages"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"grid.{name} must be at least 1, got {getattr(self, name)}.")
-        for name in ("prior_weights", "prior_temperatures", "empty_weights", "rescore_weights"):
+        for name in _POSITIVE:
             values = getattr(self, name) or ()
             if not all(0 < value < math.inf for value in values):
                 raise ConfigError(f"grid.{name} must be above 0, got {list(values)}.")
         if not self.prior_temperatures:
             raise ConfigError("grid.prior_temperatures is empty; [1.0] is the usual temperature alone.")
+        if not self.cross_encoder_passages:
+            raise ConfigError("grid.cross_encoder_passages is empty: give one number of passages, or more.")
         biases = self.done_biases
         if biases is not None and (not biases or not all(map(math.isfinite, biases))):
             raise ConfigError(f"grid.done_biases must be finite numbers, at least one; got {list(biases)}.")

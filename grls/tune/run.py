@@ -13,6 +13,7 @@ from grls.retrieve.registry import Opening
 from grls.retrieve.spec import read_spec, update_spec
 from grls.runs.manifest import fingerprint_queries
 from grls.tune.chains import ends_chains, tune_chains
+from grls.tune.cross_encoder import tune_cross_encoder
 from grls.tune.cut import tune_cut
 from grls.tune.dev import DevQueries
 from grls.tune.fusion import tune_fusion
@@ -22,7 +23,7 @@ from grls.tune.priors import tune_priors
 from grls.tune.rescoring import can_rescore, tune_rescoring
 from grls.tune.step import TuneChoice, Tuning
 
-_TUNED = ("priors", "empty_weight", "search", "hops", "weights", "size", "sha256")
+_TUNED = ("priors", "empty_weight", "search", "hops", "weights", "passages", "weight", "size", "sha256")
 """The fields that tuning changes."""
 
 Step = tuple[str, Callable[[Tuning], TuneChoice]]
@@ -105,6 +106,8 @@ def _steps(tuning: Tuning, single: bool) -> list[Step]:
         steps.append(("priors", tune_priors))
     if kind in ("generative", "hybrid") and can_rescore(tuning):
         steps.append(("rescoring", tune_rescoring))
+    if kind == "rescored":
+        steps.append(("rescoring", tune_cross_encoder))
     if kind == "fusion":
         steps.append(("fusion", tune_fusion))
     if kind == "cut":
@@ -115,7 +118,7 @@ def _steps(tuning: Tuning, single: bool) -> list[Step]:
     if not steps:
         raise ConfigError(
             f"{tuning.folder} has nothing to tune{' in a single step' if chains else ''}: priors (kind "
-            "hybrid), a generator that has learned to rescore, a fusion's weights, a cut, or hops until DONE "
-            "(`--hops.steps dynamic`)."
+            "hybrid), a generator that has learned to rescore, a cross-encoder (kind rescored), a fusion's "
+            "weights, a cut, or hops until DONE (`--hops.steps dynamic`)."
         )
     return steps

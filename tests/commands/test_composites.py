@@ -1,4 +1,4 @@
-"""``grls index hybrid|hops|fusion|bm25``: folders of retrievers, what they find, and what is refused."""
+"""``grls index hybrid|hops|fusion|rescored|cut|bm25``: folders, what they find, and what is refused."""
 
 import json
 import shutil
@@ -7,21 +7,28 @@ from typing import Any
 
 import pytest
 import torch
+from cross_encoders import cross_encoder
 from failing import fails, refuses
 from small_data import passages, queries, small_retriever, tiny_bert, write_small
 
 from grls.cli import main
 from grls.data.corpus import Corpus
+from grls.errors import ConfigError
 from grls.models.biencoder import BiEncoder
+from grls.models.cross_encoder import PairScorer
 from grls.retrieve.base import FindsChains
 from grls.retrieve.bm25 import BM25Retriever
 from grls.retrieve.dense.retriever import DenseRetriever
 from grls.retrieve.registry import Opening, load
+from grls.retrieve.rescored.options import Rereading
+from grls.retrieve.rescored.retriever import over
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``data``, and the folders ``generator``, ``dense`` and, of another corpus, ``other``."""
+    """``data``, a cross-encoder ``reads``, and the folders ``generator``, ``dense`` and, of another corpus,
+    ``other``.
+    """
     folder = tmp_path_factory.mktemp("composites")
     data = write_small(folder / "data")
     small_retriever(data).save_pretrained(folder / "generator")
@@ -30,6 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     DenseRetriever.assemble(encoder, Corpus.read(data)).save_pretrained(folder / "dense")
     fewer = Corpus.from_passages(passages()[1:])
     DenseRetriever.assemble(encoder, fewer).save_pretrained(folder / "other")
+    cross_encoder(folder / "reads")
     return folder
 
 
@@ -90,6 +98,63 @@ def test_a_fusion_weighs_its_members(place: Path) -> None:
     assert [[hit.id for hit in hits] for hits in found] == [[hit.id for hit in hits] for hits in alone]
 
 
+def test_a_cut_is_a_folder_that_is_tuned_and_then_retrieves(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, data = place / "cut", f"--data={place / 'data'}"
+    command = ["index", "cut", str(place / "dense"), f"--output={made}", "--depth=6", "--search.batch_size=5"]
+    assert main(command) == 0
+    assert f"`grls tune {made} --data D`" in capsys.readouterr().out
+    assert spec(made) == {
+        "format": 1, "kind": "cut", "retriever": "../dense", "depth": 6, "search": {"batch_size": 5},
+    }  # fmt: skip
+    asked = ["retrieve", made, data, f"--output={place / 'cut-run'}", "--split=train", "--device=cpu"]
+    assert "where rankings end is not known yet: `grls tune" in fails(capsys, *asked)
+    assert main(["tune", str(made), data, "--split=train", "--device=cpu"]) == 0
+    assert main([str(a) for a in asked]) == 0
+    found = load(made, Opening("cpu")).retrieve(queries()[:5], 9)
+    assert {len(hits) for hits in found} <= set(range(1, 7))
+
+
+def test_a_cut_without_a_fit_is_refused_before_it_searches(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["index", "cut", str(place / "dense"), f"--output={place / 'unfitted'}"]) == 0
+    opened: Any = load(place / "unfitted", Opening("cpu"))
+    monkeypatch.setattr(DenseRetriever, "retrieve", lambda *_: pytest.fail("it searches"))
+    for retrieve in (lambda: opened.retrieve(queries(), 3), lambda: opened.retrieve_chains(queries())):
+        with pytest.raises(ConfigError, match=r"not known yet: `grls tune FOLDER --data D`"):
+            retrieve()
+
+
+@pytest.mark.parametrize("weight", [None, 0.5])
+def test_a_cross_encoder_reads_what_any_folder_finds(place: Path, weight: float | None) -> None:
+    made = place / f"rescored-{weight}"
+    command = ["index", "rescored", str(place / "dense"), f"--model={place / 'reads'}", f"--output={made}"]
+    assert main([*command, "--passages=4", "--device=cpu", f"--weight={json.dumps(weight)}"]) == 0
+    encoder = PairScorer.load(str(place / "reads"), "cpu")
+    first = load(place / "dense", Opening("cpu"))
+    expected = over(first, encoder, Rereading(4, weight))
+    named = {"kind": "rescored", "retriever": "../dense", "model": "../reads", "passages": 4}
+    named |= {} if weight is None else {"weight": weight}
+    assert spec(made) == {"format": 1, **named, "fingerprint": encoder.fingerprint()}
+    assert load(made, Opening("cpu")).retrieve(queries()[:5], 6) == expected.retrieve(queries()[:5], 6)
+
+
+def test_a_cross_encoder_is_not_lost_with_the_folder_that_is_replaced(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``grls index MODEL`` writes a copy of the model, which the new folder names."""
+    made = tmp_path / "made"
+    asked = ["index", str(place / "reads"), f"--corpus={place / 'data'}", f"--output={made}", "--device=cpu"]
+    assert main(asked) == 0
+    before = spec(made)
+    again = ["index", "rescored", str(place / "dense"), f"--model={made / 'model'}", f"--output={made}"]
+    assert f"the model {made / 'model'} would be lost" in fails(capsys, *again)
+    assert spec(made) == before
+    assert load(made, Opening("cpu")).kind == "rescored"
+
+
 def test_bm25_is_a_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = place / "lexical"
     options = ["--bm25.k1=0.9", "--bm25.b=0.4", "--analyzer.stem=true", "--analyzer.language=en"]
@@ -123,6 +188,15 @@ def test_nothing_is_written_of_what_cannot_be_opened(
         (["fusion", generator], "at least two members, got 1"),
         (["fusion", generator, dense, "--fusion.method=rrf", "--fusion.weights=[1]"], "1 weights for 2"),
         (["fusion", "bm25", "bm25"], "bm25 has no passages here"),
+        (["cut", dense, "--depth=0"], "depth must be at least 1"),
+        (["cut", str(tmp_path / "none")], "there is no retriever at"),
+        (["rescored", dense, f"--model={dense}"], "Give a folder or hub name of a CrossEncoder"),
+        (["rescored", dense, f"--model={place / 'reads'}", "--passages=0"], "passages must be at least 1"),
+        (
+            ["rescored", dense, f"--model={place / 'reads'}", "--weight=.inf"],
+            "weight must be a finite number",
+        ),
+        (["rescored", dense, f"--model={tmp_path / 'none'}"], "there is no cross-encoder at"),
         (["hops", generator], "choose --hops.steps fixed or dynamic"),
         (["hops", "bm25", "--hops.steps=fixed"], "make one with `grls index bm25`"),
         (["hops", dense, "--hops.steps=dynamic", "--hops.sets=true"], "hops.sets needs a generator"),

@@ -219,12 +219,13 @@ class CutRetriever:
         return self.retriever.fingerprint()
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
-        """At most k passages of each query, as the retriever ranks them."""
-        found = self.retriever.retrieve(queries, max(k, self.depth), allow)
-        return [self._kept(hits)[:k] for hits in found]
+        """At most k passages of each query, as the retriever ranks them.
 
-    def _kept(self, hits: list[Hit]) -> list[Hit]:
-        return hits[: len(self._fitted.cut(hits[: self.depth]).hits)]
+        Raises:
+            ConfigError: k is below 1, or the cut is not fitted yet.
+        """
+        check_counts(k=k)
+        return [hits[:k] for hits, _ in self.retrieve_sets(queries, allow)]
 
     @property
     def _fitted(self) -> SetSize:
@@ -246,10 +247,15 @@ class CutRetriever:
     def retrieve_sets(
         self, queries: Sequence[Query | str], allow: Allow = None
     ) -> list[tuple[list[Hit], Chain]]:
-        """What is kept of each query's ranking, with the scores of the retriever, and the same as a chain."""
-        found = self.retriever.retrieve(queries, self.depth, allow)
-        chains = [self._fitted.cut(hits) for hits in found]
-        return [(hits[: len(chain.hits)], chain) for hits, chain in zip(found, chains, strict=True)]
+        """What is kept of each query's ranking, with the scores of the retriever, and the same as a chain.
+
+        Raises:
+            ConfigError: The cut is not fitted yet.
+        """
+        size = self._fitted  # before anything is searched for
+        rankings = self.retriever.retrieve(queries, self.depth, allow)
+        chains = [size.cut(hits) for hits in rankings]
+        return [(hits[: len(chain.hits)], chain) for hits, chain in zip(rankings, chains, strict=True)]
 
 
 def _size(record: _Record, file: Path) -> SetSize:

@@ -79,13 +79,33 @@ class Rereader:
         decided: Callable[[int], object],
     ) -> list[list[Hit]]:
         read = [hits[: self.rereading.passages] for hits in rankings]
-        texts = self._texts([hit.id for hits in read for hit in hits])
-        self._refuse_cut(whole, read, texts)
-        pairs = [(q.text, texts[hit.id]) for q, hits in zip(queries, read, strict=True) for hit in hits]
-        flat = iter(self.encoder.logits(pairs, self.batch_size, decided).tolist())
-        logits = [[next(flat) for _ in hits] for hits in read]
+        logits = self.logits(queries, read, whole, decided)
         weight = self.rereading.weight
         return [rank_again(hits, own, weight) for hits, own in zip(rankings, logits, strict=True)]
+
+    def logits(
+        self,
+        queries: Sequence[Query],
+        read: Sequence[Sequence[Hit]],
+        whole: Sequence[Query] | None = None,
+        decided: Callable[[int], object] | None = None,
+    ) -> list[list[float]]:
+        """The cross-encoder's logits of passages, query by query.
+
+        Args:
+            queries: The queries, as the cross-encoder reads them.
+            read: The passages that it reads with each.
+            whole: The part of each query that may not be cut; None: all of it.
+            decided: Called with how many pairs were read since the last call; None: nothing is.
+
+        Raises:
+            DataError: A query would be cut, and ``truncate_queries`` is not set.
+        """
+        texts = self._texts([hit.id for hits in read for hit in hits])
+        self._refuse_cut(queries if whole is None else whole, read, texts)
+        pairs = [(q.text, texts[hit.id]) for q, hits in zip(queries, read, strict=True) for hit in hits]
+        flat = iter(self.encoder.logits(pairs, self.batch_size, decided).tolist())
+        return [[next(flat) for _ in hits] for hits in read]
 
     def _texts(self, ids: Sequence[str]) -> dict[str, str]:
         """The texts of passages, titles first, by id."""

@@ -37,6 +37,7 @@ from grls.retrieve.spec import (
     MANIFEST,
     check_fields,
     made,
+    member_path,
     named_from,
     recorded,
     refuse_own_members,
@@ -148,14 +149,10 @@ class RescoredRetriever:
             ConfigError: The folder exists and holds something else, a member or the model among it.
             WriteError: The disk is full or the place cannot be written.
         """
-        if model is not None and Path(model).expanduser().is_dir():
-            model = relative(Path(model).expanduser(), folder)
-            if not model.startswith(".."):
-                raise ConfigError(
-                    f"{folder} is written as a whole, its {model} too: leave model out to copy it."
-                )
         first = named_from(folder, retriever)
-        self._save(folder, {"retriever": first, "model": model or MODEL})
+        self._save(
+            folder, {"retriever": first, "model": MODEL if model is None else named_model(model, folder)}
+        )
 
     def _save(self, folder: str | Path, members: dict[str, Any], corpus: Corpus | None = None) -> None:
         """Write a folder that names its members, with the model and the corpus where they are its own."""
@@ -200,6 +197,16 @@ class RescoredRetriever:
     def untuned(self) -> str:
         """The fingerprints of the first retriever and of the cross-encoder."""
         return f"{self.retriever.fingerprint()} {self.encoder.fingerprint()}"
+
+    def read(self, queries: Sequence[Query], passages: int) -> list[tuple[list[Hit], list[float]]]:
+        """The first passages of each query's ranking as the first retriever scores them, and their logits.
+
+        Raises:
+            ConfigError: ``passages`` is below 1.
+            DataError: As of :meth:`retrieve`.
+        """
+        rankings = self.retriever.retrieve(queries, passages)
+        return list(zip(rankings, self._reread.logits(queries, rankings), strict=True))
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; see :class:`~grls.retrieve.base.Retriever`.
@@ -293,12 +300,30 @@ def first_hop(
     return steps
 
 
+def named_model(model: str, folder: str | Path) -> str:
+    """A cross-encoder as it stands in a folder's file: the path of its own folder, or its hub name.
+
+    Raises:
+        ConfigError: It is below the folder, which is written as a whole.
+    """
+    place = Path(model).expanduser()
+    if not place.is_dir():
+        return model
+    name = relative(place, folder)
+    if not name.startswith(".."):
+        raise ConfigError(
+            f"{folder} is written as a whole, and the model {Path(folder) / name} would be lost: choose "
+            "another folder, or move the model out of it."
+        )
+    return name
+
+
 def _source(model: Any, folder: Path) -> str:
     """Where the cross-encoder is: a folder, relative to the retriever's, or a hub name."""
     file = folder / MANIFEST
     if not isinstance(model, str) or not model:
         raise DataError(f"model: expected a folder or hub name of a cross-encoder, got {model!r}.", file)
-    place = folder / model
+    place = member_path(model, folder)
     if place.is_dir():
         return str(place)
     first, _, _ = model.partition("/")

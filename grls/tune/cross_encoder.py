@@ -1,0 +1,81 @@
+"""How many passages a cross-encoder reads, and what its logits count beside the first retriever's scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from grls.data.types import Hit
+from grls.io.progress import Progress
+from grls.retrieve.hybrid.tuning import Quality
+from grls.retrieve.rescored.options import Rereading
+from grls.retrieve.rescored.rescore import rank_again
+from grls.retrieve.spec import MANIFEST, made
+from grls.tune.chains import ends_chains
+from grls.tune.step import TuneChoice, Tuning, as_hits, as_pairs
+
+_TOGETHER = 32
+"""Queries between two points where a killed run can go on."""
+
+Reading = tuple[list[Hit], list[float]]
+"""The ranking of a query by the first retriever, and the logits of its passages."""
+
+
+def tune_cross_encoder(tuning: Tuning) -> TuneChoice:
+    """Find the number of passages and the weight; what is read once serves all of them.
+
+    Of settings of equal quality the one that reads fewer passages is taken, then that of the smaller weight.
+    """
+    grid, k = tuning.grid, tuning.grid.k
+    named = {name: tuning.spec[name] for name in ("passages", "weight") if name in tuning.spec}
+    stored = made(Rereading, named, tuning.folder / MANIFEST, "rescored")
+    readings = _readings(tuning, max(k, stored.passages, *grid.cross_encoder_passages))
+    weights: list[float | None] = [0.0, *sorted(grid.cross_encoder_weights)]
+    weights += [] if ends_chains(tuning) else [None]  # logits alone compare with no DONE
+    best: list[tuple[Quality, int, float, Rereading]] = []
+    for passages in sorted(set(grid.cross_encoder_passages)):
+        settings = [Rereading(passages, weight) for weight in weights]
+        tried = [(_quality(tuning, readings, one), -passages, -_order(one), one) for one in settings]
+        best.append(max(tried, key=lambda one: one[:3]))
+        print(f"  recall@{k} {100 * best[-1][0].recall:5.1f}  {_shown(best[-1][3])}", flush=True)
+    quality, _, _, chosen = max(best, key=lambda one: one[:3])
+    before = _quality(tuning, readings, stored).recall
+    changes = {"passages": chosen.passages, "weight": chosen.weight}
+    return TuneChoice(changes, f"recall@{k}", before, quality.recall, _shown(chosen))
+
+
+def _readings(tuning: Tuning, depth: int) -> list[Reading]:
+    """The first passages of every dev query, read by the cross-encoder."""
+    queries = tuning.dev.queries
+    opened = cache(tuning.open)
+    readings: list[Reading] = []
+    with Progress(len(queries), "tune with", "queries", shown=None) as bar:
+        for start in range(0, len(queries), _TOGETHER):
+            some = queries[start : start + _TOGETHER]
+
+            def read(some: Sequence[Any] = some) -> list[Any]:
+                retriever: Any = opened()
+                return [[as_pairs(hits), logits] for hits, logits in retriever.read(some, depth)]
+
+            of = {"step": "cross-encoder", "passages": depth, "queries": [start, start + len(some)]}
+            readings += [(as_hits(pairs), logits) for pairs, logits in tuning.journal.measured(of, read)]
+            bar.update(len(some))
+    return readings
+
+
+def _quality(tuning: Tuning, readings: Sequence[Reading], how: Rereading) -> Quality:
+    """The quality of the rankings with a number of passages and a weight."""
+    rankings = [rank_again(hits, logits[: how.passages], how.weight) for hits, logits in readings]
+    k = tuning.grid.k
+    return tuning.dev.quality([[hit.id for hit in hits[:k]] for hits in rankings], k)
+
+
+def _order(how: Rereading) -> float:
+    return math.inf if how.weight is None else how.weight
+
+
+def _shown(how: Rereading) -> str:
+    weight = "logits alone" if how.weight is None else f"weight {how.weight:g}"
+    return f"{how.passages} passages, {weight}"
