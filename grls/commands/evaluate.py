@@ -87,22 +87,24 @@ def _run(
     examples: int,
     corpus: Corpus,
 ) -> dict[str, Any]:
-    """Score a run and print what was found."""
+    """Score a run, print its report, and return it."""
     from grls.evaluation.evaluate import evaluate_run, format_report
     from grls.evaluation.examples import format_examples
     from grls.evaluation.metrics.averages import KS
     from grls.evaluation.versus import compare_runs, format_comparison
     from grls.io.terminal import visible
+    from grls.runs.run import Run
 
     cuts = list(KS if ks is None else ks)
-    report = evaluate_run(run, data, split, cuts, corpus, measures)
+    loaded = Run.load(run)
+    report = evaluate_run(loaded, data, split, cuts, corpus, measures)
     print(visible(format_report(report)))
     if baseline is not None:
-        compared = compare_runs(run, baseline, data, report["split"], cuts, measures, corpus)
+        compared = compare_runs(loaded, baseline, data, report["split"], cuts, measures, corpus)
         report["baseline"] = {"run": baseline, **{name: c._asdict() for name, c in compared.items()}}
         print("\n" + visible(format_comparison(compared, baseline)))
     if examples:
-        print("\n" + format_examples(run, data, report["split"], corpus, examples))
+        print("\n" + format_examples(loaded, data, report["split"], corpus, examples))
     return report
 
 
@@ -118,12 +120,12 @@ def _answers(
     """Score answers and print a table."""
     from grls.data.corpus import Corpus
     from grls.data.dataset import read_split
-    from grls.evaluation.answer_files import score_file, table
+    from grls.evaluation.answer_files import score_file, split_of_answers, table
     from grls.evaluation.answers import KS
     from grls.models.entailment import load_entailment
 
     corpus = Corpus.read(data)
-    split = split or _split_of(files)
+    split = split or split_of_answers(files)
     queries, qrels = read_split(data, split, corpus)
     nli = autoais.model
     judge = None if nli is None else load_entailment(nli, device, autoais.batch_size)
@@ -131,19 +133,3 @@ def _answers(
     rows = [score_file(file, queries[:limit], qrels, corpus, cuts, judge, autoais.premise) for file in files]
     print("\n".join(table(rows)))
     return {"split": split, "nli": nli, "premise": autoais.premise, "answers": rows}
-
-
-def _split_of(files: list[str]) -> str:
-    """The split that answers were written for, as the manifests beside them say; test where none does.
-
-    Raises:
-        ConfigError: They were written for different ones.
-    """
-    from grls.evaluation.answers import ENDING
-    from grls.runs.manifest import read_info
-
-    infos = [read_info(file.removesuffix(ENDING)) for file in files]
-    found = sorted({info.split for info in infos if info is not None and info.split is not None})
-    if len(found) > 1:
-        raise ConfigError(f"the answers are of the splits {', '.join(found)}; score them by commands apart.")
-    return found[0] if found else "test"

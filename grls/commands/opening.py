@@ -103,10 +103,10 @@ def refuse_other_corpus(
 
 def tell_unlike_training(opened: Retriever) -> None:
     """Warn where a generator that learned beside priors is decoded in another way, or the other way round."""
-    told = opened.describe()
-    if not told.stages or not isinstance(opened, WritesChains):
+    described = opened.describe()
+    if not described.stages or not isinstance(opened, WritesChains):
         return
-    learned, normalized = told.stages[-1] == BESIDE, bool(told.options.get("prior_normalized"))
+    learned, normalized = described.stages[-1] == BESIDE, bool(described.options.get("prior_normalized"))
     if learned and not normalized:
         log.warning(
             "the generator learned beside priors; decoded otherwise, it knows only where they are wrong: "

@@ -8,7 +8,7 @@ from typing import Any
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Query
-from grls.errors import DataError
+from grls.errors import ConfigError, DataError
 from grls.evaluation.answers import ENDING, KS, PremiseKind, Scores, read_answers, score_answers
 from grls.models.entailment import Entailment
 from grls.runs.manifest import RunInfo, read_info
@@ -41,6 +41,19 @@ def score_file(
         raise DataError(str(error), file) from None
     seconds = None if info is None else info.seconds / len(answered)
     return {"file": file, "name": _name(run, info), **scores, "seconds": seconds}
+
+
+def split_of_answers(files: list[str]) -> str:
+    """The split that answers were written for, as the manifests beside them say; test where none does.
+
+    Raises:
+        ConfigError: They were written for different ones.
+    """
+    infos = [read_info(file.removesuffix(ENDING)) for file in files]
+    splits = sorted({info.split for info in infos if info is not None and info.split is not None})
+    if len(splits) > 1:
+        raise ConfigError(f"the answers are of the splits {', '.join(splits)}; score them by commands apart.")
+    return splits[0] if splits else "test"
 
 
 def table(rows: list[dict[str, Any]], first: str = "answers") -> list[str]:

@@ -51,7 +51,7 @@ Report = dict[str, Any]
 
 
 def evaluate_run(
-    run: str | Path,
+    run: str | Path | Run,
     data: str | Path,
     split: str | None = None,
     ks: Sequence[int] = KS,
@@ -64,7 +64,8 @@ def evaluate_run(
     what the manifest says, over the corpus and the queries of ``data``.
 
     Args:
-        run: JSONL of results (name ending in ``.jsonl``) or a TREC run (any other name).
+        run: JSONL of results (name ending in ``.jsonl``) or a TREC run (any other name), or a run that
+            is loaded already.
         data: The data set folder (corpus, queries, qrels).
         split: Which qrels to score against; None: those that the run was retrieved for, as its manifest says,
             else ``test``.
@@ -83,7 +84,7 @@ def evaluate_run(
         MismatchError: The manifest names another corpus, other queries or another split.
     """
     ks = cutoffs(ks)
-    loaded = Run.load(run)
+    loaded = run if isinstance(run, Run) else Run.load(run)
     split = _split_of(loaded, split)
     corpus = Corpus.read(data) if corpus is None else corpus
     queries, qrels = read_split(data, split, corpus)
@@ -92,7 +93,7 @@ def evaluate_run(
     refuse_unrelated(loaded, data, split, qrels, {q.id for q in every})
     train = Path(data) / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
-    report = evaluate_results(loaded, queries, qrels, corpus, ks, seen, str(run), measures)
+    report = evaluate_results(loaded, queries, qrels, corpus, ks, seen, loaded.called, measures)
     return {"split": split, "score_mode": loaded.score_mode or "unknown", **report}
 
 

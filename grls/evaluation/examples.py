@@ -54,20 +54,20 @@ class _Example(NamedTuple):
         return self.hits[:_SHOWN] if self.done is None else self.hits
 
 
-def format_examples(run: str | Path, data: str | Path, split: str, corpus: Corpus, count: int) -> str:
+def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus: Corpus, count: int) -> str:
     """``count`` queries with their hits, good and bad ones in turn, in the order of the queries.
 
     A ranking is shown to rank 5; gold passages below it are named with their rank.
 
     Args:
-        run: JSONL or TREC run.
+        run: JSONL or TREC run, or one that is loaded already.
         data: Data set folder.
         split: Which qrels.
         corpus: The corpus of ``data``.
         count: Number of queries; below 1 shows none.
     """
     queries, qrels = read_split(data, split, corpus)
-    loaded = Run.load(run)
+    loaded = run if isinstance(run, Run) else Run.load(run)
     examples = _checked([_example(query, loaded, qrels) for query in queries], corpus)
     good, bad = [e for e in examples if e.good], [e for e in examples if not e.good]
     mixed = [e for pair in zip_longest(good, bad) for e in pair if e is not None][: max(count, 0)]

@@ -16,11 +16,12 @@ from grls.evaluation.metrics.averages import cutoffs
 from grls.evaluation.metrics.sequence_recall import recall_at
 from grls.evaluation.significance import CONFIDENCE, Comparison, compare
 from grls.runs.comparable import load_runs, refuse_unknown_passages, refuse_unrelated
+from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 
 def compare_runs(
-    run: str,
+    run: str | Run,
     baseline: str,
     data: str | Path,
     split: str,
@@ -31,8 +32,8 @@ def compare_runs(
     """Compare two runs over the judged queries of a split.
 
     Args:
-        run: JSONL or TREC run.
-        baseline: Likewise.
+        run: JSONL or TREC run, or one that is loaded already.
+        baseline: JSONL or TREC run.
         data: The data set folder.
         split: Which qrels.
         ks: Cut-offs of the recalls.
@@ -64,9 +65,9 @@ def compare_runs(
 
 def format_comparison(compared: Mapping[str, Comparison], baseline: str) -> str:
     """A table: difference in points, its interval, p."""
-    some = next(iter(compared.values()))
+    first = next(iter(compared.values()))
     lines = [
-        f"beside {baseline}, {some.queries:,} queries: difference in points, {CONFIDENCE:.0%} interval, p"
+        f"beside {baseline}, {first.queries:,} queries: difference in points, {CONFIDENCE:.0%} interval, p"
     ]
     for name, one in compared.items():
         interval = (

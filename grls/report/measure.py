@@ -23,7 +23,7 @@ from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 Form = Literal["chain", "ranking", "unknown"]
-"""What a list of hits is: the hops of one chain, a ranking cut off at some depth, or not told."""
+"""What a list of hits is: the hops of one chain, a ranking cut off at a depth, or unknown."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def _measure(group: DataGroup, entry: Entry, ks: Sequence[int], measures: Sequen
     rankings = [[hit.id for hit in without_done(run.rankings.get(q, ()))] for q in group.qrels]
     chains = None
     if run.chains:
-        found = [run.chains[q].hits if q in run.chains else () for q in group.qrels]
-        chains = [[hit.id for hit in without_done(hits)] for hits in found]
+        hops = [run.chains[q].hits if q in run.chains else () for q in group.qrels]
+        chains = [[hit.id for hit in without_done(hits)] for hits in hops]
     reach = None if form == "chain" else _reach(entry, max(map(len, rankings), default=0))
     return Measured(entry, _within(report, reach), rankings, chains, reach)
 

@@ -74,9 +74,9 @@ class Entry:
 
     def goes_by(self, name: str) -> bool:
         """Whether an ensemble may mean this run by ``name``: its label, its own name, or its file."""
-        own = "" if self.info is None else self.info.name
+        name_of_run = "" if self.info is None else self.info.name
         file = self.file
-        return name in (self.label, own, str(file), str(file.with_suffix("")), file.name, file.stem)
+        return name in (self.label, name_of_run, str(file), str(file.with_suffix("")), file.name, file.stem)
 
 
 def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry | None]]:
@@ -90,12 +90,12 @@ def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry 
     files = entry.info.options.get("runs")
     named = files if isinstance(files, list) and len(files) == len(entry.info.members) else None
     others = [other for other in entries if other is not entry]  # none is its own member
-    found: list[tuple[str, Entry | None]] = []
+    members: list[tuple[str, Entry | None]] = []
     for n, name in enumerate(entry.info.members):
         same = [] if named is None else [o for o in others if _is_file(o, named[n])]
         alike = same or [other for other in others if other.goes_by(name)]
-        found.append((name, alike[0] if len(alike) == 1 else None))
-    return found
+        members.append((name, alike[0] if len(alike) == 1 else None))
+    return members
 
 
 def _is_file(entry: Entry, file: object) -> bool:
@@ -227,13 +227,13 @@ def _refuse_different(name: str, stated: Sequence[tuple[Path, RunInfo]]) -> None
 
 def _split(stated: Sequence[tuple[Path, RunInfo]], asked: str | None) -> str:
     """The one split that all runs are of (a run over all queries is of every split)."""
-    found = {info.split: path for path, info in reversed(stated) if info.split is not None}
-    if len(found) > 1:
-        (one, first), (other, second) = list(found.items())[:2]
+    splits = {info.split: path for path, info in reversed(stated) if info.split is not None}
+    if len(splits) > 1:
+        (one, first), (other, second) = list(splits.items())[:2]
         raise MismatchError(f"{first} is of the split {one}, {second} of {other}; report on them apart.")
-    only = next(iter(found), None)
+    only = next(iter(splits), None)
     if asked is not None and only not in (None, asked):
-        raise MismatchError(f"{found[only]} is of the split {only}, and --split asks for {asked}.")
+        raise MismatchError(f"{splits[only]} is of the split {only}, and --split asks for {asked}.")
     return asked or only or "test"
 
 
@@ -245,7 +245,7 @@ def _entry(run: Run, corpus: Corpus, every: Sequence[Query], folder: Path) -> En
     texts = {query.id: query.text for query in every}
     try:
         refuse_unknown(run.rankings, texts, "query", str(folder / "queries.jsonl"))
-        find_passages(corpus, {hit.id for some in hits for hit in some if hit.id != DONE_ID})
+        find_passages(corpus, {hit.id for ranked in hits for hit in ranked if hit.id != DONE_ID})
     except DataError as error:
         raise DataError(str(error), path) from None
     if run.info is None and path.suffix == ".jsonl":

@@ -30,10 +30,10 @@ def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, opti
     if name == BM25:
         return BM25Retriever(corpus, analyzer=analyzer)
     search = replace(how.search or SearchOptions(), truncate_queries=True)
-    found = load_named(name, corpus, replace(how, search=search))
-    if found.corpus.fingerprint != corpus.fingerprint:
+    opened = load_named(name, corpus, replace(how, search=search))
+    if opened.corpus.fingerprint != corpus.fingerprint:
         raise MismatchError(
-            f"the retriever is over another corpus ({found.corpus.source}) than {corpus.source}: index that "
+            f"the retriever is over another corpus ({opened.corpus.source}) than {corpus.source}: index that "
             f"one for {option}."
         )
-    return found
+    return opened

@@ -75,8 +75,8 @@ class RetrieverRun:
             portions.file.remove()
         return line
 
-    def _retrieve(self, some: slice) -> list[Retrieved]:
-        return retrieve_results(self.retriever, self.queries[some], self.k, self.pool, self.filters[some])
+    def _retrieve(self, part: slice) -> list[Retrieved]:
+        return retrieve_results(self.retriever, self.queries[part], self.k, self.pool, self.filters[part])
 
     def info(self, name: str | None) -> RunInfo:
         """The manifest."""

@@ -19,7 +19,7 @@ from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, DataError, MismatchError
 from grls.runs.manifest import differ, fingerprint_queries, info_file
-from grls.runs.run import Run, some_ids
+from grls.runs.run import Run, first_ids
 from grls.runs.trec import refuse_unknown, without_done
 
 log = logging.getLogger(__name__)
@@ -27,8 +27,11 @@ log = logging.getLogger(__name__)
 Missing = Literal["refuse", "empty"]
 
 
-def load_runs(paths: Sequence[str]) -> list[Run]:
-    """Read runs that belong together, JSONL of ours or TREC.
+def load_runs(paths: Sequence[str | Run]) -> list[Run]:
+    """Read runs that belong together.
+
+    Args:
+        paths: JSONL of ours or TREC runs; one that is loaded already is taken as it is.
 
     Raises:
         ConfigError: One is given twice.
@@ -36,12 +39,12 @@ def load_runs(paths: Sequence[str]) -> list[Run]:
         MismatchError: Manifests tell that two are over different corpora or answer different queries.
     """
     seen: dict[Path, str] = {}
-    for path in paths:
-        run = info_file(path).resolve()
-        if run in seen:
-            raise ConfigError(f"{seen[run]} and {path} are the same run; give each run once.")
-        seen[run] = path
-    runs = [Run.load(path) for path in paths]
+    for path in filter(None, (one.path if isinstance(one, Run) else one for one in paths)):
+        manifest = info_file(path).resolve()
+        if manifest in seen:
+            raise ConfigError(f"{seen[manifest]} and {path} are the same run; give each run once.")
+        seen[manifest] = path
+    runs = [one if isinstance(one, Run) else Run.load(one) for one in paths]
     for first, second in combinations(runs, 2):
         first.compatible_with(second)
         if replace(first, info=None) == replace(second, info=None):
@@ -68,7 +71,7 @@ def refuse_other_data(
         return
     if differ(info.corpus, corpus.fingerprint):
         what = "another corpus"
-    elif all(differ(info.queries, fingerprint_queries(some)) for some in queries):
+    elif all(differ(info.queries, fingerprint_queries(asked)) for asked in queries):
         what = "other queries"
     else:
         return
@@ -113,7 +116,7 @@ def refuse_unknown_passages(runs: Iterable[Run], corpus: Corpus) -> None:
         unknown = [i for i, number in zip(ids, numbers, strict=True) if number is None]
         if unknown:
             raise DataError(
-                f"{some_ids(unknown)} ({len(unknown)} in all) are no passages of {corpus.source}; give the "
+                f"{first_ids(unknown)} ({len(unknown)} in all) are no passages of {corpus.source}; give the "
                 "data set that was retrieved from.",
                 run.path,
             )
@@ -158,15 +161,15 @@ def _complete(run: Run, asked: Sequence[str]) -> Run:
     unknown = rankings.keys() - set(asked)
     if unknown:
         raise DataError(
-            f"{some_ids(unknown)} ({len(unknown)} in all) are not among the {len(asked)} queries asked; give "
-            "the split that was retrieved for.",
+            f"{first_ids(unknown)} ({len(unknown)} in all) are not among the {len(asked)} queries asked; "
+            "give the split that was retrieved for.",
             run.path,
         )
     lacking = [query for query in asked if query not in rankings]
     if lacking:
         log.warning(
             "%s lacks %d of %d queries (%s); they count as answered with nothing.",
-            run.path, len(lacking), len(asked), some_ids(lacking),
+            run.path, len(lacking), len(asked), first_ids(lacking),
         )  # fmt: skip
     every: dict[str, list[Hit]] = {query: rankings.get(query, []) for query in asked}
     none = Chain((), 0.0, False)

@@ -9,7 +9,7 @@ from grls.data.dataset import gold_passages, read_split
 from grls.errors import ConfigError, MismatchError
 from grls.runs.asked import QuerySet, find_asked
 from grls.runs.comparable import complete_runs, load_runs
-from grls.runs.run import Run, some_ids
+from grls.runs.run import Run, first_ids
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class DevRuns:
         shared = self.gold.keys() & run.rankings.keys()
         if shared:
             raise ConfigError(
-                f"{some_ids(shared)} ({len(shared)} in all) are queries of the runs to tune on and of what "
+                f"{first_ids(shared)} ({len(shared)} in all) are queries of the runs to tune on and of what "
                 "is given, too; tune on other queries than those reported."
             )
 

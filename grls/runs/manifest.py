@@ -34,11 +34,11 @@ class RunInfo:
         steps: ``single``, ``fixed`` (a number of hops) or ``dynamic`` (hops until DONE).
         corpus: Fingerprint of the corpus (:attr:`grls.data.corpus.Corpus.fingerprint`); empty where unknown.
         queries: Fingerprint of the queries (:func:`fingerprint_queries`); empty where unknown.
-        data: The data set folder as it was given; empty where unknown.
+        data: The data set folder as the option named it; empty where unknown.
         split: Which queries; None for all.
         score_mode: What the scores mean.
         stages: Training stages of the model (``memorise``, ``retrieve``, ``biencoder``); none where it is
-            used as it was found.
+            used untrained.
         members: Names of the runs or retrievers of an ensemble.
         seconds: Wall-clock seconds of the retrieval, loading left out.
         options: The options that matter, for the record.

@@ -78,9 +78,9 @@ def write_results(
     """
     rest = zip(queries, retrieved, strict=True)
     with atomic_file(path) as stream:
-        while some := list(islice(rest, _AT_ONCE)):
-            passages = find_passages(corpus, (hit.id for _, one in some for hit in one.hits))
-            for query, one in some:
+        while pairs := list(islice(rest, _AT_ONCE)):
+            passages = find_passages(corpus, (hit.id for _, one in pairs for hit in one.hits))
+            for query, one in pairs:
                 record = _result_record(query, one, score_mode, passages)
                 stream.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
 

@@ -152,7 +152,7 @@ class Run:
         """The queries that one of two runs lacks; empty where they answer the same."""
         first, second = self.rankings.keys(), other.rankings.keys()
         parts = [
-            f"{len(alone)} are in {run} alone ({some_ids(alone)})"
+            f"{len(alone)} are in {run} alone ({first_ids(alone)})"
             for alone, run in ((first - second, self.called), (second - first, other.called))
             if alone
         ]
@@ -164,7 +164,7 @@ def asked_of(info: RunInfo) -> str:
     return f"{info.data}, {'all queries' if info.split is None else f'split {info.split}'}"
 
 
-def some_ids(ids: Collection[str]) -> str:
-    """A few of some ids, sorted where they have no order."""
-    some = list(ids) if isinstance(ids, Sequence) else sorted(ids)
-    return ", ".join(map(repr, some[:_SHOWN])) + (", …" if len(some) > _SHOWN else "")
+def first_ids(ids: Collection[str]) -> str:
+    """The first ids for an error text, sorted where they have no order."""
+    ordered = list(ids) if isinstance(ids, Sequence) else sorted(ids)
+    return ", ".join(map(repr, ordered[:_SHOWN])) + (", …" if len(ordered) > _SHOWN else "")

@@ -1,14 +1,20 @@
 """Results that are kept portion by portion: they come back as they were, and of an earlier version, too."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
-from grls.data.types import Chain, Hit, Query
+from grls.data.corpus import Corpus
+from grls.data.types import Chain, Hit, Passage, Query
+from grls.runs import portions as module
+from grls.runs.manifest import RunInfo
 from grls.runs.portions import in_portions
 from grls.runs.results import Retrieved
+from grls.runs.save import save_retrieved
 
 QUERIES = [Query(f"q{n}", f"{n}?") for n in range(5)]
 CHAIN = Chain((Hit("a", -0.5), Hit("b", -0.25), Hit("DONE", -0.125)), -0.875, True)
@@ -55,3 +61,44 @@ def test_what_an_earlier_version_kept_is_gone_on_with(tmp_path: Path, kind: str)
     portions = in_portions(f"{tmp_path}/r", dict, QUERIES, lambda some: KINDS[kind][some], 2)
     assert list(portions.retrieved) == KINDS[kind]
     assert portions.seconds >= 2.0
+
+
+class Hits(list[Hit]):
+    """A list that can be counted while it lives."""
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+def test_memory_does_not_grow_with_the_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 60 queries no more are in memory than two portions hold."""
+    queries = [Query(f"q{n}", f"{n}?") for n in range(60)]
+    living: WeakSet[Hits] = WeakSet()
+    most = 0
+
+    def counted(pairs: Sequence[Sequence[Any]]) -> Hits:
+        nonlocal most
+        hits = Hits(Hit(*pair) for pair in pairs)
+        living.add(hits)
+        most = max(most, len(living))
+        return hits
+
+    monkeypatch.setattr(module, "_hits", counted)
+    monkeypatch.setattr("grls.runs.results._AT_ONCE", 4)
+    monkeypatch.setattr("grls.runs.portions.Retrieved.ranked", Retrieved)
+    portions = in_portions(
+        f"{tmp_path}/r",
+        dict,
+        queries,
+        lambda some: [Retrieved(query.id, counted([("a", 1.0)])) for query in queries[some]],
+        4,
+    )
+    info = RunInfo("bm25", "bm25", "single", "", "", "", None, "bm25")
+    save_retrieved(
+        tmp_path / "r", queries, Corpus.from_passages([Passage("a", "x")]), portions.retrieved, info
+    )
+    assert len((tmp_path / "r.trec").read_text().splitlines()) == 60
+    assert 4 <= most <= 9
