@@ -35,9 +35,10 @@ from grls.train.chains.data import ChainData
 from grls.train.chains.examples import ChainExample
 from grls.train.chains.module import RetrieveChains
 from grls.train.core.collate import IGNORED
-from grls.train.core.examples import Example, Examples, RetrieveExamples
-from grls.train.core.module import Retrieve
+from grls.train.core.examples import Example, Examples
 from grls.train.stages.data import RetrieveData
+from grls.train.stages.examples import RetrieveExamples
+from grls.train.stages.module import Retrieve
 
 _FOREVER = 10**9
 """Steps: a watch ends the run."""

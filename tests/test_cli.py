@@ -216,7 +216,7 @@ def test_an_unknown_option_is_named(data: Path, capsys: pytest.CaptureFixture[st
         ("max_epoch", "trainer:\n  max_epoch: 1\n"),
         (
             "learning_rat",
-            "model:\n  class_path: grls.train.core.module.Memorise\n  init_args:\n    learning_rat: 1\n",
+            "model:\n  class_path: grls.train.stages.module.Memorise\n  init_args:\n    learning_rat: 1\n",
         ),
         (
             "batchsize",

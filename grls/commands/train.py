@@ -37,10 +37,10 @@ _RECALL = {"recall": "grls.train.stages.callbacks.ConstrainedRecall"}
 
 STAGES = {
     "memorise": TrainingStage(
-        "grls.train.core.module.Memorise", "grls.train.stages.data.MemoriseData", _RECALL
+        "grls.train.stages.module.Memorise", "grls.train.stages.data.MemoriseData", _RECALL
     ),
     "retrieve": TrainingStage(
-        "grls.train.core.module.Retrieve", "grls.train.stages.data.RetrieveData", _RECALL
+        "grls.train.stages.module.Retrieve", "grls.train.stages.data.RetrieveData", _RECALL
     ),
     "chains": TrainingStage(
         "grls.train.chains.module.RetrieveChains",
@@ -53,7 +53,7 @@ STAGES = {
         {"quotes": "grls.train.riches.callbacks.QuoteRecall"},
     ),
     "doc2query": TrainingStage(
-        "grls.train.doc2query.data.WriteQueries",
+        "grls.train.doc2query.module.WriteQueries",
         "grls.train.doc2query.data.QueryData",
         options=("--checkpoint.monitor=dev_loss", "--checkpoint.mode=min"),
     ),

@@ -1,6 +1,7 @@
 """Training. The folders have the same file names inside: ``examples`` makes input and target pairs,
 ``collate`` makes tensors, ``data`` is the LightningDataModule, ``module`` the LightningModule, ``loss`` its
-loss, and ``callbacks`` measures on dev.
+loss, and ``callbacks`` measures on dev. A folder that uses such a file of another folder says so. Trainings
+without LightningCLI have ``options`` and ``fit``.
 
 ``core/`` is shared by all. ``stages/`` are the two stages of arXiv 2204.13596, memorise and retrieve.
 ``chains/`` trains on all hops of a query together, ``riches/`` on answers with quotes, ``doc2query/`` on

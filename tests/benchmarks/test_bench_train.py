@@ -20,7 +20,7 @@ from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.train.chains.examples import ChainExamples
 from grls.train.core.collate import IGNORED
-from grls.train.core.examples import RetrieveExamples
+from grls.train.stages.examples import RetrieveExamples
 
 SHAPE = Shape(width=32, layers=1, vocabulary=150)
 

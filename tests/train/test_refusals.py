@@ -23,8 +23,8 @@ from grls.data.types import Passage, Query
 from grls.errors import ConfigError, WriteError
 from grls.io.files import read_json
 from grls.train.core.checkpoints import AtomicCheckpointIO
-from grls.train.core.examples import MemoriseExamples
-from grls.train.core.module import Memorise
+from grls.train.stages.examples import MemoriseExamples
+from grls.train.stages.module import Memorise
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
-"""Training a bi-encoder with sentence-transformers.
+"""Training a bi-encoder with sentence-transformers, whose ``trainer`` stands for a LightningModule.
 
-``fit`` sets the ``trainer`` up and keeps the best epoch; ``options`` says how, ``examples`` what is learned.
-``loss`` keeps gold passages out of the negatives, ``resume`` finds the checkpoint to go on from.
+``examples`` are pairs of query and passage, ``collate`` makes tensors of them, ``loss`` keeps gold passages
+out of the negatives, ``callbacks`` log losses and recall on dev. ``fit`` sets the trainer up, by ``options``,
+and keeps the best epoch; ``resume`` finds the checkpoint to continue from.
 """

@@ -1,6 +1,6 @@
 """sentence-transformers' trainer with our examples, batches, log and errors.
 
-It does not know what an example means, nor which checkpoint is the best: that is the caller's.
+It does not know what an example means. The best checkpoint is read in :mod:`grls.train.biencoder.fit`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import torch
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
-from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch import nn
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from grls.errors import ConfigError, WriteError
-from grls.io.files import is_write_failure, write_json
+from grls.io.files import is_write_failure
 from grls.models.biencoder import BiEncoder
 from grls.models.sessions.attention import plain_attention
+from grls.train.biencoder.callbacks import WriteLog
+from grls.train.biencoder.collate import PairCollator
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.core.batching import LengthBucketedSampler
 from grls.train.core.damage import HASHES, write_hashes
@@ -77,7 +78,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
             loss=loss,
             evaluator=evaluator,
             data_collator=PairCollator(encoder, examples),
-            callbacks=[_Log(log, settings), self._lines],
+            callbacks=[WriteLog(log, settings), self._lines],
         )
         self.remove_callback(PrinterCallback)
 
@@ -181,72 +182,3 @@ class EpochBatches(DefaultBatchSampler):
         self.source.resume(self.epoch, 0)
         for batch in self.source:
             yield [number for number, _ in batch]
-
-
-class PairCollator(SentenceTransformerDataCollator):
-    """Draws the examples of a batch; makes features of their texts and labels of their keys.
-
-    Args:
-        encoder: Text to features.
-        examples: What to draw from.
-    """
-
-    def __init__(self, encoder: BiEncoder, examples: BiEncoderExamples):
-        super().__init__(preprocess_fn=encoder.model.preprocess)
-        self.encoder = encoder
-        self.examples = examples
-        self.epoch = 0
-
-    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
-        """Features of the queries and of each of the n passages, and ``label [B, n + G]``."""
-        pairs = [self.examples.draw(row["number"], self.epoch) for row in features]
-        columns = {"query": self.encoder.features([pair.query for pair in pairs], "query")}
-        for n, texts in enumerate(zip(*(pair.passages for pair in pairs), strict=True)):
-            columns[f"passage{n}"] = self.encoder.features(texts, "passage")
-        batch = {f"{name}_{key}": value for name, made in columns.items() for key, value in made.items()}
-        return {**batch, "label": torch.tensor([[*pair.keys, *pair.gold] for pair in pairs])}
-
-
-class _Log(TrainerCallback):
-    """Prints and writes what is measured."""
-
-    def __init__(self, file: Path, settings: Mapping[str, Any]):
-        self.file = file
-        self.settings = dict(settings)
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the settings, which a resumed run must have too."""
-        self._write(state)
-
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Print a line."""
-        values = [f"{name} {value:.4f}" for name, value in _measures(kwargs["logs"]).items()]
-        if values:
-            print(
-                f"epoch {state.epoch:.2f}, step {state.global_step}/{state.max_steps}: {', '.join(values)}",
-                flush=True,
-            )
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write what there is so far."""
-        self._write(state)
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write all of it."""
-        self._write(state)
-
-    def _write(self, state: Any) -> None:
-        history = [
-            {"step": entry["step"], "epoch": entry["epoch"], **_measures(entry)}
-            for entry in state.log_history
-            if _measures(entry)
-        ]
-        write_json(self.file, {"settings": self.settings, "history": history})
-
-
-def _measures(logs: Mapping[str, Any]) -> dict[str, float]:
-    """What a reader of the log wants: the loss, and dev recall under a short name."""
-    named = {
-        name if name == "loss" else f"dev_{name.rpartition('_')[2]}": value for name, value in logs.items()
-    }
-    return {name: value for name, value in named.items() if name == "loss" or "recall@" in name}

@@ -22,9 +22,8 @@ from grls.index import ConstraintIndex
 from grls.train.chains.decisions import Decisions, Path, walk_paths
 from grls.train.chains.examples import ChainExample, HopExample, Teaching
 from grls.train.chains.hop_batches import HopBatch, group
-from grls.train.chains.loss import Rescored, as_tensors
 from grls.train.chains.prior import TrainingPrior
-from grls.train.chains.proposals import Proposals
+from grls.train.chains.proposals import Proposals, Read
 from grls.train.chains.token_trees import TokenTree, TreeBatch, stack
 
 
@@ -57,6 +56,24 @@ class DecisionTensors(NamedTuple):
     wrong: Tensor
     paths: int
     gains: Tensor
+
+
+class Rescored(NamedTuple):
+    """Passages read, as tensors.
+
+    Attributes:
+        places: ``[n]`` where the model's state behind each is found.
+        hops: ``[n]`` the rescored hop of each, 0 to h - 1, ascending.
+        within: ``[n]`` which passage of that hop it is.
+        right: ``[n]`` whether it is right.
+        tokens: ``[2]`` those whose logits are compared.
+    """
+
+    places: Tensor
+    hops: Tensor
+    within: Tensor
+    right: Tensor
+    tokens: Tensor
 
 
 class ChainBatch(NamedTuple):
@@ -162,6 +179,26 @@ class ChainCollator:
             [int(owner[hop]) * width + node for node in own] for hop, own in zip(behind, nodes, strict=True)
         ]
         return batch, places
+
+
+def as_tensors(read: Sequence[Read], places: Sequence[int], tokens: tuple[int, int]) -> Rescored:
+    """The passages as tensors.
+
+    Args:
+        read: The passages, those of a hop side by side.
+        places: ``[n]`` where the model's state behind each is found.
+        tokens: See :func:`grls.models.rescore_spec.readout`.
+    """
+    owners = np.array([one.hop for one in read], dtype=np.int64)
+    _, first, hops = np.unique(owners, return_index=True, return_inverse=True)
+    within = np.arange(len(owners)) - first[hops] if len(owners) else owners
+    return Rescored(
+        torch.tensor(places, dtype=torch.long),
+        torch.from_numpy(hops),
+        torch.from_numpy(within),
+        torch.tensor([one.right for one in read], dtype=torch.bool),
+        torch.tensor(tokens),
+    )
 
 
 def decision_tensors(found: Decisions, places: Sequence[int], paths: Sequence[Path]) -> DecisionTensors:

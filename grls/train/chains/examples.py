@@ -24,7 +24,7 @@ from grls.index import ConstraintIndex
 from grls.train.chains.decisions import Path
 from grls.train.chains.span_targets import SpanTargets
 from grls.train.chains.targets import PassageTarget
-from grls.train.core.examples import MemoriseExamples, RetrieveExamples
+from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
 
 
 class HopExample(NamedTuple):
@@ -56,7 +56,7 @@ class ChainExample(NamedTuple):
 
 
 class ChainExamples:
-    """A query with all of its hops, as :class:`grls.train.core.examples.RetrieveExamples` has them one by
+    """A query with all of its hops, as :class:`grls.train.stages.examples.RetrieveExamples` has them one by
     one.
 
     Args:

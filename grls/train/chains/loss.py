@@ -1,78 +1,69 @@
-"""Learning to rescore: which passages are read to their end behind a hop, and what it costs to misjudge them.
+"""The losses of chains: of the tokens that are decided, of margins, and of passages that are rescored.
 
-Legend: n passages read for all rescored hops together, h rescored hops, c the most of one hop.
+Legend: D decisions, A allowed tokens of all of them together, U distinct ones among them, d model width,
+n passages read for all rescored hops together, h rescored hops, c the most of one hop.
 
-A hop that is rescored has its right passages, and others that retrievers propose for it: a bi-encoder's or
-BM25's best ones that are not known to be right. Among them the loss is listwise, as that of rerankers that
-learn from a retriever's mistakes (localized contrastive estimation, Gao et al. 2021, arXiv 2101.08751): with
-a(x) the log-odds of :mod:`grls.models.rescore_spec` and G the right ones,
+A hop that is rescored has its right passages, and others that retrievers propose for it: the best ones of a
+bi-encoder or of BM25 that are not known to be right (:mod:`grls.train.chains.proposals`). Among them the loss
+is listwise, as that of rerankers that learn from a retriever's mistakes (localized contrastive estimation,
+Gao et al. 2021, arXiv 2101.08751): with a(x) the log-odds of :mod:`grls.models.rescore_spec` and G the right
+ones,
 
     loss  =  - mean over x in G of log [ exp a(x) / sum over all y of exp a(y) ].
 
 DONE is among them where chains learn to end, right when nothing else is left.
-(Who is read is :mod:`grls.train.chains.proposals`' affair.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
 import torch
 from torch import Tensor
 
-
-class Read(NamedTuple):
-    """A passage that is read to its end.
-
-    Attributes:
-        hop: Behind which hop.
-        tokens: Its tokens, the end token last.
-        right: Whether it is right.
-    """
-
-    hop: int
-    tokens: tuple[int, ...]
-    right: bool
+from grls.models.head import Head
+from grls.train.chains.collate import DecisionTensors, Rescored
 
 
-class Rescored(NamedTuple):
-    """Passages read, as tensors.
+def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tensor:
+    """``[A]`` log-probability of each allowed token at its decision, over what is allowed there.
 
-    Attributes:
-        places: ``[n]`` where the model's state behind each is found.
-        hops: ``[n]`` the rescored hop of each, 0 to h - 1, ascending.
-        within: ``[n]`` which passage of that hop it is.
-        right: ``[n]`` whether it is right.
-        tokens: ``[2]`` those whose logits are compared.
-    """
+    With a prior, that of the product of model and prior.
 
-    places: Tensor
-    hops: Tensor
-    within: Tensor
-    right: Tensor
-    tokens: Tensor
-
-
-def as_tensors(read: Sequence[Read], places: Sequence[int], tokens: tuple[int, int]) -> Rescored:
-    """What was read as tensors.
+    One matrix product gives the logits of all U tokens that any decision allows.
 
     Args:
-        read: The passages, those of a hop side by side.
-        places: ``[n]`` where the model's state behind each is found.
-        tokens: See :func:`grls.models.rescore_spec.readout`.
+        head: The model's output head.
+        hidden: ``[D, d]`` what reaches it.
+        decisions: What is allowed.
     """
-    owners = np.array([some.hop for some in read], dtype=np.int64)
-    _, first, hops = np.unique(owners, return_index=True, return_inverse=True)
-    within = np.arange(len(owners)) - first[hops] if len(owners) else owners
-    return Rescored(
-        torch.tensor(places, dtype=torch.long),
-        torch.from_numpy(hops),
-        torch.from_numpy(within),
-        torch.tensor([some.right for some in read], dtype=torch.bool),
-        torch.tensor(tokens),
-    )
+    if not len(hidden):
+        return hidden.sum(-1)
+    union, columns = decisions.tokens.unique(return_inverse=True)
+    logits = head.some(hidden, union)
+    gains = torch.full_like(logits, float("-inf"))
+    gains[decisions.owners, columns] = decisions.gains.to(logits.dtype)
+    scores = (logits + gains).log_softmax(-1)
+    return scores[decisions.owners, columns]
+
+
+def target_loss(scores: Tensor, decisions: DecisionTensors) -> Tensor:
+    """Weighted sum over decisions of the cross-entropy of target and model, from ``scores [A]``."""
+    return -(scores * decisions.probabilities * decisions.weights[decisions.owners]).sum()
+
+
+def margin_loss(scores: Tensor, decisions: DecisionTensors, margin: float) -> Tensor:
+    """Sum over pairs of right and wrong passage of ``max(0, margin - log P(right) + log P(wrong))``.
+
+    The margin-based loss of learning to rank in generative retrieval (LTRGR, arXiv 2306.15222), with the
+    ``renormalized`` log-probability as the score.
+
+    Args:
+        scores: ``[A]``.
+        decisions: The pairs, and what each path took.
+        margin: In nats.
+    """
+    passages = scores.new_zeros(decisions.paths).index_add(0, decisions.takers, scores[decisions.taken])
+    gap: Tensor = passages[decisions.right] - passages[decisions.wrong]
+    return (margin - gap).clamp(min=0).sum()
 
 
 def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:

@@ -17,15 +17,13 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from grls.errors import ConfigError, out_of_memory
 from grls.models.causal.slots import refuse_windows
-from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec
 from grls.models.load.kinds import is_causal
 from grls.models.seq2seq.plain import check_positions
 from grls.models.sessions.attention import SHORT, plain_attention
 from grls.models.sessions.memory import agree
-from grls.train.chains.collate import DecisionTensors
 from grls.train.chains.hop_batches import HopBatch, HopGroup
-from grls.train.chains.loss import rescore_loss
+from grls.train.chains.loss import margin_loss, rescore_loss, taken_scores, target_loss
 from grls.train.chains.token_trees import TokenTree, TreeBatch, stack
 from grls.train.core.module import GeneratorModule, Loss
 
@@ -86,12 +84,12 @@ class RetrieveChains(GeneratorModule):
         if not self._head.linear:
             raise ConfigError(
                 f"{type(self.model).__name__} has no linear head, or changes its logits behind the head; "
-                "train it with grls.train.core.module.Retrieve --model.loss full."
+                "train it with grls.train.stages.module.Retrieve --model.loss full."
             )
         if self.loss != "allowed":
             raise ConfigError(
                 "chains are trained with --model.loss allowed; the loss over the whole vocabulary is that of "
-                "--model grls.train.core.module.Retrieve, for sequence-to-sequence models."
+                "--model grls.train.stages.module.Retrieve, for sequence-to-sequence models."
             )
         if not 0 <= self.rescore_weight < math.inf:
             raise ConfigError(f"rescore_weight must be a number of at least 0, got {self.rescore_weight}.")
@@ -206,46 +204,3 @@ class RetrieveChains(GeneratorModule):
             return self._cache(encoder, *given)
         encoded: Tensor = encoder(input_ids=given[0], attention_mask=given[1]).last_hidden_state
         return encoded
-
-
-def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tensor:
-    """``[A]`` log-probability of each allowed token at its decision, over what is allowed there.
-
-    With a prior, that of the product of model and prior.
-
-    One matrix product gives the logits of all U tokens that any decision allows.
-
-    Args:
-        head: The model's output head.
-        hidden: ``[D, d]`` what reaches it.
-        decisions: What is allowed.
-    """
-    if not len(hidden):
-        return hidden.sum(-1)
-    union, columns = decisions.tokens.unique(return_inverse=True)
-    logits = head.some(hidden, union)
-    gains = torch.full_like(logits, float("-inf"))
-    gains[decisions.owners, columns] = decisions.gains.to(logits.dtype)
-    scores = (logits + gains).log_softmax(-1)
-    return scores[decisions.owners, columns]
-
-
-def target_loss(scores: Tensor, decisions: DecisionTensors) -> Tensor:
-    """Weighted sum over decisions of the cross-entropy of target and model, from ``scores [A]``."""
-    return -(scores * decisions.probabilities * decisions.weights[decisions.owners]).sum()
-
-
-def margin_loss(scores: Tensor, decisions: DecisionTensors, margin: float) -> Tensor:
-    """Sum over pairs of right and wrong passage of ``max(0, margin - log P(right) + log P(wrong))``.
-
-    The margin-based loss of learning to rank in generative retrieval (LTRGR, arXiv 2306.15222), with the
-    ``renormalized`` log-probability as the score.
-
-    Args:
-        scores: ``[A]``.
-        decisions: The pairs, and what each path took.
-        margin: In nats.
-    """
-    passages = scores.new_zeros(decisions.paths).index_add(0, decisions.takers, scores[decisions.taken])
-    gap: Tensor = passages[decisions.right] - passages[decisions.wrong]
-    return (margin - gap).clamp(min=0).sum()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,10 +23,23 @@ from grls.models.rescore_spec import RescoreInput, readout
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hybrid.priors import RetrieverPrior, open_sources
 from grls.train.chains.examples import ChainExample, HopExample
-from grls.train.chains.loss import Read
 
 _REMEMBERED = 50_000
 """Passages whose tokens are kept."""
+
+
+class Read(NamedTuple):
+    """A passage that is read to its end.
+
+    Attributes:
+        hop: The number of the hop before it.
+        tokens: Its tokens, the end token last.
+        right: Whether it is right.
+    """
+
+    hop: int
+    tokens: tuple[int, ...]
+    right: bool
 
 
 @dataclass(frozen=True)

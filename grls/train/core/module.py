@@ -1,4 +1,4 @@
-"""The LightningModule of both stages: the model, its two losses, its optimizer.
+"""The base of the LightningModules of generators: the model, its two losses, its optimizer.
 
 Legend: b examples, t target positions, d model width, V vocabulary.
 
@@ -27,8 +27,9 @@ from grls.models.load.kinds import is_causal
 from grls.models.lora import add_adapters
 from grls.models.seq2seq.plain import check_positions
 from grls.train.core.checkpoints import refuse_other_run
-from grls.train.core.collate import IGNORED, Batch, Choices
+from grls.train.core.collate import IGNORED, Batch
 from grls.train.core.encoder_cache import EncoderCache, check_cache
+from grls.train.core.loss import allowed_loss
 
 Loss = Literal["full", "allowed"]
 
@@ -241,65 +242,3 @@ class GeneratorModule(L.LightningModule):
         # Fused AdamW could undo the scaling itself; Lightning then refuses to clip gradients, scaled or not.
         optimizer._step_supports_amp_scaling = False
         return optimizer
-
-
-class Memorise(GeneratorModule):
-    """Stage one: write a passage given its front. Defaults of the paper: Adafactor, constant 1e-5.
-
-    Args:
-        generator: The model to start from.
-        learning_rate: Peak learning rate.
-        schedule: Learning rate after the warm-up: ``constant``, or ``linear`` decay to zero.
-        warmup: Share of all steps in which the learning rate rises (0 to 1).
-        kwargs: The options of :class:`GeneratorModule`.
-    """
-
-    def __init__(
-        self,
-        generator: GeneratorSpec,
-        learning_rate: float = 1e-5,
-        schedule: Literal["constant", "linear"] = "constant",
-        warmup: float = 0.0,
-        **kwargs: Any,
-    ):
-        super().__init__(generator, learning_rate=learning_rate, schedule=schedule, warmup=warmup, **kwargs)
-
-
-class Retrieve(GeneratorModule):
-    """Stage two: write the next passage given query and evidence.
-
-    Defaults of the paper: Adafactor, 1e-4, 10 % linear warm-up, linear decay.
-
-    Args:
-        generator: The model to start from, usually the model of the memorise stage.
-        kwargs: The options of :class:`GeneratorModule`.
-    """
-
-    def __init__(self, generator: GeneratorSpec, **kwargs: Any):
-        super().__init__(generator, **kwargs)
-
-
-def allowed_loss(head: Head, hidden: Tensor, labels: Tensor, choices: Choices) -> Tensor:
-    """Cross-entropy over the allowed tokens, averaged over positions that have a choice.
-
-    For a position with allowed tokens C and target y the loss is
-    log(sum over c in C of exp(z_c)) - z_y, with z the model's logits: the negative logarithm of the
-    ``renormalized`` probability of y. One matrix product gives the logits of all U tokens that any position
-    allows, and a mask removes the others. Its backward pass is a matrix product too; gathering single logits
-    would need a scatter.
-
-    Args:
-        head: The model's output head.
-        hidden: ``[b, t, d]`` input of the head.
-        labels: ``[b, t]``.
-        choices: The allowed tokens; P positions after the first.
-    """
-    examples = len(labels)
-    rows = torch.cat((hidden[:, 0], hidden.flatten(0, 1)[choices.places]))
-    targets = torch.cat((labels[:, 0], choices.tokens[choices.targets]))
-    union = torch.cat((choices.first, choices.tokens)).unique()
-    allowed = torch.zeros((len(rows), len(union)), dtype=torch.bool, device=rows.device)
-    allowed[:examples, torch.searchsorted(union, choices.first)] = True
-    allowed[examples + choices.positions, torch.searchsorted(union, choices.tokens)] = True
-    logits = head.some(rows, union).masked_fill(~allowed, float("-inf"))
-    return F.cross_entropy(logits, torch.searchsorted(union, targets))

@@ -1,7 +1,6 @@
-"""LightningDataModule and LightningModule of the query generator: gold passages -> query.
+"""The LightningDataModule of the query generator: gold passages -> query.
 
-It is learned from the training pairs alone, and writes pseudo-queries for passages that have none
-(:mod:`grls.train.doc2query.generate`). The best model is the one with the lowest loss on dev.
+The examples are the training pairs alone. The best model is the one with the lowest loss on dev.
 """
 
 from __future__ import annotations
@@ -12,26 +11,12 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels
 from grls.data.types import Query
 from grls.errors import ConfigError
-from grls.models.load.build import GeneratorSpec
 from grls.models.seq2seq.plain import start_token
 from grls.train.core.datamodule import FitData
 from grls.train.doc2query.examples import QueryExamples
 from grls.train.doc2query.form import FORM, PassagesRead, QueryForm, QueryPrompt
 from grls.train.riches.collate import InterlacedCollator
-from grls.train.riches.module import Interlace
 from grls.train.stages.callbacks import refuse_unmeasured
-
-
-class WriteQueries(Interlace):
-    """Learns to write the query that passages answer; any language model, causal or encoder-decoder.
-
-    Args:
-        generator: The model to start from.
-        kwargs: The options of :class:`grls.train.riches.module.Interlace`; the loss is ``full``.
-    """
-
-    def __init__(self, generator: GeneratorSpec, **kwargs: Any):
-        super().__init__(generator, **kwargs)
 
 
 class QueryData(FitData):

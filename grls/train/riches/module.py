@@ -1,7 +1,5 @@
 """The LightningModule of interlaced retrieval: any language model, causal or encoder-decoder.
 
-Legend: b examples, t label positions, n labelled ones, d model width, V vocabulary.
-
 It knows no index: what is allowed within keys comes with the batch, as in :mod:`grls.train.core.module`.
 """
 
@@ -9,15 +7,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from grls.models.head import Head
 from grls.models.load.build import GeneratorSpec
 from grls.models.seq2seq.plain import check_positions
-from grls.train.core.collate import IGNORED, Batch, Choices
+from grls.train.core.collate import Batch
 from grls.train.core.module import GeneratorModule
+from grls.train.riches.loss import interlaced_loss
 
 
 class Interlace(GeneratorModule):
@@ -72,35 +68,3 @@ class Interlace(GeneratorModule):
         with self._head.catch() as caught:
             self.model(**arguments)
         return interlaced_loss(self._head, caught[0], batch.labels, batch.choices, self.label_smoothing)
-
-
-def interlaced_loss(
-    head: Head, hidden: Tensor, labels: Tensor, choices: Choices | None, label_smoothing: float = 0.0
-) -> Tensor:
-    """Cross-entropy over the vocabulary where there is a label, and over the allowed tokens within keys.
-
-    The head is applied at these positions alone: at V = 49,152 that is most of a small model's work. The mean
-    is over all of them; a position within a key where one token is allowed has no loss, and does not count.
-
-    Args:
-        head: The model's output head.
-        hidden: ``[b, t, d]`` what reaches it.
-        labels: ``[b, t]``.
-        choices: The allowed tokens of P positions within keys; None where labels hold these, too.
-        label_smoothing: Of the loss over the vocabulary.
-    """
-    rows, wanted = hidden.flatten(0, 1), labels.flatten()
-    free = wanted != IGNORED
-    total = F.cross_entropy(
-        head.all(rows[free]), wanted[free], reduction="sum", label_smoothing=label_smoothing
-    )  # fmt: skip
-    count = int(free.sum())
-    if choices is not None and len(choices.places):
-        union = choices.tokens.unique()
-        allowed = torch.zeros((len(choices.places), len(union)), dtype=torch.bool, device=rows.device)
-        allowed[choices.positions, torch.searchsorted(union, choices.tokens)] = True
-        logits = head.some(rows[choices.places], union).masked_fill(~allowed, float("-inf"))
-        targets = torch.searchsorted(union, choices.tokens[choices.targets])
-        total = total + F.cross_entropy(logits, targets, reduction="sum")
-        count += len(choices.places)
-    return total / count

@@ -15,7 +15,9 @@ from grls.cli import main
 from grls.data.corpus import Corpus
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError
-from grls.train.reranker.fit import RerankerModule, fit_reranker, rerank_loss
+from grls.train.reranker.fit import fit_reranker
+from grls.train.reranker.loss import rerank_loss
+from grls.train.reranker.module import RerankerModule
 
 ANIMALS = Corpus.from_passages(
     [Passage(a, f"the {a} is calm .") for a in ("otter", "heron", "badger", "lynx")]

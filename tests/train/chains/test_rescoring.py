@@ -26,13 +26,13 @@ from grls.models.rescore_spec import RESCORE, RescoreInput, readout
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.generative.retriever import GenerativeRetriever
 from grls.retrieve.hybrid.priors import open_sources
-from grls.train.chains.collate import ChainCollator
+from grls.train.chains.collate import ChainCollator, as_tensors
 from grls.train.chains.examples import ChainExamples, MemoriseChains, Teaching
-from grls.train.chains.loss import Read, as_tensors, rescore_loss
+from grls.train.chains.loss import rescore_loss
 from grls.train.chains.module import RetrieveChains
-from grls.train.chains.proposals import Proposals, Rescore
+from grls.train.chains.proposals import Proposals, Read, Rescore
 from grls.train.chains.span_targets import SpanTargets
-from grls.train.core.examples import MemoriseExamples
+from grls.train.stages.examples import MemoriseExamples
 
 
 @pytest.fixture(scope="module")

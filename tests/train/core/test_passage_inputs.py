@@ -17,7 +17,7 @@ from grls.data.corpus import Corpus
 from grls.data.neighbours import Neighbours
 from grls.data.types import Passage
 from grls.errors import ConfigError, DataError, MismatchError
-from grls.train.core.examples import Example, MemoriseExamples
+from grls.train.core.examples import Example
 from grls.train.core.passage_inputs import (
     PassageInput,
     PassageReader,
@@ -25,6 +25,7 @@ from grls.train.core.passage_inputs import (
     drawn_words,
     word_weights,
 )
+from grls.train.stages.examples import MemoriseExamples
 
 CORPUS = Corpus.from_passages(passages())
 OTTER, LYNX = 0, 6  # the otter is calm, the lynx is calm

@@ -11,7 +11,8 @@ from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages
 from grls.data.types import Passage, Query
 from grls.errors import ConfigError, DataError
-from grls.train.core.examples import Example, MemoriseExamples, RetrieveExamples
+from grls.train.core.examples import Example
+from grls.train.stages.examples import MemoriseExamples, RetrieveExamples
 
 
 @pytest.fixture(scope="module")

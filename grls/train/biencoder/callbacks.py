@@ -1,0 +1,61 @@
+"""The log of a training: losses, and recall on dev after each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from grls.io.files import write_json
+
+
+class WriteLog(TrainerCallback):
+    """Prints losses and dev recall, and writes them to a JSON file.
+
+    Args:
+        file: The file.
+        settings: The settings of the run, which the file holds too.
+    """
+
+    def __init__(self, file: Path, settings: Mapping[str, Any]):
+        self.file = file
+        self.settings = dict(settings)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the settings, which a resumed run must share."""
+        self._write(state)
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Print a line."""
+        values = [f"{name} {value:.4f}" for name, value in _measures(kwargs["logs"]).items()]
+        if values:
+            print(
+                f"epoch {state.epoch:.2f}, step {state.global_step}/{state.max_steps}: {', '.join(values)}",
+                flush=True,
+            )
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the losses and measures so far."""
+        self._write(state)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write all of it."""
+        self._write(state)
+
+    def _write(self, state: Any) -> None:
+        history = [
+            {"step": entry["step"], "epoch": entry["epoch"], **_measures(entry)}
+            for entry in state.log_history
+            if _measures(entry)
+        ]
+        write_json(self.file, {"settings": self.settings, "history": history})
+
+
+def _measures(logs: Mapping[str, Any]) -> dict[str, float]:
+    """The loss, and dev recall under a short name."""
+    named = {
+        name if name == "loss" else f"dev_{name.rpartition('_')[2]}": value for name, value in logs.items()
+    }
+    return {name: value for name, value in named.items() if name == "loss" or "recall@" in name}

@@ -1,0 +1,20 @@
+"""The LightningModule of the query generator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grls.models.load.build import GeneratorSpec
+from grls.train.riches.module import Interlace
+
+
+class WriteQueries(Interlace):
+    """Learns to write the query that passages answer; any language model, causal or encoder-decoder.
+
+    Args:
+        generator: The model to start from.
+        kwargs: The options of :class:`grls.train.riches.module.Interlace`; the loss is ``full``.
+    """
+
+    def __init__(self, generator: GeneratorSpec, **kwargs: Any):
+        super().__init__(generator, **kwargs)

@@ -1,0 +1,95 @@
+"""The LightningModule of a reranker.
+
+Legend: C candidates of a prefix, f the reranker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor
+from transformers import get_linear_schedule_with_warmup
+
+from grls.answer.ralm.reranker import Reranker, RerankExample, document_texts
+from grls.data.corpus import Corpus
+from grls.train.core.checkpoints import refuse_other_run
+from grls.train.reranker.loss import choice_gain, rerank_loss
+
+
+class RerankerModule(L.LightningModule):
+    """The reranker, its loss, its optimizer.
+
+    Args:
+        reranker: The reranker to train.
+        corpus: The passages.
+        learning_rate: Peak rate of AdamW, after 10 % linear warm-up; it decays to zero.
+        seed: Of dropout, a function of (seed, batch number), so that a resumed run repeats an uninterrupted
+            one.
+    """
+
+    def __init__(self, reranker: Reranker, corpus: Corpus, learning_rate: float = 2e-5, seed: int = 0):
+        super().__init__()
+        self.model = reranker.model
+        self._reranker = reranker
+        self._corpus = corpus
+        self._learning_rate = learning_rate
+        self._seed = seed
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Tie dropout to the batch, and undo the eval mode that loading and validation leave behind."""
+        self.model.train()
+        torch.manual_seed(hash((self._seed, self.trainer.fit_loop.epoch_loop.total_batch_idx)) % 2**63)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse the checkpoint of another model.
+
+        Raises:
+            MismatchError: It is one.
+        """
+        refuse_other_run(self, checkpoint, "adamw")
+
+    def training_step(self, batch: list[RerankExample], batch_idx: int) -> Tensor:
+        """Loss of one batch; logs ``train_loss``."""
+        loss = self._losses(batch).mean()
+        self.log("train_loss", loss, prog_bar=True, batch_size=len(batch))
+        return loss
+
+    def validation_step(self, batch: list[RerankExample], batch_idx: int) -> None:
+        """Logs ``dev_loss``, and ``dev_gain``: nats a stride that its choice gains over the retriever's."""
+        values = self._values(batch)
+        self.log("dev_loss", _mean(values, batch, rerank_loss), batch_size=len(batch))
+        self.log("dev_gain", _mean(values, batch, choice_gain), batch_size=len(batch))
+
+    def configure_optimizers(self) -> Any:
+        """AdamW, stepped every optimizer step."""
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=self._learning_rate)
+        steps = int(self.trainer.estimated_stepping_batches)
+        schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _losses(self, batch: Sequence[RerankExample]) -> Tensor:
+        values = self._values(batch)
+        return torch.stack([rerank_loss(own, _scores(e)) for own, e in zip(values, batch, strict=True)])
+
+    def _values(self, batch: Sequence[RerankExample]) -> tuple[Tensor, ...]:
+        """``[C]`` numbers f of the candidates of each prefix."""
+        ids = list(dict.fromkeys(name for example in batch for name in example.passages))
+        numbers = [number for number in self._corpus.numbers(ids) if number is not None]
+        texts = dict(zip(ids, document_texts(self._corpus, numbers).values(), strict=True))
+        values = self._reranker.logits(
+            [example.prefix for example in batch for _ in example.passages],
+            [texts[name] for example in batch for name in example.passages],
+        )
+        parts: tuple[Tensor, ...] = values.split([len(example.passages) for example in batch])
+        return parts
+
+
+def _scores(example: RerankExample) -> Tensor:
+    return torch.tensor(example.scores, dtype=torch.float32)
+
+
+def _mean(values: Sequence[Tensor], batch: Sequence[RerankExample], measure: Any) -> Tensor:
+    return torch.stack([measure(own, _scores(e)).cpu() for own, e in zip(values, batch, strict=True)]).mean()

@@ -1,0 +1,174 @@
+"""The training pairs of the two stages: memorise (front -> passage) and retrieve (query -> next passage)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from grls.data.codec import Codec, TokenIds
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels
+from grls.data.types import Passage, Query
+from grls.errors import ConfigError
+from grls.train.core.examples import Example, drawn_chain, free_order, gold_chains, gold_rows
+from grls.train.core.passage_inputs import PassageInput, PassageReader
+
+PATH_SEPARATOR = ";"
+"""Between subject, relation and object of a path."""
+
+
+class MemoriseExamples:
+    """Stage one: the model reads the front of a passage, or another input, and writes the rest or the whole.
+
+    Args:
+        corpus: The passages.
+        codec: Text to tokens.
+        front: Share of a passage's tokens in its front.
+        unit: ``text``: the front is a share of the tokens; ``path``: the front of
+            ``subject; relation; object`` is subject and relation, and ``front`` has no effect.
+        target: ``whole``: the decoder writes the whole passage, as in retrieval; ``rest``: it writes the
+            passage without the front.
+        reading: The model input; None: the front.
+        seed: Seed of the draws of model inputs.
+
+    Raises:
+        ConfigError: ``front`` is not between 0 and 1, or ``reading`` is invalid or does not fit the target.
+        DataError: The file of neighbours is missing or malformed.
+        MismatchError: The file of neighbours belongs to another corpus.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        codec: Codec,
+        front: float = 0.7,
+        unit: Literal["text", "path"] = "text",
+        target: Literal["whole", "rest"] = "whole",
+        reading: PassageInput | None = None,
+        seed: int = 0,
+    ):
+        if not 0 < front < 1:
+            raise ConfigError(f"front must lie between 0 and 1, got {front}.")
+        reading = reading or PassageInput()
+        if target == "rest" and reading.kinds != ("front",):
+            raise ConfigError(
+                "target `rest` is the passage without its front: it needs reads `front` and nothing else."
+            )
+        self.seed = seed
+        self._reader = PassageReader(corpus, codec, reading, self._row, seed)
+        self.codec = codec
+        self.target = target
+        # Arrays of a few bytes a token: a corpus may have too many tokens for lists of Python integers.
+        parts: list[npt.NDArray[np.int32]] = []
+        lengths: list[int] = []
+        fronts: list[int] = []
+        for batch in corpus.batches():
+            rows = codec.passages(batch)
+            parts.append(np.concatenate(rows).astype(np.int32))
+            lengths += [len(row) for row in rows]
+            if unit == "path":
+                heads = [p._replace(text=p.text.rpartition(PATH_SEPARATOR)[0]) for p in batch]
+                fronts += [len(row) - 1 for row in codec.passages(heads)]
+            else:
+                fronts += [round(front * (len(row) - 1)) for row in rows]
+        self._tokens = np.concatenate(parts)
+        self._lengths = np.array(lengths)
+        self._starts = np.cumsum(self._lengths) - self._lengths
+        # At least one token, and never the end token.
+        self._fronts = np.minimum(np.maximum(fronts, 1), self._lengths - 1)
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+        row, front = self._row(number), self._fronts[number]
+        target = row if self.target == "whole" else row[front:]
+        return Example(self._reader.read(number, epoch, row[:front]), target)
+
+    def _row(self, number: int) -> list[int]:
+        start = self._starts[number]
+        row: list[int] = self._tokens[start : start + self._lengths[number]].tolist()
+        return row
+
+    def lengths(self) -> Sequence[int]:  # noqa: D102
+        lengths: list[int] = self._lengths.tolist()
+        return lengths
+
+
+class RetrieveExamples:
+    """Stage two: query and evidence so far -> next gold passage, and DONE after the last one.
+
+    Gold passages come from ``evidence`` in its order; for a query without evidence they come from the qrels,
+    in an order drawn anew each epoch. The order is drawn as well where the metadata says that any order is
+    right (``any_order: true``). Where the metadata holds equally good proofs (``proofs``: lists of passage
+    ids), each epoch draws one.
+
+    Args:
+        queries: The training queries.
+        qrels: Their judgements.
+        corpus: The passages.
+        codec: Text to tokens.
+        multistep: Learn hop by hop; otherwise learn every gold passage from the query alone.
+        done: Learn DONE after the last hop (multi-step only).
+        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
+        truncate: Cut queries that are too long instead of refusing them.
+        seed: Seed of the draws; a text keeps the draws of two collections of one run apart.
+
+    Raises:
+        DataError: A query has no gold passage, or a gold passage is not in the corpus.
+    """
+
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        qrels: Qrels,
+        corpus: Corpus,
+        codec: Codec,
+        multistep: bool = True,
+        done: bool = True,
+        shuffle: bool = False,
+        truncate: bool = False,
+        seed: int | str = 0,
+    ):
+        self.codec = codec
+        self.multistep = multistep
+        self.done = done and multistep
+        self.seed = seed
+        self.texts = codec.queries([q.id for q in queries], [q.text for q in queries], truncate)
+        self.chains = [gold_chains(query, qrels) for query in queries]
+        self.shuffle = [shuffle or free_order(query) for query in queries]
+        self.queries = queries
+        self._gold: dict[str, Passage] = gold_rows(queries, self.chains, corpus, list)
+        rows = codec.passages(list(self._gold.values()))
+        self.rows = dict(zip(self._gold, rows, strict=True))
+        self.places = [
+            (q, hop) for q, chains in enumerate(self.chains) for hop in range(len(chains[0]) + self.done)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def draw(self, number: int, epoch: int) -> Example:  # noqa: D102
+        query, hop = self.places[number]
+        chain = self.chain(query, epoch)
+        before = self.evidence(query, chain[:hop]) if self.multistep else []
+        target = self.codec.done_sequence if hop == len(chain) else self.rows[chain[hop]]
+        return Example(self.codec.model_input(self.texts[query], before), target.tolist())
+
+    def evidence(self, query: int, passages: Sequence[str]) -> list[TokenIds]:
+        """What a model input has of some gold passages as evidence of a query."""
+        if not self.codec.limits.evidence:
+            return [self.rows[name] for name in passages]
+        question, known = self.queries[query].text, self._gold
+        return list(self.codec.excerpts(question, [known[name] for name in passages]))
+
+    def chain(self, query: int, epoch: int) -> list[str]:
+        """The gold passages of a query in the order of this epoch, the same for all of its hops."""
+        return drawn_chain(self.chains[query], self.shuffle[query], f"{self.seed}-{epoch}-{query}")
+
+    def lengths(self) -> Sequence[int]:  # noqa: D102
+        mean = np.mean([len(row) for row in self.rows.values()]) if self.rows else 0
+        return [len(self.texts[q]) + int(hop * mean) * self.multistep for q, hop in self.places]
