@@ -24,7 +24,7 @@ from grls.io import ending
 from grls.io.recipes import with_recipes
 
 if TYPE_CHECKING:
-    from jsonargparse import ArgumentParser
+    from jsonargparse import ArgumentParser, Namespace
 
 
 @dataclass(frozen=True)
@@ -238,9 +238,7 @@ class Command:
 
         parser = self.parser()
         arguments = _gathered(arguments, _lists(function))
-        parsed = parser.parse_args(arguments)
-        if self._set_stored(parser, parsed.as_dict(), arguments):
-            parsed = parser.parse_args(arguments)
+        parsed = _with_stored(parser, arguments)
         options = parser.instantiate_classes(parsed).as_dict()  # `vars` would spell the name "keys" otherwise
         options.pop("config", None)
         with verifying(options.pop("verify", None)), showing():
@@ -275,23 +273,6 @@ class Command:
         """The names that may follow the verb, for the end of its help."""
         names = "; ".join(f"`{self.prog} {name}`: {verb.what}" for name, verb in self._names.items())
         return f"See also {names}." if names else ""
-
-    def _set_stored(
-        self, parser: ArgumentParser, parsed: Mapping[str, Any], arguments: Sequence[str]
-    ) -> bool:
-        """Use the options stored in a retriever folder as defaults; returns whether there are any."""
-        from grls.retrieve.spec import stored_options
-
-        folder = parsed.get("retriever")
-        sections = stored_options(folder) if isinstance(folder, str) else {}
-        stored = {
-            f"{section}.{name}": value
-            for section, options in sections.items()
-            if section in parsed and not _other_steps(section, options, arguments)
-            for name, value in options.items()
-        }
-        parser.set_defaults(stored)
-        return bool(stored)
 
     def saving(self) -> str:
         """The advice after an out-of-memory error: which options save memory."""
@@ -333,16 +314,24 @@ def _types_at_run_time() -> Iterator[None]:
         visitor.update_aliases = before
 
 
-def _other_steps(section: str, options: Mapping[str, Any], arguments: Sequence[str]) -> bool:
-    """Whether ``--hops.steps`` differs from the folder's: then the folder's hop options do not apply."""
-    if section != "hops":
-        return False
-    steps = [
-        a.partition("=")[2] or b
-        for a, b in zip(arguments, [*arguments[1:], ""], strict=True)
-        if a.split("=")[0] == "--hops.steps"
-    ]
-    return bool(steps) and steps[-1] != options.get("steps", "single")
+def _with_stored(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:
+    """The options, those that a retriever folder stores in the place of defaults."""
+    from grls.retrieve.options import stored_options
+
+    parsed = parser.parse_args(arguments)
+    folder = parsed.as_dict().get("retriever")
+    sections = stored_options(folder) if isinstance(folder, str) else {}
+    sections = {section: options for section, options in sections.items() if section in parsed}
+    stored = {f"{section}.{name}": v for section, options in sections.items() for name, v in options.items()}
+    if not stored:
+        return parsed
+    usual = {name: parser.get_default(name) for name in stored if name.startswith("hops.")}
+    parser.set_defaults(stored)
+    parsed = parser.parse_args(arguments)
+    if usual and parsed["hops.steps"] != stored.get("hops.steps", "single"):
+        parser.set_defaults(usual)  # the folder's options are of hops of another kind
+        parsed = parser.parse_args(arguments)
+    return parsed
 
 
 def _lists(function: Callable[..., None]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The options that a folder of any kind may hold, read, and put together with those that are given."""
+"""The options that a folder of any kind may hold, read, and merged with those of a call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 from grls.errors import DataError
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
-from grls.retrieve.spec import made
+from grls.retrieve.spec import MANIFEST, is_retriever, made, read_spec
+
+_SECTIONS: dict[str, type[Any]] = {"search": SearchOptions, "hops": HopOptions}
 
 
 def stored_search(
@@ -28,24 +30,24 @@ def stored_search(
     """
     if "search" not in spec:
         return None
-    found = made(SearchOptions, spec["search"], file, "search")
+    options = made(SearchOptions, spec["search"], file, "search")
     useless = [name for name in spec["search"] if heeds is not None and name not in heeds]
     if useless:
         known = f"leave it out, or use {', '.join(heeds or ())}" if heeds else "leave search out"
         raise DataError(
             f"search.{useless[0]} means nothing to a retriever of kind {spec.get('kind')!r}: {known}.", file
         )
-    return found
+    return options
 
 
 def merged(stored: SearchOptions | None, given: SearchOptions | None) -> SearchOptions | None:
-    """Options that are given, those of them that are as usual replaced by what a folder says itself."""
+    """The options of a call; where one has its default, the folder's own option stands in."""
     if stored is None or given is None:
         return stored if given is None else given
     usual = SearchOptions()
     names = [one.name for one in fields(SearchOptions)]
-    told = {name: getattr(given, name) for name in names if getattr(given, name) != getattr(usual, name)}
-    return replace(stored, **told)
+    changed = {name: getattr(given, name) for name in names if getattr(given, name) != getattr(usual, name)}
+    return replace(stored, **changed)
 
 
 def stored_hops(spec: dict[str, Any], file: Path) -> HopOptions | None:
@@ -55,3 +57,28 @@ def stored_hops(spec: dict[str, Any], file: Path) -> HopOptions | None:
         DataError: It says what cannot be.
     """
     return None if "hops" not in spec else made(HopOptions, spec["hops"], file, "hops")
+
+
+def stored_options(folder: str | Path) -> dict[str, dict[str, Any]]:
+    """The options that a folder holds, or else those of the retriever or generator that it is made of.
+
+    Raises:
+        DataError: The folder cannot be read, or an option in it cannot be used.
+    """
+    options: dict[str, dict[str, Any]] = {}
+    path, seen = Path(folder), set[Path]()
+    sections = tuple(_SECTIONS)
+    while is_retriever(path) and path.resolve() not in seen:
+        seen.add(path.resolve())
+        spec = read_spec(path)
+        for section in sections:
+            if section in spec and section not in options:
+                made(_SECTIONS[section], spec[section], path / MANIFEST, section)
+                options[section] = spec[section]
+        if "retriever" in spec:
+            sections = ("search",)  # a generator is asked for single steps; other members go hop by hop
+        member = spec.get("retriever", spec.get("generator"))
+        if not isinstance(member, str):
+            break
+        path = path / member
+    return options

@@ -1,4 +1,4 @@
-"""A retriever as data: what stands in ``grls.json`` of its folder.
+"""A retriever as data: the content of ``grls.json`` of its folder.
 
 A composite retriever is a folder with this file alone. It names its members, each the path of a folder
 (relative to its own), or a whole specification that is embedded::
@@ -6,8 +6,8 @@ A composite retriever is a folder with this file alone. It names its members, ea
     {"format": 1, "kind": "hybrid", "generator": "../spans",
      "priors": [{"retriever": "../biencoder", "weight": 2.0}, {"retriever": {"kind": "bm25"}}]}
 
-``search`` and ``hops`` are options that any folder may hold; what is tuned is written there, so that whoever
-opens it retrieves so without further options. The module knows the form, no kind.
+``search`` and ``hops`` are options that any folder may hold; tuning writes there what it chooses, so that the
+folder retrieves so without further options. The module knows the form, no kind.
 """
 
 from __future__ import annotations
@@ -125,32 +125,6 @@ def own_sum(spec: Mapping[str, Any]) -> str:
     """SHA-256 of all fields but itself and the options, so that no limit or stage changes unseen."""
     rest = {name: value for name, value in spec.items() if name not in ("sha256", *OPTIONS)}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-
-
-def stored_options(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """The options that a folder holds, or else those of the retriever or generator that it is made of.
-
-    Raises:
-        DataError: The folder, or a section, cannot be read.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    path, seen = Path(folder), set[Path]()
-    sections: tuple[str, ...] = OPTIONS
-    while is_retriever(path) and path.resolve() not in seen:
-        seen.add(path.resolve())
-        spec = read_spec(path)
-        for section in sections:
-            if not isinstance(spec.get(section, {}), dict):
-                raise DataError(f"{section}: expected an object of options.", path / MANIFEST)
-            if section in spec:
-                found.setdefault(section, spec[section])
-        if "retriever" in spec:
-            sections = ("search",)  # a generator is asked for single steps; other members go hop by hop
-        member = spec.get("retriever", spec.get("generator"))
-        if not isinstance(member, str):
-            break
-        path = path / member
-    return found
 
 
 def check_fields(

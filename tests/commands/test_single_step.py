@@ -1,8 +1,9 @@
 """``--hops.steps single`` over a folder that stores hops: every command that has hops options heeds it."""
 
+import json
 import shutil
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 from failing import fails
@@ -81,6 +82,53 @@ def test_a_single_step_that_is_asked_for_is_taken(place: Path, command: str) -> 
         assert main(given) == 0
     assert '"hops":' in Path(f"hops.{file}").read_text()
     assert '"hops":' not in Path(f"single.{file}").read_text()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [SINGLE],
+        ["--hops.steps", "single"],
+        ['--hops={"steps": "single"}'],
+        ["--config=single.yaml"],
+        ["--hops=hops.yaml"],
+    ],
+)
+def test_a_single_step_is_taken_however_it_is_asked_for(place: Path, asked: list[str]) -> None:
+    """What a folder stores of chains that end says nothing of a single step."""
+    Path("single.yaml").write_text("hops:\n  steps: single\n")
+    Path("hops.yaml").write_text("steps: single\n")
+    update_spec("r", {"hops": STORED | {"choose": "expected-f1"}})
+    assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", *asked]) == 0
+    assert '"steps": "single"' in Path("o.info.json").read_text()
+
+
+def test_options_of_hops_that_are_given_join_those_of_the_folder(place: Path) -> None:
+    for given in (["--hops.max=3"], ["--hops.max=3", "--hops.steps=dynamic"]):
+        update_spec("r", {"hops": STORED | {"done_bias": -1.5}})
+        assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", *given]) == 0
+        options = json.loads(Path("o.info.json").read_text())["options"]
+        assert (options["hops"], options["done_bias"]) == (3, -1.5)
+    other = ["--hops.steps=fixed", "--hops.max=1"]
+    assert main(["retrieve", "r", "--data=data", "--output=o", "--device=cpu", *other]) == 0
+    assert json.loads(Path("o.info.json").read_text())["options"]["done_bias"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("section", "options", "says"),
+    [
+        ("hops", {"step": "single"}, "hops.step is no option; known are"),
+        ("hops", {"steps": "dynamic", "max": "a"}, "hops.max: expected int, got 'a'"),
+        ("search", {"beam": 3}, "search.beam is no option; known are"),
+        ("search", {"beams": [3]}, "search.beams: expected int, got [3]"),
+    ],
+)
+def test_a_stored_option_that_cannot_be_is_named(
+    place: Path, capsys: pytest.CaptureFixture[str], section: str, options: dict[str, Any], says: str
+) -> None:
+    update_spec("r", {section: options})
+    error = fails(capsys, "retrieve", "r", "--data=data", "--output=o", "--device=cpu")
+    assert f"r/grls.json: {says}" in error
 
 
 def test_a_single_step_is_explained(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from grls.retrieve.fusion.fuse import Fusion
 from grls.retrieve.generative.options import SearchOptions
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.hybrid.options import PriorOptions, PriorSpec
-from grls.retrieve.options import merged, stored_search
+from grls.retrieve.options import merged, stored_options, stored_search
 from grls.retrieve.spec import (
     check_fields,
     made,
@@ -23,7 +23,6 @@ from grls.retrieve.spec import (
     read_spec,
     recorded,
     relative,
-    stored_options,
     update_spec,
     write_spec,
 )
