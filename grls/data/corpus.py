@@ -86,7 +86,7 @@ class Corpus:
         given = list(passages)
         objects = [{} for _ in given] if metadata is None else metadata
         try:
-            texts = [json.dumps(some, ensure_ascii=False, allow_nan=False) for some in objects]
+            texts = [json.dumps(one, ensure_ascii=False, allow_nan=False) for one in objects]
         except (TypeError, ValueError) as error:
             raise DataError(f"expected metadata that JSON can hold ({error}).", source) from None
         rows = [(p.id, p.title, p.text, text) for p, text in zip(given, texts, strict=True)]
@@ -114,7 +114,7 @@ class Corpus:
 
     @property
     def texts(self) -> Sequence[str]:
-        """Title and text of each passage; what is asked for is read, and no more."""
+        """Title and text of each passage, read when one is taken from the sequence."""
         return _Texts(self)
 
     @cached_property
@@ -130,7 +130,7 @@ class Corpus:
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
         """The numbers of these ids, None where the corpus does not hold the id.
 
-        The first call hashes the whole id column; what it hashed is kept, 16 bytes a passage.
+        The first call hashes the whole id column; the hashes are kept, 16 bytes a passage.
         """
         from pandas.util import hash_array
 
@@ -141,10 +141,10 @@ class Corpus:
         hashed = hash_array(asked, categorize=False)
         first = np.searchsorted(hashes, hashed)
         held = self.ids(order[np.minimum(first, len(order) - 1)].tolist())
-        found: list[int | None] = []
-        for name, place, some, own in zip(asked, first.tolist(), held, hashed, strict=True):
-            found.append(int(order[place]) if some == name else self._collided(name, place, own))
-        return found
+        numbers: list[int | None] = []
+        for name, place, there, own in zip(asked, first.tolist(), held, hashed, strict=True):
+            numbers.append(int(order[place]) if there == name else self._collided(name, place, own))
+        return numbers
 
     @cached_property
     def _hashed(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
@@ -175,7 +175,7 @@ class Corpus:
 
     @cached_property
     def metadata_fingerprint(self) -> str:
-        """SHA-256 over the metadata in order: what filters look at."""
+        """SHA-256 over the metadata in order, which filters read."""
         digest = hashlib.sha256()
         for start in range(0, len(self), BATCH):
             digest.update(json.dumps(self.table[start : start + BATCH]["metadata"]).encode())
@@ -187,7 +187,7 @@ class Corpus:
             yield from map(json.loads, self.table[start : start + BATCH]["metadata"])
 
     def extended(self, passages: Corpus) -> Corpus:
-        """This corpus with others' passages after its own.
+        """This corpus with the passages of another one behind its own.
 
         Raises:
             DataError: An id is used twice.
@@ -287,7 +287,7 @@ class _Texts(Sequence[str]):
     def __getitem__(self, place: slice) -> list[str]: ...
 
     def __getitem__(self, place: int | slice) -> str | list[str]:
-        """What :attr:`Corpus.texts` says."""
+        """One text, or those of a slice."""
         numbers = range(len(self._corpus))[place]
         rows = self._corpus.passages([numbers] if isinstance(numbers, int) else numbers)
         texts = [f"{passage.title} {passage.text}" for passage in rows]

@@ -32,12 +32,12 @@ def refuse_unusable_corpus(corpus: Corpus) -> None:
 def encoded_passages(
     encoder: TextEncoder, corpus: Corpus, encode: Any, shard: int, progress: bool = False
 ) -> Iterator[Any]:
-    """What a model makes of a corpus, a shard of passages at a time; in the end tells of those that were cut.
+    """Encode a corpus, a shard of passages at a time; a warning at the end counts the passages that were cut.
 
     Args:
         encoder: The model.
         corpus: The passages.
-        encode: From texts of passages to what is wanted of them.
+        encode: Encodes the texts of passages.
         shard: Passages at a time.
         progress: Show a progress bar.
     """
@@ -49,7 +49,7 @@ def encoded_passages(
             texts = [passage_text(passage) for passage in corpus.passages(numbers)]
             cut += encoder.count_cut(texts)
             with encoder.telling(bar.update):
-                found = encode(texts)
-            yield found
+                encoded = encode(texts)
+            yield encoded
     if cut:
         log.warning(encoder.cut_notice(cut, len(corpus), "--limits.input (of grls index)"))

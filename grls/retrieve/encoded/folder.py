@@ -1,7 +1,7 @@
 """The folder of a retriever whose model encodes texts.
 
-It holds ``model/``, one file with what the model made of the passages, ``corpus.jsonl`` and ``grls.json``,
-which ties the three together by checksums and fingerprints. The form of that one file is the kind's own.
+It holds ``model/``, one file with the encoded passages, ``corpus.jsonl`` and ``grls.json``, which ties the
+three together by checksums and fingerprints. The form of the encoded passages differs by kind.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def write_encoded_manifest(folder: Path, file: str, fields: dict[str, Any]) -> N
 
     Args:
         folder: The folder.
-        file: The name of the file with what the model made of the passages.
+        file: The name of the file with the encoded passages.
         fields: All fields but the format, the checksum of that file and the settings of the model.
     """
     encoded = folder / file
@@ -73,7 +73,7 @@ def write_encoded_manifest(folder: Path, file: str, fields: dict[str, Any]) -> N
 
 
 def check_embeddings(file: Path, manifest: dict[str, Any], verify: bool) -> None:
-    """Check that the file with what the model made of the passages is as it was written.
+    """Check that the file with the encoded passages is as it was written.
 
     Args:
         file: The file.

@@ -20,7 +20,7 @@ from grls.retrieve.queries import check_counts, queries_of, reachable
 
 
 class RanksByScores(EncodedRetriever):
-    """One that ranks by numbers which it can give of all passages; DONE is not among them."""
+    """A retriever that ranks by scores of all passages; DONE is not among them."""
 
     scores_done = False
     least_score: float
@@ -29,18 +29,18 @@ class RanksByScores(EncodedRetriever):
     def best(
         self, asked: Any, queries: Sequence[int], k: int, among: Numbers | None
     ) -> list[tuple[Numbers, Floats]]:
-        """The k best passages of each of some queries, equal scores in the order of the corpus; their scores.
+        """The k best passages of each query, equal scores in the order of the corpus; their scores.
 
         Args:
-            asked: What :meth:`encode` made of all queries.
-            queries: The places of those that are searched for.
+            asked: The encoded texts of all queries, from :meth:`encode`.
+            queries: The places of the queries to search for.
             k: Most passages.
-            among: Numbers of those that they may find, ascending; None: all.
+            among: Numbers of the passages that they may find, ascending; None: all.
         """
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> Any:
-        """What the model makes of the texts of queries."""
+        """The encoded texts of queries."""
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
@@ -59,16 +59,16 @@ class RanksByScores(EncodedRetriever):
         asked = self.encode(texts)
         found: dict[int, list[Hit]] = {}
         with Progress(len(given), self.kind, "queries", shown=self.progress or None) as bar:
-            for places, some in among:
+            for places, numbers in among:
                 for first in range(0, len(places), self.batch_size):
                     batch = places[first : first + self.batch_size]
-                    best = self.best(asked, batch, k, some)
+                    best = self.best(asked, batch, k, numbers)
                     found |= {q: self.ids_with(*one) for q, one in zip(batch, best, strict=True)}
                     bar.update(len(batch))
         return [found[query] for query in range(len(given))]
 
     def among(self, queries: Sequence[Query], allow: Allow) -> list[tuple[list[int], Numbers | None]]:
-        """Places of queries that may find the same, and numbers of what that is; None: all."""
+        """Groups of queries, by place, with the numbers of the passages that they may find; None: all."""
         within = reachable(queries, allow, self.corpus)
         groups = [
             [query for query, own in enumerate(within.places) if own == place]
@@ -78,7 +78,7 @@ class RanksByScores(EncodedRetriever):
 
 
 def top(scores: Floats, numbers: Numbers, k: int) -> tuple[Numbers, Floats]:
-    """The k best of some passages, equal scores by number, ascending.
+    """The k best passages, equal scores by number, ascending.
 
     Args:
         scores: ``[n]``.

@@ -1,6 +1,6 @@
 """The base of retrievers whose model encodes texts: opened, saved, and the queries checked, in one way.
 
-What the model made of the passages, and how passages are ranked by it, is the kind's own:
+The form of the encoded passages, and how they are ranked, differ by kind:
 :mod:`grls.retrieve.dense.retriever`, :mod:`grls.retrieve.sparse.retriever`,
 :mod:`grls.retrieve.multi_vector.retriever`.
 """
@@ -43,7 +43,7 @@ _TOLD = 10
 
 
 class EncodedRetriever(ABC):
-    """A retriever by what a model makes of queries and passages.
+    """A retriever whose model encodes queries and passages.
 
     Args:
         encoder: Reads the queries, and has read the passages.
@@ -63,11 +63,11 @@ class EncodedRetriever(ABC):
     embeddable: ClassVar[bool] = False
     """Whether a composite may embed its specification: its data are in its folder."""
     called: ClassVar[str]
-    """What errors call it: "a dense retriever"."""
+    """Its name in error messages: "a dense retriever"."""
     file: ClassVar[str]
-    """Where the folder keeps what the model made of the passages."""
+    """The file of the folder that holds the encoded passages."""
     fields: ClassVar[tuple[str, ...]] = ()
-    """Fields of its ``grls.json`` beside those of every kind."""
+    """Fields of ``grls.json`` that only this kind has."""
 
     def __init__(
         self,
@@ -95,11 +95,11 @@ class EncodedRetriever(ABC):
     @classmethod
     @abstractmethod
     def _made(cls, encoder: Any, corpus: Corpus, file: Path, checked: bool, options: dict[str, Any]) -> Self:
-        """The retriever, with what its file holds; ``checked``: the file is as it was saved."""
+        """The retriever with the passages of a file; ``checked``: the file is as it was saved."""
 
     @abstractmethod
     def _write(self, file: Path) -> None:
-        """Write what the model made of the passages."""
+        """Write the encoded passages."""
 
     def _recorded(self, folder: Path) -> dict[str, Any]:
         """Further fields of the ``grls.json`` of a folder."""
@@ -143,7 +143,7 @@ class EncodedRetriever(ABC):
         check_embeddings(file, manifest, verify)
         if verify:
             refuse_other_part("model", encoder.fingerprint(), manifest, path)
-        # What is as it was saved is finite: then it was checked.
+        # A file that is as it was saved is finite: that was checked before.
         opened = cls._made(encoder.to(device, precision), corpus, file, verify, options)
         opened._encoded_by = manifest["model"]
         return opened
@@ -152,7 +152,7 @@ class EncodedRetriever(ABC):
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
         """Open a folder; see :func:`grls.retrieve.registry.load`.
 
-        Of the options of search it heeds the batch size and ``truncate_queries``.
+        Of the options of search, the batch size and ``truncate_queries`` have an effect.
 
         Raises:
             ConfigError: ``compile`` or ``rescore`` is set.
@@ -205,12 +205,12 @@ class EncodedRetriever(ABC):
         return upload(folder, repository, private)
 
     def fingerprint(self) -> str:
-        """SHA-256 of what passages are found by: the model (its limits, too) and the corpus."""
+        """SHA-256 of the model, its limits among it, and of the corpus."""
         model = self._encoded_by or self.encoder.fingerprint()
         return hashlib.sha256(f"{model} {self.corpus.fingerprint}".encode()).hexdigest()
 
     def texts(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> list[str]:
-        """What is encoded of queries, each with the passages found so far.
+        """The texts that are encoded: of each query, with the passages found so far.
 
         Raises:
             DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
@@ -246,10 +246,10 @@ class EncodedRetriever(ABC):
 
 
 def refuse_generative(how: Building, called: str) -> None:
-    """Refuse what only a generative retriever is built with.
+    """Refuse options that only a generative retriever is built with.
 
     Raises:
-        ConfigError: An option is given that an encoder has no use for.
+        ConfigError: An option is set that has no effect on an encoder.
     """
     limits = ("limits.passage", "limits.query")
     how.refuse_unused(called, limits, "set --limits.input instead")

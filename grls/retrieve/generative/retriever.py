@@ -107,7 +107,7 @@ class GenerativeRetriever(DecodedPassages):
         """Build the index of a corpus for a model, as :func:`grls.index.build_index` does, around it.
 
         ``span_words`` is the length of the spans that the model writes (None: it writes whole passages), and
-        ``span_by`` what parts their words. ``rescore_input`` is as of the constructor.
+        ``span_by`` what parts their words. ``rescore_input`` is that of the constructor.
         """
         codec = Codec(tokenizer, limits, is_causal(model))
         spans = None if span_words is None else Spans(corpus, span_words, span_by)
@@ -209,8 +209,8 @@ class GenerativeRetriever(DecodedPassages):
         Args:
             queries: The queries.
             k: Most hits a query.
-            allow: What may be found; see :class:`~grls.retrieve.base.Retriever`. Under ``renormalized``
-                scores a hit has its probability among the allowed passages.
+            allow: The passages that may be found; see :class:`~grls.retrieve.base.Retriever`. Under
+                ``renormalized`` scores a hit has its probability among the allowed passages.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
@@ -220,7 +220,7 @@ class GenerativeRetriever(DecodedPassages):
         inputs = [self.codec.model_input(tokens) for tokens in self.encode(queries)]
         allowed = self.subsets(queries, allow)
         found = self.search(inputs, k, [[self.done]] * len(inputs), allow=allowed)
-        return [self.hits(some) for some in found]
+        return [self.hits(ranking) for ranking in found]
 
     def describe(self) -> Description:
         """Its description in manifests and reports."""

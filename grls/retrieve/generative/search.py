@@ -79,7 +79,7 @@ class DecodedPassages(IndexedPassages):
         return max(self.options.beams, self.options.rescore)
 
     def decoder(self, k: int) -> Decoder:
-        """The plain beam search for k passages an input; :meth:`search` finds what it finds."""
+        """The plain beam search for k passages an input, which :meth:`search` agrees with."""
         return self._decoders.plain(self.index, self.options, k)
 
     def encode(self, queries: Sequence[Query]) -> list[list[int]]:
@@ -112,13 +112,13 @@ class DecodedPassages(IndexedPassages):
             k: Passages an input, at most.
             exclude: For each input, passage numbers it may not find; where passages are written whole, those
                 of the same text neither.
-            label: What the progress bar says.
-            allow: For each input, what it may find (:meth:`subsets`); empty: everything.
+            label: The text of the progress bar.
+            allow: For each input, the passages that it may find (:meth:`subsets`); empty: all.
             prior: Scores of the passages that are known beforehand, its queries being these inputs; the
                 search for GPUs takes none, so another one is used.
 
         Raises:
-            ConfigError: The option ``compile`` is set where it cannot be heeded, or ``rescore`` for a model
+            ConfigError: The option ``compile`` is set where it has no effect, or ``rescore`` for a model
                 that has not learned to.
         """
         most, asked = self.options.rescore, (exclude, label, allow, prior)
@@ -126,9 +126,9 @@ class DecodedPassages(IndexedPassages):
             return self._written(inputs, k, *asked)
         self.refuse_to_rescore()
         found = self._written(inputs, max(k, most), *asked)
-        odds = self.rescore(inputs, [[hit.passage for hit in some[:most]] for some in found])
+        odds = self.rescore(inputs, [[hit.passage for hit in ranking[:most]] for ranking in found])
         weight = self.options.rescore_weight
-        return [rescored(some, own, weight)[:k] for some, own in zip(found, odds, strict=True)]
+        return [rescored(ranking, own, weight)[:k] for ranking, own in zip(found, odds, strict=True)]
 
     def refuse_to_rescore(self) -> None:
         """Refuse to rescore with a model that has not learned to.
@@ -187,11 +187,11 @@ class DecodedPassages(IndexedPassages):
         check_counts(k=k)
         spans, rows = self.spans, self.index.rows
         allow = allow or [self._everything()] * len(inputs)
-        hidden = [hidden_spans(spans, rows, *some) for some in zip(exclude, allow, strict=True)]
+        hidden = [hidden_spans(spans, rows, *pair) for pair in zip(exclude, allow, strict=True)]
         weighed = None if prior is None else prior_over_spans(prior, spans)
 
-        def search(decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any) -> list[Frontier]:
-            given = [inputs[n] for n in some], [hidden[n] for n in some], [allow[n] for n in some]
+        def search(decoder: Decoder | SlotDecoder, part: Sequence[int], *more: Any) -> list[Frontier]:
+            given = [inputs[n] for n in part], [hidden[n] for n in part], [allow[n] for n in part]
             return decoder.frontier(*given, *more)
 
         found = self._decoders.run(self.index, self.options, inputs, 1, label, weighed, search)
@@ -200,9 +200,9 @@ class DecodedPassages(IndexedPassages):
         for query, frontier in enumerate(found):
             reach = Reach(spans, rows, exclude[query], allow[query])
             shares = None if said is None else said_of(said, query, reach.every())
-            some = candidates(frontier, reach, k, shares)
-            own = passage_scores(frontier, some, reach, self.options.span_temperature)
-            scores.append(own if shares is None else own.beside(shares[some]))
+            passages = candidates(frontier, reach, k, shares)
+            own = passage_scores(frontier, passages, reach, self.options.span_temperature)
+            scores.append(own if shares is None else own.beside(shares[passages]))
         return scores
 
     def ranked(self, scores: PassageScores, k: int) -> list[ScoredPassage]:
@@ -218,16 +218,16 @@ class DecodedPassages(IndexedPassages):
         allow: Sequence[Subset | None],
         prior: Prior | None,
     ) -> list[list[ScoredPassage]]:
-        """The best passages before any is rescored; arguments as of :meth:`search`."""
+        """The best passages before any is rescored; arguments are those of :meth:`search`."""
         if self.spans is not None:
             scores = self.weigh(inputs, k, exclude, label, allow, prior)
-            return [self.ranked(some, k) for some in scores]
+            return [self.ranked(own, k) for own in scores]
         allow = allow or [self._everything()] * len(inputs)
 
         def search(
-            decoder: Decoder | SlotDecoder, some: Sequence[int], *more: Any
+            decoder: Decoder | SlotDecoder, part: Sequence[int], *more: Any
         ) -> list[list[ScoredPassage]]:
-            given = [inputs[n] for n in some], k, [exclude[n] for n in some], [allow[n] for n in some]
+            given = [inputs[n] for n in part], k, [exclude[n] for n in part], [allow[n] for n in part]
             return decoder.search(*given, *more)
 
         return self._decoders.run(self.index, self.options, inputs, k, label, prior, search)

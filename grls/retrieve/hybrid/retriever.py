@@ -53,8 +53,8 @@ class HybridRetriever:
     """A generative retriever with priors.
 
     Args:
-        generator: What writes.
-        priors: What looks ahead; of weight 0 they are not asked.
+        generator: The generator.
+        priors: The sources that look ahead; those of weight 0 are not asked.
         done_share: Log of DONE's share of every prior that does not know it (nats, below 0).
         normalized: The sums of scores are normalized at every token, as of a generator that was trained
             beside these priors; else they are sums of log-probabilities.
@@ -120,10 +120,10 @@ class HybridRetriever:
         """A generator with priors as they are named.
 
         Args:
-            generator: What writes.
-            priors: What looks ahead.
+            generator: The generator.
+            priors: The retrievers that look ahead.
             options: How priors are taken together.
-            folder: What their paths are relative to.
+            folder: The folder that their paths are relative to.
             how: How folders are opened; the precision is the generator's alone.
         """
         search = how.search if how is not None and how.search is not None else generator.options
@@ -170,7 +170,7 @@ class HybridRetriever:
 
     @property
     def corpus(self) -> Corpus:
-        """What it retrieves from."""
+        """The passages of the generator."""
         return self.generator.corpus
 
     @property
@@ -189,8 +189,8 @@ class HybridRetriever:
         return self.generator.widest
 
     def describe(self) -> Description:
-        """What manifests and reports say of it."""
-        told = self.generator.describe()
+        """Its description in manifests and reports."""
+        described = self.generator.describe()
         empty = self.priors[-1].weight if self._takes_back else 0.0
         priors = self.priors[:-1] if self._takes_back else self.priors
         own = {
@@ -201,9 +201,9 @@ class HybridRetriever:
             "empty_weight": abs(empty),
             "done_share": self.done_share,
         }
-        mode, _, rescored = told.score_mode.partition(",")
+        mode, _, rescored = described.score_mode.partition(",")
         mode = f"{mode} with priors{',' + rescored if rescored else ''}"
-        return Description("hybrid", mode, {**told.options, **own}, stages=told.stages)
+        return Description("hybrid", mode, {**described.options, **own}, stages=described.stages)
 
     @property
     def _takes_back(self) -> bool:
@@ -211,7 +211,7 @@ class HybridRetriever:
         return bool(self.priors) and isinstance(self.priors[-1].source, EmptyPromptPrior)
 
     def fingerprint(self) -> str:
-        """Of the generator, of every prior, and of what they count."""
+        """SHA-256 of the generator, of every prior, and of their weights."""
         parts = [self.generator.fingerprint(), *(prior.source.fingerprint() for prior in self.priors)]
         parts += [json.dumps(self.describe().options)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -253,8 +253,8 @@ class HybridRetriever:
         Args:
             queries: The queries.
             k: Most hits a query.
-            allow: What may be found; see :class:`~grls.retrieve.base.Retriever`. Priors, too, are then over
-                the allowed passages.
+            allow: The passages that may be found; see :class:`~grls.retrieve.base.Retriever`. Priors are then
+                over the allowed passages, too.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
@@ -263,23 +263,24 @@ class HybridRetriever:
         queries = queries_of(queries)
         hidden = [[self.generator.done]] * len(queries)
         found = self.search(queries, [()] * len(queries), k, hidden, allow)
-        return [self.generator.hits(some) for some in found]
+        return [self.generator.hits(ranking) for ranking in found]
 
     def candidates(self, queries: Sequence[Query], k: int) -> list[list[ScoredPassage]]:
-        """What :meth:`retrieve` ranks, best first: k passages, or all that are worth it of spans.
+        """The passages that :meth:`retrieve` ranks, best first: k, or all candidates where spans are written.
 
-        Scores of a generator that writes spans are T times what :mod:`grls.retrieve.generative.span_scores`
-        says, with what priors add as it is, and not relative to each other.
+        Scores of a generator that writes spans are T times those of
+        :mod:`grls.retrieve.generative.span_scores`, plus those of the priors; they are not relative to each
+        other.
         """
         hidden = [[self.generator.done]] * len(queries)
         generator = self.generator
         if generator.spans is None:
             return self.search(queries, [()] * len(queries), k, hidden)
         scores = generator.weigh(*self._asked(queries, [()] * len(queries), k, hidden))
-        every = [generator.options.span_temperature * some.mean + some.said for some in scores]
+        totals = [generator.options.span_temperature * own.mean + own.said for own in scores]
         return [
-            [ScoredPassage(int(some.passages[n]), float(total[n])) for n in np.argsort(-total, kind="stable")]
-            for some, total in zip(scores, every, strict=True)
+            [ScoredPassage(int(own.passages[n]), float(total[n])) for n in np.argsort(-total, kind="stable")]
+            for own, total in zip(scores, totals, strict=True)
         ]
 
     def retrieve_hop(
@@ -298,15 +299,15 @@ class HybridRetriever:
             queries: The queries.
             evidence: For each, the passages found so far, in order.
             k: Most hits a query.
-            allow: What may be found; a filter says nothing about DONE.
+            allow: The passages that may be found; a filter does not apply to DONE.
         """
         found = self.search(queries, evidence, k + 1, [[]] * len(queries), allow)
-        return [self._hop(some, k) for some in found]
+        return [self._hop(ranking, k) for ranking in found]
 
     def _hop(self, found: Sequence[ScoredPassage], k: int) -> HopHits:
         done = self.generator.done
-        score = next((some.score for some in found if some.passage == done), None)
-        return HopHits(self.generator.hits([some for some in found if some.passage != done][:k]), score)
+        score = next((one.score for one in found if one.passage == done), None)
+        return HopHits(self.generator.hits([one for one in found if one.passage != done][:k]), score)
 
     def search(
         self,
@@ -316,14 +317,14 @@ class HybridRetriever:
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
     ) -> list[list[ScoredPassage]]:
-        """The k best of all the index holds, DONE among them.
+        """The k best of all passages of the index, DONE among them.
 
         Args:
             queries: The queries.
             evidence: For each, the passages found so far, in order.
             k: Most hits a query.
             hidden: For each, numbers that may not be found.
-            allow: What may be found; a filter says nothing about DONE.
+            allow: The passages that may be found; a filter does not apply to DONE.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
@@ -332,7 +333,7 @@ class HybridRetriever:
         return self.generator.search(*self._asked(queries, evidence, k, hidden, allow))
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
-        """What the priors say of the passages for a query and the passages found so far."""
+        """The prior over the passages for a query and the passages found so far."""
         return prior_of(
             self.priors, [query], [evidence], self.generator.done, self.done_share, self.normalized
         )
@@ -349,7 +350,7 @@ class HybridRetriever:
         check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)
-        before = [codec.excerpts(query.text, some) for query, some in zip(queries, evidence, strict=True)]
+        before = [codec.excerpts(query.text, own) for query, own in zip(queries, evidence, strict=True)]
         inputs = [codec.model_input(*pair) for pair in zip(tokens, before, strict=True)]
         within = self.generator.subsets(queries, allow)
         done = self.generator.done

@@ -27,8 +27,8 @@ class LateTexts(TextEncoder):
 
     Args:
         model: The network.
-        max_tokens: Longest passage, see :class:`~grls.models.text_encoder.TextEncoder`; how much is read of a
-            query is the model's own.
+        max_tokens: Longest passage, see :class:`~grls.models.text_encoder.TextEncoder`; the
+            limit of queries is the model's.
         stages: See there.
 
     Attributes:

@@ -187,7 +187,7 @@ class MultiVectorRetriever(RanksByScores):
         return opened.behind(first, count, member)
 
     def behind(self, first: Retriever, passages: int = 100, named: Member | None = None) -> Self:
-        """From now on rank what another retriever proposes; returns this one.
+        """From now on rank the passages that another retriever proposes; returns this one.
 
         Args:
             first: The other one.
@@ -224,26 +224,26 @@ class MultiVectorRetriever(RanksByScores):
             return {}
         member = self._named
         if member is None:
-            raise ConfigError("the first retriever has no name to save: tell behind() its folder.")
+            raise ConfigError("the first retriever has no name to save: give its folder to behind().")
         if isinstance(member, str) and member != BM25:
             member = relative(member, folder)
         return {"retriever": member, "passages": self._first[1]}
 
     def describe(self) -> Description:
-        """What manifests and reports say of it."""
+        """Its description in manifests and reports."""
         own: dict[str, Any] = {
             "max_input_tokens": self.encoder.max_tokens, "truncate_queries": self.truncate_queries,
         }  # fmt: skip
         if self._first is None:
             return Description(self.kind, self.encoder.similarity, own, stages=self.stages)
         first, passages = self._first
-        told = first.describe()
-        own |= {"first": told.name, "passages": passages}
-        label = f"{self.kind} over {told.name}"
+        of_first = first.describe()
+        own |= {"first": of_first.name, "passages": passages}
+        label = f"{self.kind} over {of_first.name}"
         return Description(self.kind, self.encoder.similarity, own, label, self.stages)
 
     def fingerprint(self) -> str:
-        """SHA-256 of model and corpus, and of what proposes."""
+        """SHA-256 of model and corpus, and of the first retriever."""
         own = super().fingerprint()
         if self._first is None:
             return own
@@ -255,14 +255,14 @@ class MultiVectorRetriever(RanksByScores):
         return self.encoder.encode(texts, "query", self.batch_size)
 
     def among(self, queries: Sequence[Query], allow: Allow) -> list[tuple[list[int], Numbers | None]]:
-        """What each query may find: what the first retriever proposes, where there is one."""
+        """The passages that each query may find: those that the first retriever proposes, if there is one."""
         if self._first is None:
             return super().among(queries, allow)
         first, passages = self._first
-        found = first.retrieve(queries, passages, allow)
-        numbers = [self.corpus.numbers([hit.id for hit in hits]) for hits in found]
-        sets = [np.array(sorted(cast(list[int], some)), dtype=np.int64) for some in numbers]
-        return [([n], some) for n, some in enumerate(sets)]
+        proposed = first.retrieve(queries, passages, allow)
+        numbers = [self.corpus.numbers([hit.id for hit in hits]) for hits in proposed]
+        sets = [np.array(sorted(cast(list[int], own)), dtype=np.int64) for own in numbers]
+        return [([query], own) for query, own in enumerate(sets)]
 
     def best(
         self, asked: list[Matrix], queries: Sequence[int], k: int, among: Numbers | None

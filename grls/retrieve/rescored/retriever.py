@@ -55,13 +55,13 @@ _UNUSED = (
     "limits.query",
     "limits.input",
 )
-"""Options of building that a cross-encoder has no use for."""
-_HEEDED = ("batch_size", "truncate_queries")
-"""Options of search that the cross-encoder heeds."""
+"""Options of building that have no effect on a cross-encoder."""
+_USED = ("batch_size", "truncate_queries")
+"""Options of search that have an effect on the cross-encoder."""
 
 
 class RescoredRetriever:
-    """Ranks the best passages of a retriever by what a cross-encoder says.
+    """Ranks the best passages of a retriever by the logits of a cross-encoder.
 
     Args:
         retriever: Finds the passages.
@@ -94,8 +94,8 @@ class RescoredRetriever:
     def open(folder: Path, spec: dict[str, Any], how: Opening) -> RescoredRetriever:
         """Open a folder; see :func:`grls.retrieve.registry.load`.
 
-        Of the options of search the cross-encoder heeds the batch size and ``truncate_queries``; it computes
-        in bfloat16 where that is asked for, else in float32.
+        Of the options of search, the batch size and ``truncate_queries`` have an effect on the cross-encoder.
+        It computes in bfloat16 where that is the precision, else in float32.
 
         Raises:
             DataError: A field cannot be, or a member or the model is gone.
@@ -117,7 +117,7 @@ class RescoredRetriever:
             )
         options: dict[str, Any] = {"name": spec["model"]}
         if (search := how.searching) is not None:
-            options |= {name: getattr(search, name) for name in _HEEDED}
+            options |= {name: getattr(search, name) for name in _USED}
         return over(retriever, encoder, rereading, **options)
 
     @classmethod
@@ -168,11 +168,11 @@ class RescoredRetriever:
 
     @property
     def corpus(self) -> Corpus:
-        """What it retrieves from."""
+        """The passages of the first retriever."""
         return self.retriever.corpus
 
     def describe(self) -> Description:
-        """What manifests and reports say of it."""
+        """Its description in manifests and reports."""
         first, weight = self.retriever.describe(), self.rereading.weight
         own = {
             "cross_encoder": self.name,
@@ -190,7 +190,7 @@ class RescoredRetriever:
         )
 
     def fingerprint(self) -> str:
-        """Of the first retriever, of the cross-encoder, and of what it counts."""
+        """SHA-256 of the first retriever, of the cross-encoder, and of how it counts."""
         parts = [self.retriever.fingerprint(), self.encoder.fingerprint(), repr(self.rereading)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -203,7 +203,7 @@ class RescoredRetriever:
 
         Raises:
             ConfigError: ``passages`` is below 1.
-            DataError: As of :meth:`retrieve`.
+            DataError: See :meth:`retrieve`.
         """
         rankings = self.retriever.retrieve(queries, passages)
         return list(zip(rankings, self._reread.logits(queries, rankings), strict=True))
@@ -231,7 +231,7 @@ class RescoredHops(RescoredRetriever):
 
     @property
     def done_biases(self) -> Sequence[float]:
-        """Those of the first retriever."""
+        """The biases of the first retriever."""
         return cast("TakesEvidence | WritesChains", self.retriever).done_biases
 
     @property
@@ -255,7 +255,7 @@ class RescoredHops(RescoredRetriever):
         check_counts(k=k)
         count = max(k, self.rereading.passages)
         found = first_hop(self.retriever, queries, evidence, count, allow)
-        asked = [q._replace(text=joined(q, some)) for q, some in zip(queries, evidence, strict=True)]
+        asked = [q._replace(text=joined(q, own)) for q, own in zip(queries, evidence, strict=True)]
         ranked = self._reread(asked, [step.hits for step in found], queries)
         return [HopHits(hits[:k], step.done) for hits, step in zip(ranked, found, strict=True)]
 
@@ -289,8 +289,8 @@ def first_hop(
         return retriever.retrieve_hop(queries, evidence, k, allow)
     assert isinstance(retriever, WritesChains)
     corpus, done = retriever.corpus, retriever.done
-    numbers = [corpus.numbers([passage.id for passage in some]) for some in evidence]
-    live = [Under(n, tuple(cast("list[int]", some)), ()) for n, some in enumerate(numbers)]
+    numbers = [corpus.numbers([passage.id for passage in passages]) for passages in evidence]
+    live = [Under(n, tuple(cast("list[int]", own)), ()) for n, own in enumerate(numbers)]
     steps = []
     for found in retriever.next_hop(queries, allow)(live, 0, k + 1):
         passages = [one for one in found if one.passage != done][:k]

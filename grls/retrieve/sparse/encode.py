@@ -28,7 +28,7 @@ class SparseTexts(TextEncoder):
     Args:
         model: The network.
         max_tokens: See :class:`~grls.models.text_encoder.TextEncoder`.
-        stages: Likewise.
+        stages: The training stages that the model has gone through.
 
     Raises:
         ConfigError: The model compares by a distance.

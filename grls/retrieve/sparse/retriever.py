@@ -153,7 +153,7 @@ class SparseRetriever(RanksByScores):
         self._index.write(file)
 
     def describe(self) -> Description:
-        """What manifests and reports say of it."""
+        """Its description in manifests and reports."""
         own = {"max_input_tokens": self.encoder.max_tokens, "truncate_queries": self.truncate_queries}
         mode = "cosine" if self.encoder.similarity == COSINE else "inner_product"
         return Description(self.kind, mode, own, stages=self.stages)

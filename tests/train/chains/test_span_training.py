@@ -16,7 +16,7 @@ from grls.cli import main
 from grls.data.codec import Codec
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
-from grls.data.spans import VIEWS, Spans
+from grls.data.spans import SPANS, Spans
 from grls.data.types import Passage
 from grls.errors import ConfigError
 from grls.index import build_index
@@ -137,7 +137,7 @@ def test_a_fit_learns_to_write_views_and_the_index_knows_of_what_length(root: Pa
     assert losses[-1] < losses[0]
     assert "dev_recall" in (tmp_path / "run" / "logs" / "version_0" / "metrics.csv").read_text()
     model = tmp_path / "run" / "model"
-    assert read_json(model / VIEWS) == {"words": 3, "by": "script"}
+    assert read_json(model / SPANS) == {"words": 3, "by": "script"}
     assert main(["index", f"{model}", f"--corpus={root / 'data'}", f"--output={tmp_path / 'r'}"]) == 0
     opened = GenerativeRetriever.from_pretrained(tmp_path / "r", "cpu", options=SearchOptions(beams=40))
     queries, qrels = read_split(root / "data", "train")
