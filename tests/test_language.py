@@ -20,6 +20,11 @@ CLEAN = (
     "grls/train/core",
     "grls/train/signatures.py",
     # Retrieval, training and the commands.
+    "grls/tune",
+    "grls/commands/index.py",
+    "grls/commands/tune.py",
+    "grls/retrieve/fusion/cut.py",
+    "grls/retrieve/spec.py",
     # Answers, reports, and what stands beside the package.
 )
 """Files and folders whose texts have been gone through. Add a folder once it is plain."""

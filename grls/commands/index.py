@@ -229,6 +229,6 @@ def _composite(
     quiet()
     content |= {"search": kept} if (kept := recorded(search)) else {}
     made = create(output, kind, content, Opening(device))
-    told = made.describe()
-    print(f"{output}: {kind}, {told.name}, score mode {told.score_mode}, {len(made.corpus):,} passages")
+    how = made.describe()
+    print(f"{output}: {kind}, {how.name}, score mode {how.score_mode}, {len(made.corpus):,} passages")
     return made

@@ -70,7 +70,7 @@ class Opening:
 
     @property
     def searching(self) -> SearchOptions | None:
-        """How a retriever that has no members searches; None: as is usual for it."""
+        """How a retriever that has no members searches; None: by default."""
         from grls.retrieve.generative.options import SearchOptions
 
         if not self.truncate_queries:
@@ -95,7 +95,7 @@ def register(kind: str, target: str) -> None:
 
     Args:
         kind: Its name in ``grls.json``.
-        target: ``module:class``; the class has ``open`` as of :class:`Openable`.
+        target: ``module:class``; the class has ``open``, see :class:`Openable`.
 
     Raises:
         ConfigError: The name is taken by another class.
@@ -154,7 +154,8 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
         folder: What its paths are relative to.
         spec: As in a ``grls.json``.
         how: How to open it.
-        member: It is one of a composite's, so options of its own count where those given are as usual.
+        member: It is one of a composite's, so its own options stand in where those of the call have their
+            defaults.
     """
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.options import merged, stored_hops, stored_search
@@ -189,12 +190,12 @@ def _naming(folder: Path) -> Iterator[None]:
     try:
         yield
     except (ConfigError, MismatchError) as error:
-        told, file = str(error), folder / MANIFEST
-        own = told.startswith(str(folder)) and not told.startswith(str(folder / ".."))
-        if own or str(file) in told:
+        text, file = str(error), folder / MANIFEST
+        named = text.startswith(str(folder)) and not text.startswith(str(folder / ".."))
+        if named or str(file) in text:
             raise
         kind = MismatchError if isinstance(error, MismatchError) else ConfigError
-        raise kind(f"{file}: {told}") from error
+        raise kind(f"{file}: {text}") from error
 
 
 def create(
@@ -230,7 +231,7 @@ def create(
 def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retriever:
     """Open a member of a composite retriever.
 
-    Options of search that are given count for it, too; where one is as usual, its own ``search`` decides.
+    The options of search of the call hold for it, too; where one has its default, its own ``search`` decides.
 
     Args:
         member: Its path, relative to the folder, or its specification.

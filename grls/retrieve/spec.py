@@ -38,7 +38,7 @@ Made = TypeVar("Made")
 
 
 def read_spec(folder: str | Path) -> dict[str, Any]:
-    """What stands in the ``grls.json`` of a retriever folder of any kind.
+    """The content of the ``grls.json`` of a retriever folder of any kind.
 
     Raises:
         DataError: There is none, or it is no object.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from grls.data.types import Hit
+from grls.data.types import Hit, Query
 from grls.io.progress import Progress
 from grls.retrieve.hybrid.tuning import Quality
 from grls.retrieve.rescored.options import Rereading
@@ -53,15 +53,15 @@ def _readings(tuning: Tuning, depth: int) -> list[Reading]:
     readings: list[Reading] = []
     with Progress(len(queries), "tune with", "queries", shown=None) as bar:
         for start in range(0, len(queries), _TOGETHER):
-            some = queries[start : start + _TOGETHER]
+            asked = queries[start : start + _TOGETHER]
 
-            def read(some: Sequence[Any] = some) -> list[Any]:
+            def read(asked: Sequence[Query] = asked) -> list[Any]:
                 retriever: Any = opened()
-                return [[as_pairs(hits), logits] for hits, logits in retriever.read(some, depth)]
+                return [[as_pairs(hits), logits] for hits, logits in retriever.read(asked, depth)]
 
-            of = {"step": "cross-encoder", "passages": depth, "queries": [start, start + len(some)]}
+            of = {"step": "cross-encoder", "passages": depth, "queries": [start, start + len(asked)]}
             readings += [(as_hits(pairs), logits) for pairs, logits in tuning.journal.measured(of, read)]
-            bar.update(len(some))
+            bar.update(len(asked))
     return readings
 
 

@@ -22,7 +22,7 @@ def tune_cut(tuning: Tuning) -> TuneChoice:
 
     kept = tuning.journal.measured({"step": "cut", "depth": depth, "named": spec["retriever"]}, search)
     rankings = [as_hits(pairs) for pairs in kept]
-    gold = [set(some) for some in dev.gold]
+    gold = [set(ids) for ids in dev.gold]
     size = SetSize.fit(rankings, dev.gold)
     before = set_f1([{hit.id for hit in hits} for hits in rankings], gold)["f1"]
     after = set_f1([{hit.id for hit in size.cut(hits).hits} for hits in rankings], gold)["f1"]

@@ -1,4 +1,4 @@
-"""Development queries with their gold passages, and how good rankings of them are."""
+"""Development queries with their gold passages, and the quality of rankings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DevQueries:
         split: Which queries.
         queries: ``[Q]``.
         gold: ``[Q]`` ids of the gold passages.
-        corpus: That of the data set; None where it has none of its own.
+        corpus: The corpus of the data set; None where it has none.
     """
 
     data: str
@@ -54,4 +54,4 @@ class DevQueries:
     def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
         """Recall and nDCG of the first k passages of each query."""
         recall = sequence_recall(ids, self.gold, [k])[f"recall@{k}"]
-        return Quality(recall, ndcg([some[:k] for some in ids], self.gold))
+        return Quality(recall, ndcg([ranking[:k] for ranking in ids], self.gold))

@@ -30,15 +30,15 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
     if fusion.method == "interleave":
         raise ConfigError(f"{file}: interleaving has no weights to tune; write the method rrf or sum.")
     depth = max(k, _DEPTH, spec.get("depth") or 0)
-    found = [_found(tuning, n, member, depth) for n, member in enumerate(spec["members"])]
-    dynamic = all("done" in member[0] for member in found if member)
+    members = [_asked(tuning, n, member, depth) for n, member in enumerate(spec["members"])]
+    dynamic = all("done" in member[0] for member in members if member)
 
     def rankings(tried: Fusion, query: int) -> list[Hit]:
-        own = [member[query] for member in found]
-        hits = [as_hits(one["hits"]) for one in own]
+        answers = [member[query] for member in members]
+        hits = [as_hits(one["hits"]) for one in answers]
         if not dynamic:
             return tried.fuse(hits)
-        chains = [Chain(tuple(some), 0.0, one["done"]) for some, one in zip(hits, own, strict=True)]
+        chains = [Chain(tuple(own), 0.0, one["done"]) for own, one in zip(hits, answers, strict=True)]
         return list(fuse_chains(chains, tried, spec.get("length", "mean")).hits)
 
     def quality(tried: Fusion) -> tuple[float, float]:
@@ -47,13 +47,13 @@ def tune_fusion(tuning: Tuning) -> TuneChoice:
         return recall, order
 
     before = quality(fusion)[0]
-    best, (recall, _) = tune_weights(len(found), replace(fusion, weights=None), quality)
+    best, (recall, _) = tune_weights(len(members), replace(fusion, weights=None), quality)
     weights = list(best.weights or ())
     shown = " ".join(f"{weight:g}" for weight in weights)
     return TuneChoice({"weights": weights}, f"recall@{k}", before, recall, f"weights {shown}")
 
 
-def _found(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[str, Any]]:
+def _asked(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[str, Any]]:
     """What a member finds for every query: hits, and of a chain whether it is done."""
 
     def search() -> list[dict[str, Any]]:
@@ -61,11 +61,11 @@ def _found(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[st
         opened: Retriever = open_member(member, tuning.folder, f"members[{number}]", how)
         queries = tuning.dev.queries
         if isinstance(opened, FindsChains) and opened.describe().steps == "dynamic":
-            chains = [some[0] for some in opened.retrieve_chains(queries)]
+            chains = [kept[0] for kept in opened.retrieve_chains(queries)]
             return [{"hits": as_pairs(chain.hits), "done": bool(chain.done)} for chain in chains]
         return [{"hits": as_pairs(hits)} for hits in opened.retrieve(queries, depth)]
 
     of = {"step": "fusion", "member": number, "named": member, "depth": depth}
-    found: list[dict[str, Any]] = tuning.journal.measured(of, search)
+    answers: list[dict[str, Any]] = tuning.journal.measured(of, search)
     print(f"  member {number}: {member if isinstance(member, str) else member['kind']}", flush=True)
-    return found
+    return answers

@@ -1,4 +1,4 @@
-"""What tuning has measured, kept as it comes, so that a killed run goes on where it stopped."""
+"""The measurements of tuning, kept as they come, so that a killed run goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from grls.io.resumable import GrowingFile
 
 
 class Journal:
-    """Measurements by what was measured.
+    """Measurements, each by its setting.
 
     Args:
         path: The file.
-        settings: What all measurements depend on, as JSON values.
+        settings: The settings of all measurements, as JSON values.
 
     Raises:
         MismatchError: The file was begun with other settings.
@@ -26,21 +26,21 @@ class Journal:
         self._known = {_key(record["of"]): record["found"] for record in self._file.records}
 
     def measured(self, of: dict[str, Any], measure: Callable[[], Any]) -> Any:
-        """What was measured, or is now.
+        """A measurement of before, or else a new one.
 
         Args:
-            of: What is measured: JSON values.
+            of: The setting that is measured: JSON values.
             measure: Measures it; gives JSON values.
         """
         key = _key(of)
         if key not in self._known:
-            found = measure()
-            self._file.add([{"of": of, "found": found}])
-            self._known[key] = json.loads(json.dumps(found))
+            values = measure()
+            self._file.add([{"of": of, "found": values}])
+            self._known[key] = json.loads(json.dumps(values))
         return self._known[key]
 
     def remove(self) -> None:
-        """Take the file away: what was chosen stands in the folder now."""
+        """Remove the file: the choices stand in the folder now."""
         self._file.remove()
 
 

@@ -1,6 +1,4 @@
-"""The weight of rescoring: how much it counts what a generator says of passages that it has read to their
-end.
-"""
+"""The weight of rescoring: how much the scores of passages that a generator has read to their end count."""
 
 from __future__ import annotations
 
@@ -40,10 +38,10 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
 
     def search() -> list[Any]:
         under = [Under(query, (), (opened.done,)) for query in range(len(dev.queries))]
-        found = opened.next_hop(dev.queries, None)(under, 0, max(count, k))
+        rankings = opened.next_hop(dev.queries, None)(under, 0, max(count, k))
         inputs = [generator.codec.model_input(tokens) for tokens in generator.encode(dev.queries)]
-        odds = generator.rescore(inputs, [[hit.passage for hit in some[:count]] for some in found])
-        return [[list(map(list, some)), own.tolist()] for some, own in zip(found, odds, strict=True)]
+        odds = generator.rescore(inputs, [[hit.passage for hit in hits[:count]] for hits in rankings])
+        return [[list(map(list, hits)), own.tolist()] for hits, own in zip(rankings, odds, strict=True)]
 
     priors = {name: tuning.spec.get(name) for name in ("priors", "empty_weight")}
     of = {"step": "rescoring", "passages": count, **priors, "k": k}
@@ -51,9 +49,9 @@ def tune_rescoring(tuning: Tuning) -> TuneChoice:
     tried = []
     for weight in (0.0, *sorted(tuning.grid.rescore_weights)):
         ranked = [
-            rescored([ScoredPassage(*pair) for pair in some], _floats(odds), weight) for some, odds in kept
+            rescored([ScoredPassage(*pair) for pair in pairs], _floats(odds), weight) for pairs, odds in kept
         ]
-        ids = [[hit.id for hit in generator.hits(some[:k])] for some in ranked]
+        ids = [[hit.id for hit in generator.hits(best[:k])] for best in ranked]
         tried.append((dev.quality(ids, k), -weight))
         print(f"  recall@{k} {100 * tried[-1][0].recall:5.1f}  rescore_weight {weight:g}", flush=True)
     quality, negative = max(tried)

@@ -2,12 +2,12 @@
 
 Legend: n passages of a ranking, Q development queries, M the most gold passages that a ranking lacks.
 
-Chains end by DONE (:mod:`grls.retrieve.hops.multistep`); a ranking ends nowhere, whoever made it. Here it
-ends where F1 against the right set is expected to be highest. A logistic regression over what a ranking
-shows of the passage in place r (its score, the best score, where it stands between the best and the last,
-the gap behind it, r and log r) gives the probability p_r that it is gold, fitted on development queries.
-With these taken as independent, and G = gold_1 + … + gold_n + missing, where ``missing`` is how many gold
-passages the ranking lacks, as often as development queries lack them,
+Chains end by DONE (:mod:`grls.retrieve.hops.multistep`); a ranking has no end of its own. Here it ends where
+F1 against the right set is expected to be highest. A logistic regression over what a ranking shows of the
+passage in place r (its score, the best score, where it stands between the best and the last, the gap behind
+it, r and log r) gives the probability p_r that it is gold, fitted on development queries. With these taken as
+independent, and G = gold_1 + … + gold_n + missing, where ``missing`` is how many gold passages the ranking
+lacks, as often as development queries lack them,
 
     expected F1 of the first k  =  E[2 (gold_1 + … + gold_k) / (k + G)],
 
@@ -199,13 +199,13 @@ class CutRetriever:
 
     def describe(self) -> Description:
         """What manifests and reports say of it."""
-        told = self.retriever.describe()
-        mode, label = f"{told.score_mode}, cut", f"{told.name}, cut"
+        first = self.retriever.describe()
+        mode, label = f"{first.score_mode}, cut", f"{first.name}, cut"
         return replace(
-            told,
+            first,
             score_mode=mode,
             label=label,
-            options={**told.options, "cut": self.depth},
+            options={**first.options, "cut": self.depth},
             steps="dynamic",
             sets=True,
         )

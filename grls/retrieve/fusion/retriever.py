@@ -4,8 +4,8 @@
 or of several (a generator and a bi-encoder). :class:`FusedChains` is the same for multi-step retrievers.
 arXiv 2204.13596 interleaves: one passage of each member in turn, duplicates dropped, which is the default
 here. The length of a fused dynamic chain is a choice of ours, by default the mean of the members' lengths.
-How to fuse is :mod:`grls.retrieve.fusion.fuse`'s affair. All members must be over one corpus. Nothing here
-reads or writes files; ``grls ensemble`` fuses what stands in run files.
+Methods of fusion: :mod:`grls.retrieve.fusion.fuse`. All members must be over one corpus. ``grls fuse`` fuses
+runs instead of retrievers.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class FusedChains:
 
     def describe(self) -> Description:
         """What manifests and reports say of it."""
-        told = _description(self.members, self.fusion)
-        return replace(told, options={**told.options, "length": self.length}, steps="dynamic")
+        fused = _description(self.members, self.fusion)
+        return replace(fused, options={**fused.options, "length": self.length}, steps="dynamic")
 
     def fingerprint(self) -> str:
         """Of the members, and of how they are fused."""
