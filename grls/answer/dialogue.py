@@ -1,6 +1,6 @@
-"""Few-shot prompts: a task, solved examples, and what is asked, as plain text or in a chat model's turns.
+"""Few-shot prompts: a task, solved examples, and a question, as plain text or in a chat model's turns.
 
-The module does not know what is asked.
+The module does not know the task.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from grls.data.spelling import splitting, turn_markers
 from grls.errors import ConfigError
 
 Turns = Sequence[tuple[str, str]]
-"""What was asked and what was answered, in order."""
+"""Pairs of question and answer, in order."""
 
 
 class Dialogue(NamedTuple):
-    """A dialogue that the model shall go on with.
+    """A dialogue that the model continues.
 
     Attributes:
-        text: What it must answer now.
+        text: What the model must answer now.
         past: The turns before.
-        begin: What its answer begins with.
+        begin: The beginning of the model's answer.
     """
 
     text: str
@@ -39,22 +39,23 @@ def few_shot(
 ) -> list[list[int]]:
     """Token ids of the whole prompt of each dialogue.
 
-    What is asked is text, even where it is spelled like a special token: nobody can forge a turn.
+    A question stays text, even if it spells a special token: nobody can forge a turn.
 
     Args:
-        tokenizer: The model's.
-        task: What to do; empty: nothing is said.
+        tokenizer: The model's tokenizer.
+        task: The instruction; empty for none.
         examples: Solved dialogues.
-        asked: The dialogues to go on with.
-        chat: By the tokenizer's chat template; else turns are lines, and a blank line ends an example.
+        asked: The dialogues to continue.
+        chat: Use the tokenizer's chat template; else turns are lines, and a blank line ends an example.
 
     Raises:
-        ConfigError: ``chat`` is set and the tokenizer has no chat template, or one that refuses the prompt.
+        ConfigError: ``chat`` is set and the tokenizer has no chat template, or its template refuses the
+            prompt.
     """
     if not chat:
         solved = "".join("".join(f"{said}\n{reply}\n" for said, reply in turns) + "\n" for turns in examples)
-        told = f"{task}\n\n" if task else ""
-        texts = [f"{told}{solved}{_lines(one)}" for one in asked]
+        instruction = f"{task}\n\n" if task else ""
+        texts = [f"{instruction}{solved}{_lines(one)}" for one in asked]
         return foreign_ids(tokenizer, texts, wrapped=True)
     head = [{"role": "system", "content": task}] if task else []
     head += _messages([pair for turns in examples for pair in turns])
@@ -80,19 +81,19 @@ def _chat(tokenizer: Any, head: list[dict[str, str]], one: Dialogue) -> list[int
 def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -> list[int]:
     """Token ids of a conversation, up to where the model writes.
 
-    Special tokens come from the template alone: what the turns say is text, however it is spelled. Where it
-    spells none, the ids are those of the rendered conversation. Else a sign that stands nowhere else takes
-    the place of each one that it spells, the template writes the turns, whatever it does with them (trims
-    them, writes them as JSON, takes a part), and the signs are then read as the text they stand for.
+    Special tokens come from the template alone: the content of a turn stays text, however it is spelled. If
+    no turn spells a special token, the ids are those of the rendered conversation. Otherwise a sign that
+    occurs nowhere else replaces each spelled special token. The template then writes the turns (it may trim
+    them, write them as JSON, or take a part), and each sign is read as the text that it replaced.
 
     Args:
-        tokenizer: That of a chat model.
+        tokenizer: The tokenizer of a chat model.
         turns: ``role`` and ``content`` of each turn.
-        begin: What the model's own turn begins with.
+        begin: The beginning of the model's turn.
 
     Raises:
-        ConfigError: The tokenizer has no chat template, or one that refuses the turns, or that makes special
-            tokens of what they say.
+        ConfigError: The tokenizer has no chat template, or its template refuses the turns or makes special
+            tokens of their content.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise ConfigError("this model has no chat template: leave chat out, or take a chat model.")
@@ -105,25 +106,25 @@ def in_turns(tokenizer: Any, turns: Sequence[dict[str, str]], begin: str = "") -
     signs = _signs(special, [*(turn["content"] for turn in turns), begin, tokenizer.chat_template])
     signed = [{**turn, "content": _signed(turn["content"], signs)} for turn in turns]
     text = _render(tokenizer, signed) + _signed(begin, signs)
-    found = _read(tokenizer, text, special, signs, wanted)
-    same = [token for token in ids if token in special] == [token for token in found if token in special]
-    return ids if same and not signs else found  # a template may leave out what says nothing
+    safe = _read(tokenizer, text, special, signs, wanted)
+    same = [token for token in ids if token in special] == [token for token in safe if token in special]
+    return ids if same and not signs else safe  # a template may leave out empty turns
 
 
 def _own_tokens(tokenizer: Any, turns: Sequence[dict[str, str]], special: dict[int, str]) -> list[int]:
-    """The special tokens that the template writes around whatever the turns say.
+    """The special tokens that the template writes around the turns, whatever their content.
 
     Raises:
-        ConfigError: It reads so much into the turns that it refuses plain words.
+        ConfigError: The template interprets the content of turns and refuses plain words.
     """
     words = [{**turn, "content": f"word{n}"} for n, turn in enumerate(turns)]
     try:
         frame = _rendered(tokenizer, words)
     except TemplateError as error:
         raise ConfigError(
-            f"the chat template {_place(tokenizer)} reads into what a turn says and refuses plain words "
-            f"({error}), so special tokens that a text spells cannot be told from its own: leave chat out, "
-            "or let the template write each turn's content as it is."
+            f"the chat template {_place(tokenizer)} interprets the content of turns and refuses plain words "
+            f"({error}), so special tokens spelled in a text cannot be told from the template's: leave chat "
+            "out, or let the template write each turn's content as it is."
         ) from None
     return [token for token in _encode(tokenizer, frame) if token in special]
 
@@ -150,35 +151,35 @@ def _place(tokenizer: Any) -> str:
 
 def _encode(tokenizer: Any, text: str, split: bool = False) -> list[int]:
     used = splitting(tokenizer) if split else tokenizer
-    found = used(text, add_special_tokens=False, split_special_tokens=split, verbose=False)
-    return list(found["input_ids"])
+    encoded = used(text, add_special_tokens=False, split_special_tokens=split, verbose=False)
+    return list(encoded["input_ids"])
 
 
 def _special(tokenizer: Any) -> dict[int, str]:
-    """Spelling of each special token, and of those that part turns without being special, by its id."""
+    """Token id -> spelling of each special token, and of each turn marker that is not special."""
     added = {n: str(token) for n, token in tokenizer.added_tokens_decoder.items() if token.special}
     named = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     return added | named | turn_markers(tokenizer)
 
 
 def _text(tokenizer: Any, text: str, special: dict[int, str]) -> list[int]:
-    """Token ids of plain text; ``</s>`` may be an ordinary piece of a Unigram vocabulary: left out."""
+    """Token ids of plain text without special tokens; ``</s>`` may be an ordinary Unigram piece."""
     unknown = tokenizer.unk_token_id
     return [t for t in _encode(tokenizer, text, split=True) if t == unknown or t not in special]
 
 
 def _signs(special: dict[int, str], texts: Sequence[str]) -> dict[str, str]:
-    """For each special token that a text spells, a private character that none of the texts holds."""
+    """Special token spelled in a text -> a private character that occurs in none of the texts."""
     everything = "\n".join(map(str, texts))
     free = (chr(code) for code in range(0xE000, 0xF900) if chr(code) not in everything)
     return {spelled: next(free) for spelled in special.values() if spelled in everything}
 
 
 def _signed(text: str, signs: dict[str, str]) -> str:
-    """A text with a sign for each special token that it spells; of two at a place the longer one."""
+    """A text with a sign for each special token that it spells; the longer one wins at a place."""
     if not signs:
         return text
-    return re.sub(_any_of(signs), lambda found: signs[found[0]], text)
+    return re.sub(_any_of(signs), lambda match: signs[match[0]], text)
 
 
 def _any_of(texts: Collection[str]) -> str:
@@ -188,10 +189,10 @@ def _any_of(texts: Collection[str]) -> str:
 def _read(
     tokenizer: Any, text: str, special: dict[int, str], signs: dict[str, str], wanted: Sequence[int]
 ) -> list[int]:
-    """Special tokens of a rendered conversation by their ids; every stretch of text between encoded as text.
+    """Token ids of a rendered conversation: special tokens by their ids, everything between as plain text.
 
     Raises:
-        ConfigError: There are others than the template writes around the turns.
+        ConfigError: There is a special token beside those that the template writes around the turns.
     """
     numbers = {spelled: number for number, spelled in special.items()}
     meant = {sign: spelled for spelled, sign in signs.items()}
@@ -201,9 +202,9 @@ def _read(
         if n % 2 == 0:
             ids += _text(tokenizer, "".join(meant.get(character, character) for character in part), special)
             continue
-        if numbers[part] not in expected:  # which goes on behind where the last one was
+        if numbers[part] not in expected:  # the iterator continues behind the last match
             raise ConfigError(
-                f"the chat template {_place(tokenizer)} makes a special token ({part}) of what a turn says: "
+                f"the chat template {_place(tokenizer)} makes a special token ({part}) of a turn's content: "
                 "leave chat out, or let the template write each turn's content as it is."
             )
         ids.append(numbers[part])

@@ -1,7 +1,7 @@
-"""Answers in one go: from what was retrieved for the question, or from nothing (closed book).
+"""Answers in one go: from the passages retrieved for the question, or without passages (closed book).
 
-The baselines of RICHES (arXiv 2407.00361) that retrieve first, or never. The module does not know who
-retrieved.
+These are the baselines of RICHES (arXiv 2407.00361) that retrieve first, or never. The module does not know
+the retriever.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FollowUpStep(NamedTuple):
     """A follow-up question.
 
     Attributes:
-        question: What was asked.
+        question: The question that the model wrote.
         passages: Ids of the passages that were shown for it.
     """
 
@@ -34,16 +34,16 @@ class FollowUpStep(NamedTuple):
 
 
 class WrittenAnswer(NamedTuple):
-    """What a reader wrote for a query.
+    """The answer that a reader wrote for a query.
 
     Attributes:
-        answer: The answer; empty where none was written.
-        ended: False where the length limit ended it.
-        read: Ids of the passages that it read, in order.
-        ranking: What was retrieved, best first.
-        steps: The follow-up questions, in order; none where the question itself was retrieved for.
+        answer: The answer; empty if none was written.
+        ended: False if the length limit cut the answer.
+        read: Ids of the passages that the model read, in order.
+        ranking: The retrieved passages, best first.
+        steps: The follow-up questions, in order; empty if the question itself was the query.
         cut: Number of passages left out because the model has no room for them.
-        failed: Why nothing was written for the query; empty where something was.
+        failed: Why nothing was written for the query; empty if something was.
     """
 
     answer: str
@@ -56,7 +56,7 @@ class WrittenAnswer(NamedTuple):
 
 
 class FindsPassages(Protocol):
-    """A retriever, or a run that it has written."""
+    """A retriever, or a finished run."""
 
     def retrieve(self, queries: Sequence[Query], k: int) -> list[list[Hit]]:
         """The first k passages of each query."""
@@ -68,8 +68,8 @@ class DirectReader:
 
     Args:
         writer: The language model.
-        corpus: Where the texts of the passages come from.
-        chat: Tell the model in turns, by its chat template.
+        corpus: The passages.
+        chat: Write the prompt with the model's chat template.
     """
 
     def __init__(self, writer: TextWriter, corpus: Corpus, chat: bool = False):
@@ -85,14 +85,14 @@ class DirectReader:
         depth: int,
         decided: Callable[[int], object] | None = None,
     ) -> list[WrittenAnswer]:
-        """Answer queries from the first k passages that are found for each.
+        """Answer queries from the first k passages retrieved for each.
 
         Args:
             queries: The queries.
-            found: What finds passages; None: nothing does.
-            k: Most passages that are read.
-            depth: Length of the rankings, where it is more.
-            decided: As of :meth:`answer`.
+            found: The retriever or finished run; None for no retrieval.
+            k: Most passages read for a query.
+            depth: Length of the rankings, if larger than k.
+            decided: Called with the number of queries answered since the last call.
         """
         rankings: list[list[Hit]] = [[] for _ in queries]
         if found is not None:
@@ -108,14 +108,14 @@ class DirectReader:
     ) -> list[WrittenAnswer]:
         """Answer queries from the first k passages of each ranking.
 
-        Where there is none the model is asked as without retrieval, and that is logged. Where the model has
-        too few positions, passages are left out from the end of the list; a question that is too long alone
-        has no answer, and is told of.
+        If nothing was retrieved, the model is asked without passages, and a warning says so. If the model has
+        too few positions, passages are left out from the end of the list. A question that is too long even
+        without passages has no answer; an error is logged.
 
         Args:
             queries: The queries.
-            rankings: What was retrieved for each; empty lists for no retrieval.
-            k: Most passages that are read; 0 reads none.
+            rankings: The retrieved passages of each; empty lists for no retrieval.
+            k: Most passages read for a query; 0 for none.
             decided: Called with the number of queries answered since the last call.
 
         Raises:
@@ -123,12 +123,12 @@ class DirectReader:
             DataError: A passage is not in the corpus.
         """
         ids = [[hit.id for hit in ranking[:k]] for ranking in rankings]
-        texts = find_passages(self.corpus, (i for some in ids for i in some))
+        texts = find_passages(self.corpus, (i for first in ids for i in first))
         prompts, read = [], []
-        for query, some in zip(queries, ids, strict=True):
-            prompt, kept = self._fitted(query, [texts[i] for i in some])
+        for query, first in zip(queries, ids, strict=True):
+            prompt, kept = self._fitted(query, [texts[i] for i in first])
             prompts.append(prompt)
-            read.append(tuple(some[:kept]))
+            read.append(tuple(first[:kept]))
         _tell(ids, read, k)
         failed = unfit(queries, prompts, self.writer, lambda: self._prompt(Query("", ""), []))
         if decided is not None and failed:
@@ -168,7 +168,7 @@ def unfit(
     writer: TextWriter,
     least: Callable[[], Sequence[int]],
 ) -> dict[int, str]:
-    """The queries whose prompts a writer has no room for; see :func:`grls.answer.room.too_long`."""
+    """Place of each query whose prompt is too long -> the reason; see :func:`grls.answer.room.too_long`."""
     names = [f"the query {query.id!r}" for query in queries]
     return too_long(names, prompts, writer.room, writer.max_new_tokens, least)
 
@@ -183,6 +183,6 @@ def _tell(ids: Sequence[Sequence[str]], read: Sequence[Sequence[str]], k: int) -
     cut = sum(map(len, ids)) - sum(map(len, read))
     if cut:
         log.warning("%d passages were left out, for the model has no room for them.", cut)
-    without = sum(not some for some in read)
+    without = sum(not passages for passages in read)
     if k and without:
         log.warning("%d of %d queries are read without evidence: there is none.", without, len(read))

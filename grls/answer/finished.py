@@ -17,13 +17,13 @@ class FinishedRun:
 
     Args:
         run: JSONL that ``grls retrieve`` wrote, or any TREC run.
-        corpus: What it was retrieved from.
-        queries: Those that are asked, all of their split.
-        split: Their split.
+        corpus: The corpus of the run.
+        queries: All queries of the split.
+        split: The split to answer.
 
     Attributes:
-        info: The run's manifest; None where it has none.
-        score_mode: What its scores mean.
+        info: The run's manifest; None if it has none.
+        score_mode: What the scores of the run mean.
 
     Raises:
         DataError: The file is missing or malformed.
@@ -37,7 +37,9 @@ class FinishedRun:
             raise MismatchError(f"{run} is of another corpus than {corpus.source}; retrieve again.")
         of = None if self.info is None else self.info.split
         if of not in (None, split) or not any(query.id in loaded.rankings for query in queries):
-            raise MismatchError(f"{run} answers other queries than those asked; give that of this --split.")
+            raise MismatchError(
+                f"{run} answers other queries than those asked; give the run of this --split."
+            )
         self.corpus = corpus
         self.score_mode = loaded.score_mode or "unknown"
         self._rankings = loaded.rankings
@@ -46,7 +48,7 @@ class FinishedRun:
         """The first k passages of each query; none for a query that the run does not hold.
 
         Raises:
-            ConfigError: ``k`` is below 1, or there is a filter: what is finished cannot be filtered.
+            ConfigError: ``k`` is below 1, or there is a filter: a finished run cannot be filtered.
         """
         if k < 1:
             raise ConfigError(f"expected k of at least 1, got {k}.")

@@ -1,8 +1,8 @@
-"""Answers by decomposition: the model asks follow-up questions, and each is retrieved for.
+"""Answers by decomposition: the model asks follow-up questions, and passages are retrieved for each.
 
 The iterative baseline of RICHES (arXiv 2407.00361): in every round the model writes a follow-up question or
-the answer; what is retrieved for the follow-up is appended to its prompt. What was shown, in this order, is
-the ranking. The module does not know who retrieves.
+the answer; the passages retrieved for a follow-up are appended to the prompt. The passages shown, in this
+order, are the ranking. The module does not know the retriever.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class _State:
     failed: str = ""
 
     def take(self, written: Continuation) -> None:
-        """Read what the model wrote: a follow-up question or the answer.
+        """Read the model's line: a follow-up question or the answer.
 
-        A follow-up that is empty, or was asked before, leads nowhere, and a line that is neither may be
-        invented evidence: the answer is asked for instead.
+        A follow-up that is empty or was asked before does not help, and a line that is neither may be
+        invented evidence: in these cases the model is asked for the answer.
         """
         follow = None if self.forced else _follow_up(written.text)
         if self.forced or (follow is None and ANSWER in written.text.casefold()):
@@ -61,7 +61,7 @@ class _State:
         return WrittenAnswer(self.answer or "", self.ended, seen, ranking, steps, self.cut, self.failed)
 
     def fail(self, why: str) -> None:
-        """Nothing is written for it."""
+        """Record why nothing is written for the question."""
         self.answer, self.ended, self.failed = "", False, why
 
 
@@ -70,11 +70,11 @@ class IterativeReader:
 
     Args:
         writer: The language model.
-        retriever: What retrieves for a follow-up.
-        corpus: Where the texts of the passages come from.
-        k: Passages shown for a follow-up. One that was shown before is not shown again; the next best is.
-        hops: Most follow-ups of a question; then the answer is asked for.
-        chat: Tell the model in turns, by its chat template.
+        retriever: The retriever.
+        corpus: The passages.
+        k: Passages shown for a follow-up. A passage shown before is skipped for the next best one.
+        hops: Most follow-ups of a question; then the model is asked for the answer.
+        chat: Write the prompt with the model's chat template.
 
     Raises:
         ConfigError: A count is below 1.
@@ -102,7 +102,7 @@ class IterativeReader:
     ) -> list[WrittenAnswer]:
         """Answer queries, all in step with each other.
 
-        A question that is too long for the model has no answer, and is told of.
+        A question that is too long for the model has no answer; an error is logged.
 
         Args:
             queries: The queries.
@@ -135,24 +135,24 @@ class IterativeReader:
         return few_shot(self.writer.tokenizer, ITERATIVE_TASK, iterative_examples(), [asked], self.chat)[0]
 
     def _retrieve(self, pending: list[_State]) -> None:
-        """Retrieve for the follow-ups and show what was found."""
+        """Retrieve for the follow-ups and show the passages."""
         if not pending:
             return
         asked = [Query(state.query.id, state.pending) for state in pending]
         most = self.k + max(len(state.seen) for state in pending)
-        found = self.retriever.retrieve(asked, most)
+        rankings = self.retriever.retrieve(asked, most)
         fresh = [
             [hit.id for hit in hits if hit.id not in state.seen][: self.k]
-            for state, hits in zip(pending, found, strict=True)
+            for state, hits in zip(pending, rankings, strict=True)
         ]
-        texts = find_passages(self.corpus, (i for some in fresh for i in some))
-        for state, some in zip(pending, fresh, strict=True):
-            self._show(state, some, [texts[i] for i in some])
+        texts = find_passages(self.corpus, (i for ids in fresh for i in ids))
+        for state, ids in zip(pending, fresh, strict=True):
+            self._show(state, ids, [texts[i] for i in ids])
 
     def _show(self, state: _State, ids: list[str], passages: list[Passage]) -> None:
-        """Append what was found; passages are left out from the end until the model has room.
+        """Append the passages; they are left out from the end until the model has room.
 
-        Where there is room for none of them the follow-up is taken back, and the answer asked for.
+        If the model has room for none, the follow-up is taken back and the model is asked for the answer.
         """
         said, past, follow = state.said, state.past, state.pending
         state.pending = ""
@@ -185,12 +185,12 @@ def _asked(query: Query) -> _State:
 
 
 def _follow_up(text: str) -> str | None:
-    """The follow-up question of a line; None where it is none."""
-    label, found = text[: len(FOLLOW_UP)].casefold(), text[len(FOLLOW_UP) :]
-    return found.strip() if label == FOLLOW_UP else None
+    """The follow-up question of a line; None if the line has none."""
+    label, question = text[: len(FOLLOW_UP)].casefold(), text[len(FOLLOW_UP) :]
+    return question.strip() if label == FOLLOW_UP else None
 
 
 def _answer(text: str) -> str:
-    """What stands behind ``answer:``, or all of it where the prompt ended so."""
+    """The text behind ``answer:``, or the whole text if the prompt ended with ``answer:``."""
     place = text.casefold().rfind(ANSWER)
     return (text if place < 0 else text[place + len(ANSWER) :]).strip()

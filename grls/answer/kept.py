@@ -1,6 +1,6 @@
-"""Readings that are kept as they come, so that a killed run goes on where it stopped.
+"""Answers are written to a file as they come, so that a killed run goes on where it stopped.
 
-The file is a :class:`~grls.io.resumable.GrowingFile`; the module does not know how a query is answered.
+The file is a :class:`~grls.io.resumable.GrowingFile`. The module does not know how a query is answered.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from grls.io.progress import Progress
 from grls.io.resumable import GrowingFile
 
 BATCHES = 4
-"""Batches that are answered together before they are kept: prompts of like lengths share one."""
+"""Batches answered before the next write: prompts of similar length share a batch."""
 
 Answer = Callable[[Sequence[Query], Callable[[int], object]], Sequence[WrittenAnswer]]
-"""From queries, and what is called with the number of those answered, to their readings."""
+"""From queries, and a function that is called with the number of queries answered, to the answers."""
 
 
 def read_all(
@@ -30,14 +30,14 @@ def read_all(
     """Answer all questions, and go on where a killed run of the same settings stopped.
 
     Args:
-        questions: What is asked.
-        output: Path without ending; readings are kept in OUTPUT.readings.jsonl.
-        settings: All that they depend on, as JSON values.
+        questions: The questions.
+        output: Path without ending; answers are kept in OUTPUT.readings.jsonl.
+        settings: Everything that the answers depend on, as JSON values.
         writer: The language model behind ``answer``.
-        answer: Answers some queries.
+        answer: Answers a list of queries.
 
     Returns:
-        The reading of each query, and the file that they are kept in.
+        The answer of each query, and the file that holds the answers.
     """
     file = GrowingFile(f"{output}.readings.jsonl", settings, lambda record: "spent" in record)
     file.refuse_other(("query_id",), [(query.id,) for query in questions.every])
@@ -45,14 +45,14 @@ def read_all(
     done = sum(query.id in known for query in questions.asked)
     size = BATCHES * writer.batch_size
     with Progress(len(questions.asked), "read", "queries", done) as bar:
-        readings = read_on(file, questions.asked, lambda some: answer(some, bar.update), writer.spent, size)
+        readings = read_on(file, questions.asked, lambda batch: answer(batch, bar.update), writer.spent, size)
     return readings, file
 
 
 def spent_options(
     readings: Sequence[WrittenAnswer], file: GrowingFile, options: dict[str, Any]
 ) -> tuple[float, dict[str, Any]]:
-    """The seconds that all readings took, and ``options`` with what was cut and what was spent."""
+    """The seconds that all answers took, and ``options`` with passages cut, calls and tokens."""
     spent = spent_on(file)
     seconds = spent.pop("seconds")
     return seconds, {**options, "cut": sum(one.cut for one in readings), **spent}
@@ -65,34 +65,34 @@ def read_on(
     spent: Spent,
     size: int,
 ) -> list[WrittenAnswer]:
-    """Answer what the file does not hold yet.
+    """Answer the queries that the file does not hold yet.
 
     Args:
-        file: Where readings are kept, a line a query. What some cost together stands in the last one of
-            them, so they are answered anew together where a kill has parted them.
+        file: Holds the answers, a line a query. The last line of a group has the cost of the whole group,
+            so a group that a kill has split is answered anew.
         queries: All queries.
-        answer: Answers some of them.
+        answer: Answers a list of queries.
         spent: What the writer behind ``answer`` has done so far.
-        size: Queries answered before they are kept.
+        size: Queries a group.
 
     Returns:
-        The reading of each query, in their order.
+        The answer of each query, in the order of the queries.
     """
     done = {record["query_id"] for record in file.records}
     todo = [query for query in queries if query.id not in done]
     for first in range(0, len(todo), size):
-        some = todo[first : first + size]
+        group = todo[first : first + size]
         before, start = asdict(spent), perf_counter()
-        records = [_record(*pair) for pair in zip(some, answer(some), strict=True)]
+        records = [_record(*pair) for pair in zip(group, answer(group), strict=True)]
         cost = {name: value - before[name] for name, value in asdict(spent).items()}
         records[-1]["spent"] = cost | {"seconds": perf_counter() - start}
         file.add(records)
-    found = {record["query_id"]: record for record in file.records}
-    return [_reading(found[query.id]) for query in queries]
+    by_query = {record["query_id"]: record for record in file.records}
+    return [_reading(by_query[query.id]) for query in queries]
 
 
 def spent_on(file: GrowingFile) -> dict[str, Any]:
-    """What all readings of a file cost together: the fields of ``Spent``, and ``seconds``."""
+    """The cost of all answers of a file: the fields of ``Spent``, and ``seconds``."""
     total: dict[str, Any] = asdict(Spent()) | {"seconds": 0.0}
     for record in file.records:
         for name, value in record.get("spent", {}).items():

@@ -1,7 +1,7 @@
 """The retriever that a language model reads from: a folder of any kind, or BM25 over a corpus.
 
-How it searches (beams, priors, rescoring, members) says its folder. Its queries are pieces of a text, or a
-model's, so one that is too long is cut, not refused.
+The folder says how the retriever searches (beams, priors, rescoring, members). The queries are pieces of a
+text, or written by a model, so a query that is too long is cut, not refused.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ def open_for_reading(
     corpus: Corpus | None = None,
     same: bool = True,
 ) -> Retriever | None:
-    """Open what retrieves.
+    """Open a retriever.
 
     Args:
-        name: A retriever folder, or ``bm25``; None: nothing retrieves.
-        hops: How it goes hop by hop, whatever its folder says; None: as its folder says.
-        device: Of the models.
-        corpus: The passages of the data set: what BM25 retrieves from.
-        same: Whether a folder must be over that corpus.
+        name: A retriever folder, or ``bm25``; None for no retrieval.
+        hops: How to retrieve hop by hop, whatever the folder says; None: as the folder says.
+        device: Device of the models.
+        corpus: The passages of the data set; BM25 retrieves from them.
+        same: Whether the retriever's corpus must be this one.
 
     Raises:
-        ConfigError: Hops are asked for and nothing retrieves, BM25 has no corpus, or the retriever cannot go
-            so.
+        ConfigError: Hops are asked for without a retriever, BM25 has no corpus, or the retriever cannot
+            retrieve hop by hop in this way.
         DataError: The folder is no retriever.
-        MismatchError: The retriever is over another corpus than it must be.
+        MismatchError: The retriever's corpus is another one.
     """
     if name is None:
         if hops is not None and hops.steps != "single":
@@ -51,14 +51,14 @@ def open_for_reading(
     opened = load(name, how) if corpus is None else load_named(name, corpus, how)
     if same and corpus is not None and corpus.fingerprint != opened.corpus.fingerprint:
         raise MismatchError(
-            f"--retriever {name} is over another corpus than {corpus.source}: make it again from that one, "
-            "or give the data set that it was made from."
+            f"--retriever {name} is over another corpus than {corpus.source}: build the retriever again for "
+            "this corpus, or give the data set that it was built from."
         )
     return opened if hops is None else hop_by_hop(opened, hops)
 
 
 def score_mode_of(retriever: Retriever) -> str:
-    """What the scores of its rankings mean: those of chains are the places of their passages."""
+    """What the scores of a retriever's rankings mean; ``pooled`` for chains, whose scores are ranks."""
     description = retriever.describe()
     return description.score_mode if description.steps == "single" else "pooled"
 
@@ -69,7 +69,7 @@ def is_probable(retriever: Retriever) -> bool:
 
 
 def retrieval_settings(name: str | None, retriever: Retriever | None) -> dict[str, Any]:
-    """What found passages depend on, as JSON values."""
+    """Everything that retrieved passages depend on, as JSON values."""
     if retriever is None:
         return {"retriever": None}
     return {
@@ -82,7 +82,7 @@ def retrieval_settings(name: str | None, retriever: Retriever | None) -> dict[st
 def open_or_look_up(
     questions: Questions, retriever: str | None, run: str | None, hops: HopOptions, device: str
 ) -> Retriever | FinishedRun | None:
-    """What finds passages for questions: a retriever, or a run that one has written; None: nothing does."""
+    """The retriever or finished run that finds passages for questions; None for no retrieval."""
     if run is not None:
         return FinishedRun(run, questions.corpus, questions.every, questions.split)
     return open_for_reading(retriever, hops, device, questions.corpus)
@@ -91,13 +91,13 @@ def open_or_look_up(
 def found_settings(
     retriever: str | None, run: str | None, found: Retriever | FinishedRun | None
 ) -> dict[str, Any]:
-    """What found passages depend on, as JSON values."""
+    """Everything that retrieved passages depend on, as JSON values."""
     opened = None if isinstance(found, FinishedRun) else found
     return {**retrieval_settings(retriever, opened), "run": None if run is None else sha256(run)}
 
 
 def origin_of(found: Retriever | FinishedRun | None) -> tuple[str, str, str, dict[str, Any]]:
-    """System, label, score mode, and options of what found passages."""
+    """System, label, score mode, and options of a retriever or finished run."""
     if found is None:
         return "generator", "", "none", {}
     if isinstance(found, FinishedRun):

@@ -1,4 +1,4 @@
-"""How a language model is asked, and how it writes: options of the readers."""
+"""Options of the readers: how a language model is prompted, and how it writes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class ReaderOptions:
     """How a language model reads and writes.
 
     Args:
-        chat: Ask the model in turns, by its chat template.
-        max_new_tokens: Length limit of what it writes at once.
+        chat: Write the prompt with the model's chat template.
+        max_new_tokens: Length limit of an output, in tokens.
         batch_size: Questions answered together.
 
     Raises:
@@ -35,8 +35,8 @@ class DirectOptions(ReaderOptions):
     """How a language model answers in one go.
 
     Args:
-        chat: Ask the model in turns, by its chat template.
-        max_new_tokens: Length limit of an answer.
+        chat: Write the prompt with the model's chat template.
+        max_new_tokens: Length limit of an answer, in tokens.
         batch_size: Questions answered together.
         depth: Length of the ranking that is written; the model reads its first k passages.
     """
@@ -49,10 +49,10 @@ class FollowUpOptions(ReaderOptions):
     """How a language model answers with follow-up questions.
 
     Args:
-        chat: Ask the model in turns, by its chat template.
-        max_new_tokens: Length limit of an answer or a follow-up question.
+        chat: Write the prompt with the model's chat template.
+        max_new_tokens: Length limit of an answer or a follow-up question, in tokens.
         batch_size: Questions answered together.
-        questions: Most follow-up questions; then the answer is asked for.
+        questions: Most follow-up questions; then the model is asked for the answer.
     """
 
     questions: int = 4

@@ -1,4 +1,4 @@
-"""What readers are told. The examples are our own: their passages stand in no corpus."""
+"""The prompts of the readers. The examples are invented: their passages stand in no corpus."""
 
 from __future__ import annotations
 
@@ -75,18 +75,18 @@ _DECOMPOSED = (
 
 
 def shown(passage: Passage) -> str:
-    """A passage as it is read: on one line, with its title."""
+    """A passage as the model reads it: on one line, with its title."""
     text = " ".join(passage.text.split())
     return f"{' '.join(passage.title.split())}: {text}" if passage.title.strip() else text
 
 
 def asked_directly(question: str, passages: Sequence[Passage]) -> str:
-    """A question behind what there is to read."""
+    """A question behind its passages."""
     return "\n".join([*(f"passage: {shown(passage)}" for passage in passages), f"question: {question}"])
 
 
 def evidence(passages: Sequence[Passage]) -> str:
-    """What was found for a follow-up question."""
+    """The passages of a follow-up question, a line each."""
     return "\n".join(f"evidence: {shown(passage)}" for passage in passages) or NOTHING
 
 
@@ -100,9 +100,9 @@ def direct_examples(passages: bool) -> list[Turns]:
 
 def iterative_examples() -> list[Turns]:
     """Questions solved by follow-up questions."""
-    found: list[Turns] = []
+    dialogues: list[Turns] = []
     for question, steps, answer in _DECOMPOSED:
         said = [f"question: {question}", *(f"evidence: {text}" for _, text in steps)]
         replies = [*(f"{FOLLOW_UP} {follow}" for follow, _ in steps), f"{ANSWER} {answer}"]
-        found.append(tuple(zip(said, replies, strict=True)))
-    return found
+        dialogues.append(tuple(zip(said, replies, strict=True)))
+    return dialogues

@@ -1,4 +1,4 @@
-"""The questions of a data set, and what a run of answers depends on."""
+"""The questions of a data set, and everything that a run of answers depends on."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from grls.models.load.language import weights_fingerprint
 from grls.runs.manifest import RunInfo, fingerprint_queries
 
 SHOWN = 3
-"""Answers that are printed, the first ones."""
+"""The first answers that are printed."""
 
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked, and of which passages.
+    """Questions and passages.
 
     Attributes:
         data: The data set's folder.
-        split: Which of its queries.
+        split: The split of the queries.
         corpus: The passages.
         every: All queries of the split.
-        asked: Those that are answered.
-        qrels: Their gold passages.
+        asked: The queries to answer.
+        qrels: The gold passages of the split.
     """
 
     data: str
@@ -41,7 +41,7 @@ class Questions:
 
     @classmethod
     def read(cls, data: str, split: str, limit: int | None, output: str) -> Questions:
-        """Read a data set, and refuse what cannot be written before anything is loaded.
+        """Read a data set; an output that cannot be written is refused first.
 
         Raises:
             ConfigError: The limit is below 1, or the output cannot be written.
@@ -56,7 +56,7 @@ class Questions:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Of the corpus and of all queries: what a run depends on."""
+        """Fingerprints of the corpus and of all queries: a run depends on them."""
         return {"corpus": self.corpus.fingerprint, "queries": fingerprint_queries(self.every)}
 
     def info(
@@ -78,7 +78,7 @@ class Questions:
 
 
 def model_settings(model: str, loaded: Any, tokenizer: Any) -> dict[str, Any]:
-    """What is written depends on of a language model."""
+    """Everything of a language model that its output depends on."""
     return {
         "model": Path(model).name,
         "weights": weights_fingerprint(loaded),

@@ -1,4 +1,4 @@
-"""Readings as lines of NAME.answers.jsonl, as RICHES writes its answers, and for the terminal."""
+"""Answers as lines of NAME.answers.jsonl, in the format of RICHES, and for the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grls.runs.results import find_passages
 
 
 def answer_record(query: Query, reading: WrittenAnswer, corpus: Corpus) -> dict[str, Any]:
-    """A line of the answers: a passage that was read stands where a quote of RICHES does."""
+    """A line of the answers: a passage that the model read takes the place of a quote of RICHES."""
     texts = find_passages(corpus, reading.read)
     quotes = [
         {"text": shown(texts[i]), "keys": [shown(texts[i])], "passages": [i], "closed": True}

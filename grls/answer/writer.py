@@ -1,7 +1,7 @@
-"""A language model goes on from prompts: many at once, to a stop string or an end token.
+"""A language model continues prompts: many at once, to a stop string or an end token.
 
-Greedily, or by draws: each prompt has a seed of its own, so what is drawn for it does not depend on the batch
-(but for the rounding of padded batches).
+It writes greedily, or it draws. Each prompt has its own seed, so its draw does not depend on the batch
+(except for the rounding of padded batches).
 
 transformers' ``generate`` does the work. The module does not know what a prompt says. B prompts of a batch, L
 tokens of the longest, T tokens written.
@@ -29,12 +29,12 @@ from grls.models.turns import turn
 
 
 class Continuation(NamedTuple):
-    """How a model went on.
+    """The continuation of a prompt.
 
     Attributes:
-        text: What it wrote, up to the stop string or the end, without white space around it.
+        text: The text up to the stop string or the end, without white space around it.
         tokens: Number of tokens written, stop string and end token included.
-        ended: False where the length limit ended it.
+        ended: False if the length limit cut the text.
     """
 
     text: str
@@ -46,10 +46,10 @@ class Sampling(NamedTuple):
     """How a continuation is drawn instead of written greedily.
 
     Attributes:
-        temperature: Above 0.
-        seed: Of the draws; the same prompt and seed give the same text.
-        top_p: Only the likeliest tokens are drawn, as many as have this probability together (nucleus
-            sampling); 1: all.
+        temperature: The temperature, above 0.
+        seed: The seed of the draw; the same prompt and seed give the same text.
+        top_p: Draw only from the likeliest tokens, as many as have this probability together (nucleus
+            sampling); 1: all tokens.
     """
 
     temperature: float
@@ -62,7 +62,7 @@ class Spent:
     """What a writer has done so far.
 
     Attributes:
-        prompts: Prompts gone on from.
+        prompts: Prompts continued.
         calls: Calls of ``generate``, one a batch.
         tokens_read: Tokens of the prompts, padding left out.
         tokens_written: Tokens written.
@@ -82,10 +82,10 @@ class TextWriter:
         tokenizer: Its tokenizer.
         max_new_tokens: Length limit of a continuation.
         batch_size: Prompts a batch.
-        stops: A continuation ends before the first of these, once it has more than white space.
+        stops: Stop strings; a continuation ends before the first one that follows more than white space.
 
     Attributes:
-        spent: What it has done so far.
+        spent: Prompts, calls and tokens so far.
 
     Raises:
         ConfigError: A number is below 1, a stop string is empty, or the tokenizer is not the model's.
@@ -119,7 +119,7 @@ class TextWriter:
 
     @property
     def room(self) -> int | None:
-        """Most tokens of a prompt; None where the model has no limit."""
+        """Most tokens of a prompt; None if the model has no limit."""
         return room_of(self.model, self.max_new_tokens)
 
     def write(
@@ -128,13 +128,13 @@ class TextWriter:
         decided: Callable[[int], object] | None = None,
         draws: Sequence[Sampling | None] | None = None,
     ) -> list[Continuation]:
-        """Go on from prompts; the result is in their order.
+        """Continue prompts; the result is in their order.
 
         Args:
-            prompts: Token ids of each. An end token that a tokenizer put behind a prompt is left out for a
-                causal model, which would write no more.
+            prompts: Token ids of each. A causal model does not read an end token behind a prompt: it would
+                write nothing.
             decided: Called with the number of prompts that a batch has finished.
-            draws: How each is drawn; None: greedily.
+            draws: How each continuation is drawn; None: greedily.
 
         Raises:
             ConfigError: A prompt has no token, or more than the model has positions for; or a temperature is
@@ -146,23 +146,23 @@ class TextWriter:
         if any(draw is not None and not 0 < draw.top_p <= 1 for draw in how):
             raise ConfigError("expected top_p above 0 and at most 1.")
         rows = [self._prompt(tokens) for tokens in prompts]
-        found: dict[int, Continuation] = {}
-        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # like lengths together: less padding
+        continuations: dict[int, Continuation] = {}
+        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))  # similar lengths together: less padding
         for first in range(0, len(order), self.batch_size):
             places = order[first : first + self.batch_size]
             with turn(self.model):
                 written = self._batch([rows[n] for n in places], [how[n] for n in places])
-            found |= zip(places, written, strict=True)
+            continuations |= zip(places, written, strict=True)
             if decided is not None:
                 decided(len(places))
-        return [found[n] for n in range(len(rows))]
+        return [continuations[n] for n in range(len(rows))]
 
     def _prompt(self, tokens: Sequence[int]) -> list[int]:
         row = list(tokens)
         if row and row[-1] == self.tokenizer.eos_token_id and not self.model.config.is_encoder_decoder:
             row.pop()
         if not row:
-            raise ConfigError("a prompt has no token; expected some text to go on from.")
+            raise ConfigError("a prompt has no token; expected a text to continue.")
         if self.room is not None and len(row) > self.room:
             raise ConfigError(
                 f"a prompt takes {len(row)} tokens, but the model has room for {self.room} beside "
@@ -172,7 +172,7 @@ class TextWriter:
 
     @torch.inference_mode()
     def _batch(self, rows: list[list[int]], draws: list[Sampling | None]) -> list[Continuation]:
-        """Go on from the prompts of one batch, padded on the left (on the right for an encoder)."""
+        """Continue the prompts of one batch, padded on the left (on the right for an encoder)."""
         encoder = self.model.config.is_encoder_decoder
         longest = max(map(len, rows))
         inputs = torch.full((len(rows), longest), self._pad)  # [B, L]
@@ -191,12 +191,12 @@ class TextWriter:
             logits_processor=LogitsProcessorList([RefuseNaNLogits(), *([Drawn(draws)] if any(draws) else
             [])]),
         )  # fmt: skip
-        found = [self._read(row) for row in output[:, start:].tolist()]  # [B, T]
+        continuations = [self._read(row) for row in output[:, start:].tolist()]  # [B, T]
         self.spent.prompts += len(rows)
         self.spent.calls += 1
         self.spent.tokens_read += sum(map(len, rows))
-        self.spent.tokens_written += sum(one.tokens for one in found)
-        return found
+        self.spent.tokens_written += sum(one.tokens for one in continuations)
+        return continuations
 
     def _read(self, row: list[int]) -> Continuation:
         text, stopped = self._text(row)
@@ -216,19 +216,19 @@ class TextWriter:
 
 
 class _Stopped(StoppingCriteria):
-    """Which rows hold a stop string."""
+    """Marks the rows that hold a stop string."""
 
     def __init__(self, text: Callable[[list[int]], tuple[str, bool]], start: int):
         self.text = text
         self.start = start
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **_: Any) -> torch.Tensor:
-        found = [self.text(row)[1] for row in input_ids[:, self.start :].tolist()]
-        return torch.tensor(found, device=input_ids.device)
+        stopped = [self.text(row)[1] for row in input_ids[:, self.start :].tolist()]
+        return torch.tensor(stopped, device=input_ids.device)
 
 
 class RefuseNaNLogits(LogitsProcessor):
-    """Refuses logits that are not numbers: what is written from them is no answer."""
+    """Refuses logits that are not numbers: an output written from them is no answer."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """The logits ``[B, V]`` as they are.
@@ -275,13 +275,13 @@ _LIKELY = 1024
 def nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
     """Logits ``[1, V]`` with minus infinity outside of the likeliest tokens whose probability is ``top_p``.
 
-    As transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary: most of the time of a draw. The
-    likeliest tokens alone are sorted where they are enough.
+    The result is that of transformers' ``TopPLogitsWarper``, which sorts the whole vocabulary and so takes
+    most of the time of a draw. Here only the likeliest tokens are sorted, if they hold the nucleus.
     """
     probabilities, places = logits.float().softmax(-1).topk(min(_LIKELY, logits.shape[1]))
     before = probabilities.cumsum(-1) - probabilities
     if before[0, -1] < top_p and len(places[0]) < logits.shape[1]:  # the nucleus may be larger
-        some: torch.Tensor = TopPLogitsWarper(top_p)(None, logits)
-        return some
+        warped: torch.Tensor = TopPLogitsWarper(top_p)(None, logits)
+        return warped
     kept = places[before < top_p]
     return torch.full_like(logits, -torch.inf).index_copy(1, kept, logits[:, kept])

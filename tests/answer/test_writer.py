@@ -249,7 +249,9 @@ def test_a_chat_template_that_makes_special_tokens_of_texts_is_refused() -> None
     with pytest.raises(ConfigError, match=r"models/mine/tokenizer_config.json makes a special token"):
         in_turns(tokenizer, asked)
     tokenizer.chat_template = "{% for m in messages %}{{ m.content.split('|')[1] + 'x' }}{% endfor %}"
-    with pytest.raises(ConfigError, match=r"models/mine/tokenizer_config.json reads into what a turn says"):
+    with pytest.raises(
+        ConfigError, match=r"models/mine/tokenizer_config.json interprets the content of turns"
+    ):
         in_turns(tokenizer, [{"role": "user", "content": "a|b"}])
     leaves_out = "{% if m['content'] %}<|im_start|>{{ m['content'] }}<|im_end|>{% endif %}"
     tokenizer = _chat_tokenizer(leaves_out)

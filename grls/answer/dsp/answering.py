@@ -1,4 +1,4 @@
-"""Questions answered by a program: the program by its name, its run, and what is told of it."""
+"""Questions of a data set answered by a program: open it by name, run it, report its costs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 
 
 class NamedProgram(NamedTuple):
-    """What answers.
+    """A program with its model.
 
     Attributes:
         program: The program.
         lm: Its model, a ``dspy.LM``.
-        adapter: How that is asked.
-        settings: All that answers depend on but for the questions, as JSON values.
+        adapter: The adapter that asks the model.
+        settings: Everything that answers depend on except the questions, as JSON values.
     """
 
     program: Any
@@ -50,17 +50,17 @@ def named_program(
     """A program with its model, without demonstrations.
 
     Args:
-        questions: What is asked.
-        program: Its name.
-        opened: What retrieves for it.
-        retriever: How that is named.
+        questions: The questions.
+        program: The name of the program.
+        opened: The program's retriever.
+        retriever: The name of the retriever.
         model: The name of the language model.
         k: Passages of a retrieval.
-        dsp: How the program goes.
-        device: Of a model in this process.
+        dsp: Options of the program.
+        device: Device of a model in this process.
 
     Raises:
-        ConfigError: The model cannot be had, or the program needs a retriever.
+        ConfigError: The model cannot be opened, or the program needs a retriever.
     """
     calls = dsp.calls
     template, new_tokens = calls.filled(model)
@@ -88,10 +88,10 @@ def named_program(
 def answer_questions(
     questions: Questions, made: NamedProgram, program: ProgramName, output: str, dsp: ProgramOptions
 ) -> tuple[list[dict[str, Any]], float]:
-    """Answer what was not answered before, in OUTPUT.trace.jsonl.
+    """Answer the questions that OUTPUT.trace.jsonl does not hold yet.
 
     Returns:
-        The record of each query, and the seconds that all took.
+        The record of each query, and the seconds of all together.
     """
     taught, shown = _examples(questions, program, dsp)
     settings = {**made.settings, **questions.fingerprints, "examples": fingerprint_queries(taught)}
@@ -103,15 +103,15 @@ def answer_questions(
             made.program, how.how, shown, how.count, threads, f"{output}.program.json", settings
         )
     branched = Branch(ready, dsp.branches, dsp.temperature)
-    given = {query.id: inputs_of(query, program == "conversational") for query in questions.asked}
+    inputs = {query.id: inputs_of(query, program == "conversational") for query in questions.asked}
     quietly = hushed() if how.how == "nearest" else nullcontext()
-    with Progress(len(given), program, "queries") as bar, quietly:
-        records = run.answer_all(branched, given, made.lm, made.adapter, file, threads, bar.update)
-    return records, run.seconds_of(file, given)
+    with Progress(len(inputs), program, "queries") as bar, quietly:
+        records = run.answer_all(branched, inputs, made.lm, made.adapter, file, threads, bar.update)
+    return records, run.seconds_of(file, inputs)
 
 
 def _examples(questions: Questions, program: ProgramName, dsp: ProgramOptions) -> tuple[list[Any], list[Any]]:
-    """The queries that demonstrations are made of, and the same as DSPy has them."""
+    """The queries to make demonstrations of, as queries and as DSPy examples."""
     how = dsp.demonstrations
     if how.how == "none":
         return [], []
@@ -121,7 +121,7 @@ def _examples(questions: Questions, program: ProgramName, dsp: ProgramOptions) -
 
 
 def fused_mode(program: ProgramName, queries: int, opened: Retriever | None) -> str:
-    """What the scores of the ranking are."""
+    """What the scores of the ranking mean."""
     if program in ("multihop", "self-ask"):
         return "interleave"
     fused = (program == "openqa" and queries > 0) or (program == "conversational" and queries > 1)
@@ -129,25 +129,25 @@ def fused_mode(program: ProgramName, queries: int, opened: Retriever | None) -> 
 
 
 def reading_of(record: dict[str, Any]) -> WrittenAnswer:
-    """A record as a reading."""
+    """The answer in a record."""
     ranking = tuple(Hit(passage, score) for passage, score in record["found"])
     read = tuple(passage for passage, _ in record["read"])
     return WrittenAnswer(record["answer"], record.get("ended", True), read, ranking)
 
 
 def kept_of(record: dict[str, Any]) -> dict[str, Any]:
-    """What the line of an answer holds, too: what it cost, and why it failed."""
+    """Further fields of an answer's line: its cost, and why it failed."""
     return {name: record[name] for name in ("failed", "cost") if name in record}
 
 
 def total_cost(records: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """What all queries cost together."""
+    """The cost of all queries together."""
     costs = [record["cost"] for record in records]
     return {key: sum(cost[key] for cost in costs) for key in costs[0]} if costs else {}
 
 
 def print_costs(records: Sequence[dict[str, Any]]) -> None:
-    """What the queries cost, which failed, and where nothing was found."""
+    """Print the mean cost of a query; warn of failed queries, empty retrievals and cut outputs."""
     spent = total_cost(records).items()
     shares = (f"{total / len(records):,.1f} {what.replace('_', ' ')}" for what, total in spent)
     print(f"a query cost {', '.join(shares)}")

@@ -1,6 +1,6 @@
-"""What arXiv 2212.14024 compares its programs with: the model alone, retrieve-then-read, self-ask.
+"""The baselines of arXiv 2212.14024: the model alone, retrieve-then-read, self-ask.
 
-DSPy modules with the prediction of the programs.
+They are DSPy modules; their predictions have the same fields as those of the programs.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Vanilla(dspy.Module):
 
 
 class RetrieveThenRead(dspy.Module):
-    """Retrieve for the question, then answer from what was found.
+    """Retrieve for the question, then answer from the passages.
 
     Args:
-        retrieval: What retrieves, and how many passages are read.
+        retrieval: The retriever, with the number of passages to read.
     """
 
     def __init__(self, retrieval: Retrieval):
@@ -63,17 +63,17 @@ class RetrieveThenRead(dspy.Module):
 
     def forward(self, question: str) -> Any:
         """Answer a question."""
-        found = self.retrieval.find(question)
-        return answered(self.answer(context=context(found), question=question), found, found)
+        passages = self.retrieval.find(question)
+        return answered(self.answer(context=context(passages), question=question), passages, passages)
 
 
 class SelfAsk(dspy.Module):
-    """Self-ask (arXiv 2210.03350) with retrieval: follow-up questions, each retrieved for and answered.
+    """Self-ask (arXiv 2210.03350) with retrieval: retrieve for each follow-up question and answer it.
 
-    It ends with N/A, an empty follow-up or one that was asked before; then the answer is written.
+    It ends with N/A, an empty follow-up, or one that was asked before; then the model writes the answer.
 
     Args:
-        retrieval: What retrieves, and how many passages are read for a follow-up.
+        retrieval: The retriever, with the number of passages to read for a follow-up.
         hops: Most follow-ups.
 
     Raises:
@@ -103,5 +103,5 @@ class SelfAsk(dspy.Module):
             hops.append(self.retrieval.find(follow))
             reply = self.reply(context=context(hops[-1]), question=follow).answer
             known.append(f"{follow} {reply}")
-        found = in_turn(hops)
-        return answered(self.answer(question=question, known=list(known)), found, found)
+        passages = in_turn(hops)
+        return answered(self.answer(question=question, known=list(known)), passages, passages)

@@ -1,6 +1,6 @@
-"""Several pipelines at a temperature and the majority over them: DSP's ``branch``, and its sampled queries.
+"""Several runs of a program at a temperature, and their majority: DSP's ``branch``, and its sampled queries.
 
-DSPy's majority counts. The module does not know the programs.
+DSPy's ``majority`` counts the answers. The module does not know the programs.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from grls.errors import ConfigError
 from grls.evaluation.metrics.answer_f1 import normalise_answer
 
 SPREAD = 1000
-"""Seeds of a branch's own draws lie between those of two branches."""
+"""Distance between the seeds of two branches; the draws within a branch take the seeds between."""
 
 
 class Branch(dspy.Module):
-    """Runs a program several times, each with a seed of its own, and gives back one whose answer most give.
+    """Runs a program several times with different seeds and returns the prediction with the commonest answer.
 
-    Of answers that equally many give, the earliest wins. A run that fails is noted and left out.
+    Among equally common answers the earliest wins. A failed run is noted and left out.
 
     Args:
-        program: What runs; its predictors must have no LM of their own, or that one is not sampled.
-        n: How many times; 1 runs it as it is.
-        temperature: Of the model.
-        field: The field of the prediction that is counted, as exact match compares answers.
+        program: The program; a predictor with its own LM is not sampled.
+        n: Number of runs; 1 runs the program as it is.
+        temperature: Temperature of the model.
+        field: The field of the prediction to count; answers are compared as exact match does.
 
     Raises:
         ConfigError: ``n`` is below 1, or the temperature is not above 0.
@@ -47,7 +47,7 @@ class Branch(dspy.Module):
         """The winning run's prediction.
 
         Raises:
-            DSPyError: Every run failed; the last one's error.
+            DSPyError: Every run failed; this is the last error.
         """
         if self.n == 1:
             return self.program(**inputs)
@@ -69,7 +69,7 @@ class Branch(dspy.Module):
 
 
 def sampled(predict: Callable[..., Any], n: int, temperature: float, **inputs: Any) -> list[Any]:
-    """Predictions of one predictor: one as usual for n = 1, else n draws at a temperature."""
+    """Predictions of one predictor: a single plain call for n = 1, else n draws at a temperature."""
     if n == 1:
         return [predict(**inputs)]
     first = int(dspy.settings.lm.kwargs.get("seed") or 0)

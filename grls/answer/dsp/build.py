@@ -1,4 +1,4 @@
-"""Programs, models and demonstrations by the names that the command line gives them."""
+"""Programs, models and demonstrations by their names on the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def program_named(name: str, retrieval: Retrieval | None, hops: int, queries: in
     """A program or a baseline.
 
     Raises:
-        ConfigError: It needs a retriever, or none is of that name.
+        ConfigError: The program needs a retriever, or the name is unknown.
     """
     if name == "vanilla":
         return Vanilla()
@@ -47,11 +47,11 @@ def program_named(name: str, retrieval: Retrieval | None, hops: int, queries: in
 
 
 class NamedLM(NamedTuple):
-    """A model as it was named.
+    """A language model opened by name.
 
     Attributes:
         lm: A ``dspy.LM``.
-        weights: Fingerprint of a model in this process; None where it is served.
+        weights: Fingerprint of a model in this process; None for a served model.
     """
 
     lm: Any
@@ -62,7 +62,7 @@ def lm_named(name: str, calls: CallOptions = CallOptions(), device: str = "auto"
     """A ``dspy.LM`` of an endpoint, a provider (``api:openai/gpt-4o-mini``), or a model in this process.
 
     Raises:
-        ConfigError: It cannot be had.
+        ConfigError: The model cannot be opened.
     """
     new_tokens = calls.filled(name)[1]
     if calls.is_remote(name):
@@ -74,7 +74,7 @@ def lm_named(name: str, calls: CallOptions = CallOptions(), device: str = "auto"
 
 
 def adapter_named(template: str, attempts: int, wait: float) -> Patience:
-    """How a model is asked: ``lines``, the paper's plain template, or ``chat``, DSPy's own format."""
+    """The adapter of a template: ``lines``, the paper's plain template, or ``chat``, DSPy's format."""
     inner = LinesAdapter() if template == "lines" else dspy.ChatAdapter(use_json_adapter_fallback=False)
     return Patience(inner, attempts, wait)
 
@@ -88,22 +88,22 @@ def demonstrated(
     file: str | Path,
     made: Mapping[str, Any],
 ) -> Any:
-    """A program with demonstrations: those of a file, which is written where there is none.
+    """A program with demonstrations, read from a file; a missing file is made and written.
 
     Demonstrations that depend on the query (``nearest``) have no file.
 
     Args:
-        program: What they are for.
-        how: How they are made.
-        train: Examples to make them of.
-        demos: How many.
+        program: The program.
+        how: How to make demonstrations.
+        train: Examples to make demonstrations of.
+        demos: Number of demonstrations.
         threads: Examples tried at the same time.
-        file: Where they are kept.
-        made: All that they depend on, as JSON values; demonstrations of other settings are refused.
+        file: The file of the demonstrations.
+        made: Everything that demonstrations depend on, as JSON values; a file with other settings is refused.
 
     Raises:
-        DataError: The file is of another program.
-        MismatchError: Its demonstrations were made with other settings.
+        DataError: The file belongs to another program.
+        MismatchError: The demonstrations of the file were made with other settings.
     """
     path = Path(file)
     if how in ("none", "nearest"):
@@ -114,16 +114,18 @@ def demonstrated(
             if kept["settings"] != made:
                 raise MismatchError(
                     f"{path} holds demonstrations that were made with other settings; give another output, "
-                    "or remove it."
+                    "or remove the file."
                 )
             program.load_state(kept["program"])
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
-                f"these are no demonstrations of this program ({error!r}); remove it.", path
+                f"these are no demonstrations of this program ({error!r}); remove the file.", path
             ) from None
         return program
     taught = demonstrate(program, how, train, demos, threads=threads)
     if not any(predictor.demos for predictor in taught.predictors()):
-        log.warning("no demonstration could be made of %d examples: none is answered rightly.", len(train))
+        log.warning(
+            "no demonstration could be made of %d examples: the program answers none correctly.", len(train)
+        )
     write_json(path, {"settings": dict(made), "program": taught.dump_state()})
     return taught

@@ -1,8 +1,8 @@
-"""Demonstrations for a program: DSPy's optimizers, given our queries and our measure.
+"""Demonstrations for a program: DSPy's optimizers with our queries and our measure.
 
-An example is answered rightly where its answer is an accepted one (exact match, as ``grls evaluate`` counts
-it); one that has only gold passages, where all of them are found. DSPy prints what it does, which is kept
-away. The module does not know the programs.
+An example counts as correct if its answer is an accepted one (exact match, as ``grls evaluate`` counts it);
+an example with gold passages only counts as correct if all of them are retrieved. The output that DSPy
+prints is hidden. The module does not know the programs.
 """
 
 from __future__ import annotations
@@ -24,31 +24,33 @@ from grls.evaluation.metrics.answer_f1 import answer_scores
 
 
 def dspy_examples(queries: Sequence[Query], history: bool = False) -> list[Any]:
-    """DSPy examples of queries with accepted answers, of which the first is shown, or with ``evidence``.
+    """DSPy examples of queries that have accepted answers (the first one is shown) or ``evidence``.
 
     Raises:
-        DataError: No query has either.
+        DataError: No query has answers or evidence.
     """
-    found = []
+    examples = []
     for query in queries:
         inputs = inputs_of(query, history)
         shown = {"answer": query.answers[0]} if query.answers else {}
         known = {"answers": list(query.answers), "evidence": list(query.evidence)}
         if query.answers or query.evidence:
-            found.append(dspy.Example(**inputs, **shown, **known).with_inputs(*inputs))
-    if not found:
-        raise DataError("no query of the split for demonstrations has an answer or evidence; expected some.")
-    return found
+            examples.append(dspy.Example(**inputs, **shown, **known).with_inputs(*inputs))
+    if not examples:
+        raise DataError(
+            "no query of the split for demonstrations has an answer or evidence; choose another split."
+        )
+    return examples
 
 
 def inputs_of(query: Query, history: bool = False) -> dict[str, str]:
-    """What a program is given: the question and, where asked for, the conversation before.
+    """The inputs of a program: the question and, if asked for, the conversation before it.
 
     ``metadata.history`` of a query is a list of turns, each a string or a list of strings (a question and its
-    reply); absent: there was none.
+    reply); a query without it has no history.
 
     Raises:
-        DataError: It is something else.
+        DataError: ``metadata.history`` is no such list.
     """
     if not history:
         return {"question": query.text}
@@ -66,7 +68,7 @@ def inputs_of(query: Query, history: bool = False) -> dict[str, str]:
 
 
 def right(example: Any, prediction: Any, trace: Any = None) -> bool:
-    """Whether an example is answered rightly; see the module."""
+    """Whether an example is answered correctly; see the module."""
     if example.answers:
         return answer_scores(str(prediction.answer), example.answers)[0] == 1
     return set(example.evidence) <= {one.id for one in prediction.found}
@@ -79,16 +81,16 @@ def demonstrate(
 
     Args:
         program: The program.
-        how: How they are made.
-        train: DSPy examples (:func:`dspy_examples`). ``search`` keeps every other one back to choose by.
+        how: How to make demonstrations.
+        train: DSPy examples (:func:`dspy_examples`). ``search`` holds out every second one to compare sets.
         demos: Demonstrations of each predictor.
-        candidates: Bootstrapped sets to choose from (``search``), beside one in the given order, the labeled
-            ones and none.
+        candidates: Random bootstrapped sets to choose from (``search``), beside one set in the order of the
+            examples, the labeled examples, and no demonstrations.
         threads: Held-out examples answered at the same time (``search``).
 
     Raises:
-        ConfigError: ``demos`` is below 1, there are too few examples to hold some out, none has an answer to
-            show, or the model failed for all of them.
+        ConfigError: ``demos`` is below 1, there are too few examples to hold some out, no example has an
+            answer to show, or the model failed for all of them.
     """
     if how == "none":
         return program
@@ -113,7 +115,7 @@ def demonstrate(
             return _compiled(program, how, list(train), settings, candidates, threads)
     except GrlsError:
         raise
-    except Exception as error:  # DSPy goes on where an example fails, and raises where all do
+    except Exception as error:  # DSPy goes on if an example fails, and raises if all fail
         raise ConfigError(f"no example could be answered: {' '.join(str(error).split())}") from error
 
 
@@ -122,7 +124,7 @@ def _compiled(
 ) -> Any:
     if how == "bootstrap":
         return dspy.BootstrapFewShot(**settings, max_errors=len(train)).compile(program, trainset=train)
-    settings |= {"max_labeled_demos": settings["max_bootstrapped_demos"]}  # of labeled ones alone
+    settings |= {"max_labeled_demos": settings["max_bootstrapped_demos"]}  # for the set of labeled examples
     search = dspy.BootstrapFewShotWithRandomSearch(
         **settings,
         num_candidate_programs=candidates,
@@ -133,7 +135,7 @@ def _compiled(
 
 
 def vectors(train: Sequence[Any]) -> Any:
-    """What compares questions: cosines of TF-IDF vectors, fitted on the examples; nothing is cached."""
+    """An embedder that compares questions by TF-IDF vectors, fitted on the examples; nothing is cached."""
     fitted = TfidfVectorizer(sublinear_tf=True).fit([example.question for example in train])
 
     def embed(texts: Sequence[str]) -> Any:
@@ -144,6 +146,6 @@ def vectors(train: Sequence[Any]) -> Any:
 
 @contextmanager
 def hushed() -> Iterator[None]:
-    """Within this block, nothing is printed by this process: DSPy's optimizers tell of every step."""
+    """Within this block the process prints nothing: DSPy's optimizers print every step."""
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         yield

@@ -1,9 +1,9 @@
-"""Batches of what several threads ask at the same time.
+"""Batches of the requests that several threads make at the same time.
 
-A thread that asks while nobody computes takes everything that waits and computes it for all; those that ask
-meanwhile wait for the next batch. There is no thread of its own, no timer, and a single thread gets batches
-of one. The function is never called twice at once, so it need not be thread-safe. The module does not know
-what is computed.
+A thread that makes a request while no batch is computed takes all waiting requests and computes them;
+requests made meanwhile wait for the next batch. There is no extra thread and no timer, and a single thread
+gets batches of one. The function is never called twice at once, so it need not be thread-safe. The module
+does not know what is computed.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-Asked = TypeVar("Asked")
-Given = TypeVar("Given")
+Request = TypeVar("Request")
+Result = TypeVar("Result")
 
 
-class Gathered(Generic[Asked, Given]):
-    """A function of many, called with one at a time.
+class Gathered(Generic[Request, Result]):
+    """A function of a list of requests, called with one request at a time.
 
     Args:
-        compute: One result for each of a list, in order. Where it raises for several, each is computed alone,
-            so that an error is that of its own asker.
-        most: Most that are computed together.
+        compute: Computes a result for each request of a list, in order. If it raises for a list, each request
+            is computed alone, so that an error reaches only the thread that caused it.
+        most: Most requests computed together.
     """
 
-    def __init__(self, compute: Callable[[Sequence[Asked]], Sequence[Given]], most: int):
+    def __init__(self, compute: Callable[[Sequence[Request]], Sequence[Result]], most: int):
         self._compute = compute
         self._most = most
-        self._waiting: list[tuple[Asked, Future[Given]]] = []
+        self._waiting: list[tuple[Request, Future[Result]]] = []
         self._list_lock = threading.Lock()
         self._compute_lock = threading.Lock()
 
-    def __call__(self, asked: Asked) -> Given:
-        """The result for one, computed with others that wait."""
-        mine: Future[Given] = Future()
+    def __call__(self, asked: Request) -> Result:
+        """The result of a request, computed together with other waiting requests."""
+        mine: Future[Result] = Future()
         with self._list_lock:
             self._waiting.append((asked, mine))
         while not mine.done():
@@ -48,8 +48,8 @@ class Gathered(Generic[Asked, Given]):
         with self._list_lock:
             batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
         try:
-            found = self._compute([asked for asked, _ in batch])
-            for (_, future), one in zip(batch, found, strict=True):
+            results = self._compute([asked for asked, _ in batch])
+            for (_, future), one in zip(batch, results, strict=True):
                 future.set_result(one)
         except BaseException as error:
             for asked, future in batch:
@@ -60,9 +60,9 @@ class Gathered(Generic[Asked, Given]):
                 else:
                     future.set_exception(error)
 
-    def _alone(self, asked: Asked, future: Future[Given]) -> None:
+    def _alone(self, asked: Request, future: Future[Result]) -> None:
         try:
-            (found,) = self._compute([asked])
-            future.set_result(found)
+            (result,) = self._compute([asked])
+            future.set_result(result)
         except BaseException as error:
             future.set_exception(error)

@@ -1,7 +1,7 @@
-"""A language model of DSPy of which every call is written down: prompt, raw output, tokens, whether cut.
+"""A ``dspy.LM`` that records every call: prompt, raw output, tokens, and whether the output was cut.
 
-An adapter asks it as it asks a ``dspy.LM``. Messages become one of DSPy's own requests, for only its response
-says whether the length limit ended the output. The module does not know what is asked, nor who reads it.
+An adapter asks it as it asks a ``dspy.LM``. Messages become a request of DSPy, because only the response to a
+request says whether the length limit cut the output. The module does not know the task.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ _OPTIONS = ("temperature", "max_tokens", "max_completion_tokens", "seed", "top_p
 
 
 class Heard:
-    """Stands for a ``dspy.LM`` while one output is asked for.
+    """Stands in for a ``dspy.LM`` while one output is asked for.
 
     Args:
         lm: The model.
 
     Attributes:
-        calls: What was said, as JSON values, in order: ``prompt`` (the text of a single message, else a list
-            of role and text), ``output`` as it came or ``failed``, ``tokens_read`` and ``tokens_written`` (0
-            where the model does not say), and ``cut`` where the length limit ended the output.
+        calls: The calls as JSON values, in order: ``prompt`` (the text of a single message, else a list of
+            role and text), ``output`` as it came or ``failed``, ``tokens_read`` and ``tokens_written`` (0 if
+            the model does not say), and ``cut`` if the length limit cut the output.
     """
 
     def __init__(self, lm: Any):
@@ -40,8 +40,8 @@ class Heard:
         """
         if messages is None:
             return self._asked(request)
-        given = {**self._lm.kwargs, **options}
-        known = {name: given[name] for name in _OPTIONS if given.get(name) is not None}
+        settings = {**self._lm.kwargs, **options}
+        known = {name: settings[name] for name in _OPTIONS if settings.get(name) is not None}
         body = {"model": self._lm.model, "messages": messages, **known}
         return [self._asked(dspy.lm15.request_from_openai_chat(body)).text]
 
@@ -60,13 +60,13 @@ class Heard:
                     call["cut"] = True
             finally:
                 spent = [entry for entries in tracker.usage_data.values() for entry in entries]
-                for ours, theirs in (("tokens_read", "prompt"), ("tokens_written", "completion")):
-                    call[ours] = sum(int(entry.get(f"{theirs}_tokens") or 0) for entry in spent)
+                for field, usage in (("tokens_read", "prompt"), ("tokens_written", "completion")):
+                    call[field] = sum(int(entry.get(f"{usage}_tokens") or 0) for entry in spent)
         return response
 
 
 def error_line(error: BaseException) -> str:
-    """An error in a line: its class, and what it says."""
+    """An error on one line: its class and its message."""
     said = " ".join(str(error).split())
     if isinstance(error, dspy.AdapterParseError):
         said = f"no field can be read from {error.lm_response!r}"

@@ -1,8 +1,8 @@
 """The paper's plain template as a DSPy adapter: a line a field, solved examples above, the next label last.
 
-For models that were not taught to keep to a format. A field that the model left out is asked for by writing
-its label behind what is there, as DSP does, so an output is complete unless the model writes nothing. Asked
-through DSPy's own requests, which any engine of ``dspy.LM`` takes. The module does not know the programs.
+It is for models that were not trained to keep to a format. If the model left out a field, the adapter appends
+the label of the field and asks again, as DSP does, so an output is complete unless the model writes nothing.
+The adapter makes DSPy requests, which any engine of ``dspy.LM`` takes. The module does not know the programs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LinesAdapter(dspy.Adapter):
         """Have the model write the output fields.
 
         Raises:
-            AdapterParseError: It wrote nothing for one of them.
+            AdapterParseError: The model wrote nothing for one of them.
         """
         written: dict[str, Any] = {}
         names = list(signature.output_fields)
@@ -47,9 +47,9 @@ class LinesAdapter(dspy.Adapter):
         return [written]
 
     def prompt(
-        self, signature: Any, demos: Sequence[Mapping[str, Any]], given: Mapping[str, Any], name: str
+        self, signature: Any, demos: Sequence[Mapping[str, Any]], values: Mapping[str, Any], name: str
     ) -> str:
-        """The text that the model goes on from; it ends with the label of the field to write."""
+        """The text that the model continues; it ends with the label of the field to write."""
         fields = [*signature.input_fields, *signature.output_fields]
         outputs = set(signature.output_fields)
         solved = [
@@ -57,7 +57,10 @@ class LinesAdapter(dspy.Adapter):
             for demo in demos
             if any(_says(demo, field) for field in outputs)
         ]
-        asked = [*(_line(field, given[field]) for field in fields if _says(given, field)), f"{_label(name)}:"]
+        asked = [
+            *(_line(field, values[field]) for field in fields if _says(values, field)),
+            f"{_label(name)}:",
+        ]
         return BLANK.join([signature.instructions, *solved, "\n".join(asked)])
 
     def format(
@@ -68,13 +71,13 @@ class LinesAdapter(dspy.Adapter):
         return [{"role": "user", "content": self.prompt(signature, demos, inputs, first)}]
 
     def parse(self, signature: Any, completion: str) -> dict[str, Any]:
-        """The output fields of a text that goes on behind the first one's label; others are absent."""
+        """The output fields of a text that continues the first field's label; missing fields are absent."""
         return _fields(list(signature.output_fields), completion)
 
 
 def _request(lm: Any, prompt: str, stop: tuple[str, ...], options: Mapping[str, Any]) -> Any:
-    given = {**lm.kwargs, **options}
-    known = {name: given.get(name) for name in ("temperature", "max_tokens", "seed")}
+    settings = {**lm.kwargs, **options}
+    known = {name: settings.get(name) for name in ("temperature", "max_tokens", "seed")}
     config = dspy.lm15.Config(stop=stop, **known)
     return dspy.lm15.Request(model=lm.model, messages=(dspy.lm15.Message.user(prompt),), config=config)
 
@@ -98,15 +101,15 @@ def _line(name: str, value: Any) -> str:
 
 
 def _fields(names: Sequence[str], text: str) -> dict[str, Any]:
-    """The fields of a text that begins with the first one's; an empty one is left out."""
-    found: dict[str, list[str]] = {names[0]: []}
+    """The fields of a text that begins with the value of the first field; empty fields are left out."""
+    lines_of: dict[str, list[str]] = {names[0]: []}
     now = names[0]
     for line in text.split(BLANK)[0].splitlines():
         begins = (name for name in names if line.casefold().startswith(f"{_label(name)}:".casefold()))
         label = next(begins, None)
         if label is not None:
             now, line = label, line[len(_label(label)) + 1 :]
-            found.setdefault(now, [])
-        found[now].append(line.strip())
-    texts = {name: " ".join(filter(None, lines)) for name, lines in found.items()}
+            lines_of.setdefault(now, [])
+        lines_of[now].append(line.strip())
+    texts = {name: " ".join(filter(None, lines)) for name, lines in lines_of.items()}
     return {name: value for name, value in texts.items() if value}

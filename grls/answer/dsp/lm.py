@@ -1,9 +1,8 @@
 """Language models for DSPy: a transformers model in this process, or an endpoint.
 
-Both are ``dspy.LM``. The local one is an engine of ours that takes DSPy's requests from any thread and writes
-for those that wait together (see ``gather``); an endpoint is asked by DSPy's own client. Neither repeats a
-failed call (``patience`` does) nor keeps a cache, in memory or on disk. The module does not know what is
-asked.
+Both are ``dspy.LM``. The local one is an engine of ours that takes DSPy's requests from any thread and
+batches the waiting requests (see ``gather``); DSPy's client asks an endpoint. Neither repeats a failed call
+(``patience`` does), and neither keeps a cache, in memory or on disk. The module does not know the task.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ class _Job(NamedTuple):
 class LocalEngine:
     """A transformers model as an engine of ``dspy.LM``; it may be called from several threads.
 
-    Temperature 0, or none, is greedy. At another one, the prompt and the request's seed decide what is drawn,
-    whatever is written beside it.
+    Temperature 0, or no temperature, is greedy. At any other temperature, the draw depends on the prompt and
+    the request's seed, not on the rest of the batch.
 
     Args:
         model: A causal model or an encoder-decoder.
         tokenizer: Its tokenizer.
-        max_new_tokens: Length limit where a request names none.
+        max_new_tokens: Length limit of a request without one.
         batch_size: Most requests written together.
-        chat: Tell the model in turns, by its chat template; else the messages are one text.
+        chat: Write the prompt with the model's chat template; else the messages become one text.
 
     Raises:
         ConfigError: There is no chat template, a count is below 1, or the tokenizer is not the model's.
@@ -55,7 +54,7 @@ class LocalEngine:
         self.max_new_tokens = max_new_tokens
         self.batch_size = batch_size
         self.chat = chat
-        self._writer((), max_new_tokens)  # refuses what cannot work
+        self._writer((), max_new_tokens)  # refuses options that cannot work
         if chat:
             in_turns(tokenizer, [{"role": "user", "content": "?"}])
         self._write = Gathered(self._batch, batch_size)
@@ -96,7 +95,7 @@ class LocalEngine:
         yield from dspy.lm15.response_to_events(self.complete(request))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the engine holds no resource."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
         return self
@@ -116,16 +115,16 @@ class LocalEngine:
         return TextWriter(self.model, self.tokenizer, limit, self.batch_size, stops)
 
     def _batch(self, jobs: Sequence[_Job]) -> list[Continuation]:
-        """Write for several requests; those with the same stops and limit in one go."""
-        found: dict[int, Continuation] = {}
+        """Write for several requests; requests with the same stops and limit share a batch."""
+        continuations: dict[int, Continuation] = {}
         for kind in dict.fromkeys((job.stops, job.limit) for job in jobs):
             places = [place for place, job in enumerate(jobs) if (job.stops, job.limit) == kind]
-            some = [jobs[place] for place in places]
+            group = [jobs[place] for place in places]
             written = self._writer(*kind).write(
-                [job.prompt for job in some], draws=[job.draw for job in some]
+                [job.prompt for job in group], draws=[job.draw for job in group]
             )
-            found |= zip(places, written, strict=True)
-        return [found[place] for place in range(len(jobs))]
+            continuations |= zip(places, written, strict=True)
+        return [continuations[place] for place in range(len(jobs))]
 
 
 def local_lm(engine: LocalEngine, name: str) -> Any:
@@ -137,15 +136,15 @@ def endpoint_lm(name: str, url: str | None = None, max_new_tokens: int = 64, tim
     """A ``dspy.LM`` of an endpoint, asked greedily.
 
     Args:
-        name: With ``url`` the name that the endpoint gives its model; else a provider and a model as DSPy
-            names them, such as ``openai/gpt-4o-mini``, whose key is in the environment.
-        url: Address of an OpenAI-compatible endpoint, such as vLLM's ``http://localhost:8000/v1``. The key
-            is in ``VLLM_API_KEY``, where it wants one.
+        name: With ``url`` the endpoint's name for its model; else provider and model in DSPy's spelling, such
+            as ``openai/gpt-4o-mini``, with the key in the environment.
+        url: Address of an OpenAI-compatible endpoint, such as vLLM's ``http://localhost:8000/v1``. If it
+            needs a key, put the key into ``VLLM_API_KEY``.
         max_new_tokens: Length limit of an answer.
-        timeout: Seconds to wait for one.
+        timeout: Seconds to wait for an answer.
 
     Raises:
-        ConfigError: DSPy knows no such provider, or a number cannot work.
+        ConfigError: DSPy does not know the provider, or a number is out of range.
     """
     if max_new_tokens < 1 or not timeout > 0:
         raise ConfigError(
@@ -169,6 +168,6 @@ def endpoint_lm(name: str, url: str | None = None, max_new_tokens: int = 64, tim
 
 
 def _seed(prompt: Sequence[int], seed: int) -> int:
-    """A seed for one prompt: two prompts of one seed do not draw alike."""
+    """A seed for one prompt, so that two prompts with the same seed get different draws."""
     text = f"{seed}:{','.join(map(str, prompt))}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")

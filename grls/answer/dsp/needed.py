@@ -1,7 +1,7 @@
 """DSPy, which is an extra: imported here, so that one place says how to install it.
 
-And keeps it from the network: at the first call of an endpoint DSPy would fetch a list of prices, while the
-one that comes with it does. ``LITELLM_LOCAL_MODEL_COST_MAP=false`` lets it.
+The module also stops DSPy from downloading a list of prices at the first call of an endpoint; the list that
+is installed with it is good enough. ``LITELLM_LOCAL_MODEL_COST_MAP=false`` allows the download.
 """
 
 from __future__ import annotations

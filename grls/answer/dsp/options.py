@@ -1,4 +1,4 @@
-"""Options of programs: how often they ask, what they are shown, and how their model is called."""
+"""Options of programs: rounds and queries, demonstrations, and calls of the language model."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from grls.errors import ConfigError
 ProgramName = Literal["openqa", "multihop", "conversational", "vanilla", "retrieve-then-read", "self-ask"]
 How = Literal["none", "labeled", "bootstrap", "nearest", "search"]
 """``labeled``: questions and answers as they are; ``bootstrap``: the steps of examples that the program
-answers rightly; ``nearest``: the same for each query from the examples most like it; ``search``: several
-bootstrapped sets, and that which answers most of the held-out examples."""
+answers correctly; ``nearest``: the same, for each query from the examples most like it; ``search``: the best
+of several bootstrapped sets on held-out examples."""
 Template = Literal["lines", "chat"]
 
 API = "api:"
-"""Before the name of a model that a provider serves."""
+"""Prefix of the name of a model that a provider serves."""
 NEW_TOKENS: dict[Template, int] = {"lines": 64, "chat": 512}
-"""Length limit of an output by template, where none is given: DSPy's own format writes several fields with
-their headers at once, a plain line is a field."""
+"""Default length limit of an output, by template: DSPy's format writes several fields with their headers at
+once, a plain line holds one field."""
 
 
 def _check(group: str, **counts: int) -> None:
@@ -29,15 +29,15 @@ def _check(group: str, **counts: int) -> None:
 
 @dataclass(frozen=True)
 class DemonstrationOptions:
-    """What a program is shown before a question.
+    """Demonstrations of a program.
 
     Args:
         how: none; labeled: questions and answers; bootstrap: the steps of examples that the program answers
-            rightly; nearest: the same for each query from the examples most like it; search: the best of
+            correctly; nearest: the same, for each query from the examples most like it; search: the best of
             several bootstrapped sets on held-out examples.
-        split: Where demonstrations come from.
-        count: Demonstrations.
-        examples: Queries of that split to try, the first ones with an answer or evidence.
+        split: Split to take demonstrations from.
+        count: Number of demonstrations.
+        examples: Queries of that split to try: the first ones with an answer or evidence.
 
     Raises:
         ConfigError: A count is below 1.
@@ -57,16 +57,16 @@ class CallOptions:
     """How a language model is called.
 
     Args:
-        endpoint: Address of an OpenAI-compatible endpoint, such as vLLM's http://localhost:8000/v1; its key,
-            if it wants one, in VLLM_API_KEY.
-        template: How the model is asked: lines: a line a field, for any model; chat: DSPy's own format, for
-            models that keep to one. null: lines, but chat for an endpoint.
-        chat: Ask a local model in turns, by its chat template.
-        max_new_tokens: Length limit of what is written at once; null: 64, but 512 for the template chat. The
-            trace says what was cut.
-        batch_size: Prompts that a local model goes on from together.
+        endpoint: Address of an OpenAI-compatible endpoint, such as vLLM's http://localhost:8000/v1. If it
+            needs a key, put the key into VLLM_API_KEY.
+        template: Format of the prompt. lines: a line a field, for any model; chat: DSPy's format, for models
+            that keep to a format. null: lines, but chat for an endpoint.
+        chat: Write the prompt of a local model with its chat template.
+        max_new_tokens: Length limit of an output, in tokens; null: 64, but 512 for the template chat. The
+            trace marks the outputs that were cut.
+        batch_size: Prompts that a local model continues together.
         threads: Queries answered at the same time.
-        attempts: Most calls for one output, where the model fails or writes nonsense.
+        attempts: Most calls for one output, if the model fails or its output cannot be read.
         wait: Seconds before the second call; twice as long before each later one.
         timeout: Seconds to wait for an endpoint.
 
@@ -85,11 +85,11 @@ class CallOptions:
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        given = {} if self.max_new_tokens is None else {"max_new_tokens": self.max_new_tokens}
-        _check("dsp.calls", **given, batch_size=self.batch_size, threads=self.threads, attempts=self.attempts)
+        limit = {} if self.max_new_tokens is None else {"max_new_tokens": self.max_new_tokens}
+        _check("dsp.calls", **limit, batch_size=self.batch_size, threads=self.threads, attempts=self.attempts)
 
     def is_remote(self, model: str) -> bool:
-        """Whether a model is served by others."""
+        """Whether a model runs outside this process."""
         return self.endpoint is not None or model.startswith(API)
 
     def filled(self, model: str) -> tuple[Template, int]:
@@ -100,16 +100,16 @@ class CallOptions:
 
 @dataclass(frozen=True)
 class ProgramOptions:
-    """How a program goes.
+    """Options of a program.
 
     Args:
         rounds: Most hops (multihop) or follow-up questions (self-ask).
-        queries: Queries the model writes for a retrieval (openqa: beside the question); several are drawn at
-            a temperature, and what they find is fused.
-        branches: Run the program so many times at a temperature and take the majority's answer.
-        temperature: Of several queries, and of branches.
-        demonstrations: What it is shown before a question.
-        calls: How its language model is called.
+        queries: Queries that the model writes for a retrieval (openqa: in addition to the question). Several
+            queries are drawn at a temperature, and their rankings are fused.
+        branches: Runs of the program at a temperature; the commonest answer wins.
+        temperature: Temperature of several queries and of branches.
+        demonstrations: Demonstrations before a question.
+        calls: How the language model is called.
 
     Raises:
         ConfigError: A count is below 1.

@@ -1,7 +1,7 @@
-"""A DSPy adapter that asks again: when an endpoint fails for a while, or writes what holds no field.
+"""A DSPy adapter that asks again if an endpoint fails for a while, or writes an output without a field.
 
-It waits longer each time, and notes every call in the trace. Asking a greedy model the same again would give
-the same nonsense, so after nonsense it is asked at a temperature. The module does not know what is asked.
+It waits longer each time, and notes every call in the trace. A greedy model would write the same unreadable
+output again, so the next call draws at a temperature. The module does not know the task.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from grls.errors import ConfigError
 
 TEMPERATURE = 0.7
 LONGEST_WAIT = 120.0
-"""Seconds that an endpoint may ask to be left alone for; at more it is asked after these."""
+"""Most seconds to wait when an endpoint asks for a pause."""
 APART = 1_000_003
-"""Seeds of further attempts are so far from that of the first: draws and branches have others."""
+"""Distance between the seeds of two attempts, so that they differ from those of draws and branches."""
 
 _NAMELESS = "StringSignature"
-"""What DSPy calls every signature that it makes itself."""
+"""DSPy's name for every signature that it makes itself."""
 
 
 class Patience(dspy.Adapter):
     """Retries around another adapter.
 
-    Give the LM ``num_retries=0``: else DSPy repeats each of these attempts, too.
+    Give the LM ``num_retries=0``: otherwise DSPy also repeats each of these attempts.
 
     Args:
-        inner: What asks.
+        inner: The adapter that asks.
         attempts: Most calls for one output.
-        wait: Seconds before the second attempt; twice as long before each later one, and longer where the
+        wait: Seconds before the second attempt; twice as long before each later one, and longer if the
             endpoint says so, up to ``LONGEST_WAIT``.
-        sleep: How to wait.
+        sleep: The function that waits.
 
     Raises:
         ConfigError: ``attempts`` is below 1, or ``wait`` below 0.
@@ -69,14 +69,14 @@ class Patience(dspy.Adapter):
         """Ask until there is an answer.
 
         Raises:
-            DSPyError: The last attempt failed, or one failed in a way that waiting does not mend.
+            DSPyError: The last attempt failed, or an attempt failed with an error that waiting does not mend.
         """
         options = dict(lm_kwargs)
         for attempt in range(1, self.attempts + 1):
             heard = Heard(lm)
             step = {"signature": named(signature), "inputs": inputs, "calls": heard.calls}
             try:
-                found = list(self.inner(heard, dict(options), signature, demos, inputs))
+                outputs = list(self.inner(heard, dict(options), signature, demos, inputs))
             except dspy.DSPyError as error:
                 note("lm", **step, failed=_why(error, heard.calls))
                 if attempt == self.attempts or not _may_pass(error):
@@ -86,38 +86,38 @@ class Patience(dspy.Adapter):
                 hint = getattr(error, "retry_after", None) or 0.0
                 self._sleep(max(self.wait * 2 ** (attempt - 1), min(hint, LONGEST_WAIT)))
             else:
-                note("lm", **step, outputs=found[0])
-                return found
+                note("lm", **step, outputs=outputs[0])
+                return outputs
         raise AssertionError("the last attempt returns or raises")
 
 
 def named(signature: Any) -> str:
-    """The name of a signature; one that DSPy made of another, such as with a reasoning, has that one's.
+    """The name of a signature; a signature that DSPy derived (adding a reasoning) has the original's name.
 
-    A signature without a name is told by its fields.
+    The name of a nameless signature is the list of its fields.
     """
     if signature.__name__ != _NAMELESS:
         return str(signature.__name__)
-    like = (some for some in dspy.Signature.__subclasses__() if some.instructions == signature.instructions)
-    names = (some.__name__ for some in like if some.__name__ != _NAMELESS)
+    like = (each for each in dspy.Signature.__subclasses__() if each.instructions == signature.instructions)
+    names = (each.__name__ for each in like if each.__name__ != _NAMELESS)
     return next(names, str(signature.signature))
 
 
-def _another_draw(lm: Any, given: Mapping[str, Any], attempt: int) -> dict[str, Any]:
-    """Options under which a model writes something else, and no other draw of the program does the same."""
-    asked = {**getattr(lm, "kwargs", {}), **given}
+def _another_draw(lm: Any, options: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+    """Options that make the model write something else, with a seed that no other draw of the program has."""
+    asked = {**getattr(lm, "kwargs", {}), **options}
     seed = int(asked.get("seed") or 0)
     return {"temperature": asked.get("temperature") or TEMPERATURE, "seed": seed + APART * attempt}
 
 
 def _why(error: BaseException, calls: Sequence[Mapping[str, Any]]) -> str:
-    """An error in a line; where an output was cut, that is why it cannot be read."""
+    """An error on one line; it also says if the output cannot be read because it was cut."""
     cut = isinstance(error, dspy.AdapterParseError) and bool(calls) and "cut" in calls[-1]
     return error_line(error) + (", which was cut at the length limit" if cut else "")
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether asking again may help: a failure on the way or at the endpoint, or nonsense."""
+    """Whether another call may help: the network or the endpoint failed, or the output cannot be read."""
     lasting = (
         dspy.LMAuthError, dspy.LMBillingError, dspy.LMConfigurationError, dspy.LMInvalidRequestError,
         dspy.LMNotConfiguredError, dspy.LMUnsupportedFeatureError, dspy.LMUnsupportedModelError,

@@ -1,15 +1,15 @@
 """The three programs of arXiv 2212.14024: open-domain, multi-hop and conversational questions.
 
-Each is a ``dspy.Module``: its predictors take demonstrations as DSPy's optimizers give them, and its
-prediction has ``answer``, ``found`` (the ranking, best first) and ``read`` (the passages that the answer was
-written from; both :class:`~grls.answer.dsp.retrieval.RetrievedPassage`). Where nothing was found, the model
-is told so and answers all the same. We write our own instructions; the paper's demonstrations come from a
-training split.
+Each is a ``dspy.Module``: its predictors take demonstrations from DSPy's optimizers, and its prediction has
+``answer``, ``found`` (the ranking, best first) and ``read`` (the passages that the answer was written from;
+both are lists of :class:`~grls.answer.dsp.retrieval.RetrievedPassage`). If nothing was retrieved, the context
+says so and the model still answers. The instructions are ours; the paper takes demonstrations from a training
+split.
 
-The defaults are small. The paper's read 7 passages and take the majority of 20 samples (open-domain);
-write 10 queries a hop for two hops, keep the summary of the highest average log-probability, here the first,
-and read 5 passages in all, here k of a hop (multi-hop); fuse 10 rewrites with the question as it is, here the
-rewrites alone (conversational).
+The defaults are small. The paper's open-domain program reads 7 passages and takes the majority of 20 samples.
+Its multi-hop program writes 10 queries a hop for two hops, keeps the summary of the highest average
+log-probability (here: the first) and reads 5 passages in all (here: k a hop). Its conversational program
+fuses 10 rewrites with the question (here: the rewrites only).
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class OpenQA(dspy.Module):
     """Open-domain questions: retrieve for the question and for queries that the model writes, then answer.
 
     Args:
-        retrieval: What retrieves, and how many passages are read.
-        queries: Queries that the model writes; 0 retrieves for the question alone. What is found for them and
-            for the question is fused.
-        temperature: Of the queries, where there are several.
+        retrieval: The retriever, with the number of passages to read.
+        queries: Queries that the model writes; 0 retrieves for the question only. The rankings of these
+            queries and of the question are fused.
+        temperature: Temperature of the queries, if there are several.
 
     Raises:
         ConfigError: ``queries`` is negative.
@@ -98,23 +98,23 @@ class OpenQA(dspy.Module):
         written: list[Any] = []
         if self.queries:
             written = sampled(self.query, self.queries, self.temperature, question=question)
-        found = self.retrieval.fused([question, *(one.query for one in written)])
-        return answered(self.answer(context=context(found), question=question), found, found)
+        passages = self.retrieval.fused([question, *(one.query for one in written)])
+        return answered(self.answer(context=context(passages), question=question), passages, passages)
 
 
 class MultiHop(dspy.Module):
-    """Questions that take several passages: a query, a summary of what it found, the next query, ….
+    """Questions that need several passages: a query, a summary of its passages, the next query, ….
 
-    A hop is not taken where its query is N/A or empty (of several drawn, half of them): the answer is written
-    instead, from the summaries and from what the last hop found. The first hop is always taken, for the
-    question itself where no query is written.
+    The hops end if a query is N/A or empty (for several draws: half of them). Then the model writes the
+    answer from the summaries and the passages of the last hop. The first hop is always taken; it retrieves
+    for the question itself if the model writes no query.
 
     Args:
-        retrieval: What retrieves, and how many passages a hop reads.
+        retrieval: The retriever, with the number of passages to read in a hop.
         hops: Most hops.
-        queries: Queries of a hop; several are drawn at a temperature, each with a summary, of which the first
-            is kept, and what they find is fused.
-        temperature: Of these.
+        queries: Queries of a hop. Several queries are drawn at a temperature, each with a summary; the first
+            summary is kept, and the rankings are fused.
+        temperature: Temperature of several queries.
 
     Raises:
         ConfigError: A count is below 1.
@@ -145,20 +145,20 @@ class MultiHop(dspy.Module):
                 note("stop", hop=len(hops) + 1, queries=[one.query for one in drawn])
                 break
             hops.append(self.retrieval.fused(queries))
-        given = self.answer(context=[*notes, *context(hops[-1])], question=question)
-        found = in_turn(hops)
-        return answered(given, found, found)
+        prediction = self.answer(context=[*notes, *context(hops[-1])], question=question)
+        passages = in_turn(hops)
+        return answered(prediction, passages, passages)
 
 
 class Conversational(dspy.Module):
-    """The last question of a conversation: rewritten so that it stands alone, retrieved for, answered.
+    """The last question of a conversation: rewrite it so that it stands alone, retrieve for it, answer it.
 
-    The first question of one stands alone already.
+    The first question of a conversation stands alone and is not rewritten.
 
     Args:
-        retrieval: What retrieves, and how many passages are read.
-        queries: Rewritings; several are drawn at a temperature, and what they find is fused.
-        temperature: Of these.
+        retrieval: The retriever, with the number of passages to read.
+        queries: Number of rewrites. Several are drawn at a temperature, and their rankings are fused.
+        temperature: Temperature of several rewrites.
 
     Raises:
         ConfigError: ``queries`` is below 1.
@@ -174,28 +174,28 @@ class Conversational(dspy.Module):
         self.answer = dspy.ChainOfThought(ConversationAnswer)
 
     def forward(self, question: str, history: str = "") -> Any:
-        """Answer a question; ``history`` is what was said before, a turn a line."""
+        """Answer a question; ``history`` holds the turns before it, a turn a line."""
         asked = {"history": history, "question": question}
         written = [question]
         if history.strip():
             drawn = sampled(self.rewrite, self.queries, self.temperature, **asked)
             written = _searched(drawn) or [question]
-        found = self.retrieval.fused(written)
-        return answered(self.answer(context=context(found), **asked), found, found)
+        passages = self.retrieval.fused(written)
+        return answered(self.answer(context=context(passages), **asked), passages, passages)
 
 
 def stops(query: str) -> bool:
-    """Whether a query says that none is needed."""
+    """Whether a query says that no query is needed."""
     return query.strip().strip(".'\"`").casefold() in ("", STOP.casefold())
 
 
 def _searched(drawn: Sequence[Any]) -> list[str]:
-    """The queries that are to be retrieved for."""
+    """The queries to retrieve for."""
     return [one.query for one in drawn if not stops(one.query)]
 
 
 def context(found: Sequence[RetrievedPassage]) -> list[str]:
-    """What a model is told of what was found."""
+    """Passages as the context of a prompt."""
     return [one.text for one in found] or [NOTHING]
 
 

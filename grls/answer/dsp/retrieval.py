@@ -1,9 +1,9 @@
-"""A Retriever of ours as a DSPy module, and what DSP does with one: fused queries, ranking of candidates.
+"""A retriever as a DSPy module, with DSP's operations: fused queries, ranking of candidates.
 
-Queries of several threads are retrieved for together, by one thread at a time, so a retriever need not be
-thread-safe (see ``gather``). A hit keeps its score and gets a probability: that of a generator is the
-probability of the passage, e to its score; other scores are brought to one by the softmax over the hits, as
-DSP's retrieval server does. Probabilities are what CombSUM adds. The module does not know who asks.
+The queries of several threads share a batch, and one thread at a time retrieves, so a retriever need not be
+thread-safe (see ``gather``). A hit keeps its score and gets a probability. A generator's score s is a
+log-probability, so the probability is exp(s); other scores become probabilities by the softmax over the hits,
+as in DSP's retrieval server. CombSUM adds the probabilities. The module does not know the programs.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from grls.retrieve.queries import check_counts
 from grls.runs.results import find_passages
 
 Scale = Literal["softmax", "log"]
-"""What scores are: of no scale, or log-probabilities (nats)."""
+"""Meaning of scores: any scale (``softmax``), or log-probabilities in nats (``log``)."""
 
 DEEPER = 3
-"""A query that is fused with others is retrieved for so many times deeper, as in DSP."""
+"""Factor of the depth of a query that is fused with others, as in DSP."""
 
 
 class RetrievedPassage(NamedTuple):
-    """A passage that was found.
+    """A retrieved passage.
 
     Attributes:
         id: Its id.
-        text: As a model reads it: on one line, with its title.
-        score: The retriever's; where queries were fused, the sum of probabilities.
-        probability: See the module; not brought to one where queries were fused.
+        text: The text as a model reads it: on one line, with its title.
+        score: The retriever's score; for fused queries, the sum of probabilities.
+        probability: See the module; for fused queries, the sum, which is not normalised.
     """
 
     id: str
@@ -47,27 +47,27 @@ class RetrievedPassage(NamedTuple):
     probability: float
 
 
-class _Asked(NamedTuple):
+class _Request(NamedTuple):
     text: str
     k: int
     allow: tuple[str, ...] | None
 
 
-class _Given(NamedTuple):
+class _Result(NamedTuple):
     hits: list[Hit]
     passages: dict[str, Passage]
-    """Those of the hits, and of what was allowed."""
+    """The passages of the hits and of the filter, by id."""
 
 
 class Retrieval(dspy.Module):
-    """Retrieves; a copy of a program shares it.
+    """A retriever as a DSPy module; copies of a program share it.
 
     Args:
-        retriever: What retrieves.
-        corpus: Where the texts come from.
+        retriever: The retriever.
+        corpus: The passages.
         k: Passages a query.
-        scale: What its scores are; ``log`` for a generator.
-        batch_size: Most queries retrieved for together.
+        scale: Meaning of the retriever's scores; ``log`` for a generator.
+        batch_size: Most queries of a batch.
 
     Raises:
         ConfigError: A count is below 1.
@@ -93,7 +93,7 @@ class Retrieval(dspy.Module):
         return self
 
     def forward(self, query: str, k: int | None = None) -> Any:
-        """The best passages for a query, as DSPy's modules give them.
+        """The best passages for a query, as a DSPy prediction.
 
         Returns:
             A ``dspy.Prediction``: ``passages`` (texts) and ``found`` (:class:`RetrievedPassage`), best first.
@@ -102,7 +102,7 @@ class Retrieval(dspy.Module):
         return dspy.Prediction(passages=[one.text for one in found], found=found)
 
     def find(self, query: str, k: int | None = None) -> list[RetrievedPassage]:
-        """The best passages for a query; none for an empty one."""
+        """The best passages for a query; none for an empty query."""
         found = self._search(query, self.k if k is None else k)
         self._note([query], found)
         return found
@@ -110,8 +110,7 @@ class Retrieval(dspy.Module):
     def fused(self, queries: Sequence[str], k: int | None = None) -> list[RetrievedPassage]:
         """DSP's ``fused_retrieval``: the best passages by the sum of probabilities over several queries.
 
-        An empty query is left out; one that is given twice counts twice. A single one is plainly retrieved
-        for.
+        An empty query is left out; a repeated query counts twice. A single query is retrieved for as it is.
 
         Returns:
             The best k; their score and probability are the sums.
@@ -130,50 +129,53 @@ class Retrieval(dspy.Module):
         return found
 
     def rank(self, query: str, candidates: Sequence[str], k: int | None = None) -> list[RetrievedPassage]:
-        """The best of some passages, given by their ids, for a query.
+        """The best of several candidate passages (by their ids) for a query.
 
-        Candidates that the retriever does not find follow in the order given, with score and probability 0.
+        Candidates that the retriever does not find follow in their order, with score and probability 0.
 
         Raises:
             DataError: A candidate is not in the corpus.
-            ConfigError: There is none.
+            ConfigError: There is no candidate.
         """
-        some = tuple(dict.fromkeys(candidates))
-        if not some:
+        ids = tuple(dict.fromkeys(candidates))
+        if not ids:
             raise ConfigError("there is no candidate to rank; expected passage ids.")
-        given = self._find(_Asked(query, len(some), some))
-        found = self._found(given)
-        missing = set(some) - {one.id for one in found}
-        found += [RetrievedPassage(i, shown(given.passages[i]), 0.0, 0.0) for i in some if i in missing]
+        result = self._find(_Request(query, len(ids), ids))
+        found = self._found(result)
+        missing = set(ids) - {one.id for one in found}
+        found += [RetrievedPassage(i, shown(result.passages[i]), 0.0, 0.0) for i in ids if i in missing]
         self._note([query], found := found[:k])
         return found
 
     def _search(self, query: str, k: int) -> list[RetrievedPassage]:
-        return self._found(self._find(_Asked(query, k, None))) if query.strip() else []
+        return self._found(self._find(_Request(query, k, None))) if query.strip() else []
 
-    def _found(self, given: _Given) -> list[RetrievedPassage]:
-        pairs = zip(given.hits, probabilities(given.hits, self.scale), strict=True)
-        return [RetrievedPassage(hit.id, shown(given.passages[hit.id]), hit.score, p) for hit, p in pairs]
+    def _found(self, result: _Result) -> list[RetrievedPassage]:
+        pairs = zip(result.hits, probabilities(result.hits, self.scale), strict=True)
+        return [RetrievedPassage(hit.id, shown(result.passages[hit.id]), hit.score, p) for hit, p in pairs]
 
-    def _batch(self, asked: Sequence[_Asked]) -> list[_Given]:
-        """Retrieve for several at once; texts, too, are read by one thread.
+    def _batch(self, asked: Sequence[_Request]) -> list[_Result]:
+        """Retrieve for several requests at once; the same thread also reads the texts.
 
-        Those of one depth together: a generator's beam is as wide as its results are many, so that what is
-        found would otherwise depend on who asks at the same time.
+        Only requests of the same depth share a batch: a generator's beam is as wide as the depth, so results
+        would otherwise depend on the other requests of the batch.
         """
         hits: list[list[Hit]] = [[] for _ in asked]
         for k in sorted({one.k for one in asked}):
-            some = [number for number, one in enumerate(asked) if one.k == k]
-            queries = [Query(str(number), asked[number].text) for number in some]
-            allow = [asked[number].allow for number in some]
+            places = [place for place, one in enumerate(asked) if one.k == k]
+            queries = [Query(str(place), asked[place].text) for place in places]
+            allow = [asked[place].allow for place in places]
             found = self.retriever.retrieve(queries, k, allow if any(a is not None for a in allow) else None)
-            for number, own in zip(some, found, strict=True):
-                hits[number] = list(own)
+            for place, ranking in zip(places, found, strict=True):
+                hits[place] = list(ranking)
         wanted = [
-            [*(hit.id for hit in some), *(one.allow or ())] for some, one in zip(hits, asked, strict=True)
+            [*(hit.id for hit in ranking), *(one.allow or ())]
+            for ranking, one in zip(hits, asked, strict=True)
         ]
         texts = find_passages(self.corpus, (i for ids in wanted for i in ids))
-        return [_Given(some, {i: texts[i] for i in ids}) for some, ids in zip(hits, wanted, strict=True)]
+        return [
+            _Result(ranking, {i: texts[i] for i in ids}) for ranking, ids in zip(hits, wanted, strict=True)
+        ]
 
     def _note(self, queries: list[str], found: Sequence[RetrievedPassage]) -> None:
         note("retrieval", queries=queries, found=[[one.id, one.score] for one in found])

@@ -1,9 +1,8 @@
 """Queries answered by a program, many at once; each is on disk as soon as it is answered.
 
-A query whose model failed for good is recorded_calls as failed, with what was done until then, and the
-others go on; when the run is called again it is tried anew. A failure that every query would meet (a
-refused key, an unpaid account, a provider that is not known) ends the run instead: nothing that was
-answered is lost.
+If the model fails for good, the query is recorded as failed, with its steps so far, and the other queries go
+on; the next call of the run tries it again. A failure that every query would meet (a refused key, an unpaid
+account, an unknown provider) ends the run instead. No answer is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from grls.retrieve.queries import check_counts
 
 
 def settings(lm: Any, adapter: Any) -> Any:
-    """DSPy's settings within a run: this model, this adapter, and nothing kept beside our own trace."""
+    """DSPy's settings within a run: this model and this adapter; DSPy keeps no history and no trace."""
     return dspy.context(lm=lm, adapter=adapter, trace=None, disable_history=True, callbacks=[])
 
 
@@ -38,37 +37,39 @@ def answer_all(
     threads: int = 8,
     decided: Callable[[int], object] | None = None,
 ) -> list[dict[str, Any]]:
-    """Answer what the file does not hold yet.
+    """Answer the queries that the file does not hold yet.
 
     Args:
         program: The program, called from several threads.
-        asked: Query id -> what the program is given.
+        asked: Query id -> inputs of the program.
         lm: The model.
-        adapter: How it is asked; see :class:`~grls.answer.dsp.patience.Patience`.
-        file: Where records are kept; a query that failed before is answered anew.
-        threads: Queries at the same time.
+        adapter: The adapter that asks the model; see :class:`~grls.answer.dsp.patience.Patience`.
+        file: Holds the records; a query that failed before is tried again.
+        threads: Queries answered at the same time.
         decided: Called with the number of queries done since the last call.
 
     Returns:
-        The record of each query, in the order asked: ``query_id``, ``answer``, ``found`` and ``read`` (pairs
-        of passage id and score), ``trace``, ``cost``, ``seconds`` (since the record before it); ``failed``
-        says why a query has no answer, ``ended`` is false where the length limit cut the answer.
+        The record of each query, in the order of ``asked``: ``query_id``, ``answer``, ``found`` and ``read``
+        (pairs of passage id and score), ``trace``, ``cost``, ``seconds`` (since the record before it);
+        ``failed`` says why a query has no answer, ``ended`` is false if the length limit cut the answer.
 
     Raises:
         ConfigError: ``threads`` is below 1, or the endpoint refuses every query.
     """
     check_counts(threads=threads)
-    waiting = {name: given for name, given in asked.items() if name not in answered_ids(file)}
+    waiting = {name: inputs for name, inputs in asked.items() if name not in answered_ids(file)}
     if decided is not None:
         decided(len(asked) - len(waiting))
     kept: set[str] = set()
     clock = perf_counter()
     with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(_answer, program, name, given, lm, adapter) for name, given in waiting.items()]
+        futures = [
+            pool.submit(_answer, program, name, inputs, lm, adapter) for name, inputs in waiting.items()
+        ]
         try:
             for future in as_completed(futures):
                 now = perf_counter()
-                record = future.result() | {"seconds": now - clock}  # since the one before, whoever waited
+                record = future.result() | {"seconds": now - clock}  # since the last record, in any thread
                 clock = now
                 file.add([record])
                 kept.add(record["query_id"])
@@ -83,21 +84,21 @@ def answer_all(
 
 
 def seconds_of(file: GrowingFile, asked: Collection[str]) -> float:
-    """Wall-clock seconds that queries took in all calls, failed tries counted, too."""
+    """Wall-clock seconds of queries over all calls of the run, failed tries included."""
     records = (record for record in file.records if record["query_id"] in asked)
     return float(sum(record.get("seconds", 0.0) for record in records))
 
 
 def answered_ids(file: GrowingFile) -> set[str]:
-    """The queries that a file holds an answer of."""
+    """Ids of the queries that a file holds an answer of."""
     return {record["query_id"] for record in file.records if "failed" not in record}
 
 
 def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
-    """Refuse a file in which a query is answered twice, or one that is not asked.
+    """Refuse a file that answers a query twice, or a query that is not asked.
 
     Raises:
-        DataError: It is so.
+        DataError: The file has such a line.
     """
     waiting = set(asked)
     for line, record in enumerate(file.each(), 2):
@@ -105,7 +106,7 @@ def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
         if name not in waiting:
             raise DataError(
                 f"the query {name!r} is answered already, or is none of this split: another run wrote into "
-                "this file. Take this line away, and run the command again.",
+                "this file. Remove this line, and run the command again.",
                 file.path,
                 line,
             )
@@ -113,19 +114,19 @@ def refuse_other(file: GrowingFile, asked: Collection[str]) -> None:
             waiting.remove(name)
 
 
-def _answer(program: Any, name: str, given: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
+def _answer(program: Any, name: str, inputs: Mapping[str, str], lm: Any, adapter: Any) -> dict[str, Any]:
     """The record of one query; in a thread of the pool."""
     with settings(lm, adapter), recorded_calls() as trace:
         record: dict[str, Any] = {"query_id": name, "answer": "", "found": [], "read": []}
         try:
-            prediction = program(**given)
+            prediction = program(**inputs)
         except (dspy.LMAuthError, dspy.LMBillingError, dspy.LMConfigurationError, dspy.LMNotConfiguredError,
                 dspy.LMUnsupportedModelError) as error:  # fmt: skip
             raise ConfigError(
                 f"the language model cannot be asked at all ({error_line(error)}); mend that and call again."
             ) from None
         except dspy.DSPyError as error:
-            why = trace.steps[-1].get("failed") if trace.steps else None  # says, too, if it was cut
+            why = trace.steps[-1].get("failed") if trace.steps else None  # this also says whether it was cut
             record |= {"failed": why or error_line(error), "found": _so_far(trace.steps)}
         else:
             record |= {"answer": _writable(str(prediction.answer).strip())}
@@ -135,7 +136,7 @@ def _answer(program: Any, name: str, given: Mapping[str, str], lm: Any, adapter:
 
 
 def _was_cut(answer: str, steps: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the length limit ended the call that wrote the answer; of several, all of those."""
+    """Whether the length limit cut the answer; if several calls wrote it, whether it cut all of them."""
     wrote = [step["calls"] for step in steps if step.get("outputs", {}).get("answer") == answer]
     return bool(wrote) and all("cut" in calls[-1] for calls in wrote if calls)
 
@@ -145,7 +146,7 @@ def _pairs(found: Sequence[RetrievedPassage]) -> list[list[Any]]:
 
 
 def _so_far(steps: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-    """What the last run of a program found before it failed: of several hops the best of each in turn."""
+    """The ranking of a program's last run before it failed: the best passages of each hop in turn."""
     begins = [n for n, step in enumerate(steps) if step["kind"] == "branch"]
     hops = [step["found"] for step in steps[max(begins, default=0) :] if step["kind"] == "retrieval"]
     if len(hops) < 2:
@@ -154,12 +155,12 @@ def _so_far(steps: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
 
 
 def _writable(text: str) -> str:
-    """A text that can be written as UTF-8: half of a surrogate pair, as models write them, becomes ``?``."""
+    """A text that can be written as UTF-8: models write lone surrogates, which become ``?``."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _keep(file: GrowingFile, futures: Sequence[Any], kept: set[str]) -> None:
-    """Keep what was answered while the run ended."""
+    """Keep the answers that came while the run ended."""
     done = [future for future in futures if future.done() and not future.cancelled()]
-    found = [future.result() for future in done if future.exception() is None]
-    file.add([record for record in found if record["query_id"] not in kept])
+    records = [future.result() for future in done if future.exception() is None]
+    file.add([record for record in records if record["query_id"] not in kept])

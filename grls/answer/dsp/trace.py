@@ -1,6 +1,6 @@
-"""What a program did for a query: each call of the model, each retrieval, and what it cost.
+"""The trace of a program for a query: each call of the model, each retrieval, and the cost.
 
-A trace belongs to a thread (a context variable holds it): what a program starts in other threads is not
+A trace belongs to a thread (a context variable holds it): steps in threads that a program starts are not
 noted. The module does not know what the steps mean.
 """
 
@@ -19,19 +19,18 @@ class ProgramTrace:
 
     Attributes:
         steps: JSON values, each with a ``kind``: ``lm``, ``retrieval``, ``branch``, ``majority``, ``stop``.
-            An output that was asked for (``lm``) names its ``signature`` and has ``inputs``, ``outputs`` or
-            why it ``failed``, and all ``calls`` of the model for it; see
-            :class:`~grls.answer.dsp.heard.Heard`.
+            A step ``lm`` asks for one output: it has ``signature``, ``inputs``, ``outputs`` or ``failed``
+            (why), and all ``calls`` of the model; see :class:`~grls.answer.dsp.heard.Heard`.
     """
 
     steps: list[dict[str, Any]] = field(default_factory=list)
 
     def calls(self) -> list[dict[str, Any]]:
-        """Every call of the model, those that failed included."""
+        """Every call of the model, failed calls included."""
         return [call for step in self.steps if step["kind"] == "lm" for call in step["calls"]]
 
     def cost(self) -> dict[str, int]:
-        """Calls, tokens (as the model counts them), retrievals: the sums over the steps."""
+        """Numbers of calls, tokens (as the model counts them) and retrievals over all steps."""
         calls = self.calls()
         return {
             "calls": len(calls),
@@ -46,7 +45,7 @@ _current: ContextVar[ProgramTrace | None] = ContextVar("trace", default=None)
 
 @contextmanager
 def recorded_calls() -> Iterator[ProgramTrace]:
-    """Within this block, of this thread, steps are noted in the trace that it yields."""
+    """Within this block, the steps of this thread are noted in the trace that it yields."""
     trace = ProgramTrace()
     before = _current.set(trace)
     try:
@@ -56,7 +55,7 @@ def recorded_calls() -> Iterator[ProgramTrace]:
 
 
 def note(kind: str, **what: Any) -> None:
-    """Note a step, where a trace is recorded_calls."""
+    """Note a step, if a trace is recorded."""
     trace = _current.get()
     if trace is not None:
         trace.steps.append({"kind": kind, **what})

@@ -1,8 +1,7 @@
-"""Which of the retrieved documents a language model is given: reranking (arXiv 2302.00083, section
-"Reranking").
+"""Reranking: which of the retrieved documents a language model reads (arXiv 2302.00083, section "Reranking").
 
-A rule gets the strides of a text with their candidates, numbers of passages in the order of the retriever,
-and returns them in its own order, best first.
+A rule takes the strides of a text with their candidates (numbers of passages in the retriever's order), and
+returns the candidates reordered, best first.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Chooser(Protocol):
 
     @property
     def candidates(self) -> int:
-        """How many it wants to choose from; 0: as many as are given to the model."""
+        """Number of candidates to choose from; 0: as many as the model reads."""
         ...
 
     def order(
@@ -35,15 +34,15 @@ class Chooser(Protocol):
 
         Args:
             text: Token ids of the whole text.
-            strides: Some of its strides.
-            candidates: For each the numbers of its passages, in the retriever's order.
+            strides: Strides of the text.
+            candidates: Numbers of the passages of each stride, in the retriever's order.
         """
         ...
 
 
 @dataclass(frozen=True)
 class AsRetrieved:
-    """The retriever's own order."""
+    """The retriever's order."""
 
     candidates: int = 0
 
@@ -51,19 +50,19 @@ class AsRetrieved:
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
         """The candidates as they are."""
-        return [list(some) for some in candidates]
+        return [list(numbers) for numbers in candidates]
 
 
 @dataclass(frozen=True)
 class ZeroShot:
     """A language model as judge: the document under which the end of the prefix is most likely (equation 6).
 
-    The stride itself is unknown when its document is chosen; its place is taken by the last tokens of the
-    prefix: ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``.
+    The stride itself is unknown when its document is chosen, so the judge predicts the last tokens of the
+    prefix instead: ``argmax_i p(x[s j - s' + 1 .. s j] | [d_i; x[.. s j - s']])``.
 
     Args:
-        scorer: Of the judge: the language model itself, or a smaller one with the same tokenizer.
-        tokens: How many last tokens of the prefix are predicted, s'.
+        scorer: Scores under the judge: the language model itself, or a smaller one with the same tokenizer.
+        tokens: Number of predicted tokens at the end of the prefix, s'.
         candidates: Documents to choose from.
     """
 
@@ -78,11 +77,11 @@ class ZeroShot:
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
-        """The candidates by the likelihood of the prefix' end."""
-        # Every candidate of a stride is judged by the same tokens: those that the longest leaves to be seen.
+        """The candidates by the likelihood of the end of the prefix."""
+        # All candidates of a stride are judged by the same tokens: those that fit beside the longest one.
         starts = [
-            max(self.scorer.start((number,), stride.last) for number in some)
-            for stride, some in zip(strides, candidates, strict=True)
+            max(self.scorer.start((number,), stride.last) for number in numbers)
+            for stride, numbers in zip(strides, candidates, strict=True)
         ]
         spans = [
             (max(start, stride.first - self.tokens, 0), stride.first)
@@ -93,12 +92,12 @@ class ZeroShot:
 
 @dataclass(frozen=True)
 class Oracle:
-    """The document under which the stride itself is most likely: what reranking could gain at most.
+    """The document under which the stride itself is most likely: the upper bound of reranking.
 
-    It looks at what is to be predicted, so it is a bound and no method.
+    It looks at the tokens to predict, so it is a bound and no method.
 
     Args:
-        scorer: Of the language model.
+        scorer: Scores under the language model.
         candidates: Documents to choose from.
     """
 
@@ -109,7 +108,7 @@ class Oracle:
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
         """The candidates by the likelihood of the stride."""
-        spans = [(some.first, some.last) for some in strides]
+        spans = [(stride.first, stride.last) for stride in strides]
         return _by_likelihood(self.scorer, text, strides, candidates, spans)
 
 
@@ -123,10 +122,10 @@ def likelihoods(
     """Log-probability (nats) of a span of each stride's window behind each of its candidates.
 
     Args:
-        scorer: Of the language model.
+        scorer: Scores under the language model.
         text: Token ids of the whole text.
-        strides: Some of its strides, S.
-        candidates: For each the numbers of its passages.
+        strides: S strides of the text.
+        candidates: ``[S]`` numbers of the passages of each.
         spans: ``[S]`` first token and the token after the last one.
 
     Returns:
@@ -134,11 +133,11 @@ def likelihoods(
     """
     wanted = [
         Wanted((number,), scorer.start((number,), stride.last), *span)
-        for stride, some, span in zip(strides, candidates, spans, strict=True)
-        for number in some
+        for stride, numbers, span in zip(strides, candidates, spans, strict=True)
+        for number in numbers
     ]
     sums = np.array([values.sum() for values in scorer.log_probabilities(text, wanted)])
-    return np.split(sums, np.cumsum([len(some) for some in candidates])[:-1])
+    return np.split(sums, np.cumsum([len(numbers) for numbers in candidates])[:-1])
 
 
 def _by_likelihood(
@@ -148,9 +147,9 @@ def _by_likelihood(
     candidates: Candidates,
     spans: Sequence[tuple[int, int]],
 ) -> list[list[int]]:
-    """Candidates by likelihood; of equals the retriever's first stands first."""
+    """Candidates by likelihood; equal ones stay in the retriever's order."""
     scores = likelihoods(scorer, text, strides, candidates, spans)
     return [
-        [some[n] for n in np.argsort(-values, kind="stable")]
-        for some, values in zip(candidates, scores, strict=True)
+        [numbers[n] for n in np.argsort(-values, kind="stable")]
+        for numbers, values in zip(candidates, scores, strict=True)
     ]

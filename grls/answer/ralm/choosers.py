@@ -1,4 +1,4 @@
-"""The rule that orders documents, by the name that options give it."""
+"""Opens the rule that orders documents, by its name in the options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def chooser_of(rerank: RerankOptions, reader: InContextRalm, device: str) -> Cho
     """
     if rerank.by != "none" and rerank.candidates < reader.options.documents:
         raise ConfigError(
-            f"{rerank.candidates} candidates for {reader.options.documents} documents; give more."
+            f"{rerank.candidates} candidates for {reader.options.documents} documents; raise "
+            "--rerank.candidates."
         )
     if rerank.by == "oracle":
         return Oracle(reader.scorer, rerank.candidates)
@@ -33,7 +34,7 @@ def chooser_of(rerank: RerankOptions, reader: InContextRalm, device: str) -> Cho
 
 
 def judged_by(chooser: Chooser) -> str | None:
-    """The fingerprint of the model that orders documents, where there is one."""
+    """The fingerprint of the model that orders documents; None if no model does."""
     if isinstance(chooser, Trained):
         return weights_fingerprint(chooser.reranker.model)
     return weights_fingerprint(chooser.scorer.model) if isinstance(chooser, ZeroShot) else None

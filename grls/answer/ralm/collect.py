@@ -1,6 +1,6 @@
-"""Examples for a reranker: what each candidate does to the stride that follows (arXiv 2302.00083).
+"""Training examples of a reranker: the likelihood of the next stride behind each candidate.
 
-It knows nothing of how a reranker is trained.
+Method: arXiv 2302.00083. Training: grls.train.reranker.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ def collect(
     """Score the candidates of the strides of a text, block by block.
 
     Args:
-        ralm: Model, retriever and options; its chooser says how many candidates.
+        ralm: Model, retriever and options; its chooser sets the number of candidates.
         text: Token ids.
         prefix_tokens: Tokens before a stride that a reranker will read.
-        every: Take every so many strides.
-        begin: Strides taken already, to go on from.
+        every: Take one stride out of this many.
+        begin: Strides to skip, because an earlier run has done them.
 
     Yields:
-        An example for each stride of a block; None where nothing was retrieved.
+        An example for each stride of a block; None if nothing was retrieved.
 
     Raises:
         ConfigError: Fewer than two candidates are asked for, or ``every`` is not positive.
@@ -40,14 +40,14 @@ def collect(
         )
     todo = strides(len(text), ralm.options)[1::every][begin:]
     for n in range(0, len(todo), _BLOCK):
-        some = todo[n : n + _BLOCK]
-        candidates = ralm.candidates_for(text, some)
-        spans = [(stride.first, stride.last) for stride in some]
-        scores = likelihoods(ralm.scorer, text, some, candidates, spans)
-        prefixes = prefixes_of(ralm.tokenizer, text, some, prefix_tokens)
+        block = todo[n : n + _BLOCK]
+        candidates = ralm.candidates_for(text, block)
+        spans = [(stride.first, stride.last) for stride in block]
+        scores = likelihoods(ralm.scorer, text, block, candidates, spans)
+        prefixes = prefixes_of(ralm.tokenizer, text, block, prefix_tokens)
         yield [
-            RerankExample(prefix, tuple(ralm.corpus.ids(own)), tuple(values.tolist()))
-            if own and ralm.corpus is not None
+            RerankExample(prefix, tuple(ralm.corpus.ids(numbers)), tuple(values.tolist()))
+            if numbers and ralm.corpus is not None
             else None
-            for prefix, own, values in zip(prefixes, candidates, scores, strict=True)
+            for prefix, numbers, values in zip(prefixes, candidates, scores, strict=True)
         ]

@@ -1,8 +1,7 @@
-"""Passages that must not be found: those of the texts that are read (arXiv 2302.00083 leaves them out, too).
+"""Passages to exclude from retrieval: those of the texts that are read, as in arXiv 2302.00083.
 
-A file names them, a title or a passage id a line: ids as they stand, titles whatever white space is around
-them. A line that matches nothing is told of: it may be a title
-that was spelled otherwise.
+A file names the passages, a title or a passage id a line. White space around titles is ignored, ids must
+match exactly. A warning lists lines that match nothing: they may be misspelled titles.
 """
 
 from __future__ import annotations
@@ -20,34 +19,34 @@ from grls.io.files import named_lines
 log = logging.getLogger(__name__)
 
 _SHOWN = 5
-"""Lines without a match that are named."""
+"""Most lines without a match that the warning lists."""
 
 
 def without(corpus: Corpus, file: Path) -> Numbered:
-    """All passages but those whose title or id stands in a file.
+    """All passages except those whose title or id stands in a file.
 
-    Lines that are no title and no id are counted in a warning, with the first few.
+    A warning counts lines that are no title and no id, and lists the first few.
 
     Raises:
-        DataError: There is no such file, it is no text, or none of its lines matches.
+        DataError: The file is missing or no text, or none of its lines matches.
     """
     named = dict.fromkeys(line for _, line in named_lines(file, "a title or a passage id a line"))
     titled: dict[str, list[str]] = {}
     for line in named:
         titled.setdefault(line.strip(), []).append(line)
-    kept, met = [], set()
+    kept, matched = [], set()
     for number, passage in enumerate(corpus):
-        found = {*titled.get(passage.title.strip(), ()), *(named.keys() & {passage.id})}
-        met |= found
-        if not found:
+        names = {*titled.get(passage.title.strip(), ()), *(named.keys() & {passage.id})}
+        matched |= names
+        if not names:
             kept.append(number)
-    if not met:
-        raise DataError(f"no passage of {corpus.source} has a title or id that stands in it.", file)
-    missing = [name for name in named if name not in met]
+    if not matched:
+        raise DataError(f"no passage of {corpus.source} has a title or id that stands in this file.", file)
+    missing = [name for name in named if name not in matched]
     if missing:
-        some = ", ".join(map(repr, missing[:_SHOWN])) + (", …" if len(missing) > _SHOWN else "")
+        listed = ", ".join(map(repr, missing[:_SHOWN])) + (", …" if len(missing) > _SHOWN else "")
         log.warning(
             "%s: %d of %d lines are no title and no id of a passage of %s, so they exclude nothing: %s",
-            file, len(missing), len(named), corpus.source, some,
+            file, len(missing), len(named), corpus.source, listed,
         )  # fmt: skip
     return Numbered(np.array(kept, dtype=np.int64))

@@ -1,7 +1,7 @@
-"""Text written with retrieval: documents are looked for anew every s tokens (arXiv 2302.00083, generation).
+"""Text written with retrieval: a new retrieval every s tokens (arXiv 2302.00083, generation).
 
-Within a stride the model writes on from its cache; with the next one the documents before the text may be
-others, and then everything behind them is computed anew. transformers' ``generate`` does the writing.
+Within a stride the model continues from its cache. For the next stride the documents before the text may
+change, and then everything behind them is computed anew. transformers' ``generate`` does the writing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from grls.models.turns import turn
 
 
 class RalmContinuation(NamedTuple):
-    """What was written behind a prompt.
+    """The continuation of a prompt.
 
     Attributes:
         text: The text.
         passages: For each stride the ids of the documents before it.
-        ended: False where the length limit ended it.
+        ended: False if the length limit cut the text.
     """
 
     text: str
@@ -36,27 +36,27 @@ class RalmContinuation(NamedTuple):
 def continue_texts(
     ralm: InContextRalm, prompts: Sequence[str | Sequence[int]], max_new_tokens: int, **sampling: Any
 ) -> list[RalmContinuation]:
-    """Write on from some prompts, all together.
+    """Continue several prompts together.
 
     Args:
         ralm: Model, retriever and options.
         prompts: The texts, or their token ids: a text that was cut at a token may end within a character.
-        max_new_tokens: Tokens to write at most.
-        **sampling: For transformers' ``generate`` (``do_sample``, ``temperature``, …); greedy by default.
+        max_new_tokens: Most tokens to write.
+        **sampling: Options of transformers' ``generate`` (``do_sample``, ``temperature``, …); greedy by
+            default.
 
     Raises:
-        ConfigError: A prompt is empty, ``max_new_tokens`` is not positive, or documents are chosen by what is
-            still to be written.
+        ConfigError: A prompt is empty, ``max_new_tokens`` is not positive, or the chooser is the oracle.
     """
     if max_new_tokens < 1:
         raise ConfigError(f"max_new_tokens must be at least 1, got {max_new_tokens}.")
     if isinstance(ralm.chooser, Oracle):
-        raise ConfigError("the oracle looks at the text that is to be written; choose another reranking.")
+        raise ConfigError("the oracle needs the text that is still to be written; choose another reranking.")
     written = [ralm.tokens(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
     if not all(written):
-        raise ConfigError("a prompt is empty; there is nothing to retrieve for, or to write on from.")
+        raise ConfigError("a prompt is empty; there is nothing to retrieve for, or to continue.")
     begins = [len(tokens) for tokens in written]
-    found: list[list[tuple[str, ...]]] = [[] for _ in prompts]
+    passages_of: list[list[tuple[str, ...]]] = [[] for _ in prompts]
     ended = [False] * len(prompts)
     ends = end_tokens(ralm.model, ralm.tokenizer)
     for done in range(0, max_new_tokens, ralm.options.stride):
@@ -68,7 +68,7 @@ def continue_texts(
         for n in live:
             stride = Stride(len(written[n]), len(written[n]) + count)
             names = ralm.documents_for(written[n], [stride])[0]
-            found[n].append(tuple(ralm.corpus.ids(list(names))) if ralm.corpus is not None else ())
+            passages_of[n].append(tuple(ralm.corpus.ids(list(names))) if ralm.corpus is not None else ())
             start = ralm.scorer.start(names, stride.last)
             inputs.append([*ralm.scorer.before(names), *written[n][start:]])
         for n, tokens in zip(live, _write(ralm, inputs, count, ends, sampling), strict=True):
@@ -77,7 +77,7 @@ def continue_texts(
             ended[n] = stop is not None
     return [
         RalmContinuation(ralm.tokenizer.decode(tokens[begin:]), tuple(passages), over)
-        for tokens, begin, passages, over in zip(written, begins, found, ended, strict=True)
+        for tokens, begin, passages, over in zip(written, begins, passages_of, ended, strict=True)
     ]
 
 

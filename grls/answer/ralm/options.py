@@ -1,4 +1,4 @@
-"""Options of In-Context RALM beside its windows: reranking, and the examples that a reranker learns from."""
+"""Options of In-Context RALM: reranking, and training examples of a reranker."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ RerankBy = Literal["none", "zero-shot", "trained", "oracle"]
 
 @dataclass(frozen=True)
 class RerankOptions:
-    """Which of the retrieved documents the model is given.
+    """Which of the retrieved documents the model reads.
 
     Args:
-        by: none: the retriever's order; zero-shot: a language model judges; trained: a reranker does; oracle:
-            by the text to come, the most that reranking could gain.
+        by: none: the retriever's order; zero-shot: a language model judges; trained: a reranker judges;
+            oracle: the likelihood of the stride itself, the upper bound of reranking.
         candidates: Documents to choose from.
         judge: The language model that judges (zero-shot); null: the model itself.
-        judge_tokens: Last tokens of the prefix that it predicts (zero-shot).
-        reranker: Folder of a reranker that `grls train reranker` wrote (trained).
+        judge_tokens: Tokens at the end of the prefix that the judge predicts (zero-shot).
+        reranker: Folder of a trained reranker (trained).
 
     Raises:
-        ConfigError: A number is below 1, or an option goes with another way of reranking.
+        ConfigError: A number is below 1, or an option needs another value of ``by``.
     """
 
     by: RerankBy = "none"
@@ -44,11 +44,11 @@ class RerankOptions:
 
 @dataclass(frozen=True)
 class ExampleOptions:
-    """Examples that a reranker learns from.
+    """Training examples of a reranker.
 
     Args:
-        candidates: Documents of each; the oracle says what each is worth.
-        every: Take every so many strides.
+        candidates: Documents of an example, each scored by the likelihood of the stride behind it.
+        every: Take one stride out of this many.
         prefix_tokens: Tokens before a stride that the reranker will read.
 
     Raises:

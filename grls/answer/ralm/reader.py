@@ -1,16 +1,16 @@
 """In-context retrieval-augmented language modelling (arXiv 2302.00083): perplexity behind retrieved
 documents.
 
-A frozen language model reads a text stride by stride; before each stride stand the documents that a retriever
-found for the end of what came before. Perplexity is that of the whole text:
+A frozen language model reads a text stride by stride. Before each stride stand the documents that a retriever
+found for the last tokens before it. The perplexity of the whole text is
 
     exp(-(1 / N) sum_j sum_i log p(x[s j + i] | [R(q_j); x[.. s j + i - 1]]))
 
-(equations 3 and 4 there), with N the tokens of the text, or its words for the word-level one. The first token
-of a text is not scored where nothing stands before it, as is usual; behind a tokenizer's own token it is.
+(equations 3 and 4 there), with N the number of tokens of the text, or of words for the word-level perplexity.
+The first token of a text is scored only if the tokenizer puts a token before it.
 
-Any :class:`grls.retrieve.base.Retriever` will do; how documents are ordered is the chooser's affair
-(:mod:`grls.answer.ralm.choose`), how the computation is shared :mod:`grls.answer.ralm.scoring`'s.
+Any :class:`grls.retrieve.base.Retriever` will do. Order of the documents: :mod:`grls.answer.ralm.choose`.
+Shared computation: :mod:`grls.answer.ralm.scoring`.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from grls.models.positions import positions_in
 from grls.retrieve.base import Retriever
 
 _BLOCK_TOKENS = 1024
-"""Tokens of the text that are retrieved for and scored together."""
+"""Tokens of the text in a block: its strides are retrieved for and scored together."""
 _RETRIEVED = 256
-"""Queries that a retriever gets at a time."""
+"""Queries of one call of the retriever."""
 
 
 class ScoredStride(NamedTuple):
-    """A stride and what came of it.
+    """A scored stride.
 
     Attributes:
         first: Its first token.
         last: The token after its last.
         passages: Ids of the documents before it, in their order.
-        log_probability: Of its tokens (nats).
-        tokens: How many of them were scored.
+        log_probability: Log-probability of its tokens (nats).
+        tokens: Number of scored tokens.
     """
 
     first: int
@@ -61,12 +61,12 @@ class Perplexity(NamedTuple):
     """The perplexity of one or several texts.
 
     Attributes:
-        token: A token.
-        word: A word (what white space separates).
-        tokens: Tokens scored.
-        words: Words.
-        strides: Strides.
-        without: Strides for which nothing was retrieved.
+        token: Perplexity a token.
+        word: Perplexity a word (separated by white space).
+        tokens: Number of scored tokens.
+        words: Number of words.
+        strides: Number of strides.
+        without: Number of strides without a document.
     """
 
     token: float
@@ -78,7 +78,7 @@ class Perplexity(NamedTuple):
 
 
 def perplexity(scored: Iterable[ScoredStride], words: int) -> Perplexity:
-    """Put strides together.
+    """The perplexity of scored strides.
 
     Raises:
         DataError: No token was scored.
@@ -100,15 +100,15 @@ class InContextRalm:
     Args:
         model: A transformers causal language model.
         tokenizer: Its tokenizer.
-        options: What it sees.
-        retriever: What finds documents; None where ``options.documents`` is 0.
+        options: Strides, documents and window.
+        retriever: Finds documents; None if ``options.documents`` is 0.
         corpus: The retriever's corpus.
-        chooser: Orders what was found; the retriever's own order by default.
-        allow: What may be found, to keep the text itself out of its documents (see :mod:`grls.data.filters`).
+        chooser: Orders the retrieved documents; the retriever's order by default.
+        allow: Filter of the documents, to keep the text itself out (see :mod:`grls.data.filters`).
 
     Raises:
         ConfigError: Documents are asked for without a retriever (or the other way round), the window is
-            longer than the model's positions, or the model is no causal one.
+            longer than the model's positions, or the model is not causal.
     """
 
     def __init__(
@@ -139,13 +139,13 @@ class InContextRalm:
         self.scorer = TextScorer(model, self.documents.tokens, options, begin)
 
     def scorer_of(self, model: Any) -> TextScorer:
-        """Another model with the same tokenizer as a judge, which sees the same windows."""
+        """A scorer for another model with the same tokenizer, such as a judge, over the same windows."""
         return TextScorer(model, self.documents.tokens, self.options, self.scorer.begin)
 
     def tokens(self, text: str) -> list[int]:
-        """A text as token ids; what is spelled like a special token is text.
+        """A text as token ids; a text that spells a special token stays text.
 
-        The tokens that the tokenizer puts before a text are not among them: they stand before every input.
+        The tokens that the tokenizer puts before a text are left out: they stand before every input.
         """
         return _tokens(self.tokenizer, text)
 
@@ -154,7 +154,7 @@ class InContextRalm:
 
         Args:
             text: Token ids.
-            begin: Strides to leave out, as done.
+            begin: Strides to skip, because an earlier run has done them.
 
         Yields:
             The strides of a block.
@@ -164,47 +164,48 @@ class InContextRalm:
         for n in range(0, len(todo), size):
             yield self._block(text, todo[n : n + size])
 
-    def documents_for(self, text: Sequence[int], some: Sequence[Stride]) -> list[tuple[int, ...]]:
-        """The passages put before each stride, best first; none before the first of a text."""
-        candidates = self.candidates_for(text, some)
-        asked = [n for n, found in enumerate(candidates) if found]
-        chosen: list[tuple[int, ...]] = [()] * len(some)
+    def documents_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[tuple[int, ...]]:
+        """The passages put before each stride, best first; none before the first stride of a text."""
+        candidates = self.candidates_for(text, block)
+        asked = [n for n, numbers in enumerate(candidates) if numbers]
+        chosen: list[tuple[int, ...]] = [()] * len(block)
         if asked:
-            ordered = self.chooser.order(text, [some[n] for n in asked], [candidates[n] for n in asked])
+            ordered = self.chooser.order(text, [block[n] for n in asked], [candidates[n] for n in asked])
             for n, numbers in zip(asked, ordered, strict=True):
                 chosen[n] = tuple(numbers[: self.options.documents])
         return chosen
 
-    def candidates_for(self, text: Sequence[int], some: Sequence[Stride]) -> list[list[int]]:
+    def candidates_for(self, text: Sequence[int], block: Sequence[Stride]) -> list[list[int]]:
         """Numbers of the passages retrieved for each stride, in the retriever's order."""
         if self.retriever is None or self.corpus is None:
-            return [[] for _ in some]
-        candidates: list[list[int]] = [[] for _ in some]
-        texts = self.tokenizer.batch_decode([text[stride.asks(self.options.query_tokens)] for stride in some])
-        # White space asks for nothing, and many retrievers refuse it.
-        asked = [n for n, words in enumerate(texts) if some[n].first > 0 and words.strip()]
-        queries = [Query(str(some[n].first), texts[n]) for n in asked]
+            return [[] for _ in block]
+        candidates: list[list[int]] = [[] for _ in block]
+        texts = self.tokenizer.batch_decode(
+            [text[stride.asks(self.options.query_tokens)] for stride in block]
+        )
+        # A query of white space finds nothing, and many retrievers refuse it.
+        asked = [n for n, words in enumerate(texts) if block[n].first > 0 and words.strip()]
+        queries = [Query(str(block[n].first), texts[n]) for n in asked]
         k = max(self.options.documents, self.chooser.candidates)
-        hits = [
-            found
+        rankings = [
+            ranking
             for n in range(0, len(queries), _RETRIEVED)
-            for found in self.retriever.retrieve(queries[n : n + _RETRIEVED], k, self.allow)
+            for ranking in self.retriever.retrieve(queries[n : n + _RETRIEVED], k, self.allow)
         ]
-        numbers = self.corpus.numbers([hit.id for found in hits for hit in found])
-        known = iter(numbers)
-        for n, found in zip(asked, hits, strict=True):
-            own = [next(known) for _ in found]
-            candidates[n] = [number for number in own if number is not None]
+        numbers = iter(self.corpus.numbers([hit.id for ranking in rankings for hit in ranking]))
+        for n, ranking in zip(asked, rankings, strict=True):
+            of_stride = [next(numbers) for _ in ranking]
+            candidates[n] = [number for number in of_stride if number is not None]
         return candidates
 
-    def _block(self, text: Sequence[int], some: Sequence[Stride]) -> list[ScoredStride]:
-        documents = self.documents_for(text, some)
-        wanted = [self.scorer.wanted(names, stride) for stride, names in zip(some, documents, strict=True)]
+    def _block(self, text: Sequence[int], block: Sequence[Stride]) -> list[ScoredStride]:
+        documents = self.documents_for(text, block)
+        wanted = [self.scorer.wanted(names, stride) for stride, names in zip(block, documents, strict=True)]
         values = self.scorer.log_probabilities(text, wanted)
         ids = self._ids
         return [
-            ScoredStride(stride.first, stride.last, ids(names), float(own.sum()), len(own))
-            for stride, names, own in zip(some, documents, values, strict=True)
+            ScoredStride(stride.first, stride.last, ids(names), float(scores.sum()), len(scores))
+            for stride, names, scores in zip(block, documents, values, strict=True)
         ]
 
     def _ids(self, numbers: Sequence[int]) -> tuple[str, ...]:
@@ -212,12 +213,12 @@ class InContextRalm:
 
 
 class Documents:
-    """Passages as a language model gets them: title, text and an end of line, cut to a number of tokens.
+    """Passages as a language model reads them: title, text and an end of line, cut to a number of tokens.
 
     Args:
-        tokenizer: The model's.
-        corpus: The passages; None where there are none to be had.
-        limit: Tokens at most, the end of line included.
+        tokenizer: The model's tokenizer.
+        corpus: The passages; None without retrieval.
+        limit: Most tokens of a passage, the end of line included.
     """
 
     def __init__(self, tokenizer: Any, corpus: Corpus | None, limit: int):
@@ -243,15 +244,15 @@ def refuse_long_window(model: Any, window: int, name: str) -> None:
     """Refuse a window that a model has no positions for.
 
     Raises:
-        ConfigError: It has fewer than ``window``.
+        ConfigError: The model has fewer positions than ``window``.
     """
     most = positions_in(model.config)
     if most is not None and window > most:
-        raise ConfigError(f"a window of {window} tokens, but {name} has {most} positions; lower it.")
+        raise ConfigError(f"a window of {window} tokens, but {name} has {most} positions; lower the window.")
 
 
 def words_of(text: str) -> int:
-    """Words of a text: what white space separates, and two characters where none does."""
+    """Words of a text, separated by white space; two characters are a word in scripts without spaces."""
     return count(text)
 
 

@@ -1,8 +1,8 @@
 """The trained judge of documents: a bidirectional encoder that reads prefix and document (arXiv 2302.00083).
 
 ``f(x, d)`` is one number, and ``p_rank(d_i | x) = exp f(x, d_i) / sum_j exp f(x, d_j)`` over the candidates
-that a retriever found ("Training LM-dedicated rerankers" there). How it is trained is
-:mod:`grls.train.reranker.fit`'s affair; what it learns from are :class:`RerankExample`.
+of a retriever ("Training LM-dedicated rerankers" there). Training: :mod:`grls.train.reranker.fit`, on
+examples of the class :class:`RerankExample`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _BATCH = 64
 
 
 class RerankExample(NamedTuple):
-    """What a reranker learns from.
+    """A training example of a reranker.
 
     Attributes:
         prefix: The end of the text before a stride.
-        passages: Ids of its candidates, in the retriever's order.
-        scores: Log-probability (nats) of the stride behind each of them.
+        passages: Ids of the candidates, in the retriever's order.
+        scores: Log-probability (nats) of the stride behind each candidate.
     """
 
     prefix: str
@@ -51,19 +51,22 @@ class Reranker:
     Args:
         model: A transformers sequence classification model with one label.
         tokenizer: Its tokenizer.
-        prefix_tokens: Tokens of the language model that its prefix has.
-        max_tokens: Longest prefix and document together, in the encoder's tokens; the document is cut.
+        prefix_tokens: Length of the prefix, in tokens of the language model.
+        max_tokens: Most tokens of prefix and document together, in tokens of the encoder; the document is
+            cut.
 
     Raises:
-        ConfigError: The model has another number of labels, or fewer positions.
+        ConfigError: The model has not one label, or fewer positions than ``max_tokens``.
     """
 
     def __init__(self, model: Any, tokenizer: Any, prefix_tokens: int = 64, max_tokens: int = 256):
         if model.config.num_labels != 1:
-            raise ConfigError(f"a reranker has one label, got {model.config.num_labels}; train it anew.")
+            raise ConfigError(f"a reranker has one label, got {model.config.num_labels}; train a reranker.")
         most = encoder_positions(model.config) or max_tokens
         if max_tokens > most:
-            raise ConfigError(f"max_tokens of {max_tokens}, but the encoder has {most} positions; lower it.")
+            raise ConfigError(
+                f"max_tokens of {max_tokens}, but the encoder has {most} positions; lower max_tokens."
+            )
         self.model = model
         self.tokenizer = tokenizer
         self.prefix_tokens = prefix_tokens
@@ -78,17 +81,17 @@ class Reranker:
         device: str = "auto",
         trained: bool = False,
     ) -> Reranker:
-        """Load a trained one, or an encoder to train one.
+        """Load a trained reranker, or an encoder to train.
 
         Args:
-            name: Folder or hub name; ``all-MiniLM-L6-v2`` is the one of the extra ``local-models``.
-            prefix_tokens: For an encoder to train; a trained one knows its own.
-            max_tokens: Likewise.
-            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
-            trained: It must have a head; else an encoder without one gets a new one, of random weights.
+            name: Folder or hub name; ``all-MiniLM-L6-v2`` comes with the extra ``local-models``.
+            prefix_tokens: For an encoder to train; a trained reranker stores its value.
+            max_tokens: For an encoder to train; a trained reranker stores its value.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
+            trained: Whether the model must have a head; otherwise a missing head gets random weights.
 
         Raises:
-            ConfigError: There is no such model, or it lacks weights.
+            ConfigError: The model is missing, or lacks weights.
         """
         source = packaged_encoder(name)
         refuse_missing_folder(source)
@@ -105,11 +108,11 @@ class Reranker:
                 AutoModelForSequenceClassification, source, new_head=not trained, pooler=True, config=config,
                 dtype=torch.float32,
             )  # fmt: skip
-        own = getattr(model.config, "grls_reranker", None) or {}
+        stored = getattr(model.config, "grls_reranker", None) or {}
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         move(model, where, "float32")
         return cls(
-            model, tokenizer, own.get("prefix_tokens", prefix_tokens), own.get("max_tokens", max_tokens)
+            model, tokenizer, stored.get("prefix_tokens", prefix_tokens), stored.get("max_tokens", max_tokens)
         )
 
     def save(self, folder: str | Path) -> None:
@@ -127,11 +130,11 @@ class Reranker:
             self.tokenizer, self._ends(prefixes), documents,
             truncation="only_second", max_length=self.max_tokens,
         ).to(self.model.device)  # fmt: skip
-        found: Tensor = self.model(**encoded).logits[:, 0].float()
-        return found
+        scores: Tensor = self.model(**encoded).logits[:, 0].float()
+        return scores
 
     def _ends(self, prefixes: Sequence[str]) -> list[str]:
-        """Prefixes cut at their start to half the room, so that a document always has the other half."""
+        """Prefixes cut at their start to half of ``max_tokens``, so that the document gets the other half."""
         most = self.max_tokens // 2
         return [
             prefix if len(places) <= most else prefix[places[-most][0] :]
@@ -142,14 +145,14 @@ class Reranker:
     def scores(self, prefixes: Sequence[str], documents: Sequence[str]) -> np.ndarray:
         """``f(x, d)`` of any number of pairs, similar lengths together."""
         self.model.eval()
-        found = np.empty(len(prefixes))
+        scores = np.empty(len(prefixes))
         order = np.argsort([len(document) for document in documents], kind="stable")
         for n in range(0, len(order), _BATCH):
-            some = order[n : n + _BATCH]
-            values = self.logits([prefixes[i] for i in some], [documents[i] for i in some])
+            places = order[n : n + _BATCH]
+            values = self.logits([prefixes[i] for i in places], [documents[i] for i in places])
             refuse_nan_logits(values)
-            found[some] = values.cpu().numpy()
-        return found
+            scores[places] = values.cpu().numpy()
+        return scores
 
 
 class Trained:
@@ -157,7 +160,7 @@ class Trained:
 
     Args:
         reranker: The judge.
-        tokenizer: Of the language model, whose tokens the text is.
+        tokenizer: The tokenizer of the language model, in whose tokens the text comes.
         corpus: The passages.
         candidates: Documents to choose from.
     """
@@ -171,28 +174,28 @@ class Trained:
     def order(
         self, text: Sequence[int], strides: Sequence[Stride], candidates: Candidates
     ) -> list[list[int]]:
-        """The candidates by ``f(x, d)``; of equals the retriever's first stands first."""
+        """The candidates by ``f(x, d)``; equal ones stay in the retriever's order."""
         prefixes = prefixes_of(self._tokenizer, text, strides, self.reranker.prefix_tokens)
-        texts = document_texts(self._corpus, sorted({number for some in candidates for number in some}))
+        texts = document_texts(self._corpus, sorted({number for numbers in candidates for number in numbers}))
         values = self.reranker.scores(
-            [prefix for prefix, some in zip(prefixes, candidates, strict=True) for _ in some],
-            [texts[number] for some in candidates for number in some],
+            [prefix for prefix, numbers in zip(prefixes, candidates, strict=True) for _ in numbers],
+            [texts[number] for numbers in candidates for number in numbers],
         )
-        bounds = np.cumsum([0, *(len(some) for some in candidates)])
+        bounds = np.cumsum([0, *(len(numbers) for numbers in candidates)])
         return [
-            [some[n] for n in np.argsort(-values[a:b], kind="stable")]
-            for some, a, b in zip(candidates, bounds[:-1], bounds[1:], strict=True)
+            [numbers[n] for n in np.argsort(-values[a:b], kind="stable")]
+            for numbers, a, b in zip(candidates, bounds[:-1], bounds[1:], strict=True)
         ]
 
 
 def prefixes_of(tokenizer: Any, text: Sequence[int], strides: Sequence[Stride], tokens: int) -> list[str]:
     """The end of the text before each stride."""
-    found: list[str] = tokenizer.batch_decode([list(text[stride.asks(tokens)]) for stride in strides])
-    return found
+    prefixes: list[str] = tokenizer.batch_decode([list(text[stride.asks(tokens)]) for stride in strides])
+    return prefixes
 
 
 def document_texts(corpus: Corpus, numbers: Sequence[int]) -> dict[int, str]:
-    """Passages as an encoder reads them, by number."""
+    """Number of a passage -> its text as an encoder reads it."""
     passages = corpus.passages(numbers)
     return {
         number: f"{passage.title} {passage.text}".strip()
@@ -204,9 +207,9 @@ def read_examples(file: str | Path) -> list[RerankExample]:
     """Examples that ``grls ralm examples`` wrote.
 
     Raises:
-        DataError: The file is missing or empty, or a line is none.
+        DataError: The file is missing or empty, or a line is no example.
     """
-    found = []
+    examples = []
     for line, record in read_jsonl(file):
         if "settings" in record or record.get("passages") == []:  # the head, or a stride without candidates
             continue
@@ -216,14 +219,14 @@ def read_examples(file: str | Path) -> list[RerankExample]:
             raise DataError(
                 "expected 'prefix' (a text), 'passages' (ids) and as many 'scores' (numbers).", file, line
             )
-        found.append(RerankExample(record["prefix"], tuple(passages or ()), tuple(scores or ())))
-    if not found:
+        examples.append(RerankExample(record["prefix"], tuple(passages or ()), tuple(scores or ())))
+    if not examples:
         raise DataError("there are no examples; write some with `grls ralm examples`.", file)
-    return found
+    return examples
 
 
 def example_settings(file: str | Path) -> dict[str, Any]:
-    """What examples were collected with; nothing where the file does not say."""
+    """The settings that examples were collected with; empty if the file does not say."""
     for _, record in read_jsonl(file):
         settings = record.get("settings")
         return settings if isinstance(settings, dict) else {}

@@ -1,4 +1,4 @@
-"""Texts read, written on from, or made into examples; all is on disk as it comes, so a killed run goes on."""
+"""Measures texts, continues them, or collects examples; a killed run goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from grls.io.resumable import GrowingFile
 def measure(
     reader: InContextRalm, texts: Sequence[TokenizedText], settings: dict[str, Any], output: str, begun: float
 ) -> None:
-    """Read all texts: a line a stride in OUTPUT.strides.jsonl, the perplexity in OUTPUT.json.
+    """Measure all texts: a line a stride in OUTPUT.strides.jsonl, the perplexity in OUTPUT.json.
 
     Args:
-        reader: Reads.
+        reader: The language model with its retriever.
         texts: The texts.
-        settings: All that results depend on, as JSON values.
+        settings: Everything that results depend on, as JSON values.
         output: Path without ending.
-        begun: When the run began, of ``perf_counter``.
+        begun: Start of the run, on the clock of ``perf_counter``.
     """
     due = [
         (text.name, stride.first) for text in texts for stride in strides(len(text.tokens), reader.options)
@@ -49,13 +49,13 @@ def measure(
         ScoredStride(r["first"], r["last"], tuple(r["passages"]), r["log_probability"], r["tokens"])
         for r in file.records
     ]
-    found = perplexity(rows, sum(text.words for text in texts))
+    measured = perplexity(rows, sum(text.words for text in texts))
     spent = {name: sum(r.get(name, 0) for r in file.records) for name in ("seconds", "computed")}
-    result = {**found._asdict(), **spent, "settings": settings}
+    result = {**measured._asdict(), **spent, "settings": settings}
     write_json(f"{output}.json", result)
     print(
-        f"perplexity {found.token:.3f} a token, {found.word:.2f} a word ({found.tokens:,} tokens, "
-        f"{found.words:,} words, {found.strides:,} strides, {found.without:,} without a document; "
+        f"perplexity {measured.token:.3f} a token, {measured.word:.2f} a word ({measured.tokens:,} tokens, "
+        f"{measured.words:,} words, {measured.strides:,} strides, {measured.without:,} without a document; "
         f"{spent['seconds']:.0f} s)"
     )
 
@@ -68,8 +68,15 @@ def collect_examples(
     every: int,
     prefix_tokens: int,
 ) -> None:
-    """Collect what a reranker learns from, a line a stride in OUTPUT.examples.jsonl; arguments as of
-    :func:`measure`, and those of :func:`~grls.answer.ralm.collect.collect`.
+    """Collect training examples of a reranker, a line a stride in OUTPUT.examples.jsonl.
+
+    Args:
+        reader: The language model with its retriever.
+        texts: The texts.
+        settings: Everything that results depend on, as JSON values.
+        output: Path without ending.
+        every: Take one stride out of this many.
+        prefix_tokens: Tokens before a stride that the reranker will read.
     """
     due = [
         (text.name, stride.first)
@@ -97,7 +104,7 @@ def collect_examples(
 def write_on(
     reader: InContextRalm, texts: Sequence[TokenizedText], settings: dict[str, Any], output: str, tokens: int
 ) -> None:
-    """Write so many tokens on from each text, a line a text in OUTPUT.texts.jsonl."""
+    """Continue each text by so many tokens, a line a text in OUTPUT.texts.jsonl."""
     file = _kept(f"{output}.texts.jsonl", settings, ("name",), [(text.name,) for text in texts])
     done = {record["name"] for record in file.records}
     waiting: Iterator[TokenizedText] = (text for text in texts if text.name not in done)
@@ -113,16 +120,16 @@ def write_on(
 def _kept(
     path: str, settings: dict[str, Any], fields: Sequence[str], due: Sequence[tuple[Any, ...]]
 ) -> GrowingFile:
-    """The records of a run.
+    """The file of a run's records.
 
     Args:
-        path: Their file.
-        settings: What they depend on.
-        fields: What tells records apart, the name of their text first.
-        due: The values of these for all records that will be made, in order.
+        path: The file.
+        settings: Everything that records depend on.
+        fields: The fields that identify a record, the name of its text first.
+        due: The values of these fields for all records of the run, in order.
 
     Raises:
-        MismatchError: A text has another name than it had, so what was done for it cannot be told.
+        MismatchError: The file names a text that the run does not have, perhaps a renamed one.
         DataError: A record is repeated, or left out.
     """
     file = GrowingFile(path, settings)
@@ -130,7 +137,7 @@ def _kept(
     if gone:
         raise MismatchError(
             f"{path} holds records of {min(map(str, gone))!r}, which is no text of this run; give another "
-            "output, or the text its name."
+            "output, or give the text its old name."
         )
     file.refuse_other(fields, due)
     return file

@@ -1,15 +1,15 @@
-"""Log-probabilities of stretches of a text behind documents, every common computation done once.
+"""Log-probabilities of stretches of a text behind documents; shared computation is done once.
 
 Legend: B sequences, L tokens of the longest, d model width, V vocabulary, R rows asked of the head.
 
 Every sequence begins with the tokens that the tokenizer puts before a text. A causal model predicts a token
-from what stands before it, so one pass over ``document + text`` yields the predictions of *every* stretch of
-the text behind that document. What is asked is therefore grouped by documents and start of the text, and each
-group is one sequence, up to its last stretch: consecutive strides that retrieved the same document cost
-little more than one, and so do the sixteen candidates that neighbouring strides share when they are reranked.
-The head, the dearest layer of a small model, sees only the tokens that are asked for.
+from the tokens before it, so one pass over ``document + text`` yields the predictions of *every* stretch of
+the text behind that document. Stretches are therefore grouped by documents and start of the text, and each
+group is one sequence, up to its last stretch: consecutive strides with the same document cost little more
+than one, and so do the sixteen candidates that neighbouring strides share in reranking. The head, the most
+expensive layer of a small model, sees only the positions whose prediction is asked for.
 
-It knows nothing of retrieval: documents are token ids.
+The module does not know of retrieval: documents are token ids.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from grls.models.load.language import refuse_foresight
 
 Floats = npt.NDArray[np.float64]
 _HEAD_ROWS = 256
-"""Rows of logits at a time: at a vocabulary of 50,000, 50 MB."""
+"""Rows of logits at a time: 50 MB for a vocabulary of 50,000."""
 _WHOLE_LOGITS = 1024
-"""Tokens at a time of a model whose logits are changed behind its head, so that all of them are kept."""
+"""Tokens at a time for a model that changes logits behind its head: it needs the logits of all tokens."""
 
 
 class Wanted(NamedTuple):
-    """A stretch of a text whose log-probability is asked for.
+    """A stretch of a text to score.
 
     Attributes:
         documents: Names of the documents before it, in order; see :class:`TextScorer`.
         start: The first token of the text that the model sees.
-        first: Its first token, behind ``start``, a document or the tokenizer's own tokens.
+        first: Its first token, behind ``start``, a document or the tokens that the tokenizer puts first.
         last: The token after its last.
     """
 
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
 
 
 class _Sequence(NamedTuple):
-    """What goes through the model once: tokens, and places ``[m]`` whose next token is asked for."""
+    """A sequence of one pass: tokens, and places ``[m]`` whose next token is a target."""
 
     tokens: list[int]
     places: list[int]
@@ -64,13 +64,13 @@ class TextScorer:
 
     Args:
         model: A transformers causal language model.
-        document: The token ids of a document by its name.
+        document: Returns the token ids of a document by its name.
         window: How the text is cut to the window.
         begin: Token ids that stand before every input.
-        batch_tokens: Tokens that go through the model at a time, padding included.
+        batch_tokens: Tokens of a batch, padding included.
 
     Attributes:
-        computed: Tokens that went through the model so far, padding left out.
+        computed: Tokens computed so far, without padding.
     """
 
     def __init__(
@@ -95,21 +95,21 @@ class TextScorer:
         self.batch_tokens = batch_tokens if self._head.linear else min(batch_tokens, _WHOLE_LOGITS)
 
     def before(self, documents: Sequence[int]) -> list[int]:
-        """The tokens that stand before the text: the tokenizer's own, then those of the documents."""
+        """The tokens before the text: those that the tokenizer puts first, then the documents."""
         return [*self.begin, *(token for name in documents for token in self.document(name))]
 
     def start(self, documents: Sequence[int], last: int) -> int:
-        """The first token of the text that the model sees behind some documents, to predict to ``last``."""
+        """The first token of the text that the model sees behind documents, to predict up to ``last``."""
         length = len(self.begin) + sum(len(self.document(name)) for name in documents)
         return self.window.start(length, last)
 
     def wanted(self, documents: tuple[int, ...], stride: Stride) -> Wanted:
-        """What is asked for a stride behind some documents: every token that has something before it."""
+        """The stretch to score for a stride behind documents: every token that has a token before it."""
         alone = not stride.first and not documents and not self.begin
         return Wanted(documents, self.start(documents, stride.last), stride.first + alone, stride.last)
 
     def log_probabilities(self, text: Sequence[int], wanted: Sequence[Wanted]) -> list[Floats]:
-        """Log-probability (nats) of each token of some stretches.
+        """Log-probability (nats) of each token of stretches.
 
         Args:
             text: Token ids.
@@ -122,14 +122,14 @@ class TextScorer:
             ValueError: A stretch begins where nothing stands before it.
         """
         groups: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
-        for n, some in enumerate(wanted):
-            groups[some.documents, some.start].append(n)
+        for n, stretch in enumerate(wanted):
+            groups[stretch.documents, stretch.start].append(n)
         laid = [self._lay(text, key, [wanted[n] for n in members]) for key, members in groups.items()]
-        found: list[Floats] = [np.empty(0)] * len(wanted)
+        scores: list[Floats] = [np.empty(0)] * len(wanted)
         for members, values in zip(groups.values(), self._run(laid), strict=True):
             for n, (place, length) in zip(members, _places([wanted[n] for n in members]), strict=True):
-                found[n] = values[place : place + length]
-        return found
+                scores[n] = values[place : place + length]
+        return scores
 
     def _lay(
         self, text: Sequence[int], key: tuple[tuple[int, ...], int], members: Sequence[Wanted]
@@ -137,7 +137,7 @@ class TextScorer:
         """One sequence for stretches with the same documents and start."""
         documents, start = key
         before = self.before(documents)
-        targets = sorted({t for some in members for t in range(some.first, some.last)})
+        targets = sorted({t for stretch in members for t in range(stretch.first, stretch.last)})
         if not targets:
             return _Sequence([], [], [])
         if targets[0] + len(before) <= start:
@@ -147,38 +147,40 @@ class TextScorer:
 
     def _run(self, laid: Sequence[_Sequence]) -> list[Floats]:
         """Log-probabilities of the targets of every sequence, similar lengths together."""
-        found: list[Floats] = [np.empty(0)] * len(laid)
+        scores: list[Floats] = [np.empty(0)] * len(laid)
         order = sorted((n for n in range(len(laid)) if laid[n].tokens), key=lambda n: -len(laid[n].tokens))
         while order:
             size = max(1, self.batch_tokens // len(laid[order[0]].tokens))
             batch, order = order[:size], order[size:]
             values = self._batch([laid[n] for n in batch])
-            for n, own in zip(
+            for n, part in zip(
                 batch, np.split(values, np.cumsum([len(laid[n].targets) for n in batch])[:-1]), strict=True
             ):
-                found[n] = own
-        return found
+                scores[n] = part
+        return scores
 
     @torch.inference_mode()
     def _batch(self, laid: Sequence[_Sequence]) -> Floats:
         device = self.model.device
         tokens = torch.zeros((len(laid), len(laid[0].tokens)), dtype=torch.long)
-        for row, some in enumerate(laid):  # padding stands behind, where a causal model does not see it
-            tokens[row, : len(some.tokens)] = torch.tensor(some.tokens)
-            self.computed += len(some.tokens)
+        for row, sequence in enumerate(laid):  # padding stands behind, where a causal model does not see it
+            tokens[row, : len(sequence.tokens)] = torch.tensor(sequence.tokens)
+            self.computed += len(sequence.tokens)
         read = self._head.read(input_ids=tokens.to(device), use_cache=False)
-        rows = torch.tensor([row for row, some in enumerate(laid) for _ in some.places], device=device)
-        places = torch.tensor([place for some in laid for place in some.places], device=device)
-        targets = torch.tensor([target for some in laid for target in some.targets], device=device)
+        rows = torch.tensor(
+            [row for row, sequence in enumerate(laid) for _ in sequence.places], device=device
+        )
+        places = torch.tensor([place for sequence in laid for place in sequence.places], device=device)
+        targets = torch.tensor([target for sequence in laid for target in sequence.targets], device=device)
         hidden = read[rows, places]
         parts = [
             self._scores(hidden[n : n + _HEAD_ROWS], targets[n : n + _HEAD_ROWS])
             for n in range(0, len(hidden), _HEAD_ROWS)
         ]
-        found: Floats = torch.cat(parts).double().cpu().numpy()
-        if not np.isfinite(found).all():
+        scores: Floats = torch.cat(parts).double().cpu().numpy()
+        if not np.isfinite(scores).all():
             raise ConfigError("the model's logits are not numbers; try another --precision.")
-        return found
+        return scores
 
     def _scores(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """``[R]`` log-probabilities of ``targets [R]``."""
@@ -187,7 +189,10 @@ class TextScorer:
 
 
 def _places(members: Sequence[Wanted]) -> list[tuple[int, int]]:
-    """Where the targets of each stretch stand among the distinct targets of all, and how many they are."""
-    targets = sorted({t for some in members for t in range(some.first, some.last)})
+    """Place of each stretch's targets among the distinct targets of all stretches, and their number."""
+    targets = sorted({t for stretch in members for t in range(stretch.first, stretch.last)})
     place = {target: n for n, target in enumerate(targets)}
-    return [(place[some.first] if some.last > some.first else 0, some.last - some.first) for some in members]
+    return [
+        (place[stretch.first] if stretch.last > stretch.first else 0, stretch.last - stretch.first)
+        for stretch in members
+    ]

@@ -1,13 +1,13 @@
-"""How a text is cut into strides, and what a language model sees before each (arXiv 2302.00083).
+"""Cuts a text into strides, and says what a language model sees before each (arXiv 2302.00083).
 
 Legend: n tokens of a text, s stride, l query length, w window, D tokens of all documents at most, b tokens
 that the tokenizer puts before every text (beginning of sequence).
 
-Stride j holds the tokens ``s j … s (j + 1) - 1``. What is retrieved for it is asked by the l tokens before it
-(equation 4 there: q_j = x[s j - l + 1 .. s j], counted from 1), so its documents depend on nothing that is
-still to be predicted. Before it stand the tokenizer's own tokens, its documents, then as much of the text as
-the window leaves: the text is cut at its start only as far as all of it together exceeds the window (section
-3.1), so a short document, or none, leaves more of it. Nothing here knows of models or of retrievers.
+Stride j holds the tokens ``s j … s (j + 1) - 1``. Its query is the l tokens before it (equation 4 there: q_j
+= x[s j - l + 1 .. s j], counted from 1), so its documents do not depend on tokens that are still to be
+predicted. Before the stride stand the b tokens, its documents, then as much of the text as fits into the
+window: the text is cut at its start by the excess over the window (section 3.1), so a short document leaves
+room for more text. The module does not know of models or of retrievers.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ class WindowOptions:
     """What a language model sees.
 
     Args:
-        stride: Tokens predicted before it is retrieved anew, s.
-        query_tokens: Tokens before a stride that are the query, l.
-        documents: Documents put before the text; 0 retrieves nothing.
-        document_tokens: Tokens of a document at most; what is longer is cut at its end.
-        window: Tokens that the model sees at most, w: documents, text, and the stride itself.
-        cut: The text before a stride is cut from its start, where the window is full, at multiples of so many
-            tokens. 1 is the paper's: as much text as fits. With c > 1 a stride sees up to c - 1 tokens
-            less, and strides with the same document share its computation.
-        bos: Whether every input begins with the tokens that the tokenizer puts before a text, as
-            ``tokenizer(text)`` gives it. They count in the window; the first token of a text is then
-            predicted, too.
+        stride: Tokens predicted between two retrievals, s.
+        query_tokens: Tokens before a stride that form the query, l.
+        documents: Documents put before the text; 0 for no retrieval.
+        document_tokens: Most tokens of a document; a longer one is cut at its end.
+        window: Most tokens that the model sees, w: documents, text, and the stride itself.
+        cut: If the window is full, cut the text before a stride at multiples of this number of tokens. 1 as
+            in the paper: as much text as fits. With c > 1 a stride sees up to c - 1 tokens less, and strides
+            with the same document share its computation.
+        bos: Begin every input with the tokens that the tokenizer puts before a text, as ``tokenizer(text)``
+            does. They count in the window, and the first token of a text is then predicted as well.
 
     Raises:
         ConfigError: A number is out of range, or the window cannot hold documents, cut and stride.
@@ -66,19 +65,19 @@ class WindowOptions:
         """
         needed = begin + self.documents * self.document_tokens + self.stride + self.cut
         if needed > self.window:
-            own = f"{begin} tokens of the tokenizer's own, " if begin else ""
+            first = f"{begin} tokens that the tokenizer puts first, " if begin else ""
             raise ConfigError(
-                f"a window of {self.window} tokens is too small: {own}{self.documents} documents of "
+                f"a window of {self.window} tokens is too small: {first}{self.documents} documents of "
                 f"{self.document_tokens} tokens, a stride of {self.stride} and a cut of {self.cut} take "
                 f"{needed}. Lower document_tokens, documents or cut, or take a larger window."
             )
 
     def start(self, before: int, last: int) -> int:
-        """The first token of a text that the model sees, where it sees all up to ``last``.
+        """The first token of a text that the model sees if it sees the tokens up to ``last``.
 
         Args:
-            before: Tokens that stand before the text: b and those of the documents.
-            last: The token after the last one that is predicted.
+            before: Tokens before the text: b and those of the documents.
+            last: The token after the last predicted one.
         """
         over = max(0, before + last - self.window)
         return -(-over // self.cut) * self.cut
@@ -88,7 +87,7 @@ USUAL_WINDOW = WindowOptions()
 
 
 class Stride(NamedTuple):
-    """A stretch of a text that is predicted at a time.
+    """A stretch of a text between two retrievals.
 
     Attributes:
         first: Its first token.
@@ -99,7 +98,7 @@ class Stride(NamedTuple):
     last: int
 
     def asks(self, tokens: int) -> slice:
-        """Which tokens of the text are its query."""
+        """The tokens of the text that form its query."""
         return slice(max(0, self.first - tokens), self.first)
 
 

@@ -1,4 +1,4 @@
-"""All that a run of In-Context RALM needs, opened by the names that options give it."""
+"""Opens the models, retriever and texts of a run of In-Context RALM by their names in the options."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from grls.retrieve.hops.options import HopOptions
 
 
 class RalmTask(NamedTuple):
-    """What is read.
+    """A run of In-Context RALM.
 
     Attributes:
-        reader: Reads.
+        reader: The language model with its retriever.
         texts: The texts.
-        settings: All that results depend on, as JSON values.
+        settings: Everything that results depend on, as JSON values.
     """
 
     reader: InContextRalm
@@ -43,10 +43,10 @@ def task_of(
     model: str, text: str, output: str, data: str | None, retriever: str | None, hops: HopOptions,
     window: WindowOptions, rerank: RerankOptions, exclude: str | None, limit: int | None, device: str,
 ) -> RalmTask:  # fmt: skip
-    """Open all that reads; arguments as the options of ``grls ralm``.
+    """Open a run; the arguments are the options of ``grls ralm``.
 
     Raises:
-        ConfigError: Something is asked for that needs a retriever, or cannot work.
+        ConfigError: An option needs a retriever, or options do not fit each other.
     """
     quiet()
     refuse_unwritable(output)
@@ -81,7 +81,7 @@ def _settings(
     model: str, weights: Any, tokenizer: Any, window: WindowOptions, rerank: RerankOptions,
     exclude: str | None, texts: Sequence[TokenizedText],
 ) -> dict[str, Any]:  # fmt: skip
-    """What results depend on, but for the retriever."""
+    """Everything that results depend on, except the retriever."""
     return {
         **model_settings(model, weights, tokenizer), **asdict(window), "rerank": rerank.by,
         "judge": rerank.judge, "judge_tokens": rerank.judge_tokens if rerank.by == "zero-shot" else None,

@@ -17,7 +17,7 @@ class TokenizedText(NamedTuple):
 
     Attributes:
         name: The name of its file.
-        words: How many words its tokens hold.
+        words: Number of words of its tokens.
         tokens: Its token ids.
     """
 
@@ -27,29 +27,29 @@ class TokenizedText(NamedTuple):
 
 
 def read_texts(path: Path, loaded: LanguageModel, limit: int | None) -> list[TokenizedText]:
-    """The texts of a file or folder; cut where a limit says so, and their words counted up to there.
+    """The texts of a file or folder, cut to a limit; words behind the cut are not counted.
 
     Args:
-        path: A text file, or a folder whose .txt files are the texts.
-        loaded: The model whose tokens they become.
-        limit: Most tokens of each; None: all.
+        path: A text file, or a folder with .txt files.
+        loaded: The language model, whose tokenizer is used.
+        limit: Most tokens of a text; None: all.
 
     Raises:
         ConfigError: The limit is below 2.
-        DataError: There is no text, or one is empty.
+        DataError: There is no text, or a text is empty.
     """
     if limit is not None and limit < 2:
         raise ConfigError(f"--limit must be at least 2 tokens, got {limit}.")
     files = sorted(path.glob("*.txt")) if path.is_dir() else [path]
     if not files or not all(file.is_file() for file in files):
         raise DataError("no such text; expected a file, or a folder with .txt files.", path)
-    found = []
+    texts = []
     for file in files:
         text = read_text(file)
         tokens, places = foreign_places(loaded.tokenizer, [text])[0]
         tokens = tokens[:limit]
         if not tokens:
-            raise DataError("the text is empty; write something into it, or take it away.", file)
+            raise DataError("the text is empty; fill the file, or remove it.", file)
         end = places[len(tokens) - 1][1]
-        found.append(TokenizedText(file.name, words_of(text[:end]), tokens))
-    return found
+        texts.append(TokenizedText(file.name, words_of(text[:end]), tokens))
+    return texts

@@ -1,8 +1,8 @@
 """RICHES: an answer with its evidence retrieved while it is written (arXiv 2407.00361).
 
 A causal or encoder-decoder model writes thoughts, quotes keys of the corpus between markers, and answers, in
-one pass (:mod:`grls.decode.interleave.search`). What it quoted is what it retrieved: the passages of the
-quotes, in their order, are its ranking.
+one pass (:mod:`grls.decode.interleave.search`). The quotes are the retrieval: the passages of the quotes, in
+their order, are the ranking.
 """
 
 from __future__ import annotations
@@ -34,26 +34,25 @@ from grls.models.turns import turn
 log = logging.getLogger(__name__)
 
 _CHECKED = 10
-"""Passages of a quoted key that are looked at: a title may stand for thousands."""
+"""Most passages of a quoted key to check: a title may stand for thousands."""
 
 
 class InventedError(RuntimeError):
-    """A quote does not stand where it says: a fault of the decoder or of a stored index."""
+    """A quote is not in the key or passage that it names: a fault of the decoder or of a stored index."""
 
 
 class Quote(NamedTuple):
     """A quoted key.
 
     Attributes:
-        text: As it was written.
-        keys: The texts of the keys that hold it, or of some of them (see ``held``).
-        passages: Ids of the passages they stand for, in the corpus' order; those under a title or a header
-            first that are most like the query and what was written before, and in the corpus' order where
-            they are equally like it (:mod:`grls.answer.riches.within`).
-        score: Log-probability (nats) of quoting it.
-        closed: False where the length limit cut it off: then it retrieved nothing.
-        held: How many keys hold it in all; where the options let fewer be named, ``keys`` and ``passages``
-            are those of some.
+        text: The text as it was written.
+        keys: The texts of the keys that hold it, as many as the options allow (see ``held``).
+        passages: Ids of the passages of these keys, in the order of the corpus. Passages under a title or a
+            header are ordered by similarity to the query and the text before the quote
+            (:mod:`grls.answer.riches.within`); equal ones stay in the order of the corpus.
+        score: Log-probability (nats) of the quote.
+        closed: False if the length limit cut the quote: then it retrieves nothing.
+        held: Number of keys that hold the quote; larger than ``len(keys)`` if the options limit the keys.
     """
 
     text: str
@@ -65,12 +64,12 @@ class Quote(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of what was written.
+    """A part of an output.
 
     Attributes:
         kind: ``thought``, ``quote`` or ``answer``.
-        text: The text, markers left out.
-        quote: Which quote it is, for that kind; else -1.
+        text: The text without markers.
+        quote: Number of the quote; -1 for other kinds.
     """
 
     kind: Literal["thought", "quote", "answer"]
@@ -79,15 +78,15 @@ class Piece(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a model wrote for a query.
+    """The output of a model for a query.
 
     Attributes:
-        pieces: All of it, in order.
+        pieces: The parts of the output, in order.
         quotes: The quoted keys, in order.
-        answer: The answer; empty where none was written.
-        score: Log-probability (nats) of all of it.
-        ended: False where the length limit ended it.
-        failed: Why nothing was written for the query; empty where something was.
+        answer: The answer; empty if none was written.
+        score: Log-probability (nats) of the whole output.
+        ended: False if the length limit cut the output.
+        failed: Why nothing was written for the query; empty if something was.
     """
 
     pieces: tuple[Piece, ...]
@@ -98,12 +97,12 @@ class Written(NamedTuple):
     failed: str = ""
 
     def ranking(self) -> list[Hit]:
-        """The passages of its quotes, in their order, each once; a score is minus the rank.
+        """The passages of the quotes, in their order, each once; a score is minus the rank.
 
-        (A first quote's log-probability is no measure against a second one's.)
+        (The log-probabilities of two quotes cannot be compared.)
         """
-        found = dict.fromkeys(passage for quote in self.quotes for passage in quote.passages)
-        return [Hit(passage, float(-rank)) for rank, passage in enumerate(found, 1)]
+        passages = dict.fromkeys(passage for quote in self.quotes for passage in quote.passages)
+        return [Hit(passage, float(-rank)) for rank, passage in enumerate(passages, 1)]
 
 
 class Riches:
@@ -113,12 +112,12 @@ class Riches:
         model: A transformers model, causal or encoder-decoder.
         tokenizer: Its tokenizer.
         corpus: The passages.
-        keys: Their keys, made with this tokenizer.
-        prompt: What the model is told.
-        options: How to write.
+        keys: The keys of the corpus, made with this tokenizer.
+        prompt: Makes the prompts.
+        options: Options of the search.
 
     Raises:
-        MismatchError: The keys were made with another tokenizer, of another corpus, or for other markers.
+        MismatchError: The keys were made with another tokenizer, for another corpus, or for other markers.
     """
 
     def __init__(
@@ -142,8 +141,8 @@ class Riches:
             ("corpus", keys.corpus, corpus.fingerprint),
             ("markers", keys.markers, tuple(self.prompt.markers)),
         )
-        for what, made, given in belongs:
-            if made != given:
+        for what, made, expected in belongs:
+            if made != expected:
                 raise MismatchError(f"the keys were made with another {what}; make them again (build_keys).")
         self.markers = TextMarkers(tokenizer, *self.prompt.markers)
 
@@ -152,8 +151,8 @@ class Riches:
     ) -> list[Written]:
         """Answer queries.
 
-        A query that is too long for the model, or has a quote that does not stand where it says (a stored
-        index of other texts), is told of, and has no answer; the others have theirs.
+        A query has no answer if it is too long for the model, or if a quote is not in the key that it names
+        (a stored index of other texts). Such a query is logged as an error; the others are answered.
 
         Args:
             queries: The queries.
@@ -161,7 +160,8 @@ class Riches:
                 the model: it may use the model, in this thread or in another.
 
         Raises:
-            ConfigError: The model cannot be driven so, or has too few positions whatever is asked.
+            ConfigError: The model cannot be driven by trees of tokens, or has too few positions for any
+                question.
         """
         inputs = self._inputs([query.text for query in queries])
         names = [f"the query {query.id!r}" for query in queries]
@@ -178,12 +178,12 @@ class Riches:
         return [(written | unwritten)[place] for place in range(len(inputs))]
 
     def _inputs(self, questions: Sequence[str]) -> list[list[int]]:
-        """What the model reads for each question."""
+        """Token ids that the model reads for each question."""
         inputs = self.prompt.inputs(self.tokenizer, questions)
         return inputs if self.model.config.is_encoder_decoder else open_ended(self.tokenizer, inputs)
 
     def _outputs(self, inputs: list[list[int]], decided: Callable[[int], object] | None) -> list[Interlaced]:
-        """What the model writes for each input."""
+        """The output of the model for each input."""
         if not inputs:
             return []
         with turn(self.model):
@@ -192,10 +192,10 @@ class Riches:
             generator, self.keys.index, self.markers, end_tokens(self.model, self.tokenizer), self.options,
             self._stops,
         )  # fmt: skip
-        return [found[0] for found in writer.write(inputs, 1, decided)]
+        return [outputs[0] for outputs in writer.write(inputs, 1, decided)]
 
     def _checked(self, output: Interlaced, query: Query) -> Written:
-        """What was written for a query; nothing, and a line of it, where a quote is invented."""
+        """The output for a query; empty, with a logged error, if a quote is invented."""
         try:
             return self._read(output, query.text)
         except InventedError as error:
@@ -203,7 +203,7 @@ class Riches:
             return Written((), (), "", output.score, False, str(error))
 
     def _planted(self, inputs: list[list[int]]) -> tuple[TreeGenerator, list[list[int]]]:
-        """The model as trees, and what of the inputs it has not read as the prompt of all."""
+        """The model as trees, and the inputs without the prefix that all share."""
         check_vocabulary(self.model, self.tokenizer)
         if self.model.config.is_encoder_decoder:
             trees = plant(Seq2SeqGenerator(self.model))
@@ -216,17 +216,17 @@ class Riches:
         return plant_causal(self.model, inputs[0][:shared]), [tokens[shared:] for tokens in inputs]
 
     def _stops(self, tokens: Sequence[int], spans: Sequence[Span]) -> bool:
-        """Whether the line of the answer is full; what is quoted is no answer."""
+        """Whether the line of the answer is complete; a quote is no answer."""
         if "\n" not in self.tokenizer.decode(tokens[-1:]):
             return False
         for text in reversed(self._free(tokens, spans)):
-            found = split_answer(text)
-            if found is not None:
-                return bool(found[1]) and "\n" in text[text.lower().rfind(ANSWER) :]
+            parts = split_answer(text)
+            if parts is not None:
+                return bool(parts[1]) and "\n" in text[text.lower().rfind(ANSWER) :]
         return False
 
     def _free(self, tokens: Sequence[int], spans: Sequence[Span]) -> list[str]:
-        """The free texts before, between and after the quotes, markers left out."""
+        """The free texts before, between and after the quotes, without markers."""
         texts, place = [], 0
         opening = self.prompt.markers[0]
         for span in spans:
@@ -238,7 +238,7 @@ class Riches:
         return texts
 
     def _read(self, output: Interlaced, query: str = "") -> Written:
-        """Tokens to texts."""
+        """The output as texts."""
         self._refuse_invented(output)
         free = self._free(output.tokens, output.spans)
         quotes = self._quotes(output, free, query)
@@ -268,7 +268,7 @@ class Riches:
         return tuple(quotes)
 
     def _quote(self, output: Interlaced, span: Span, before: str) -> Quote:
-        """A quote, behind the query and what was written before it."""
+        """A quote; ``before`` is the query and the output before the quote."""
         text = self.tokenizer.decode(output.tokens[span.first : span.last]).strip()
         if not span.closed:  # the length limit may have come within a character
             text = text.rstrip("\ufffd")
@@ -286,10 +286,10 @@ class Riches:
         )
 
     def _refuse_invented(self, output: Interlaced) -> None:
-        """Check of every output that its quotes stand in the keys they name, as tokens and as text.
+        """Check that the quotes of an output are in the keys that they name, as tokens and as text.
 
         Raises:
-            InventedError: One does not, which would be a fault of the decoder or of a stored index.
+            InventedError: A quote is not, which is a fault of the decoder or of a stored index.
         """
         for span in output.spans:
             quoted = list(output.tokens[span.first : span.last])
@@ -302,7 +302,7 @@ class Riches:
                 self._refuse_strange(key, text)
 
     def _refuse_strange(self, key: int, text: str) -> None:
-        """Check that a key made of passages stands in each of them, white space aside."""
+        """Check that a key made from passages is part of each of them, except for white space."""
         if self.keys.origin.kind not in ("sentence", "paragraph", "titled", "title"):
             return
         for passage in self.corpus.passages(self.keys.passages[key][:_CHECKED]):

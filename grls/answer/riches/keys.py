@@ -1,9 +1,9 @@
-"""What a model may quote: the keys of a corpus, and the passages they stand for.
+"""The keys of a corpus: the texts that a model may quote, and the passages that they stand for.
 
 Kinds of key (arXiv 2407.00361, "retrieval keys"): the whole paragraph with or without its title, its
-sentences, its title, its title with the header of the section it stands in (``metadata.section``), or
-propositions: short statements of one fact each, read from a file that
-:mod:`grls.answer.riches.propositions` or somebody else has written.
+sentences, its title, its title with the header of its section (``metadata.section``), or propositions: short
+statements of one fact each, read from a file that :mod:`grls.answer.riches.propositions` or another program
+has written.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from grls.io.jsonl import read_jsonl
 __all__ = ["SHARED", "Keys", "build_keys", "keys_in", "sentences"]
 
 SHARED = ("title", "header")
-"""Kinds whose keys stand for many passages each; which are meant, :mod:`grls.answer.riches.within`
-decides."""
+"""Kinds whose keys stand for many passages each; :mod:`grls.answer.riches.within` ranks these."""
 
 log = logging.getLogger(__name__)
 
@@ -57,19 +56,21 @@ def build_keys(
 ) -> Keys:
     """Make the keys of a corpus and index them.
 
-    A key is written with a space before it, so that a word has the same tokens within a key and at its begin.
+    A key is written with a space before it, so that a word has the same tokens within and at the start of a
+    key.
 
     Args:
         corpus: The passages.
-        tokenizer: The model's.
-        kind: What a key is.
-        anywhere: A quote may begin anywhere in a key, not only where the key does.
-        propositions: JSONL with ``passage`` (its id) and ``text``, for that kind: null where there is none.
-        markers: What opens and closes a key: no key may hold them.
+        tokenizer: The model's tokenizer.
+        kind: The kind of key.
+        anywhere: A quote may begin anywhere in a key, not only at its start.
+        propositions: For the kind proposition: JSONL with ``passage`` (its id) and ``text``, null for a
+            passage without a proposition.
+        markers: The texts that open and close a quote: no key may hold them.
 
     Raises:
-        ConfigError: The kind is unknown, or goes with ``propositions`` and has none (or the other way round);
-            or a marker cannot be used.
+        ConfigError: The kind is unknown, ``propositions`` is missing for the kind proposition or set for
+            another one, or a marker cannot be used.
         DataError: The corpus is empty, or a key holds a marker, is too long, or cannot be written by the
             tokenizer.
     """
@@ -79,7 +80,7 @@ def build_keys(
     places: dict[str, list[int]] = {}
     for text, number in pairs:
         held = places.setdefault(text, [])
-        if number not in held[-1:]:  # the rest below: a file of propositions may come back to a passage
+        if number not in held[-1:]:  # a file of propositions may return to a passage: see `set` below
             held.append(number)
     if not places:
         raise DataError(f"there is no {kind} to quote: every one is empty.", source)
@@ -107,22 +108,22 @@ def keys_in(
     propositions: str | Path | None = None,
     markers: tuple[str, str] = ("«", "»"),
 ) -> Keys:
-    """The keys that a folder holds, or, where it holds none yet, new ones, which it holds from then on.
+    """Open the keys of a folder; if the folder is empty, make the keys and store them there.
 
     Args:
         folder: The folder.
-        corpus: As for :func:`build_keys`, like all that follow.
-        tokenizer: The model's.
-        kind: What a key is.
+        corpus: The passages.
+        tokenizer: The model's tokenizer.
+        kind: The kind of key.
         anywhere: A quote may begin anywhere in a key.
         propositions: The file of propositions.
-        markers: What opens and closes a key.
+        markers: The texts that open and close a quote.
 
     Raises:
-        ConfigError: As :func:`build_keys`, or the folder holds something else.
+        ConfigError: As :func:`build_keys`, or the folder holds other files.
         DataError: As :func:`build_keys`.
-        IndexFormatError: What the folder holds is damaged, or of another format.
-        MismatchError: The folder's keys were made from something else, or otherwise.
+        IndexFormatError: The keys of the folder are damaged, or of another format.
+        MismatchError: The keys of the folder were made from other data, or with other options.
         WriteError: The folder cannot be written.
     """
     if (Path(folder) / MANIFEST).exists():
@@ -142,11 +143,12 @@ def _origin(
     propositions: str | Path | None,
     markers: tuple[str, str],
 ) -> KeyOrigin:
-    """What keys are made from.
+    """The origin of keys.
 
     Raises:
-        ConfigError: The kind is unknown, or goes with ``propositions`` and has none (or the other way round).
-        DataError: There is no such file of propositions, or a section is no text.
+        ConfigError: The kind is unknown, or ``propositions`` is missing for the kind proposition or set for
+            another one.
+        DataError: The file of propositions is missing, or a section is no text.
     """
     if kind not in get_args(KeyKind):
         raise ConfigError(f"unknown kind of key {kind!r}; expected one of {', '.join(get_args(KeyKind))}.")
@@ -168,10 +170,10 @@ def _origin(
 
 
 def _sections(corpus: Corpus) -> Iterator[str]:
-    """The header of the section that each passage stands in; empty where it is not told.
+    """The header of each passage's section; empty if the metadata do not name it.
 
     Raises:
-        DataError: It is no text.
+        DataError: A header is no text.
     """
     for number, metadata in enumerate(corpus.metadata()):
         section = metadata.get("section") or ""
@@ -208,7 +210,7 @@ def _propositions(corpus: Corpus, file: Path) -> Iterator[tuple[str, int]]:
     lines = iter(_lines(file))
     seen: set[int] = set()
     while batch := list(islice(lines, _LINES)):
-        # Looked up together: one look-up hashes all ids of the corpus.
+        # One look-up for the batch: every look-up hashes all ids of the corpus.
         numbers = corpus.numbers([name for _, name, _ in batch])
         for (line, name, text), number in zip(batch, numbers, strict=True):
             if number is None:
@@ -224,12 +226,12 @@ def _propositions(corpus: Corpus, file: Path) -> Iterator[tuple[str, int]]:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str, str | None]]:
-    """Line, passage and text; a text is None where a line says that its passage has no proposition."""
+    """Line number, passage and text; the text is None if the passage has no proposition."""
     for line, record in read_jsonl(file):
         name, text = record.get("passage"), record.get("text", "")
         if not isinstance(name, str) or not (text is None or (isinstance(text, str) and text.strip())):
             raise DataError(
-                "expected the keys 'passage' (an id) and 'text' (null, or not empty).", file, line
+                "expected the fields 'passage' (an id) and 'text' (null, or not empty).", file, line
             )
         yield line, name, text
 
@@ -274,16 +276,16 @@ def _refuse_unwritable(
 
 def _refuse_long(corpus: Corpus, places: dict[str, list[int]], rows: list[np.ndarray], source: str) -> None:
     for (text, numbers), row in zip(places.items(), rows, strict=True):
-        if len(row) >= MAX_LENGTH:  # its end token is one more
+        if len(row) >= MAX_LENGTH:  # the end token takes one place
             raise DataError(
                 f"a key of the passage {corpus.ids(numbers[:1])[0]!r} has {len(row):,} tokens "
-                f"({text[:60]!r}…); at most {MAX_LENGTH - 1:,} fit. Part the passage into shorter ones, or "
+                f"({text[:60]!r}…); at most {MAX_LENGTH - 1:,} fit. Split the passage into shorter ones, or "
                 "take keys of another kind.",
                 source,
             )
 
 
 def letters(text: str) -> str:
-    """The characters of a text, whatever their case and form, white space and punctuation left out."""
+    """The characters of a text without case and form, white space and punctuation."""
     plain = unicodedata.normalize("NFKD", text.casefold())
     return "".join(character for character in plain if unicodedata.category(character)[0] in "LNS")

@@ -4,9 +4,9 @@ Legend: N keys, B bytes of their texts, M passages of all keys together.
 
 On disk keys are a folder: ``keys.json`` (the manifest), four ``.npy`` files with the texts and the passages,
 and the index in ``index/``. All of it is memory-mapped, and nothing is tokenized again. The manifest carries
-the format version, checksums, and what the keys were made from; keys that were made otherwise are refused.
+the format version, checksums, and the origin of the keys; keys of another origin are refused.
 
-How keys are made is the affair of :mod:`grls.answer.riches.keys`.
+Making of keys: :mod:`grls.answer.riches.keys`.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ MANIFEST = "keys.json"
 _INDEX = "index"
 _ARRAYS = ("texts", "text_offsets", "passages", "passage_offsets")
 _Entry = TypeVar("_Entry")
-_REMEDY = "name another folder, or remove this one to have the keys made again"
+_REMEDY = "name another folder, or remove this folder and run the command again"
 
 
 class KeyOrigin(NamedTuple):
-    """What keys were made from, and how: two sets of keys of one origin are the same.
+    """The data and options that keys were made from: two sets of keys of one origin are the same.
 
     Attributes:
-        kind: What a key is, see :data:`grls.answer.riches.keys.KeyKind`.
+        kind: The kind of key, see :data:`grls.answer.riches.keys.KeyKind`.
         anywhere: Whether a quote may begin anywhere in a key.
-        markers: What opens and closes a key, and stands in none.
-        tokenizer: Fingerprint of the tokenizer they were written with.
+        markers: The texts that open and close a quote; no key holds them.
+        tokenizer: Fingerprint of the tokenizer.
         corpus: Fingerprint of the corpus.
-        source: Fingerprint of what else went into them, the file of propositions or the sections of the
-            passages; empty where there is no such thing.
+        source: Fingerprint of the file of propositions, or of the sections of the passages; empty for the
+            other kinds.
     """
 
     kind: str
@@ -59,10 +59,10 @@ class Keys:
     """N keys and their index.
 
     Attributes:
-        texts: The text of each.
-        passages: Numbers of the passages that each stands for, ascending.
-        index: What may be quoted.
-        origin: What they were made from.
+        texts: The text of each key.
+        passages: Numbers of the passages that each key stands for, ascending.
+        index: The constraint index over the keys.
+        origin: The data and options that the keys were made from.
     """
 
     texts: Sequence[str]
@@ -72,7 +72,7 @@ class Keys:
 
     @property
     def tokenizer(self) -> str:
-        """Fingerprint of the tokenizer they were written with."""
+        """Fingerprint of the tokenizer."""
         return self.origin.tokenizer
 
     @property
@@ -82,19 +82,19 @@ class Keys:
 
     @property
     def markers(self) -> tuple[str, str]:
-        """What opens and closes a key, and stands in none."""
+        """The texts that open and close a quote; no key holds them."""
         return self.origin.markers
 
     def save(self, folder: str | Path) -> None:
-        """Write the keys to a folder, atomically; earlier ones there are replaced.
+        """Write the keys to a folder, atomically; earlier keys there are replaced.
 
         Raises:
-            ConfigError: The folder holds something else.
+            ConfigError: The folder holds other files.
             WriteError: The disk is full or the folder cannot be written.
         """
         with atomic_folder(folder, MANIFEST) as new:
             octets, places = _joined(np.frombuffer(text.encode(), np.uint8) for text in self.texts)
-            numbers, offsets = _joined(np.array(some, dtype=np.int64) for some in self.passages)
+            numbers, offsets = _joined(np.array(numbers, dtype=np.int64) for numbers in self.passages)
             for name, array in zip(_ARRAYS, (octets, places, numbers, offsets), strict=True):
                 np.save(new / f"{name}.npy", array, allow_pickle=False)
             self.index.save(new / _INDEX, self.tokenizer, self.corpus)
@@ -106,13 +106,13 @@ class Keys:
         """Open keys, memory-mapped.
 
         Args:
-            folder: Where :meth:`save` wrote them.
-            origin: What they must have been made from.
+            folder: A folder that :meth:`save` wrote.
+            origin: The origin that the keys must have.
             verify: Compare checksums; see :func:`grls.index.array_files.load_arrays`.
 
         Raises:
             IndexFormatError: A file is missing or damaged, or the format is another one.
-            MismatchError: They were made from something else, or otherwise.
+            MismatchError: The keys have another origin.
         """
         path = Path(folder)
         manifest = _manifest(path)
@@ -139,7 +139,7 @@ class _Stored(Sequence[_Entry], Generic[_Entry]):
 
     Args:
         entries: ``[B]`` or ``[M]``.
-        offsets: ``[N + 1]`` where each begins.
+        offsets: ``[N + 1]`` start of each entry, and the end.
     """
 
     def __init__(self, entries: Array, offsets: Array):
@@ -176,7 +176,7 @@ class _Numbers(_Stored[tuple[int, ...]]):
 
 
 def _joined(rows: Iterable[Array]) -> tuple[Array, Ints]:
-    """Rows one after another, and where each begins."""
+    """Rows one after another, and their offsets."""
     kept = list(rows)
     return np.concatenate(kept), np.concatenate(([0], np.cumsum([len(row) for row in kept], dtype=np.int64)))
 
@@ -189,19 +189,19 @@ def _manifest(path: Path) -> dict[str, Any]:
         manifest = read_json(file)
     except DataError as error:
         raise IndexFormatError(f"{error} {_REMEDY}.") from None
-    found = manifest.get("format") if isinstance(manifest, dict) else None
-    if found != FORMAT:
-        raise IndexFormatError(f"{path}: format {found}, this version reads {FORMAT}; {_REMEDY}.")
+    version = manifest.get("format") if isinstance(manifest, dict) else None
+    if version != FORMAT:
+        raise IndexFormatError(f"{path}: format {version}, this version reads {FORMAT}; {_REMEDY}.")
     files = manifest.get("files")
     if not isinstance(files, dict) or not all(is_entry(files.get(name)) for name in _ARRAYS):
         raise IndexFormatError(f"{file}: the key 'files' is malformed; {_REMEDY}.")
     return dict(manifest)
 
 
-def _difference(name: str, made: Any, given: Any) -> str:
-    """In what the origin of stored keys differs."""
+def _difference(name: str, made: Any, expected: Any) -> str:
+    """A sentence that says how the origin of stored keys differs."""
     if name == "source":
         return "these keys were made from other propositions or sections than those given"
     if name in ("tokenizer", "corpus"):
         return f"these keys were made with another {name} than this one"
-    return f"these keys were made with {name} {made!r}, asked for is {given!r}"
+    return f"these keys were made with {name} {made!r}, expected {expected!r}"

@@ -1,4 +1,4 @@
-"""Options of RICHES: what may be quoted, and what a model is told."""
+"""Options of RICHES: the keys that may be quoted, and the prompt."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ PromptKind = Literal["single", "multi", "none"]
 
 @dataclass(frozen=True)
 class KeyOptions:
-    """What may be quoted.
+    """The keys: texts that may be quoted.
 
     Args:
-        kind: What a key is: sentence, paragraph, titled (with its title), title, header (title and section
-            header, from metadata.section), or proposition. Passages under one title or header are ranked by
-            TF-IDF.
+        kind: Kind of key: sentence, paragraph, titled (paragraph with its title), title, header (title and
+            section header, from metadata.section), or proposition. Passages under one title or header are
+            ranked by TF-IDF.
         anywhere: A quote may begin anywhere in a key.
-        propositions: JSONL with `passage` (its id) and `text`, for the kind proposition, as
-            `grls prepare propositions` writes it.
-        folder: Where the keys and their index are kept: used where it holds them, else written.
+        propositions: For the kind proposition: JSONL with `passage` (its id) and `text`.
+        folder: Folder of the keys and their index: read if it holds them, else written.
     """
 
     kind: KeyKind = "sentence"
@@ -31,14 +30,14 @@ class KeyOptions:
 
 @dataclass(frozen=True)
 class PromptOptions:
-    """What stands before an answer.
+    """The prompt before an answer.
 
     Args:
-        kind: Examples of one hop (single) or several (multi), or none: the question alone, on which models
-            are fine-tuned.
-        markers: What opens and closes a quote, as '["«", "»"]'.
-        keywords: What to look for is written before each quote.
-        chat: Ask the model in turns, by its chat template.
+        kind: Examples of one hop (single) or of several hops (multi), or none: only the question, as in
+            fine-tuning.
+        markers: The texts that open and close a quote, as '["«", "»"]'.
+        keywords: Write the words to look for before each quote of the examples.
+        chat: Write the prompt with the model's chat template.
     """
 
     kind: PromptKind = "single"

@@ -1,4 +1,4 @@
-"""What was written, to look at: coloured in a terminal, and as a page with every quote beside its source."""
+"""Shows answers: coloured in a terminal, and as a page of HTML with every quote and its source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ dd { margin: 0 0 0 1rem; }
 
 
 def terminal(query: Query, written: Written, markers: tuple[str, str], colour: bool = True) -> str:
-    """One query and what was written for it."""
+    """One query and its output, for a terminal."""
     lines = [visible(f"{query.id}: {query.text}")]
     for piece in written.pieces:
         text = visible(f"  {_marked(piece, written, markers)}")
@@ -68,7 +68,7 @@ def _body(number: int, written: Written, corpus: Corpus, markers: tuple[str, str
     for q, quote in enumerate(written.quotes):
         if not quote.closed:
             continue
-        numbers = [found for found in corpus.numbers(quote.passages) if found is not None]
+        numbers = [number for number in corpus.numbers(quote.passages) if number is not None]
         cut = f'<dt class="cut">{escape(_cut(quote))}</dt>' if _cut(quote) else ""
         passages = "".join(
             f"<dt>{escape(p.title or p.id)}</dt><dd>{escape(p.text)}</dd>" for p in corpus.passages(numbers)
@@ -98,6 +98,6 @@ def _source(piece: Piece, written: Written) -> str:
 
 
 def _cut(quote: Quote) -> str:
-    """What is to be said of keys that hold a quote and are not named."""
+    """A note if more keys hold a quote than are named; else empty."""
     named = len(quote.keys)
     return f"{named:,} of the {quote.held:,} keys that hold it are named" if quote.held > named else ""

@@ -1,7 +1,7 @@
-"""What a model is told before a question, and how its answer is read.
+"""The prompt before a question, and how an answer is read.
 
-The examples are our own; their quotes stand in no corpus, and a model that copied them could not close them.
-A model that has been fine-tuned needs neither task nor examples: it is told the question alone.
+The examples are invented; their quotes stand in no corpus, and a model that copies them cannot close them.
+A fine-tuned model needs neither task nor examples: its prompt is the question.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SolvedQuestion(NamedTuple):
 
     Attributes:
         question: The question.
-        steps: What to look for, and the evidence for it.
+        steps: Pairs of words to look for and their evidence.
         answer: The answer.
     """
 
@@ -85,10 +85,10 @@ _EXAMPLES: dict[str, tuple[SolvedQuestion, ...]] = {"single": _SINGLE, "multi": 
 
 @dataclass(frozen=True)
 class Prompt(PromptOptions):
-    """What stands before an answer, as it is written."""
+    """Writes the prompt before an answer."""
 
     def solution(self, example: SolvedQuestion) -> str:
-        """How an example is answered."""
+        """The solved answer of an example, with its quotes."""
         opening, closing = self.markers
         lines = [
             (f"{sought}: " if self.keywords else "") + f"{opening} {quote} {closing}"
@@ -100,7 +100,7 @@ class Prompt(PromptOptions):
         """Token ids of the whole prompt with each question.
 
         Raises:
-            ConfigError: ``chat`` is set and the tokenizer has no chat template, or one that refuses the
+            ConfigError: ``chat`` is set and the tokenizer has no chat template, or its template refuses the
                 prompt; or the kind is unknown.
         """
         if self.kind not in _EXAMPLES:
@@ -113,22 +113,22 @@ class Prompt(PromptOptions):
 
 
 def common(rows: Sequence[Sequence[int]]) -> int:
-    """How many tokens all rows begin with alike, one of the shortest left over."""
+    """Length of the prefix that all rows share, at most one less than the shortest row."""
     shortest = min(len(row) for row in rows)
     same: Iterator[int] = (n for n in range(shortest - 1) if any(row[n] != rows[0][n] for row in rows))
     return next(same, shortest - 1)
 
 
 def open_ended(tokenizer: Any, inputs: Sequence[list[int]]) -> list[list[int]]:
-    """Inputs without the end token that some tokenizers add: a causal model that reads it writes no more."""
+    """Inputs without the end token that some tokenizers add: a causal model would write nothing behind it."""
     end = tokenizer.eos_token_id
     return [tokens[:-1] if tokens[-1] == end else tokens for tokens in inputs]
 
 
 def split_answer(text: str) -> tuple[str, str, str] | None:
-    """Free text before the last ``answer:``, the rest of its line, and what stands behind that line.
+    """The text before the last ``answer:``, the rest of its line, and the text behind that line.
 
-    None where there is no ``answer:``.
+    None if there is no ``answer:``.
     """
     place = text.lower().rfind(ANSWER)
     if place < 0:

@@ -1,11 +1,11 @@
-"""The file of propositions: written passage by passage, and taken up again where a run was ended.
+"""The file of propositions: written passage by passage; a killed run goes on where it stopped.
 
-One JSON object a line: ``passage`` (its id), ``text`` (null in the one line of a passage that has none),
-``part`` of ``parts`` (from 1; 0 of 0 where there is none), ``by`` (``model``, or ``sentences`` where it wrote
-none) and, in a passage's first line, ``dropped`` (why lines of the model were left out, and how many). So the
-file is the map from proposition to passage, and tells which passages are complete: what a killed run left of
-the last one is cut off. Beside it stands ``FILE.manifest.json`` with what the propositions were made from,
-and how; a run with something else is refused.
+One JSON object a line: ``passage`` (its id), ``text`` (null in the only line of a passage without
+propositions), ``part`` of ``parts`` (from 1; 0 of 0 without propositions), ``by`` (``model``, or
+``sentences`` if the model wrote none) and, in the first line of a passage, ``dropped`` (reasons and numbers
+of lines that were left out). The file maps propositions to passages and shows which passages are complete:
+an incomplete last passage of a killed run is cut off. Beside it, ``FILE.manifest.json`` holds the origin of
+the propositions; a run with another origin is refused.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _REMEDY = "give the options it was begun with, or another --output"
 
 @dataclass
 class Tally:
-    """What a file holds.
+    """Counts of a file.
 
     Attributes:
-        passages: Ids of the passages that are complete.
-        propositions: Lines with a text.
-        sentences: How many passages have their sentences for propositions.
-        none: How many have none.
-        dropped: Why lines of the model were left out, and how many.
+        passages: Ids of the complete passages.
+        propositions: Number of lines with a text.
+        sentences: Number of passages whose propositions are their sentences.
+        none: Number of passages without propositions.
+        dropped: Reason -> number of lines of the model that were left out.
     """
 
     passages: set[str] = field(default_factory=set)
@@ -58,12 +58,12 @@ class PropositionFile:
 
     Args:
         path: The file; its manifest is beside it.
-        origin: What the propositions are made from, and how, as JSON has it.
+        origin: The data and options that the propositions are made from, as JSON values.
 
     Raises:
-        DataError: The file is there without a manifest, or a line in its midst is damaged.
-        MismatchError: It was begun with another origin.
-        WriteError: It cannot be written, or another process writes it.
+        DataError: The file exists without a manifest, or a line before the last passage is damaged.
+        MismatchError: The file was begun with another origin.
+        WriteError: The file cannot be written, or another process writes it.
     """
 
     def __init__(self, path: str | Path, origin: dict[str, Any]):
@@ -74,19 +74,21 @@ class PropositionFile:
         if manifest.is_file():
             self._refuse_other(read_json(manifest), origin, manifest)
         elif self.path.exists() and self.path.stat().st_size:
-            raise DataError("the file has no manifest, so nothing is added to it; move it.", self.path)
+            raise DataError(
+                "the file has no manifest, so nothing is added to it; move the file away.", self.path
+            )
         self._file = LockedFile(self.path)
         if not manifest.is_file():
             write_json(manifest, {"format": FORMAT, **origin})
         self._take_up()
 
-    def append(self, found: Iterable[Propositions]) -> None:
-        """Add the propositions of passages; those that are there are left out.
+    def append(self, new: Iterable[Propositions]) -> None:
+        """Add the propositions of passages; passages that are complete are skipped.
 
         Raises:
-            WriteError: The disk is full; what is complete stays.
+            WriteError: The disk is full; complete passages stay.
         """
-        units = [_lines(one) for one in found if one.passage not in self.tally.passages]
+        units = [_lines(one) for one in new if one.passage not in self.tally.passages]
         written = "".join(json.dumps(line, ensure_ascii=False) + "\n" for unit in units for line in unit)
         self._file.append(written.encode("utf-8", "backslashreplace"))
         for unit in units:
@@ -95,13 +97,13 @@ class PropositionFile:
     def _refuse_other(self, made: Any, origin: dict[str, Any], manifest: Path) -> None:
         if not isinstance(made, dict) or made.get("format") != FORMAT:
             raise DataError(f"expected a manifest of format {FORMAT}; give another --output.", manifest)
-        for name, given in json.loads(json.dumps(origin)).items():
-            if made.get(name) != given:
-                told = f" ({made.get(name)!r}, now {given!r})" if len(f"{given}{made.get(name)}") < 80 else ""
-                raise MismatchError(f"{self.path}: begun with another {name}{told}; {_REMEDY}.")
+        for name, new in json.loads(json.dumps(origin)).items():
+            if (old := made.get(name)) != new:
+                values = f" ({old!r}, now {new!r})" if len(f"{new}{old}") < 80 else ""
+                raise MismatchError(f"{self.path}: begun with another {name}{values}; {_REMEDY}.")
 
     def _take_up(self) -> None:
-        """Count what is complete, and cut off what is not."""
+        """Count the complete passages, and cut off the rest."""
         complete = place = 0
         unit: list[dict[str, Any]] = []
         with self.path.open("rb") as stream:
@@ -117,10 +119,10 @@ class PropositionFile:
             self._file.cut(complete)
 
     def _line(self, raw: bytes, number: int, unit: list[dict[str, Any]]) -> dict[str, Any]:
-        """A line behind those of the same passage.
+        """The next line of a passage.
 
         Raises:
-            DataError: It is none of ours, or not the next one.
+            DataError: The line is malformed, or not the next one.
         """
         try:
             line: dict[str, Any] = json.loads(raw)
@@ -133,8 +135,8 @@ class PropositionFile:
             fits = False
         if not fits:
             raise DataError(
-                "expected the next proposition as `grls prepare propositions` writes it; take the rest of "
-                "the file away, and run the command again.",
+                "expected the next proposition as `grls prepare propositions` writes it; remove the rest of "
+                "the file, and run the command again.",
                 self.path,
                 number,
             )

@@ -1,9 +1,9 @@
-"""What a model is told to write the propositions of a passage, and how they are read off what it wrote.
+"""The prompt for the propositions of a passage, and how propositions are parsed from an output.
 
 A proposition is a short statement of one fact that can be understood alone ("retrieval keys" in arXiv
-2407.00361). A causal model is shown two passages with theirs (our own; they stand in no corpus); an
-encoder-decoder is given the passage in the form it was fine-tuned on. Whether a proposition is true to its
-passage is not known here.
+2407.00361). The prompt of a causal model shows two passages with their propositions (invented; they stand in
+no corpus); an encoder-decoder reads the passage in the form of its fine-tuning. The module does not check
+that a proposition is true to its passage.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ _NUMBER = re.compile(r"\d+")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 _STOPS = ("\n\n", "\nPassage:")
-"""How a model goes on behind the propositions of a passage that stands in a row of examples."""
+"""Texts that end the propositions of a passage in a plain prompt with examples."""
 
 
 class PropositionPrompt(NamedTuple):
-    """How a passage is given to a model.
+    """Writes the prompt for a passage.
 
     Attributes:
-        examples: Whether the task is told and shown, as a causal model needs it.
-        chat: Whether the model is a chat model, told in turns.
-        template: The form of the passage, ``{title}`` and ``{text}`` in it; empty for ours.
+        examples: Whether the prompt holds the task and examples, as a causal model needs them.
+        chat: Whether the prompt is written with the model's chat template.
+        template: The form of the passage, with ``{title}`` and ``{text}``; empty for the default form.
     """
 
     examples: bool = True
@@ -85,17 +85,17 @@ class PropositionPrompt(NamedTuple):
 
     @property
     def lead(self) -> str:
-        """What an input ends with that belongs to the output."""
+        """The end of the prompt that already belongs to the output."""
         return "-" if self.examples and not self.chat else ""
 
     def shortened(self, text: str) -> str:
-        """An output up to where its propositions end."""
+        """An output up to the end of its propositions."""
         for stop in _STOPS if self.lead else ():
             text = text.split(stop)[0]
         return text
 
     def stopped(self, text: str) -> bool:
-        """Whether the propositions of an output have come to an end: by a blank line, or by a line again."""
+        """Whether the propositions of an output have ended: by a blank line, or by a repeated line."""
         if self.shortened(text) != text:
             return True
         lines = [line for line in text.split("\n")[:-1] if line.strip()]
@@ -106,7 +106,7 @@ class PropositionPrompt(NamedTuple):
 
         Raises:
             ConfigError: The template lacks ``{text}``; or ``chat`` is set and the tokenizer has no chat
-                template, or one that refuses the prompt.
+                template, or its template refuses the prompt.
         """
         if self.template and "{text}" not in self.template:
             raise ConfigError(f"--template needs {{text}} where the passage goes; got {self.template!r}.")
@@ -126,35 +126,35 @@ class PropositionPrompt(NamedTuple):
         if self.template:
             fields = {"title": title, "text": text}
             return _FIELDS.sub(lambda match: fields[match.group(1)], self.template)
-        told = f"{title}. {text}" if title else text
-        return f"Passage: {told}" if self.examples or self.chat else told
+        line = f"{title}. {text}" if title else text
+        return f"Passage: {line}" if self.examples or self.chat else line
 
     def fingerprint(self, tokenizer: Any) -> str:
-        """Differs where a model is told something else."""
-        told = (*self, _TASK, _EXAMPLES, getattr(tokenizer, "chat_template", None) if self.chat else None)
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        """A hash of everything that the prompt depends on except the passage."""
+        parts = (*self, _TASK, _EXAMPLES, getattr(tokenizer, "chat_template", None) if self.chat else None)
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def head(self, tokenizer: Any) -> list[int]:
         """The tokens that every input begins with."""
-        some = self.inputs(tokenizer, [Passage("", "a"), Passage("", "b", "c")])
-        return some[0][: common(some)]
+        rows = self.inputs(tokenizer, [Passage("", "a"), Passage("", "b", "c")])
+        return rows[0][: common(rows)]
 
     def _turns(self, passage: Passage) -> list[dict[str, str]]:
         turns = [{"role": "system", "content": _TASK}]
-        for some, lines in _EXAMPLES:
-            turns.append({"role": "user", "content": self.form(some)})
+        for example, lines in _EXAMPLES:
+            turns.append({"role": "user", "content": self.form(example)})
             turns.append({"role": "assistant", "content": _bullets(lines)})
         return [*turns, {"role": "user", "content": self.form(passage)}]
 
 
 class Parsed(NamedTuple):
-    """What was read off an output.
+    """A parsed output.
 
     Attributes:
         texts: The propositions, each once.
-        dropped: Why lines were left out, and how many: ``cut`` (the length limit came first), ``twice``,
-            ``long``, ``copied`` (from the examples), ``invented`` (with a number that the passage lacks),
-            ``other`` (no statement, as the title alone).
+        dropped: Reason -> number of lines that were left out: ``cut`` (the length limit cut the line),
+            ``twice``, ``long``, ``copied`` (from the examples), ``invented`` (with a number that the passage
+            lacks), ``other`` (no statement, such as only the title).
     """
 
     texts: tuple[str, ...]
@@ -162,16 +162,16 @@ class Parsed(NamedTuple):
 
 
 def parse_propositions(text: str, ended: bool, passage: Passage, longest: int = 300) -> Parsed:
-    """Read propositions off an output: a JSON list of texts, or one a line, bullets and numbers taken off.
+    """Parse an output: a JSON list of texts, or a proposition a line, without bullets and numbers.
 
-    Where an output is one line without a bullet (T5's tokenizers write no line break), its sentences are the
+    If an output is one line without a bullet (T5's tokenizers write no line break), its sentences are the
     propositions.
 
     Args:
-        text: What the model wrote.
-        ended: Whether it had come to an end; otherwise the last line is left out.
-        passage: What it was written for.
-        longest: Characters of a proposition, at most.
+        text: The output of the model.
+        ended: Whether the output is complete; otherwise the last line is left out.
+        passage: The passage.
+        longest: Most characters of a proposition.
     """
     lines = _entries(text, ended)
     dropped: Counter[str] = Counter()
@@ -196,11 +196,11 @@ def _entries(text: str, ended: bool) -> list[str]:
     stripped = text.strip()
     if stripped.startswith("["):
         try:
-            found = json.loads(stripped)
-        except ValueError:  # cut off, or not quite JSON: the texts that are whole
-            found = [json.loads(match, strict=False) for match in _whole(stripped)]
-            found += [] if ended else [""]
-        return [entry for entry in found if isinstance(entry, str)]
+            entries = json.loads(stripped)
+        except ValueError:  # cut off, or not quite JSON: take the complete strings
+            entries = [json.loads(match, strict=False) for match in _whole(stripped)]
+            entries += [] if ended else [""]
+        return [entry for entry in entries if isinstance(entry, str)]
     lines = stripped.split("\n")
     if len(lines) == 1 and not _BULLET.match(stripped):
         return sentences(stripped)
@@ -208,18 +208,18 @@ def _entries(text: str, ended: bool) -> list[str]:
 
 
 def _whole(text: str) -> list[str]:
-    found = []
+    strings = []
     for match in _STRING.findall(text):
         try:
             json.loads(match, strict=False)
         except ValueError:
             continue
-        found.append(match)
-    return found
+        strings.append(match)
+    return strings
 
 
 def _fault(line: str, kept: dict[str, None], numbers: set[str], longest: int) -> str | None:
-    """Why a line is no proposition to keep; None where it is one."""
+    """Why a line is left out; None for a proposition to keep."""
     if len(line) > longest:
         return "long"
     if line in kept:

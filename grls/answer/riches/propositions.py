@@ -1,11 +1,11 @@
-"""Propositions of passages, written by a language model: the keys that RICHES retrieves by best.
+"""Propositions of passages, written by a language model: the best keys of RICHES.
 
-Any causal or encoder-decoder model writes them, greedily, by transformers' ``generate``: a batch of passages
-of like length at a time. What all inputs of a causal model begin with is read once; its keys and values stand
-before every batch, and the padding behind them. A model that writes a line again goes round in a circle, and
-is stopped.
+Any causal or encoder-decoder model writes them, greedily, with transformers' ``generate``: a batch of
+passages of similar length at a time. A causal model reads the prefix that all inputs share only once; the
+keys and values of the prefix stand before every batch, and the padding behind them. A model that repeats a
+line is in a loop, and is stopped.
 
-What it is told, and how its output is read: :mod:`grls.answer.riches.proposition_prompt`. Where it is kept:
+Prompt and parsing: :mod:`grls.answer.riches.proposition_prompt`. File:
 :mod:`grls.answer.riches.proposition_file`.
 """
 
@@ -33,7 +33,7 @@ from grls.models.positions import positions_in
 from grls.models.turns import turn
 
 _TAIL = 8
-"""Tokens in which an end is looked for."""
+"""Number of last tokens that are searched for the end of a line."""
 
 
 class Propositions(NamedTuple):
@@ -41,10 +41,10 @@ class Propositions(NamedTuple):
 
     Attributes:
         passage: Its id.
-        texts: They.
-        by: Who wrote them: the model, or nobody, so that they are the passage's sentences.
-        dropped: Why lines of the model were left out, and how many (see
-            :class:`grls.answer.riches.proposition_prompt.Parsed`); ``unread`` where the passage is too long.
+        texts: The propositions.
+        by: ``model`` if the model wrote them; ``sentences`` if they are the sentences of the passage.
+        dropped: Reason -> number of lines of the model that were left out (see
+            :class:`grls.answer.riches.proposition_prompt.Parsed`); ``unread`` if the passage is too long.
     """
 
     passage: str
@@ -59,13 +59,13 @@ class Propositionizer:
     Args:
         model: A transformers model, causal or encoder-decoder.
         tokenizer: Its tokenizer.
-        prompt: How a passage is given to it; None: with examples for a causal model, plain otherwise.
-        max_new_tokens: Length limit of what it writes for a passage.
-        longest: Characters of a proposition, at most.
-        fallback: Take the sentences of a passage for which it wrote none.
+        prompt: Writes the prompt; None: with examples for a causal model, plain otherwise.
+        max_new_tokens: Length limit of the output for a passage.
+        longest: Most characters of a proposition.
+        fallback: Take the sentences of a passage if the model wrote no proposition.
 
     Raises:
-        ConfigError: A limit is not positive, the prompt does not fit the model, or leaves no room in it.
+        ConfigError: A limit is not positive, or the prompt does not fit the model.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Propositionizer:
         rows = [self._without_end(row) for row in self.prompt.inputs(self.tokenizer, passages)]
         asked = [n for n, p in enumerate(passages) if p.text.strip() and len(rows[n]) <= self._room]
         outputs = dict(zip(asked, self._generate([rows[n] for n in asked]), strict=True))
-        found = []
+        results = []
         for n, passage in enumerate(passages):
             texts: tuple[str, ...] = ()
             dropped = {"unread": 1} if passage.text.strip() else {}
@@ -112,12 +112,12 @@ class Propositionizer:
             by: Literal["model", "sentences"] = "model"
             if not texts and self.fallback:
                 texts, by = tuple(" ".join(s.split()) for s in sentences(passage.text)), "sentences"
-            found.append(Propositions(passage.id, tuple(dict.fromkeys(texts)), by, dropped))
-        return found
+            results.append(Propositions(passage.id, tuple(dict.fromkeys(texts)), by, dropped))
+        return results
 
     @torch.inference_mode()
     def _generate(self, rows: list[list[int]]) -> Iterator[tuple[str, bool]]:
-        """What the model writes for each input, and whether it came to an end."""
+        """The output for each input, and whether it is complete."""
         if not rows:
             return
         with turn(self.model):
@@ -144,7 +144,7 @@ class Propositionizer:
             yield self.prompt.shortened(text), place is not None or self.prompt.stopped(text)
 
     def _prompt_read(self, rows: list[list[int]]) -> DynamicCache | None:
-        """Keys and values of what all inputs begin with; None where the model keeps others, or not all."""
+        """Keys and values of the prefix that all inputs share; None if the model has no plain full cache."""
         kinds = set(getattr(self.model.config, "layer_types", None) or ()) - {"full_attention"}
         if kinds or getattr(self.model.config, "sliding_window", None) is not None:
             return None
@@ -155,7 +155,7 @@ class Propositionizer:
             cache = DynamicCache(config=self.model.config)
             prompt = torch.tensor([self._head[:shared]], device=self.model.device)
             self.model(input_ids=prompt, past_key_values=cache, use_cache=True)
-            if cache.get_seq_length() != shared:  # a model that remembers in another way
+            if cache.get_seq_length() != shared:  # a model with another kind of cache
                 return None
             self._read = shared, cache
         cache = copy.deepcopy(self._read[1])
@@ -165,7 +165,8 @@ class Propositionizer:
     def _padded(self, rows: list[list[int]], shared: int) -> tuple[Tensor, Tensor]:
         """Inputs and mask, both ``[B, longest]``: padded behind the first ``shared`` tokens.
 
-        (An encoder is padded at the end: some count positions from the first token, padding included.)
+        (An encoder is padded at the end: some encoders count positions from the first token, padding
+        included.)
         """
         longest = max(map(len, rows))
         tokens, mask = [], []
@@ -186,7 +187,7 @@ class Propositionizer:
 
 
 class _Stopped(StoppingCriteria):
-    """Ends a row whose propositions have come to an end."""
+    """Ends a row whose propositions are complete."""
 
     def __init__(self, tokenizer: Any, prompt: PropositionPrompt, start: int):
         self._tokenizer = tokenizer
@@ -194,8 +195,8 @@ class _Stopped(StoppingCriteria):
         self._start = start
 
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
-        found = [self._ended(row) for row in input_ids[:, self._start :].tolist()]
-        return torch.tensor(found, device=input_ids.device)
+        stopped = [self._ended(row) for row in input_ids[:, self._start :].tolist()]
+        return torch.tensor(stopped, device=input_ids.device)
 
     def _ended(self, row: list[int]) -> bool:
         if "\n" not in self._tokenizer.decode(row[-_TAIL:]):  # no line has just ended
@@ -204,14 +205,14 @@ class _Stopped(StoppingCriteria):
 
 
 def batches(corpus: Corpus, count: int, size: int) -> list[list[int]]:
-    """Numbers of the first passages of a corpus in batches of like length, the longest first.
+    """Numbers of the first passages of a corpus in batches of similar length, the longest first.
 
-    (Where the memory does not suffice, that shows at once. A batch depends on nothing else, so that a run
-    that goes on pads and rounds as it would have done.)
+    (If the memory does not suffice, the first batch shows it. Batches do not depend on earlier runs, so a
+    resumed run pads and rounds like an uninterrupted one.)
 
     Args:
         corpus: The passages.
-        count: How many of them.
+        count: Number of passages to take.
         size: Passages a batch.
     """
     lengths = pc.utf8_length(corpus.table.data.column("text")).to_numpy()[:count]

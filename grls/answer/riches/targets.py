@@ -1,14 +1,14 @@
-"""What a model that answers with quotes should have written: the targets of its fine-tuning.
+"""Targets for the fine-tuning of a model that answers with quotes.
 
-For each gold passage a line with what to look for and the quoted key, then the answer::
+A target has a line for each gold passage, with words to look for and the quoted key, then the answer::
 
     white: « if someone is cold then they are white . »
     answer: proved
 
-Composed from token ids, never from a string: free text as the tokenizer writes it, then the very tokens that
-the index holds for the key, then the closing marker as the decoder writes it. So a target is an output that
-:mod:`grls.decode.interleave.search` could have written, which a tokenizer run over the whole line would not
-assure. It knows nothing of models, and draws nothing at random.
+A target is composed of token ids, not tokenized as one string: free text as the tokenizer writes it, then the
+tokens that the index holds for the key, then the closing marker as the decoder writes it. So
+:mod:`grls.decode.interleave.search` can write every target; the tokens of the whole string might not be
+reachable. The module does not know of models, and nothing is random.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from grls.errors import ConfigError, DataError
 Thoughts = Literal["shared", "title", "none"]
 
 _MOST = 6
-"""Words of a thought, at most."""
+"""Most words of a thought."""
 _REMEMBERED = 100_000
-"""Free texts whose tokens are remembered, at most."""
+"""Most free texts whose tokens are cached."""
 
 
 class QuotedTarget(NamedTuple):
-    """What to write for a query.
+    """The target of a query.
 
     Attributes:
-        tokens: All of it, the end token included.
-        spans: Of each quote the place of its first token, and the place after its last one, where the closing
-            marker begins.
+        tokens: All token ids, the end token included.
+        spans: For each quote the place of its first token, and the place after its last one, where the
+            closing marker begins.
         keys: Numbers of the quoted keys.
     """
 
@@ -52,13 +52,13 @@ class Targets:
     """Writes targets.
 
     Args:
-        tokenizer: The model's.
+        tokenizer: The model's tokenizer.
         corpus: The passages.
-        keys: What may be quoted, made with this tokenizer; their markers are written.
-        thoughts: What stands before a quote. ``shared``: the content words of its key that stand in the
-            question or in a key quoted before, which is what a model can know before it has found the
-            passage; ``title``: the passage's title; ``none``: nothing. A quote that has none begins its line.
-        answer: The last line's answer for queries that have none of their own; None leaves that line out.
+        keys: The keys, made with this tokenizer and with the markers to write.
+        thoughts: The words before a quote. ``shared``: the content words of the key that occur in the
+            question or in a key quoted before, because a model can know these before it finds the passage;
+            ``title``: the title of the passage; ``none``: no words. A quote without words begins its line.
+        answer: The answer for queries without answers; None leaves the last line out for them.
 
     Raises:
         ConfigError: The name of the thoughts is unknown, or the tokenizer cannot write the markers.
@@ -93,8 +93,8 @@ class Targets:
     def write(self, query: Query, passages: Sequence[str]) -> QuotedTarget:
         """The target of a query, quoting a key of each of its passages, in this order.
 
-        Of a passage's keys the one is quoted that shares most words with question and answers. A key is
-        quoted once, though several passages have it.
+        If a passage has several keys, the key that shares most words with question and answers is quoted. A
+        key of several passages is quoted once.
 
         Raises:
             DataError: A passage is not in the corpus or has no key, or a thought or the answer cannot be
@@ -128,7 +128,7 @@ class Targets:
             if keys is None:
                 raise DataError(
                     f"gold passage {passage!r} of query {query.id!r} has no key of this kind (its text or "
-                    "title is empty): choose another kind of key, or take it out of the gold passages."
+                    "title is empty): choose another kind of key, or remove it from the gold passages."
                 )
             best = max(keys, key=lambda key: len(asked & self._words(self.keys.texts[key])))
             title = self.corpus.passages([number])[0].title if self.thoughts == "title" else ""
@@ -163,12 +163,12 @@ class Targets:
         return [self._written[text] for text in texts]
 
     def _refuse_unwritable(self, query: Query, text: str, tokens: list[int]) -> None:
-        """A free text before a quote ends with the opening marker, and holds it nowhere else."""
+        """Refuse a free text before a quote that does not end with its only opening marker."""
         opened = [n + 1 for n in range(len(tokens)) if self.markers.opens(tokens[: n + 1])]
         wanted = [len(tokens)] if text.endswith(self.keys.markers[0]) else []
         if opened != wanted or self._barred.intersection(tokens):
             raise DataError(
-                f"query {query.id!r}: {text.strip()!r} holds a marker of its own; choose others (markers)."
+                f"query {query.id!r}: the text {text.strip()!r} holds a marker; choose other markers."
             )
         if self.tokenizer.unk_token_id is not None and self.tokenizer.unk_token_id in tokens:
             raise DataError(
@@ -181,5 +181,5 @@ class Targets:
         return set(self._analyzer.content(text, 1))
 
     def _shared(self, text: str, known: set[str]) -> list[str]:
-        """The content words of a text that are known, as it writes them, each once."""
+        """The content words of a text that are known, in the spelling of the text, each once."""
         return [w for word, w in self._analyzer.content(text, 1).items() if word in known][:_MOST]

@@ -1,9 +1,9 @@
-"""Which passages under a title or a section header are meant: those most like what is asked for.
+"""Ranks the passages under a title or a section header by similarity to the query.
 
-A title names an article and a header a section of it, so one key stands for several passages. They are told
-apart by TF-IDF, as in "From RAG to RICHES" (arXiv 2407.00361, "retrieval keys"). How rare a word is, is
-counted over the passages under the key alone, by scikit-learn: what all of them say tells none of them, and
-nothing need be known of the rest of the corpus.
+A title names an article and a header a section of it, so one key stands for several passages. TF-IDF ranks
+them, as in "From RAG to RICHES" (arXiv 2407.00361, "retrieval keys"). scikit-learn counts document
+frequencies over the passages under the key only: a word of all of them distinguishes none, and the rest of
+the corpus is not needed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from grls.data.words import Analyzer
 
 _ENGLISH = Analyzer("en")
 _DIGITS = 9
-"""Similarities that differ less than in this digit are equal, so that rounding decides nothing."""
+"""Similarities are compared at this many digits, so that rounding errors do not matter."""
 
 
 def by_similarity(texts: Sequence[str], wanted: str, analyzer: Analyzer = _ENGLISH) -> list[int]:
-    """Places of texts by the cosine of their TF-IDF vectors with those of a text, best first.
+    """Places of texts by the cosine of their TF-IDF vectors with that of a text, best first.
 
     Weights are those of scikit-learn's ``TfidfVectorizer`` with ``sublinear_tf``: ``(1 + ln tf) *
     (1 + ln((1 + n) / (1 + df)))`` over the n texts, of words as an :class:`grls.data.words.Analyzer` splits
@@ -29,11 +29,11 @@ def by_similarity(texts: Sequence[str], wanted: str, analyzer: Analyzer = _ENGLI
 
     Args:
         texts: The texts to order.
-        wanted: What they are compared with.
-        analyzer: What words are.
+        wanted: The text to compare them with.
+        analyzer: Splits texts into words.
 
     Returns:
-        Their places; of equally similar ones (as where no word is shared), the first one first.
+        The places of the texts; equally similar texts (such as those without a shared word) keep their order.
     """
     if len(texts) < 2:
         return list(range(len(texts)))

@@ -1,6 +1,6 @@
-"""Answers with quotes that are kept as they come, so that a killed run goes on where it stopped.
+"""Answers with quotes are written to a file as they come, so that a killed run goes on where it stopped.
 
-The answers of all queries may not fit the memory together, so they are read from the file one at a time.
+All answers together may not fit into memory, so they are read from the file one at a time.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def riches_of(
     search: InterleaveOptions,
     device: str,
 ) -> tuple[Riches, dict[str, Any]]:
-    """What answers, and all that answers depend on."""
+    """RICHES for questions, and everything that answers depend on, as JSON values."""
     loaded, tokenizer = load_language_model(model, device)
-    corpus, given = questions.corpus, (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
+    corpus, options = questions.corpus, (keys.kind, keys.anywhere, keys.propositions, prompt.markers)
     made = (
-        build_keys(corpus, tokenizer, *given) if keys.folder is None
-        else keys_in(keys.folder, corpus, tokenizer, *given)
+        build_keys(corpus, tokenizer, *options) if keys.folder is None
+        else keys_in(keys.folder, corpus, tokenizer, *options)
     )  # fmt: skip
     program = Riches(loaded, tokenizer, corpus, made, Prompt(**asdict(prompt)), search)
     settings = {
@@ -50,7 +50,7 @@ def riches_of(
 
 
 def how_record(keys: KeyOptions, prompt: PromptOptions, search: InterleaveOptions) -> dict[str, Any]:
-    """The options that a manifest tells."""
+    """The options that a manifest records."""
     names = ("beams", "beam", "mode", "whole", "repeat", "max_new_tokens", "max_keys")
     return {
         "keys": keys.kind, "anywhere": keys.anywhere, "prompt": prompt.kind, "keywords": prompt.keywords,
@@ -59,7 +59,7 @@ def how_record(keys: KeyOptions, prompt: PromptOptions, search: InterleaveOption
 
 
 def written_file(output: str, settings: dict[str, Any], questions: Questions) -> GrowingFile:
-    """Where outputs are kept as they come."""
+    """The file that holds the outputs."""
     path = f"{output}.written.jsonl"
     file = GrowingFile(path, settings, lambda record: "seconds" in record, keep=False)
     file.refuse_other(("query_id",), ((query.id,) for query in questions.every))
@@ -67,29 +67,31 @@ def written_file(output: str, settings: dict[str, Any], questions: Questions) ->
 
 
 def write_missing(program: Riches, queries: Sequence[Query], file: GrowingFile, size: int) -> None:
-    """Write for the queries that the file lacks, and add them to it, so many at a time."""
+    """Answer the queries that the file lacks, ``size`` at a time, and add the outputs to the file."""
     with Progress(len(queries), "riches", "queries", file.count) as bar:
         for first in range(file.count, len(queries), size):
-            some = queries[first : first + size]
+            batch = queries[first : first + size]
             begun = perf_counter()
-            records = [record_of(*pair) for pair in zip(some, program.answer(some, bar.update), strict=True)]
+            records = [
+                record_of(*pair) for pair in zip(batch, program.answer(batch, bar.update), strict=True)
+            ]
             records[-1]["seconds"] = perf_counter() - begun
             file.add(records)
 
 
 def outputs(file: GrowingFile, queries: Sequence[Query]) -> Iterator[Written]:
-    """What was written for each query, one at a time from the file: together they may not fit the memory."""
+    """The output of each query, one at a time from the file."""
     return map(written_of, islice(file.each(), len(queries)))
 
 
 def cut_short(file: GrowingFile, queries: Sequence[Query]) -> int:
-    """How many quotes are held by more keys than are named."""
+    """Number of quotes with more keys than are named."""
     every = (quote for written in outputs(file, queries) for quote in written.quotes)
     return sum(quote.held > len(quote.keys) for quote in every)
 
 
 def written_of(record: dict[str, Any]) -> Written:
-    """A record as what a model wrote."""
+    """The output in a record."""
     quotes = [
         Quote(**{**quote, "keys": tuple(quote["keys"]), "passages": tuple(quote["passages"])})
         for quote in record["quotes"]
@@ -100,7 +102,7 @@ def written_of(record: dict[str, Any]) -> Written:
 
 
 def record_of(query: Query, written: Written) -> dict[str, Any]:
-    """What a model wrote as a line of the answers."""
+    """An output as a line of the answers."""
     return {
         "query_id": query.id,
         "text": query.text,

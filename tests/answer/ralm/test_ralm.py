@@ -195,7 +195,7 @@ def test_every_window_begins_with_the_tokenizers_token_and_counts_it() -> None:
         expected = plain(before, text[start : row.first], text[row.first : row.last], BEGUN_MODEL)
         assert row.log_probability == pytest.approx(expected, abs=1e-4)
     assert len({bool(row.passages) for row in rows[1:]}) == 2
-    with pytest.raises(ConfigError, match="1 tokens of the tokenizer's own"):
+    with pytest.raises(ConfigError, match="1 tokens that the tokenizer puts first"):
         reader(begun=True, document_tokens=52, stride=4, cut=8)
 
 

@@ -325,7 +325,7 @@ def test_lines_that_exclude_nothing_are_told(
     assert "exclude nothing" not in caplog.text
     file.write_text("Mill\n")
     assert main(options(folder, "none", "--retriever", "bm25", "--exclude", str(file))) == 1
-    assert "has a title or id that stands in it" in capsys.readouterr().err
+    assert "has a title or id that stands in this file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_lines_that_exclude_nothing_are_told(
                 "--reader.documents",
                 "2",
             ],
-            "give more",
+            "raise --rerank.candidates",
         ),
     ],
 )

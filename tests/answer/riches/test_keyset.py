@@ -67,9 +67,9 @@ def test_what_does_not_fit_is_refused(corpus: Corpus, tokenizer: Any, tmp_path: 
         keys_in(folder, fewer, tokenizer)
     with pytest.raises(MismatchError, match="another tokenizer"):
         keys_in(folder, corpus, other)
-    with pytest.raises(MismatchError, match="kind 'sentence', asked for is 'paragraph'"):
+    with pytest.raises(MismatchError, match="kind 'sentence', expected 'paragraph'"):
         keys_in(folder, corpus, tokenizer, "paragraph")
-    with pytest.raises(MismatchError, match="anywhere False, asked for is True"):
+    with pytest.raises(MismatchError, match="anywhere False, expected True"):
         keys_in(folder, corpus, tokenizer, anywhere=True)
     with pytest.raises(MismatchError, match="markers"):
         keys_in(folder, corpus, tokenizer, markers=("[", "]"))
@@ -102,7 +102,7 @@ def test_damage_is_noticed(corpus: Corpus, tokenizer: Any, tmp_path: Path) -> No
             (folder / file).unlink()
         else:
             (folder / file).write_bytes(content)
-        with pytest.raises(IndexFormatError, match=r"remove this one to have the keys made again\.$"):
+        with pytest.raises(IndexFormatError, match=r"remove this folder and run the command again\.$"):
             Keys.load(folder, origin)
 
     changed = bytearray(_saved(corpus, tokenizer, folder, "texts.npy"))

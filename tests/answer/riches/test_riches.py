@@ -188,7 +188,7 @@ def test_the_command_keeps_keys(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert json.loads(one.splitlines()[0])["quotes"][0]["held"] == 1
     capsys.readouterr()
     assert run("--output", str(tmp_path / "third"), "--keys.kind", "title") == 1
-    assert "kind 'sentence', asked for is 'title'" in capsys.readouterr().err
+    assert "kind 'sentence', expected 'title'" in capsys.readouterr().err
     assert not (tmp_path / "third.trec").exists()
     assert run("--output", str(tmp_path / "third"), "--search.max_keys", "0") == 1
     assert "keys must be at least 1" in capsys.readouterr().err
