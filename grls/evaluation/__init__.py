@@ -1,10 +1,10 @@
-"""How good is what was retrieved?
+"""How good are runs and answers?
 
-``evaluate`` scores a run with every metric that applies; ``metrics/`` holds ours, ``measures`` the field's
-standard ones by ir_measures. ``significance`` tests whether two runs differ by chance, ``versus`` compares
-two measure by measure. ``answers`` scores answers and their evidence (``answer_files``: files of them,
-``options``: how); ``examples`` shows single queries.
-``ruletaker`` is the language of RuleTaker-Open and ``graph`` finds the paper's four errors in a chain of it.
+``evaluate`` scores a run with every metric that applies; ``metrics/`` holds our metrics, ``measures`` the
+field's standard measures by ir_measures. ``significance`` tests whether two runs differ by chance, ``versus``
+compares two runs measure by measure. ``answers`` scores answers and their evidence (``answer_files`` scores
+files of answers, ``options`` holds the options); ``examples`` shows single queries. ``ruletaker`` is the
+language of RuleTaker-Open, and ``graph`` finds the paper's four errors in its chains.
 
 A judged query without an answer scores 0; it is never skipped. DONE is not a passage here.
 """

@@ -1,4 +1,4 @@
-"""Files of answers, scored: a row a file, and the table of them."""
+"""Scores files of answers, a row a file, and writes the table."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def score_file(
     judge: Entailment | None = None,
     premise: PremiseKind = "quotes",
 ) -> Scores:
-    """Scores of one file, with its name and what its manifest says of time.
+    """Scores of one file, with its name and the seconds a query from its manifest.
 
     Raises:
-        DataError: The file is no answers file, or of other queries or another corpus.
+        DataError: The file is no answers file, or belongs to other queries or another corpus.
     """
     if not file.endswith(ENDING):
         raise DataError(f"expected a name that ends in {ENDING}, as `grls answer` writes.", file)
@@ -57,7 +57,7 @@ def split_of_answers(files: list[str]) -> str:
 
 
 def table(rows: list[dict[str, Any]], first: str = "answers") -> list[str]:
-    """Lines of a Markdown table, a row a file; values in percent but for counts, quotes and seconds."""
+    """Lines of a Markdown table, a row a file; values in percent except counts, quotes and seconds."""
     shares = {"f1": "F1", "exact_match": "EM", "autoais": "AutoAIS"}
     cutoffs = dict.fromkeys(name for row in rows for name in row if name.startswith("hits@"))
     columns = {**{name: name.capitalize() for name in cutoffs}, **shares}

@@ -6,9 +6,9 @@ A line for every query that was asked, answered or not::
      "quotes": [{"text", "keys", "passages", "closed", …}],
      "retrieved": [passage ids, best first]}
 
-``quotes`` is the evidence that was written or read before the answer; ``retrieved`` is the ranking, and may
-be left out where it is the passages of the quotes, in their order. More keys (``pieces``, ``score``) are for
-people. The module knows neither models nor retrievers: a model of entailment is given to it.
+``quotes`` is the evidence that was written or read before the answer. ``retrieved`` is the ranking; without
+it the passages of the quotes, in their order, are the ranking. More keys (``pieces``, ``score``) are for
+people. The module knows neither models nor retrievers: the caller passes a model of entailment.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Evidence(NamedTuple):
     """A piece of evidence.
 
     Attributes:
-        text: As it was quoted or read.
-        passages: Ids of the passages it stands in.
-        closed: False where a length limit cut the quote off: then it is no evidence.
+        text: The text as it was quoted or read.
+        passages: Ids of the passages that hold it.
+        closed: False if a length limit cut the quote: then it is no evidence.
     """
 
     text: str
@@ -56,12 +56,12 @@ class Evidence(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What was written for a query.
+    """The answer of a query.
 
     Attributes:
-        answer: The answer; empty where none was written.
-        ended: False where a length limit ended it.
-        evidence: What was quoted or read for it, in order.
+        answer: The answer; empty if none was written.
+        ended: False if a length limit cut the answer.
+        evidence: The evidence that was quoted or read, in order.
         retrieved: Passage ids, best first.
     """
 
@@ -79,29 +79,28 @@ def write_answers(path: str | Path, records: Iterable[dict[str, Any]]) -> None:
 
 
 def read_answers(path: str | Path, texts: bool = True) -> dict[str, Answered]:
-    """Query id -> what was written for it.
+    """Query id -> answer.
 
     Args:
         path: The file.
-        texts: Whether the texts of evidence are kept, which a model of entailment reads; they are most of the
-            memory.
+        texts: Keep the texts of evidence, which a model of entailment reads; they take most of the memory.
 
     Raises:
         DataError: The file is missing or empty, or a line is malformed or repeats a query.
     """
     file = Path(path)
-    found: dict[str, Answered] = {}
+    answered: dict[str, Answered] = {}
     for line, record in read_jsonl(file):
         name = string_of(record, "query_id", file, line)
-        if name in found:
+        if name in answered:
             raise DataError(f"the query id {name!r} is used twice.", file, line)
         try:
-            found[name] = _answered(record, string_of(record, "answer", file, line, empty=True), texts)
+            answered[name] = _answered(record, string_of(record, "answer", file, line, empty=True), texts)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"expected a line as `grls answer` writes it ({error}).", file, line) from None
-    if not found:
+    if not answered:
         raise DataError("the file holds no answer; expected one JSON object a line.", file)
-    return found
+    return answered
 
 
 def score_answers(
@@ -115,27 +114,26 @@ def score_answers(
 ) -> Scores:
     """Score answers against the queries that were asked.
 
-    Every query counts: one without a line scores 0 everywhere, and so does an empty answer.
+    Every query counts: a query without a line, or with an empty answer, scores 0 everywhere.
 
     Args:
-        answered: Query id -> what was written.
-        queries: All that were asked.
+        answered: Query id -> answer.
+        queries: All queries that were asked.
         qrels: Their judgements.
         corpus: The passages.
         ks: Cut-offs of hits.
-        judge: A model of entailment, for AutoAIS; None leaves it out.
-        premise: What AutoAIS takes for the evidence: the quotes as they stand, or the whole passages, with
-            their titles, that they stand in.
+        judge: A model of entailment, for AutoAIS; None leaves AutoAIS out.
+        premise: The evidence for AutoAIS: the quotes, or the whole passages (with titles) that hold them.
 
     Returns:
         ``queries``, ``unanswered`` (without an answer), ``quotes`` (a query), ``not_closed`` (share of
         quotes), ``not_ended`` (share of queries); ``hits@k`` over queries with gold passages, ``f1`` and
-        ``exact_match`` over queries with accepted answers, each with the number of these (``judged``,
+        ``exact_match`` over queries with accepted answers, with the number of such queries (``judged``,
         ``asked``); ``autoais``.
 
     Raises:
         ConfigError: A cut-off is below 1.
-        DataError: There is no query, an answer belongs to none, or a passage is not in the corpus.
+        DataError: There is no query, an answer belongs to no query, or a passage is not in the corpus.
     """
     unknown = answered.keys() - {query.id for query in queries}
     if unknown:
@@ -146,21 +144,21 @@ def score_answers(
     missing = sum(query.id not in answered for query in queries)
     if missing:
         log.warning("%d of %d queries have no line among the answers; they score 0.", missing, len(queries))
-    given = [answered.get(query.id, Answered()) for query in queries]
-    quotes = [quote for one in given for quote in one.evidence]
+    answers = [answered.get(query.id, Answered()) for query in queries]
+    quotes = [quote for one in answers for quote in one.evidence]
     scores: Scores = {
         "queries": len(queries),
-        "unanswered": sum(not one.answer.strip() for one in given),
-        "quotes": mean(len(one.evidence) for one in given),
+        "unanswered": sum(not one.answer.strip() for one in answers),
+        "quotes": mean(len(one.evidence) for one in answers),
         "not_closed": mean(not quote.closed for quote in quotes) if quotes else 0.0,
-        "not_ended": mean(not one.ended for one in given),
-        **_retrieval(given, queries, qrels, ks),
-        **_correctness(given, queries),
+        "not_ended": mean(not one.ended for one in answers),
+        **_retrieval(answers, queries, qrels, ks),
+        **_correctness(answers, queries),
         "autoais": None,
     }
     if judge is not None:
-        evidence = [_evidence(one, corpus, premise) for one in given]
-        follows = attributed([q.text for q in queries], [one.answer for one in given], evidence, judge)
+        evidence = [_evidence(one, corpus, premise) for one in answers]
+        follows = attributed([q.text for q in queries], [one.answer for one in answers], evidence, judge)
         scores["autoais"] = mean(follows)
     return scores
 
@@ -214,16 +212,16 @@ def _truth(value: Any) -> bool:
     return value
 
 
-def _retrieval(given: list[Answered], queries: Sequence[Query], qrels: Qrels, ks: Sequence[int]) -> Scores:
-    judged = [(one, gold) for one, query in zip(given, queries, strict=True)
+def _retrieval(answers: list[Answered], queries: Sequence[Query], qrels: Qrels, ks: Sequence[int]) -> Scores:
+    judged = [(one, gold) for one, query in zip(answers, queries, strict=True)
               if (gold := gold_passages(query, qrels))]  # fmt: skip
     if not judged:
         return {"judged": 0}
     return {"judged": len(judged), **hits([one.retrieved for one, _ in judged], [g for _, g in judged], ks)}
 
 
-def _correctness(given: list[Answered], queries: Sequence[Query]) -> Scores:
-    asked = [(one, query) for one, query in zip(given, queries, strict=True) if query.answers]
+def _correctness(answers: list[Answered], queries: Sequence[Query]) -> Scores:
+    asked = [(one, query) for one, query in zip(answers, queries, strict=True) if query.answers]
     if not asked:
         return {"asked": 0, "exact_match": None, "f1": None}
     return {"asked": len(asked), **answer_f1([one.answer for one, _ in asked], [q.answers for _, q in asked])}
@@ -233,5 +231,5 @@ def _evidence(one: Answered, corpus: Corpus, premise: PremiseKind) -> list[str]:
     closed = [quote for quote in one.evidence if quote.closed]
     if premise == "quotes":
         return [quote.text for quote in closed]
-    found = find_passages(corpus, (passage for quote in closed for passage in quote.passages))
-    return [f"{p.title}: {p.text}" if p.title else p.text for p in found.values()]
+    passages = find_passages(corpus, (passage for quote in closed for passage in quote.passages))
+    return [f"{p.title}: {p.text}" if p.title else p.text for p in passages.values()]

@@ -1,12 +1,12 @@
-"""A run and a data set in, every metric that applies out.
+"""Scores a run against a data set with every metric that applies.
 
-Which metrics apply follows from the data: sequence recall and the measures asked of ``ir_measures``
-always; complete recall where some query has two
-gold passages or more; path match where some query has evidence of two passages or more (of chains, or of
-rankings where there are none); answer recall where queries have accepted answers; seen and unseen recall
-where there are training qrels; set F1 and DONE-missing where the results hold chains; the graph checks
-where, besides, the queries state a RuleTaker-Open problem. The conventions stand in
-``grls.evaluation.metrics``, one file each. What is gold is said by :func:`grls.data.dataset.gold_passages`.
+The data decide which metrics apply. Sequence recall and the measures of ``ir_measures`` always apply.
+Complete recall: some query has two gold passages or more. Path match: some query has evidence of two
+passages or more (chains are compared with it, or rankings if there are no chains). Answer recall: queries
+have accepted answers. Seen and unseen recall: there are training qrels. Set F1 and DONE-missing: the results
+hold chains. Graph checks: the results hold chains, and queries state a RuleTaker-Open problem. The
+conventions stand in ``grls.evaluation.metrics``, one file each. Gold passages:
+:func:`grls.data.dataset.gold_passages`.
 """
 
 from __future__ import annotations
@@ -60,24 +60,22 @@ def evaluate_run(
 ) -> Report:
     """Score a file of results against one split of a data set.
 
-    Queries of the run that belong to another split are ignored and counted. A run with a manifest must be
-    what the manifest says, over the corpus and the queries of ``data``.
+    Queries of the run that belong to another split are ignored and counted. The manifest of a run, if any,
+    must fit the run, the corpus and the queries of ``data``.
 
     Args:
-        run: JSONL of results (name ending in ``.jsonl``) or a TREC run (any other name), or a run that
-            is loaded already.
+        run: JSONL of results (name ending in ``.jsonl``) or a TREC run (any other name), or a loaded run.
         data: The data set folder (corpus, queries, qrels).
-        split: Which qrels to score against; None: those that the run was retrieved for, as its manifest says,
-            else ``test``.
+        split: The split of the qrels; None: the split in the manifest, else ``test``.
         ks: Cut-offs of the recalls.
-        corpus: The corpus of ``data``, where it is read already.
+        corpus: The corpus of ``data``, if it is already read.
         measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
 
     Returns:
-        See :func:`evaluate_results`; besides, ``split`` and ``score_mode``.
+        The report of :func:`evaluate_results`, with ``split`` and ``score_mode``.
 
     Raises:
-        ConfigError: There is no cut-off, or one below 1.
+        ConfigError: There is no cut-off, or a cut-off is below 1.
         DataError: A file is missing or malformed, the run is empty, has changed since its manifest was
             written, has a query or passage id that the data set does not have, or answers no query of the
             split.
@@ -98,7 +96,7 @@ def evaluate_run(
 
 
 def _split_of(run: Run, split: str | None) -> str:
-    """The split asked for, else that of the manifest, else ``test``; refused where the two differ."""
+    """``split``, else the split of the manifest, else ``test``; an error if the two differ."""
     made_for = None if run.info is None else run.info.split
     if split is not None and made_for is not None and made_for != split:
         raise MismatchError(
@@ -121,23 +119,23 @@ def evaluate_results(
     """Score a run in memory.
 
     Args:
-        run: What was retrieved.
+        run: The run.
         queries: At least the judged queries.
         qrels: Their judgements.
-        corpus: What the hits are passages of.
+        corpus: The corpus of the passages.
         ks: Cut-offs of the recalls.
-        seen: Passages that are gold of a training query; None leaves the seen/unseen split out.
-        name: What the log calls the run.
+        seen: Passages that are gold of a training query; None leaves out seen and unseen recall.
+        name: The name of the run in the log.
         measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
 
     Returns:
-        ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, ``measures``, and where they
+        ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, ``measures``, and if they
         apply ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``set``,
         ``done_missing``, ``graph`` (by the paper's algorithm 3) and ``graph_reuse`` (a statement may be used
-        again); each maps a metric to its value, or to None where it has none.
+        again); each maps a metric to its value, or to None if it has none.
 
     Raises:
-        DataError: The qrels are empty, or a hit is no passage of ``corpus``.
+        DataError: The qrels are empty, or a hit is not in ``corpus``.
     """
     by_id = {query.id: query for query in queries}
     rankings, coverage = align(run.rankings, qrels, name)
@@ -161,12 +159,12 @@ def evaluate_results(
 
 
 def all_gold(qrels: Qrels) -> set[str]:
-    """All passages that are gold of some query."""
+    """All passages that are gold of at least one query."""
     return {passage_id for grades in qrels.values() for passage_id in relevant(grades)}
 
 
 def format_report(report: Report) -> str:
-    """The report as an aligned table: counts, then recalls by cut-off, then the rest (all in percent)."""
+    """The report as an aligned table: counts, then recalls by cut-off, then the rest (in percent)."""
     counts = ", ".join(f"{count} {name}" for name, count in report["queries"].items())
     named = [f"{name} {report[name]}" for name in ("split", "score_mode") if name in report]
     rows = _recall_rows(report)
@@ -187,7 +185,7 @@ def format_report(report: Report) -> str:
 
 
 def _chain_passages(run: Run, qrels: Qrels) -> dict[str, list[Hit]]:
-    """The passages of every judged query's chain, in hop order; empty where it has none."""
+    """The passages of every judged query's chain, in hop order; empty for a query without a chain."""
     return {q: without_done(run.chains[q].hits) if q in run.chains else [] for q in qrels}
 
 
@@ -202,7 +200,7 @@ def _answer_recall(
     texts: Mapping[str, str],
     ks: Sequence[int],
 ) -> dict[str, float | int] | None:
-    """Over the queries that have accepted answers; None where there are none."""
+    """Answer recall over the queries that have accepted answers; None if there are none."""
     asked = [query_id for query_id in rankings if queries[query_id].answers]
     if not asked:
         return None
@@ -215,8 +213,8 @@ def _answer_recall(
 def _path_match(
     queries: Sequence[Query], gold: Sequence[Sequence[str]], retrieved: Mapping[str, list[Hit]]
 ) -> dict[str, float | int] | None:
-    """Over the queries that have evidence; None where no path is longer than one passage."""
-    paths = {q.id: _accepted(q, some) for q, some in zip(queries, gold, strict=True) if q.evidence}
+    """Path match over the queries that have evidence; None if no path is longer than one passage."""
+    paths = {q.id: _accepted(q, ids) for q, ids in zip(queries, gold, strict=True) if q.evidence}
     if not any(len(path) > 1 for accepted in paths.values() for path in accepted.paths):
         return None
     values = path_match([[hit.id for hit in retrieved[q]] for q in paths], list(paths.values()))
@@ -224,7 +222,7 @@ def _path_match(
 
 
 def _accepted(query: Query, gold: Sequence[str]) -> Accepted:
-    """The evidence that is gold, and the equally good proofs that the metadata may hold."""
+    """The gold evidence, and the equally good proofs in the metadata, if any."""
     evidence = [passage for passage in dict.fromkeys(query.evidence) if passage in set(gold)]
     return Accepted([evidence, *proofs_of(query)], any_order(query))
 
@@ -236,7 +234,7 @@ def _graph(
     texts: Mapping[str, str],
     reading: Reading,
 ) -> dict[str, float | int] | None:
-    """Over the queries that state a RuleTaker-Open problem; None where there are none."""
+    """Graph checks over the queries that state a RuleTaker-Open problem; None if there are none."""
     stated = {q: json.loads(queries[q].metadata) for q in chains}
     stated = {q: metadata for q, metadata in stated.items() if states_problem(metadata)}
     start_ids = [Hit(start, 0.0) for metadata in stated.values() for start in metadata["start"]]
@@ -260,9 +258,9 @@ def _recall_rows(report: Report) -> list[tuple[str, dict[int, float | None]]]:
         ("complete_recall", "complete_recall@", "complete recall"),
         ("answer_recall", "answer_recall@", "answer recall"),
     ):
-        found = {key: value for key, value in report.get(section, {}).items() if key.startswith(prefix)}
-        if found:
-            rows.append((name, {int(key.removeprefix(prefix)): value for key, value in found.items()}))
+        recalls = {key: value for key, value in report.get(section, {}).items() if key.startswith(prefix)}
+        if recalls:
+            rows.append((name, {int(key.removeprefix(prefix)): value for key, value in recalls.items()}))
     return rows
 
 

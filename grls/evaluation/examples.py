@@ -1,6 +1,6 @@
-"""Worked examples: what was retrieved for a query, beside what should have been.
+"""Worked examples for people: the retrieved passages of a query beside its gold passages.
 
-For a person to read. It shows queries where retrieval did well and where it did not, in turn.
+Queries with good and with bad results take turns.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SHOWN = 5
 
 
 class _Example(NamedTuple):
-    """One query and what was retrieved for it.
+    """One query and its retrieved passages.
 
     Attributes:
         query: The query.
-        hits: All passages retrieved, best first or in hop order.
-        gold: Ids of its gold passages.
-        done: Whether the chain ends in DONE; None where the hits are a ranking.
-        problems: The failed graph checks; None where the query states no RuleTaker-Open problem.
+        hits: All retrieved passages, best first or in hop order.
+        gold: Ids of the gold passages.
+        done: Whether the chain ends in DONE; None for a ranking.
+        problems: The failed graph checks; None if the query states no RuleTaker-Open problem.
     """
 
     query: Query
@@ -43,7 +43,7 @@ class _Example(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Whether the proof is valid, or, where there is none to check, all gold passages were found."""
+        """Whether the proof is valid; without a proof to check, whether all gold passages were found."""
         if self.problems is not None:
             return not self.problems
         return bool(self.gold) and set(self.gold) <= {hit.id for hit in self.hits}
@@ -57,14 +57,14 @@ class _Example(NamedTuple):
 def format_examples(run: str | Path | Run, data: str | Path, split: str, corpus: Corpus, count: int) -> str:
     """``count`` queries with their hits, good and bad ones in turn, in the order of the queries.
 
-    A ranking is shown to rank 5; gold passages below it are named with their rank.
+    A ranking is shown down to rank 5; gold passages below are listed with their rank.
 
     Args:
         run: JSONL or TREC run, or one that is loaded already.
         data: Data set folder.
-        split: Which qrels.
+        split: The split of the qrels.
         corpus: The corpus of ``data``.
-        count: Number of queries; below 1 shows none.
+        count: Number of queries; none below 1.
     """
     queries, qrels = read_split(data, split, corpus)
     loaded = run if isinstance(run, Run) else Run.load(run)
@@ -82,7 +82,7 @@ def _example(query: Query, run: Run, qrels: Qrels) -> _Example:
 
 
 def _checked(examples: Sequence[_Example], corpus: Corpus) -> list[_Example]:
-    """The examples with the failed graph checks of those that are chains and state a problem."""
+    """The examples, with failed graph checks for chains of queries that state a problem."""
     stated = {e.query.id: json.loads(e.query.metadata) for e in examples if e.done is not None}
     stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
     asked = [e for e in examples if e.query.id in stated]

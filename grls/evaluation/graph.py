@@ -1,20 +1,20 @@
 """The graph checks of a retrieved RuleTaker-Open chain, in two readings.
 
-A chain is what was retrieved, in order. Four checks, as in appendix A.6 of arXiv 2204.13596: the number of
-nodes, the start node, the end node, the missing edge. Two readings of them:
+A chain is the list of retrieved passages, in order. There are four checks, as in appendix A.6 of arXiv
+2204.13596: the number of nodes, the start node, the end node, the missing edge. They have two readings:
 
 ``algorithm3``
-    The paper's algorithm 3 decides the missing edge: each use of a statement consumes it, so that one that
-    feeds two rules must stand in the chain twice, and a leftover fails. It decides what is reported as
-    graph success.
+    The paper's algorithm 3 decides the missing edge: each use of a statement consumes it, so a statement
+    that feeds two rules must stand in the chain twice, and a leftover fails. The reported graph success
+    follows this reading.
 ``reuse``
     A statement may feed any number of rules, and no node may dangle.
 
-Algorithm 3 keeps a list T of statements not used yet: a fact is appended; a rule removes each of its
-premises once, and fails where one is not there, and its conclusion is appended; at the end nothing may be
-left in T. Read to the letter no chain would pass, as the last conclusion stays in T: so the goal alone may
-stay (where the chain ends in something else, which the end node check tells, that may stay in its place).
-A rule's variable stands for one subject; the chain passes where some choice of subjects does.
+Algorithm 3 keeps a list T of unused statements. A fact is appended. A rule removes each of its premises once,
+fails if one is missing, and appends its conclusion. At the end T must be empty. Read to the letter, no chain
+would pass, because the last conclusion stays in T: so the goal alone may stay (if the chain ends in another
+statement, which the end node check reports, that statement may stay instead). A rule's variable stands for
+one subject; the chain passes if at least one choice of subjects passes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class GraphErrors(NamedTuple):
 
     Attributes:
         node_number: The graph has fewer than two nodes.
-        start_node: The first node is no start fact, or a fact among the nodes is none. The paper asks only
-            that the first word, the subject, be the query's; our corpus holds the fact of every subject and
-            predicate, and the query says which are given.
+        start_node: The first node, or a later fact, is no start fact. The paper only requires that the first
+            word, the subject, is the query's; our corpus holds the fact of every subject and predicate, and
+            the query names the start facts.
         end_node: The last node does not conclude the goal: its last word (the attribute, or a relation's
-            object) is not the goal's; with ``reuse`` the whole statement counts, subject and verb too.
-        missing_edge: A node lacks an edge it needs (see :func:`passing_choice` and :func:`lacks_edge`).
+            object) differs from the goal's; with ``reuse`` the whole statement counts, with subject and verb.
+        missing_edge: A node lacks an edge that it needs (see :func:`passing_choice` and :func:`lacks_edge`).
     """
 
     node_number: bool
@@ -47,12 +47,12 @@ class GraphErrors(NamedTuple):
 
     @property
     def success(self) -> bool:
-        """True where no check failed."""
+        """Whether no check failed."""
         return not any(self)
 
     @property
     def first(self) -> GraphErrors:
-        """The first failed check alone, in their order: the error that the paper counts a chain under."""
+        """Only the first failed check: the paper counts a chain under this error."""
         failed = next((n for n, wrong in enumerate(self) if wrong), None)
         return GraphErrors(*(n == failed for n in range(len(self))))
 
@@ -61,10 +61,10 @@ class Walk(NamedTuple):
     """Algorithm 3 on one chain.
 
     Attributes:
-        lacking: Of each node the premises that nothing unused before it states.
-        edges: (earlier node, later node): the later one consumes what the earlier one states.
-        left: Nodes whose statement is left over, the one that may stay not among them.
-        stays: The last statement left that may stay, if it is there.
+        lacking: For each node the premises that no unused statement before it states.
+        edges: (earlier node, later node): the later node consumes the statement of the earlier one.
+        left: Nodes whose statement is left over, without the statement that may stay.
+        stays: The last statement, which may stay, if it is left over.
     """
 
     lacking: tuple[tuple[Fact, ...], ...]
@@ -74,7 +74,7 @@ class Walk(NamedTuple):
 
     @property
     def passes(self) -> bool:
-        """Whether every premise was there and nothing is left over."""
+        """Whether no premise is missing and no statement is left over."""
         return not self.left and not any(self.lacking)
 
 
@@ -97,13 +97,13 @@ def graph_errors(
 
     Args:
         problem: The query's start facts and goal.
-        chain: The nodes in retrieval order, without DONE: texts, or statements already parsed. A text
-            of another language is a node that nothing leads to.
-        reading: Of the checks.
+        chain: The nodes in retrieval order, without DONE: texts, or parsed statements. No edge leads to a
+            text outside the language.
+        reading: The reading of the checks.
 
     Returns:
-        The checks that failed, each by itself. An empty chain fails the first three; it has no node that
-        could lack an edge.
+        The failed checks, each decided independently. An empty chain fails the first three; it has no node
+        that could lack an edge.
     """
     nodes = [parse_statement(node) if isinstance(node, str) else node for node in chain]
     paper = reading == "algorithm3"
@@ -122,16 +122,16 @@ def ends_in_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
 
 
 def not_an_algorithm3_proof(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
-    """The missing edge by algorithm 3; a node of another language always lacks one."""
+    """The missing edge by algorithm 3; a node outside the language always lacks one."""
     return any(node is None for node in nodes) or not passing_choice(problem, nodes).passes
 
 
 def passing_choice(problem: Problem, nodes: Sequence[Statement | None]) -> Walk:
-    """Algorithm 3 with the choice of subjects under which it passes, if there is one.
+    """Algorithm 3 with a choice of subjects that passes, if there is one.
 
-    Where there is none, each rule takes the subject of which fewest premises lack, the goal's first; what it
-    concludes is then taken as given, so that one wrong step is not charged to all that follow. A node of
-    another language is passed over.
+    Otherwise each rule takes the subject with the fewest missing premises, the goal's subject first. Its
+    conclusion then counts as true, so that one wrong step does not make all later steps wrong. A node outside
+    the language is skipped.
     """
     return _passing(problem, nodes) or _nearest(problem, nodes)
 
@@ -141,7 +141,7 @@ def _passing(problem: Problem, nodes: Sequence[Statement | None]) -> Walk | None
     rules = [node for node in nodes if isinstance(node, Rule)]
     facts = sum(isinstance(node, Fact) for node in nodes)
     if nodes and facts - sum(len(rule.premises) - 1 for rule in rules) != 1:
-        return None  # statements are stated and used in numbers that cannot end in one
+        return None  # the numbers of statements and uses cannot leave exactly one statement
     hopeless: set[tuple[int, tuple[Fact, ...]]] = set()
 
     def go(n: int, unused: _Unused, edges: tuple[tuple[int, int], ...]) -> Walk | None:
@@ -149,9 +149,9 @@ def _passing(problem: Problem, nodes: Sequence[Statement | None]) -> Walk | None
         if state in hopeless:
             return None
         if n == len(nodes):
-            found = _end(problem, nodes, unused, edges, ((),) * len(nodes))
-            if found.passes:
-                return found
+            walk = _end(problem, nodes, unused, edges, ((),) * len(nodes))
+            if walk.passes:
+                return walk
         else:
             for step in _steps(problem, nodes[n], n, unused):
                 after = (*edges, *((source, n) for source in step.taken))
@@ -165,7 +165,7 @@ def _passing(problem: Problem, nodes: Sequence[Statement | None]) -> Walk | None
 
 
 def _nearest(problem: Problem, nodes: Sequence[Statement | None]) -> Walk:
-    """One walk through the whole chain, whatever lacks."""
+    """One walk through the whole chain, with missing premises noted."""
     unused: _Unused = ()
     edges: list[tuple[int, int]] = []
     lacking = []
@@ -178,7 +178,7 @@ def _nearest(problem: Problem, nodes: Sequence[Statement | None]) -> Walk:
 
 
 def _steps(problem: Problem, node: Statement | None, n: int, unused: _Unused) -> Iterator[_Step]:
-    """What node ``n`` may do with the statements not used yet, the goal's subject first."""
+    """The ways to take node ``n`` with the unused statements, the goal's subject first."""
     if not isinstance(node, Rule):
         yield _Step((), (), unused if node is None else (*unused, (node, n)))
         return
@@ -202,7 +202,7 @@ def _end(
     edges: tuple[tuple[int, int], ...],
     lacking: tuple[tuple[Fact, ...], ...],
 ) -> Walk:
-    """The goal, stated last, may stay; where the chain does not end in it, what it ends in."""
+    """The end of a walk: the last statement may stay if it is the goal, or if the chain misses the goal."""
     right = ends_in_goal(problem, nodes)
     last = next((entry for entry in unused if entry[1] == len(nodes) - 1), None)
     stays = last if last and (last[0] == problem.goal or not right) else None
@@ -216,7 +216,7 @@ def _start_error(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
 
 
 def _proves_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
-    """Whether the last node can conclude the goal, about its subject; if anything at all is derived."""
+    """Whether the last node can conclude the goal about its subject, from the statements derived so far."""
     if not nodes:
         return False
     last = nodes[-1]
@@ -229,17 +229,17 @@ def _proves_goal(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
 
 
 def lacks_edge(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
-    """The missing edge where statements may be used again: True where the proof graph lacks one.
+    """The missing edge if statements may be used again: whether the proof graph lacks an edge.
 
-    The graph has an edge from an earlier node to a later rule where the earlier one states a premise of the
-    later one, about the same subject. Two things must hold:
+    The graph has an edge from an earlier node to a later rule if the earlier node states a premise of the
+    rule about the same subject. Two conditions must hold:
 
     * every rule is fed: one subject satisfies all its premises by facts and conclusions of earlier nodes
       (walking in order and keeping the set of statements derived so far);
-    * no node dangles: every node but the last feeds a later rule that some subject satisfies.
+    * no node dangles: every node except the last feeds a later rule that a subject satisfies.
 
-    So a fact needs no incoming edge, and a node of another language (None), which can neither be fed
-    nor feed, always lacks one. A premise stated twice has an edge from both nodes.
+    So a fact needs no incoming edge, and a node outside the language (None) always lacks an edge, because it
+    can neither be fed nor feed. A premise stated twice has an edge from both nodes.
     """
     concluded = _concluded(nodes)
     if any(not facts for facts in concluded):
@@ -248,7 +248,7 @@ def lacks_edge(problem: Problem, nodes: Sequence[Statement | None]) -> bool:
 
 
 def _concluded(nodes: Sequence[Statement | None]) -> list[set[Fact]]:
-    """What each node states, given those before it: nothing where a premise is missing."""
+    """The statements of each node, derived from earlier nodes; none for a rule with a missing premise."""
     derived: set[Fact] = set()
     stated = []
     for node in nodes:
@@ -261,7 +261,7 @@ def _concluded(nodes: Sequence[Statement | None]) -> list[set[Fact]]:
 
 
 def _fed(node: Statement | None, derived: set[Fact]) -> list[tuple[tuple[Fact, ...], Fact]]:
-    """A rule with every subject of which its premises hold."""
+    """The instances of a rule, one for each subject that satisfies its premises."""
     if not isinstance(node, Rule):
         return []
     subjects = sorted({fact.subject for fact in derived}) if node.free else [""]
@@ -270,7 +270,7 @@ def _fed(node: Statement | None, derived: set[Fact]) -> list[tuple[tuple[Fact, .
 
 
 def _feeds(concluded: Sequence[set[Fact]], nodes: Sequence[Statement | None], n: int) -> bool:
-    """Whether a later rule uses something that node ``n`` states."""
+    """Whether a later rule uses a statement of node ``n``."""
     derived: set[Fact] = set().union(*concluded[: n + 1])
     for later in range(n + 1, len(nodes)):
         if any(not concluded[n].isdisjoint(premises) for premises, _ in _fed(nodes[later], derived)):

@@ -1,10 +1,10 @@
 """The field's standard measures of a ranking, by ``ir_measures``: nDCG, RR, AP, P, Judged and others.
 
-Convention: that of trec_eval. The grades of the qrels are taken as they are (nDCG gains by grade, the others
-count a grade of 1 or more), a judged query without a hit scores 0, and the average is over judged queries.
-The order of a list counts, not its scores: trec_eval would break ties by passage id. Queries and passages go
-there as numbers: trec_eval is C, and ends an id at a NUL. How recall is counted is
-:mod:`grls.evaluation.metrics.sequence_recall`'s affair, which is ``R@k``.
+Convention: as trec_eval. The grades of the qrels are taken as they are (nDCG gains by grade, the others count
+a grade of 1 or more), a judged query without a hit scores 0, and the average is over judged queries. The
+order of a list counts, not its scores: trec_eval would break ties by passage id. Queries and passages are
+passed as numbers: trec_eval is C, and ends an id at a NUL. Recall (``R@k``):
+:mod:`grls.evaluation.metrics.sequence_recall`.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from grls.data.dataset import HIGHEST_GRADE, Qrels
 from grls.errors import ConfigError, DataError
 
 MEASURES = ("nDCG@10", "RR", "AP", "P@5", "Judged@10")
-"""Measured unless others are asked for. BEIR's tables report nDCG@10."""
+"""The default measures. BEIR's tables report nDCG@10."""
 
-_DEEPEST = 2**31 - 1  # cut-off, as trec_eval reads one
+_DEEPEST = 2**31 - 1  # the deepest cut-off of trec_eval
 _PROVIDERS = ir_measures.providers.FallbackProvider(
     [ir_measures.providers.registry[name] for name in ("pytrec_eval", "judged", "compat", "msmarco")]
-)  # none that runs another program (gdeval's Perl) or leaves queries out of the mean (accuracy)
+)  # without providers that run another program (gdeval's Perl) or leave queries out (accuracy)
 _HINT = "as in --measures 'nDCG@10 RR AP P@5 Judged@10' (ir_measures' names)"
 
 
 def measure_names(measures: str | Sequence[str]) -> list[str]:
-    """The names of measures, each checked and once, as ``ir_measures`` writes them.
+    """The names of measures as ``ir_measures`` writes them, checked and without repeats.
 
     Args:
-        measures: Names parted by white space, or a list of names.
+        measures: Names separated by white space, or a list of names.
 
     Raises:
-        ConfigError: One is unknown, lacks a parameter, or cannot be computed from qrels and rankings here.
+        ConfigError: A measure is unknown, lacks a parameter, or cannot be computed from qrels and rankings.
     """
     asked = measures.split() if isinstance(measures, str) else list(measures)
     return list(dict.fromkeys(str(_parsed(name)) for name in asked))
@@ -46,8 +46,8 @@ def query_values(
     """The value of each measure for each judged query.
 
     Args:
-        measures: See :func:`measure_names`.
-        rankings: Query id -> passage ids, best first; a query that is missing has none.
+        measures: Names of measures, see :func:`measure_names`.
+        rankings: Query id -> passage ids, best first; a missing query has no passages.
         qrels: The judgements.
 
     Returns:
@@ -58,34 +58,37 @@ def query_values(
     _refuse_grades(qrels)
     parsed = [_parsed(name) for name in measures]
     judged, hits = _numbered(rankings, qrels)
-    found = {(m.query_id, str(m.measure)): float(m.value) for m in _PROVIDERS.iter_calc(parsed, judged, hits)}
+    values = {
+        (m.query_id, str(m.measure)): float(m.value) for m in _PROVIDERS.iter_calc(parsed, judged, hits)
+    }
     return {
-        name: [found.get((str(query), name), 0.0) for query in range(len(qrels))] for name in map(str, parsed)
+        name: [values.get((str(query), name), 0.0) for query in range(len(qrels))]
+        for name in map(str, parsed)
     }
 
 
 def mean_values(
     measures: Sequence[str], rankings: Mapping[str, Sequence[str]], qrels: Qrels
 ) -> dict[str, float]:
-    """The mean of each measure over the judged queries; arguments as of :func:`query_values`."""
+    """The mean of each measure over the judged queries; see :func:`query_values` for the arguments."""
     return {name: fmean(values) for name, values in query_values(measures, rankings, qrels).items()}
 
 
 def ndcg(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) -> float:
-    """The nDCG of whole rankings, gold passages graded 1: what tells equal recalls apart in tuning.
+    """The nDCG of whole rankings, with grade 1 for gold passages; in tuning it breaks ties of recall.
 
     Args:
         retrieved: Passage ids of each query, best first.
-        gold: Gold passage ids of each query, in the same order; a query without any counts 0.
+        gold: Gold passage ids of each query, in the same order; a query without gold passages counts 0.
     """
-    qrels = {str(n): dict.fromkeys(some, 1) for n, some in enumerate(gold) if some}
+    qrels = {str(n): dict.fromkeys(ids, 1) for n, ids in enumerate(gold) if ids}
     rankings = {str(n): ids for n, ids in enumerate(retrieved)}
     total = sum(query_values(["nDCG"], rankings, qrels)["nDCG"]) if qrels else 0.0
     return total / max(len(gold), 1)
 
 
 def _refuse_grades(qrels: Qrels) -> None:
-    """Refuse (DataError) a grade that no measure can count."""
+    """Refuse (DataError) a grade that is too large for the measures."""
     for query, grades in qrels.items():
         for passage, grade in grades.items():
             if abs(grade) > HIGHEST_GRADE:
@@ -98,7 +101,7 @@ def _refuse_grades(qrels: Qrels) -> None:
 def _numbered(
     rankings: Mapping[str, Sequence[str]], qrels: Qrels
 ) -> tuple[list[ir_measures.Qrel], list[ir_measures.ScoredDoc]]:
-    """Judgements and hits with numbers for ids: a query's is its place in ``qrels``."""
+    """Judgements and hits with numbers for ids; the number of a query is its place in ``qrels``."""
     number: dict[str, str] = {}
 
     def named(passage: str) -> str:
@@ -133,7 +136,7 @@ def _parsed(name: str) -> ir_measures.measures.Measure:
 
 
 def _in_range(mean_values: ir_measures.measures.Measure) -> bool:
-    """Whether trec_eval can hold a measure's numbers."""
+    """Whether the numbers of a measure fit trec_eval's integers."""
     gains = (mean_values.params.get("gains") or {}).items()
     return (
         _between(mean_values.params.get("cutoff"), 1, _DEEPEST)
@@ -143,5 +146,5 @@ def _in_range(mean_values: ir_measures.measures.Measure) -> bool:
 
 
 def _between(number: object, low: int, high: int) -> bool:
-    """Whether a parameter that is a number lies within bounds; one that is left out does."""
+    """Whether a number lies within bounds; True for a missing parameter."""
     return not isinstance(number, int) or (not isinstance(number, bool) and low <= number <= high)

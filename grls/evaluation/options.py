@@ -1,4 +1,4 @@
-"""How answers are scored, as options. Light to import: command lines are made of it."""
+"""Options for scoring answers. The module is cheap to import, because command lines need it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PremiseKind = Literal["quotes", "passages"]
 
 @dataclass(frozen=True)
 class AutoAISOptions:
-    """How it is judged whether evidence supports an answer.
+    """How a model judges whether evidence supports an answer.
 
     Args:
         model: Folder or hub name of a model of entailment: a classifier with a label `entailment`, or an
             encoder-decoder that writes 1 or 0; null: no AutoAIS.
-        premise: What is taken for evidence: the quotes, or the passages that they stand in.
+        premise: The evidence: the quotes, or the passages that hold them.
         batch_size: Pairs judged together.
 
     Raises:

@@ -1,7 +1,7 @@
 """RuleTaker-Open's language: statements, queries, and the problem that a query states.
 
-The grammar stands here once: the generator (``data_prep/ruletaker.py``) renders with it, the graph checks
-parse with it. A statement says that something has an attribute, or stands in a relation to something::
+The generator (``data_prep/ruletaker.py``) renders with this grammar, and the graph checks parse with it. A
+statement says that a subject has an attribute, or stands in a relation to an object::
 
     anna is kind .                                           a fact, an attribute
     the cat chases the mouse .                               a fact, a relation
@@ -12,8 +12,8 @@ parse with it. A statement says that something has an attribute, or stands in a 
     if the dog chases the mouse then the dog is young .      a rule about one subject
 
 and a query names its start facts and asks for the goal: ``anna is kind . why is anna big ?`` or ``… why does
-the cat chase the mouse ?``. A variable or its pronoun is never what a relation leads to: ``the mouse sees
-it`` is not of this language. Nothing here knows of passages' ids, models or files.
+the cat chase the mouse ?``. A variable or its pronoun is never the object of a relation: ``the mouse sees
+it`` is not in the language. The module does not know passage ids, models or files.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Rule(NamedTuple):
     """A rule with one or two premises.
 
     Attributes:
-        premises: What must hold: predicates.
-        conclusion: What then holds: a predicate.
-        subjects: Of whom, one for each premise and then one for the conclusion; an empty one is the
-            variable. Without any, all are the variable.
-        variable: Its word, ``someone`` or ``something``.
+        premises: Predicates that must hold.
+        conclusion: The predicate that then holds.
+        subjects: The subject of each premise and of the conclusion; an empty string is the variable. An empty
+            tuple: all subjects are the variable.
+        variable: The word of the variable, ``someone`` or ``something``.
     """
 
     premises: tuple[str, ...]
@@ -90,14 +90,14 @@ Statement = Fact | Rule
 
 
 class Problem(NamedTuple):
-    """What a query asks: a proof of ``goal`` from the facts ``start``."""
+    """The problem of a query: prove ``goal`` from the facts ``start``."""
 
     start: tuple[Fact, ...]
     goal: Fact
 
 
 def render(statement: Statement) -> str:
-    """The one text of a statement."""
+    """The text of a statement."""
     if isinstance(statement, Fact):
         return f"{statement.subject} {_says(statement.predicate)} ."
     premises, conclusion = statement.of(statement.variable)
@@ -107,7 +107,7 @@ def render(statement: Statement) -> str:
 
 
 def parse_statement(text: str) -> Statement | None:
-    """The statement of a text, or None where the text is not of this language.
+    """The statement of a text, or None if the text is not in the language.
 
     Case, runs of white space and a missing final full stop do not matter.
     """
@@ -119,7 +119,7 @@ def parse_statement(text: str) -> Statement | None:
 
 
 def last_word(statement: Statement) -> str:
-    """The attribute or the object that a statement ends in: a fact's own, or that of a rule's conclusion."""
+    """The attribute or the object at the end of a statement; for a rule, of its conclusion."""
     predicate = statement.predicate if isinstance(statement, Fact) else statement.conclusion
     return predicate.rpartition(" ")[2]
 
@@ -134,21 +134,21 @@ def render_query(problem: Problem) -> str:
 
 
 def parse_query(text: str) -> Problem | None:
-    """What a query text asks, or None where it is not of this language."""
+    """The problem of a query text, or None if the text is not in the language."""
     facts, why, question = _plain(text).rpartition("why ")
     goal = _goal(why + question)
     sentences = facts.strip().removesuffix(".").split(".")
     start = [parse_statement(sentence) for sentence in sentences]
-    given = tuple(fact for fact in start if isinstance(fact, Fact))
-    if goal is None or len(given) != len(start) or not facts.strip().endswith("."):
+    start_facts = tuple(fact for fact in start if isinstance(fact, Fact))
+    if goal is None or len(start_facts) != len(start) or not facts.strip().endswith("."):
         return None
-    return Problem(given, goal)
+    return Problem(start_facts, goal)
 
 
 def states_problem(metadata: Mapping[str, object]) -> bool:
-    """True where a query's metadata has the form that :func:`problem_of` reads, with a goal that is a fact.
+    """Whether a query's metadata has the form that :func:`problem_of` reads, with a fact as its goal.
 
-    Other data may use the same keys for something else; its ``start`` need not be passage ids.
+    Other data may use the same keys in another way; their ``start`` need not hold passage ids.
     """
     start, goal = metadata.get("start"), metadata.get("goal")
     ids = isinstance(start, list) and bool(start) and all(isinstance(i, str) for i in start)
@@ -159,11 +159,11 @@ def problem_of(metadata: Mapping[str, object], texts: Mapping[str, str]) -> Prob
     """The problem that a query's metadata states.
 
     Args:
-        metadata: ``start``: the ids of the start facts; ``goal``: the goal as a fact's text.
-        texts: Passage id -> text; the start facts suffice.
+        metadata: ``start``: the ids of the start facts; ``goal``: the text of the goal.
+        texts: Passage id -> text, at least of the start facts.
 
     Returns:
-        The problem, or None where a part is missing or is not of this language.
+        The problem, or None if a part is missing or not in the language.
     """
     ids, goal = metadata.get("start"), parse_statement(str(metadata.get("goal")))
     if not isinstance(ids, Sequence) or not ids or not isinstance(goal, Fact):
@@ -182,7 +182,7 @@ def _says(predicate: str) -> str:
 
 
 def _premise(before: Fact, fact: Fact, variable: str) -> str:
-    """A premise after another one: shortened where it can be; a variable's word comes before its pronoun."""
+    """A later premise, shortened if possible; the word of a variable comes before its pronoun."""
     if fact.subject == before.subject:
         return _clause(fact) if _is_verb(fact) or _is_verb(before) else fact.predicate
     return f"{variable} {_says(fact.predicate)}" if fact.subject == variable else _clause(fact)
@@ -211,7 +211,7 @@ def _parse_rule(clauses: Sequence[str], last: str) -> Rule | None:
         facts.append(fact)
     variables = [fact.subject for fact in facts if fact.subject in VARIABLES]
     if len(set(variables)) > 1 or (variables and facts[-1:] == [f for f in facts if f.subject in VARIABLES]):
-        return None  # two variables, or one that no premise binds
+        return None  # two variables, or a variable that no premise binds
     subjects = tuple("" if fact.subject in VARIABLES else fact.subject for fact in facts)
     predicates = [fact.predicate for fact in facts]
     named = subjects if any(subjects) else ()
@@ -219,22 +219,22 @@ def _parse_rule(clauses: Sequence[str], last: str) -> Rule | None:
 
 
 def _parse_clause(text: str, before: str | None) -> Fact | None:
-    """A clause; ``before`` is whom a pronoun stands for (the variable, else who is named first), or None."""
+    """A clause; ``before`` is the subject of a pronoun (the variable, else the first subject), or None."""
     if text.startswith("they "):
         fact = _THEY_ARE.fullmatch(text)
         does = _THEY_DO.fullmatch(text)
         predicate = fact.group(1) if fact else f"{does.group(1)}s {does.group(2)}" if does else None
         return Fact(before, predicate) if before and predicate else None
-    found = _ATTRIBUTE.fullmatch(text) or _RELATION.fullmatch(text)
-    if found is None:
+    match = _ATTRIBUTE.fullmatch(text) or _RELATION.fullmatch(text)
+    if match is None:
         return None
-    subject = found.group(1) if found.group(1) != "it" else before
-    return Fact(subject, found.group(2)) if subject else None
+    subject = match.group(1) if match.group(1) != "it" else before
+    return Fact(subject, match.group(2)) if subject else None
 
 
 def _goal(question: str) -> Fact | None:
-    if found := _WHY_IS.fullmatch(question):
-        return Fact(*found.groups())
+    if match := _WHY_IS.fullmatch(question):
+        return Fact(*match.groups())
     does = _WHY_DOES.fullmatch(question)
     return Fact(does.group(1), f"{does.group(2)}s {does.group(3)}") if does else None
 

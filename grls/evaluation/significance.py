@@ -1,8 +1,8 @@
-"""Is the difference between two runs more than chance? Paired tests over the queries both answered for.
+"""Is the difference between two runs more than chance? Paired tests over the queries of both runs.
 
-The unit is the query: both runs have one value for each, in the same order, and a query without an answer
-has its 0. ``scipy.stats`` does the work; this module fixes the convention (two-sided, percentile interval,
-fixed seed) and adds Holm's correction, which scipy lacks. It does not know what the values measure.
+The unit is the query: both runs have one value for each query, in the same order, and a query without an
+answer has the value 0. ``scipy.stats`` does the work; this module fixes the convention (two-sided, percentile
+interval, fixed seed) and adds Holm's correction, which scipy lacks. It does not know what the values measure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BATCH = 500  # resamples held in memory at a time
 
 
 class Comparison(NamedTuple):
-    """A run beside another one.
+    """A comparison of two runs.
 
     Attributes:
         difference: Mean over queries of (first - second).
@@ -43,15 +43,15 @@ def compare(
 ) -> Comparison:
     """Compare two runs query by query.
 
-    The permutation test swaps the two values of each query at random; where all 2^n swaps are at most
-    ``resamples`` it takes every one of them, and is exact. The interval is the percentile bootstrap of the
-    mean difference (Efron and Tibshirani 1993, ch. 13), in which queries are drawn with their pair.
+    The permutation test swaps the two values of each query at random; if all 2^n swaps are at most
+    ``resamples``, it takes all of them, and is exact. The interval is the percentile bootstrap of the mean
+    difference (Efron and Tibshirani 1993, ch. 13), which draws queries with both values.
 
     Args:
         first: One value a query.
         second: The other run's values, in the same order of queries.
-        resamples: Random permutations, and bootstrap samples.
-        seed: Of both.
+        resamples: Number of random permutations, and of bootstrap samples.
+        seed: Seed of permutations and samples.
 
     Raises:
         ConfigError: ``resamples`` is below 1.
@@ -70,10 +70,10 @@ def compare(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: p values that hold for all of the comparisons together.
+    """Holm's step-down correction: p values that hold for all comparisons together.
 
     Holm 1979: with p sorted upwards, p(i) of n is multiplied by n - i + 1, never falls below the corrected p
-    before it, and is at most 1. The result is in the order given.
+    before it, and is at most 1. The result has the order of ``p_values``.
     """
     corrected = [0.0] * len(p_values)
     highest = 0.0
@@ -84,11 +84,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _p(differences: np.ndarray[Any, np.dtype[np.float64]], resamples: int, seed: int) -> float:
-    # A query on which both are equal adds 0 whichever way it is swapped: without it the test is the same,
-    # faster, and more often exact.
+    # A query with equal values adds 0 however it is swapped: without it the test gives the same result,
+    # faster, and more often exactly.
     unequal = differences[differences != 0]
     if len(unequal) < 2:
-        return 1.0  # either swap is as far out as what was seen
+        return 1.0  # both swaps are as extreme as the observed difference
     result = stats.permutation_test(
         (unequal, np.zeros_like(unequal)),
         lambda x, y, axis: np.mean(x - y, axis=axis),
@@ -110,7 +110,7 @@ def _interval(
         (differences,),
         np.mean,
         confidence_level=CONFIDENCE,
-        method="percentile",  # BCa is undefined where all differences are equal
+        method="percentile",  # BCa is undefined if all differences are equal
         n_resamples=resamples,
         batch=_BATCH,
         rng=seed,

@@ -1,7 +1,7 @@
-"""Two runs of the same queries, measure by measure: how far apart are they, and is it more than chance?
+"""Compares two runs of the same queries, measure by measure: the difference, and whether it is chance.
 
-Joins runs, metrics and the paired tests of :mod:`grls.evaluation.significance`. A query without an answer
-has 0 in either run. The page that compares many runs is of :mod:`grls.report`.
+The module joins runs, metrics and the paired tests of :mod:`grls.evaluation.significance`. A query without an
+answer has the value 0. Pages that compare many runs: :mod:`grls.report`.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def compare_runs(
     """Compare two runs over the judged queries of a split.
 
     Args:
-        run: JSONL or TREC run, or one that is loaded already.
-        baseline: JSONL or TREC run.
+        run: JSONL or TREC run, or a loaded run.
+        baseline: JSONL or TREC run to compare with.
         data: The data set folder.
-        split: Which qrels.
+        split: The split of the qrels.
         ks: Cut-offs of the recalls.
         measures: Standard measures (:func:`grls.evaluation.measures.measure_names`).
         corpus: The corpus of ``data``.
 
     Returns:
-        ``recall@k`` and each measure -> the run beside the baseline.
+        ``recall@k`` and each measure -> the comparison of the run with the baseline.
 
     Raises:
-        DataError: A file is missing or malformed, holds nothing, answers no query of the split, or has a
-            query or a passage that the data set does not have.
+        DataError: A file is missing, malformed or empty, answers no query of the split, or has a query or a
+            passage that the data set does not have.
         MismatchError: The manifests show other corpora or queries.
     """
     loaded = load_runs([run, baseline])

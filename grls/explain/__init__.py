@@ -1,10 +1,10 @@
-"""Why a retriever that decodes passages did not find one.
+"""Why a retriever that decodes passages missed a passage.
 
-``searches`` runs the searches of one model input at several widths, each once; ``verdict`` decides who was at
-fault; ``explain`` gathers the ``facts`` of one query and passage; ``tree`` makes the beam tree of a search.
-``opening`` opens the retriever, ``asks`` says what is to be explained of it, ``options`` are those of a case.
-They are shown by ``text`` (terminal), ``picture`` (SVG) and ``page`` (HTML); ``summary`` counts the verdicts
-of a whole split.
+``searches`` runs the searches of one model input at several widths, each once; ``verdict`` names the cause;
+``explain`` gathers the ``facts`` about one query and passage; ``tree`` makes the beam tree of a search.
+``opening`` opens the retriever, ``asks`` selects queries, gold passages and hops, and ``options`` holds the
+options of a case. ``text`` (terminal), ``picture`` (SVG) and ``page`` (HTML) show explanations; ``summary``
+counts the verdicts of a whole split.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What is to be explained: the query, its gold passages, and the hops they belong to."""
+"""Selects what to explain: a query, its gold passages, and their hops."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ log = logging.getLogger(__name__)
 
 
 class Hop(NamedTuple):
-    """What is asked at one hop: gold passages, given the evidence before them."""
+    """One hop to explain: its gold passages, and the evidence before them."""
 
     gold: tuple[str, ...]
     evidence: tuple[str, ...]
 
 
 def asked_query(query: str, data: str | None, split: str, named: bool) -> tuple[Query, list[str]]:
-    """The query and its gold passages in order; a text has none.
+    """The query and its gold passages in order; a query given as text has no gold passages.
 
     Args:
         query: Id or text.
         data: Data set folder.
-        split: Whose qrels must judge the query.
-        named: The gold passages are given, so the qrels need not know the query; its order is then unknown.
+        split: The split whose qrels must judge the query.
+        named: The user names the gold passages, so the qrels need not judge the query; their order is then
+            unknown.
 
     Raises:
-        DataError: The query is no id of the data set and no text either, or the split does not judge it.
+        DataError: The query is neither an id of the data set nor a text, or the split does not judge it.
     """
     if data is None:
         return Query("query", query), []
@@ -57,7 +58,7 @@ def asked_query(query: str, data: str | None, split: str, named: bool) -> tuple[
 
 
 def _order(query: Query, folder: Path, split: str, named: bool) -> list[str]:
-    """Gold passages in order, by the qrels of a split; evidence alone does not make a passage gold here."""
+    """Gold passages in order, by the qrels of a split; a passage in the evidence only is not gold here."""
     file = folder / f"{split}.tsv"
     qrels = read_qrels(file) if file.is_file() else {}
     if query.id in qrels:
@@ -71,13 +72,13 @@ def _order(query: Query, folder: Path, split: str, named: bool) -> list[str]:
     )
 
 
-def ids_of(given: str | None, corpus: Corpus) -> tuple[str, ...]:
-    """Ids separated by commas; an id that itself holds a comma may be given alone."""
-    if not given:
+def ids_of(listed: str | None, corpus: Corpus) -> tuple[str, ...]:
+    """Ids separated by commas; a single id may itself hold commas."""
+    if not listed:
         return ()
-    if corpus.numbers([given])[0] is not None:
-        return (given,)
-    return tuple(part.strip() for part in given.split(",") if part.strip())
+    if corpus.numbers([listed])[0] is not None:
+        return (listed,)
+    return tuple(part.strip() for part in listed.split(",") if part.strip())
 
 
 def hops_of(
@@ -87,7 +88,7 @@ def hops_of(
     hop: int | None,
     steps: Steps,
 ) -> list[Hop]:
-    """What to explain.
+    """The hops to explain.
 
     Raises:
         ConfigError: No gold passage is known, or the options contradict each other.
@@ -117,7 +118,7 @@ def hops_of(
 
 
 def asks_of(queries: Sequence[Query], qrels: Qrels, steps: Steps) -> list[Ask]:
-    """Everything of a split that is to be judged, in order."""
+    """All hops of the queries of a split, in order."""
     asks: list[Ask] = []
     for query in queries:
         order = gold_passages(query, qrels)
@@ -129,7 +130,7 @@ def asks_of(queries: Sequence[Query], qrels: Qrels, steps: Steps) -> list[Ask]:
 def kept_verdicts(
     output: str, explainer: Explainer, every: Sequence[Ask], steps: Steps, precision: str
 ) -> GrowingFile:
-    """Where verdicts are kept as they come; it says what they depend on."""
+    """The file that holds the verdicts and everything that they depend on."""
     options = explainer.generator.options
     settings = {
         "retriever": explainer.retriever.fingerprint(),

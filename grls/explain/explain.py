@@ -1,8 +1,8 @@
-"""Gathering the facts about one query and one gold passage: why it was found, or why not.
+"""Gathers the facts about one query and one gold passage: why it was found, or why not.
 
-The query is retrieved once more, with the retriever's own decoder, and watched. Evidence is given (gold
-evidence, or whatever a chain had found), so one hop is explained at a time, as the model sees it in
-teacher-forced retrieval.
+The retriever's decoder searches once more, and a trace records the search. The evidence before the hop is
+fixed (gold evidence, or the passages of a chain), so one hop is explained at a time, as in teacher-forced
+retrieval.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Explainer:
     """Explains misses of a retriever that decodes passages, alone or with priors.
 
     Args:
-        retriever: The retriever, with the options (beam width, score mode) it is used with.
-        k: Passages asked for a hop.
-        widest: Beam width up to which wider beams are tried when the beam lost a passage.
+        retriever: The retriever, with its options (beam width, score mode).
+        k: Passages a hop.
+        widest: Widest beam to try when the beam lost a passage.
         exhaustive: Score every passage of the corpus, for the true rank; slow on a large corpus.
-        done_bias: Added to the log-odds (nats) of DONE where an explanation is ``dynamic``, as in
+        done_bias: Bias added to the log-odds (nats) of DONE if an explanation is ``dynamic``, as in
             :class:`grls.retrieve.hops.multistep.MultistepRetriever`.
 
     Raises:
-        ConfigError: k is not positive, or the bias no finite number.
+        ConfigError: k is not positive, or the bias is not finite.
     """
 
     retriever: DecodesPassages
@@ -54,7 +54,7 @@ class Explainer:
 
     @property
     def generator(self) -> GenerativeRetriever:
-        """What writes."""
+        """The generative retriever that decodes the passages."""
         return self.retriever.generator
 
     def explain(
@@ -64,9 +64,9 @@ class Explainer:
 
         Args:
             query: The query.
-            gold: Ids of gold passages of this hop; ``DONE`` where the chain should have ended.
+            gold: Ids of gold passages of this hop; ``DONE`` if the chain should have ended.
             evidence: Ids of the passages of the hops before.
-            dynamic: DONE may be written (from the second hop on).
+            dynamic: Whether the model may write DONE (from the second hop on).
 
         Raises:
             DataError: An id is not in the corpus, or the query is empty or too long.
@@ -79,16 +79,16 @@ class Explainer:
     def judge(
         self, query: Query, gold: Sequence[str], evidence: Sequence[str] = (), dynamic: bool = False
     ) -> list[tuple[Judgement, int | None]]:
-        """The verdicts alone, each with the step (from 1) at which the passage left the beam, if it did."""
+        """The verdict of each passage, with the step (from 1) at which it left the beam, or None."""
         numbers = self._numbers([*gold, *evidence])
         with turn(self.generator.model):
             searches = self._searches(query, numbers[: len(gold)], numbers[len(gold) :], dynamic)
-            found = []
+            judged = []
             for number in numbers[: len(gold)]:
                 gone = [n for n, s in enumerate(_path(searches, number), 1) if s.fate in ("pruned", "beaten")]
                 judgement = judge(searches, number, self.generator.done, self.widest, self.exhaustive)
-                found.append((judgement, gone[0] if gone else None))
-            return found
+                judged.append((judgement, gone[0] if gone else None))
+            return judged
 
     def _numbers(self, ids: Sequence[str]) -> list[int]:
         numbers = self.generator.corpus.numbers(ids)
@@ -97,7 +97,7 @@ class Explainer:
             if number is None and name != DONE_ID:
                 raise DataError(
                     f"passage id {name!r} is not in the retriever's corpus ({len(self.generator.corpus):,} "
-                    "passages); give an id of it, or make the retriever anew with `grls index`."
+                    "passages); give another id, or build the retriever again with `grls index`."
                 )
             known.append(self.generator.done if number is None else number)
         return known
@@ -113,7 +113,7 @@ class Explainer:
         bias = {retriever.done: self.done_bias} if dynamic and self.done_bias else {}
         prior = self.retriever.look_ahead(query, retriever.corpus.passages(evidence))
         searches = Searches(retriever.decoder(self.k), model_input, self.k, hidden, bias, prior)
-        searches.forced([n for n in gold if not searches.excluded(n)])  # side by side: one pass for all
+        searches.forced([n for n in gold if not searches.excluded(n)])  # one pass for all passages
         return searches
 
     def _one(self, searches: Searches, query: Query, evidence: tuple[str, ...], gold: int) -> Explanation:
@@ -160,10 +160,10 @@ class Explainer:
         done = self.generator.done
         if gold == done or searches.excluded(done):
             return None
-        own = searches.score(done).score
+        done_score = searches.score(done).score
         found = [hit.passage for hit in searches.trace.found]
         rank = found.index(done) + 1 if done in found else None
-        return Ending(own, rank, score is not None and own > score.score)
+        return Ending(done_score, rank, score is not None and done_score > score.score)
 
     def _tree(self, searches: Searches, path: tuple[PathStep, ...]) -> Tree:
         def passages(state: int) -> list[int]:
@@ -184,18 +184,18 @@ class Explainer:
         return str(self.generator.codec.tokenizer.convert_ids_to_tokens(token))
 
     def _names(self, numbers: Sequence[int]) -> list[str]:
-        """Ids of passages, DONE's among them."""
+        """Ids of passages, including DONE."""
         done = self.generator.done
         ids = iter(self.generator.corpus.ids([n for n in numbers if n != done]))
         return [DONE_ID if n == done else next(ids) for n in numbers]
 
     def _texts(self, numbers: Sequence[int]) -> list[str]:
         done = self.generator.done
-        some = iter(self.generator.corpus.passages([n for n in numbers if n != done]))
-        return [DONE if n == done else _shown(*next(some)[1:]) for n in numbers]
+        passages = iter(self.generator.corpus.passages([n for n in numbers if n != done]))
+        return [DONE if n == done else _shown(*next(passages)[1:]) for n in numbers]
 
     def _cut(self, gold: int) -> int:
-        """Tokens of a passage beyond the length limit."""
+        """Number of tokens of a passage beyond the length limit."""
         if gold == self.generator.done:
             return 0
         passage, codec = self.generator.corpus[gold], self.generator.codec

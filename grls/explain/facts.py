@@ -1,4 +1,4 @@
-"""What an explanation says: the facts about one query, hop and gold passage, as plain types."""
+"""The facts of an explanation about one query, hop and gold passage, as plain types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grls.explain.verdict import Judgement, Verdict
 
 
 class Preferred(NamedTuple):
-    """A token that the model preferred to the passage's own, and its log-probability (nats)."""
+    """A token that the model preferred to the passage's token, and its log-probability (nats)."""
 
     text: str
     log_probability: float
@@ -22,15 +22,15 @@ class PathRow(NamedTuple):
     """One decoding step, seen from the gold passage; see :class:`grls.decode.trace.PathStep`.
 
     Attributes:
-        step: From 1.
+        step: The number of the step, from 1.
         token: Text of the passage's token.
-        log_probability: Of that token (nats).
+        log_probability: Log-probability of that token (nats).
         score: Log-probability of the prefix (nats).
-        allowed: How many tokens might have stood here.
-        fate: What the search did with the prefix; None once it was gone.
-        rank: Its place among the candidates it competed with, or would have competed with.
+        allowed: Number of allowed tokens.
+        fate: What the search did with the prefix; None for steps after the search dropped it.
+        rank: Rank among the candidates of the step; for a dropped prefix the rank that it would have had.
         best: Score of the step's best candidate.
-        bar: Score of the last candidate kept (of the k-th result, where that is what beat it).
+        bar: Score of the last candidate kept (or of the k-th result, if that beat the prefix).
         margin: Score minus bar.
         preferred: Tokens that the model preferred after the same prefix.
     """
@@ -52,12 +52,12 @@ class Result(NamedTuple):
     """One passage that the search returned.
 
     Attributes:
-        rank: From 1.
+        rank: The rank, from 1.
         id: Passage id.
         text: Its text.
-        score: What the search gave it (nats); DONE's with its bias.
-        complete: Log-probability (nats) of the whole passage; DONE's with its bias.
-        above: Whether it scores at least as high as the gold passage does.
+        score: Score in the search (nats); for DONE with its bias.
+        complete: Log-probability (nats) of the whole passage; for DONE with its bias.
+        above: Whether it scores at least as high as the gold passage.
     """
 
     rank: int
@@ -69,12 +69,12 @@ class Result(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """The place of DONE at a hop where it may be written.
+    """Score and rank of DONE at a hop where the model may write it.
 
     Attributes:
-        score: Its log-probability (nats), with its bias.
-        rank: Its place among the results; None where it is not among them.
-        above: Whether it scores higher than the gold passage.
+        score: Log-probability (nats), with the bias.
+        rank: Rank among the results; None if DONE is not a result.
+        above: Whether DONE scores higher than the gold passage.
     """
 
     score: float
@@ -88,25 +88,25 @@ class Explanation(NamedTuple):
     Attributes:
         query: The query.
         evidence: Ids of the passages before this hop.
-        gold: Id of the passage asked about.
+        gold: Id of the gold passage.
         gold_text: Its text.
         mode: Score mode.
         early_stop: Whether a unique prefix ended a beam.
         beams: Beam width.
-        k: Passages asked for.
-        done_bias: Added to DONE's score (nats).
-        judgement: The verdict.
-        rank: Its place among the results, from 1; None where it is not among them.
-        score: What the decoder gives it (nats); None where it is excluded.
-        complete: Log-probability (nats) of the whole passage; None where it is excluded.
-        path: Its steps; those after the unique prefix are forced where the search stops there.
-        tokens: How many tokens it has, end token included.
-        results: What the search returned.
-        done: The place of DONE; None where it may not be written.
-        twins: Ids of other passages of equal tokens.
-        cut_tokens: How many of its tokens the length limit cut.
+        k: Passages to return.
+        done_bias: Bias added to DONE's score (nats).
+        judgement: The verdict with its reasons.
+        rank: Rank of the gold passage among the results, from 1; None if it is no result.
+        score: Its score in the decoder (nats); None if it is excluded.
+        complete: Log-probability (nats) of the whole passage; None if it is excluded.
+        path: The decoding steps of the gold passage, up to its unique prefix if the search stops there.
+        tokens: Number of its tokens, end token included.
+        results: The passages that the search returned.
+        done: Score and rank of DONE; None if the model may not write DONE.
+        twins: Ids of other passages with equal tokens.
+        cut_tokens: Number of its tokens that the length limit cut.
         tree: The beam tree.
-        priors: Whether other retrievers looked ahead for the generator; what they add is in all scores.
+        priors: Whether priors look ahead for the generator; all scores include them.
     """
 
     query: Query
@@ -133,7 +133,7 @@ class Explanation(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """What became of the passage."""
+        """The verdict on the passage."""
         return self.judgement.verdict
 
     @property
@@ -143,10 +143,10 @@ class Explanation(NamedTuple):
 
     @property
     def taken(self) -> int:
-        """Passages the search takes before DONE is weighed and k are kept."""
+        """Number of passages that the search returns before DONE gets its bias and k are kept."""
         return max(self.k, self.beams) if self.done_bias else self.k
 
     @property
     def left(self) -> PathRow | None:
-        """The step at which the passage's prefix left the beam; None where it did not."""
+        """The step at which the passage's prefix left the beam; None if it did not."""
         return next((row for row in self.path if row.fate in ("pruned", "beaten")), None)

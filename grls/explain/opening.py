@@ -1,4 +1,4 @@
-"""The retriever whose misses are explained: one that decodes passages, alone, with priors or hop by hop."""
+"""Opens the retriever to explain: a retriever that decodes passages, alone, with priors or hop by hop."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from grls.retrieve.registry import Opening, load
 
 
 def open_for_explaining(folder: str, device: str, precision: str, search: SearchOptions) -> DecodesPassages:
-    """Open a retriever without its hops: each is explained by itself.
+    """Open a retriever without its hops: each hop is explained by itself.
 
     Args:
-        folder: Its folder.
-        device: Of the model.
-        precision: Of the model.
-        search: How to search; as usual: as the folder says.
+        folder: The retriever's folder.
+        device: Device of the model.
+        precision: Precision of the model.
+        search: Search options; the default options stand for those of the folder.
 
     Raises:
-        ConfigError: It does not decode passages, writes spans, or has removed passages.
+        ConfigError: The retriever does not decode passages, writes spans, or has removed passages.
         DataError: The folder is no retriever.
     """
     how = Opening(device, precision, None if search == USUAL_SEARCH else search)
@@ -27,16 +27,17 @@ def open_for_explaining(folder: str, device: str, precision: str, search: Search
     if not isinstance(opened, DecodesPassages):
         raise ConfigError(
             f"--retriever {folder} is a {opened.kind} retriever; only one that decodes passages step by step "
-            "can be explained: give a folder of kind generative, or of kind hybrid or hops over one."
+            "can be explained: give a folder of kind generative, or of kind hybrid or hops over a generative "
+            "retriever."
         )
     if opened.generator.spans is not None:
         raise ConfigError(
-            f"--retriever {folder} writes spans of passages, which cannot be explained; give one that writes "
-            "passages from their beginning."
+            f"--retriever {folder} writes spans of passages, which cannot be explained; give a retriever "
+            "that writes whole passages."
         )
     if opened.generator.removed:
         raise ConfigError(
-            f"--retriever {folder} has removed passages, which the searches repeated here would find: merge "
-            f"it first (`grls index update {folder} --merge true`)."
+            f"--retriever {folder} has removed passages, which the repeated searches would find: merge it "
+            f"first (`grls index update {folder} --merge true`)."
         )
     return opened

@@ -1,4 +1,4 @@
-"""What is explained of a query, and how far it is looked into."""
+"""Options of an explanation: passages, hop, and depth of the analysis."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from grls.errors import ConfigError
 
 @dataclass(frozen=True)
 class CaseOptions:
-    """What is explained, and how far it is looked into.
+    """What to explain, and how deep.
 
     Args:
-        gold: Ids of gold passages, separated by commas; null takes those of the data set.
-        evidence: Ids of the passages found so far, separated by commas, instead of the gold order's.
+        gold: Ids of gold passages, separated by commas; null: the gold passages of the data set.
+        evidence: Ids of the passages before this hop, separated by commas; null: by the gold order.
         hop: Explain only this hop of the gold order, from 1.
-        widest: Beam width up to which wider beams are tried for a passage that the beam lost.
+        widest: Widest beam to try for a passage that the beam lost.
         exhaustive: Score every passage, for the true rank; slow on a large corpus.
 
     Raises:
-        ConfigError: Evidence and hop are given both, or ``widest`` is below 1.
+        ConfigError: Both evidence and hop are set, or ``widest`` is below 1.
     """
 
     gold: str | None = None
@@ -37,7 +37,7 @@ class CaseOptions:
     @property
     def is_of_one_query(self) -> bool:
         """Whether it names passages or a hop."""
-        return any(given is not None for given in (self.gold, self.evidence, self.hop))
+        return any(value is not None for value in (self.gold, self.evidence, self.hop))
 
 
 USUAL_CASE = CaseOptions()

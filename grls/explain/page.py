@@ -75,7 +75,7 @@ def write_explanations(output: str, explanations: Sequence[Explanation]) -> list
 
 
 def facts(e: Explanation) -> dict[str, Any]:
-    """Every fact of an explanation, as JSON's types."""
+    """Every fact of an explanation, as JSON values."""
     whole: dict[str, Any] = _plain(e)
     whole["query"].pop("metadata")
     return whole | {"verdict": e.verdict, "why": why(e), "hop": e.hop, "left": _plain(e.left)}
@@ -145,7 +145,7 @@ def _row(texts: Sequence[str], kind: str, classes: dict[int, str]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Named tuples to objects; a score that is no finite number to null, which JSON has."""
+    """Named tuples to objects; an infinite score to null, since JSON has no infinity."""
     if hasattr(value, "_asdict"):
         return {name: _plain(item) for name, item in value._asdict().items()}
     if isinstance(value, (list, tuple)):

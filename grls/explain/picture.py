@@ -1,8 +1,8 @@
 """The beam tree as SVG: one column a step, one box a prefix, no line crossing another.
 
 Boxes of a column stand in the order of their parents, so that lines do not cross, and as near to their
-parents as the boxes beside them allow. A wide beam is cut to the boxes that matter: the gold passage's
-prefixes, those that lead to a result, and the best others. Text is escaped; the file needs no script.
+parents as the boxes beside them allow. A wide beam is cut to the most important boxes: prefixes of the gold
+passage, prefixes of results, and the best others. Text is escaped; the file needs no script.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ path.lost { stroke: #c77700; stroke-width: 2px; stroke-dasharray: 6 4; }
 
 
 class _Placed(NamedTuple):
-    """A node with its place: the prefix it stands for, and the middle of its box."""
+    """A node with its prefix and the middle of its box."""
 
     node: Node
     prefix: str
@@ -51,7 +51,7 @@ def draw_tree(tree: Tree, title: str, most: int = 14) -> str:
 
     Args:
         tree: The tree.
-        title: What a screen reader says of it.
+        title: Title for screen readers.
         most: Most boxes a column.
     """
     steps = len(tree.candidates)
@@ -100,8 +100,8 @@ def _place(tree: Tree, shown: Sequence[Sequence[int]]) -> dict[int, _Placed]:
     """Each drawn node's place; y is counted from the middle of the root."""
     placed: dict[int, _Placed] = {}
     order = {-1: 0}
-    for column, some in enumerate(shown):
-        ready = [n for n in some if tree.nodes[n].parent in order]
+    for column, nodes in enumerate(shown):
+        ready = [n for n in nodes if tree.nodes[n].parent in order]
         ready.sort(key=lambda n: (order[tree.nodes[n].parent], -tree.nodes[n].score))
         wanted = [placed[p].y if (p := tree.nodes[n].parent) >= 0 else 0.0 for n in ready]
         for n, y in zip(ready, spread_places(wanted, _ROW), strict=True):
@@ -113,11 +113,11 @@ def _place(tree: Tree, shown: Sequence[Sequence[int]]) -> dict[int, _Placed]:
 
 
 def spread_places(wanted: Sequence[float], gap: float) -> list[float]:
-    """Places at least ``gap`` apart, in the order given, nearest to the wanted ones (least squares).
+    """Places at least ``gap`` apart, in the same order, nearest to the wanted places (least squares).
 
-    Isotonic regression by pooling neighbours that are out of order.
+    This is isotonic regression: neighbours that are out of order are pooled.
     """
-    blocks: list[tuple[float, int]] = []  # mean of the members' wanted places less their offsets, and size
+    blocks: list[tuple[float, int]] = []  # (mean of wanted places minus offsets, size) of each block
     for place, y in enumerate(wanted):
         mean, size = y - place * gap, 1
         while blocks and blocks[-1][0] > mean:
@@ -130,9 +130,9 @@ def spread_places(wanted: Sequence[float], gap: float) -> list[float]:
 
 def _heads(tree: Tree, shown: Sequence[Sequence[int]]) -> list[str]:
     lines = []
-    for column, (some, weighed) in enumerate(zip(shown, tree.candidates, strict=True)):
+    for column, (nodes, weighed) in enumerate(zip(shown, tree.candidates, strict=True)):
         kept = sum(node.step == column + 1 for node in tree.nodes)
-        hidden = f" ({kept - len(some)} not drawn)" if kept > len(some) else ""
+        hidden = f" ({kept - len(nodes)} not drawn)" if kept > len(nodes) else ""
         below = f"{weighed:,} candidates" if weighed else "search ended"
         x = _LEFT + column * _COLUMN
         lines.append(f'<text class="head" x="{x}" y="18"><tspan>step {column + 1}</tspan>{hidden}</text>')
@@ -171,7 +171,7 @@ def _box(p: _Placed) -> str:
 
 
 def _legend(lowest: float) -> list[str]:
-    """What the boxes mean, in two rows."""
+    """The legend of the boxes, in two rows."""
     entries = (
         ("kept gold", "★ gold passage"), ("lost", "★ not in the beam"), ("kept", "kept"),
         ("finished", "finished, # rank"), ("out", "finished, not in k"), ("beaten", "k results beat it"),

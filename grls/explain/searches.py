@@ -1,10 +1,11 @@
 """The searches and exact scores of one model input, each computed once.
 
-Several gold passages of a query, and several beam widths, share them. It knows passages by their numbers.
+Several gold passages of a query, and several beam widths, share them. Passages are numbers here.
 
 A bias b of DONE shifts its log-odds, as in :class:`grls.retrieve.hops.multistep.MultistepRetriever`: DONE's
-score then is s + b - log Z, every other passage's s - log Z. Z is the same for all, so it is left out here:
-DONE's score is s + b, and what others score stays. Orders and differences are those of the biased search.
+score is then s + b - log Z, the score of every other passage s - log Z. Z is the same for all, so it is left
+out here: DONE's score is s + b, and other scores stay s. Orders and differences equal those of the biased
+search.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from grls.decode.trace import PassageScore, SearchTrace, score_passages, trace
 
 
 class Score(NamedTuple):
-    """What a passage scores, bias included.
+    """The scores of a passage, bias included.
 
     Attributes:
-        score: What the decoder gives it (nats).
+        score: Score in the decoder (nats).
         complete: Log-probability (nats) of the whole passage.
     """
 
@@ -33,16 +34,16 @@ class Score(NamedTuple):
 
 
 class Searches:
-    """Everything that is asked of one model input.
+    """Searches and scores of one model input.
 
     Args:
-        decoder: The search as the user runs it.
+        decoder: The decoder with the user's options.
         model_input: Token ids.
         k: Passages to return.
-        exclude: Numbers of passages that may not be found.
-        bias: Passage -> what is added to its score (nats): DONE's bias, or nothing. As in dynamic retrieval,
-            a search with a bias takes all ``beams`` passages, weighs them and keeps k.
-        prior: What looks ahead for the generator.
+        exclude: Numbers of excluded passages.
+        bias: Passage -> bias added to its score (nats); only DONE has one. As in dynamic retrieval, a search
+            with a bias takes all ``beams`` passages, adds the bias and keeps the best k.
+        prior: The prior that looks ahead for the generator.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Searches:
         self._every: dict[int, float] | None = None
 
     def at(self, beams: int) -> SearchTrace:
-        """The search with this beam width; what it found, weighed."""
+        """The search with this beam width; its results include the bias."""
         if beams not in self._traces:
             decoder = replace(self.decoder, beams=beams)
             width = max(self.k, beams) if self.bias else self.k
@@ -79,7 +80,7 @@ class Searches:
 
     @property
     def trace(self) -> SearchTrace:
-        """The search as the user runs it."""
+        """The search with the user's options."""
         return self.at(self.decoder.beams)
 
     def score(self, passage: int) -> Score:
@@ -87,44 +88,44 @@ class Searches:
         return self.scores([passage])[0]
 
     def scores(self, passages: Sequence[int]) -> list[Score]:
-        """The exact scores of some passages that are not excluded."""
+        """The exact scores of passages that are not excluded."""
         shifts = [self.bias.get(p, 0.0) for p in passages]
         exact = self.forced(passages)
         return [Score(e.score + b, e.complete + b) for e, b in zip(exact, shifts, strict=True)]
 
     def forced(self, passages: Sequence[int]) -> list[PassageScore]:
-        """Passages that are not excluded, token by token, as the model scores them (without a bias)."""
+        """The model's token scores of passages that are not excluded, without a bias."""
         unknown = [p for p in dict.fromkeys(passages) if p not in self._scores]
         if unknown:
-            found = score_passages(self.decoder, self.model_input, unknown, self.exclude, prior=self.prior)
-            self._scores.update(zip(unknown, found, strict=True))
+            scored = score_passages(self.decoder, self.model_input, unknown, self.exclude, prior=self.prior)
+            self._scores.update(zip(unknown, scored, strict=True))
         return [self._scores[p] for p in passages]
 
     def every(self) -> dict[int, float]:
-        """What every whole passage that may be found scores (nats), DONE among them."""
+        """Log-probability (nats) of every whole passage that is not excluded, including DONE."""
         if self._every is None:
             rows = self.decoder.index.rows.row_of
             hidden = {int(rows[p]) for p in self.exclude}
             open_ = [p for p in range(len(rows)) if int(rows[p]) not in hidden]
-            # One passage stands for all of equal tokens; order of rows, so that lengths are alike.
+            # One passage stands for all with equal tokens; in order of rows, so that neighbours are alike.
             first = {int(rows[p]): p for p in reversed(open_)}
-            found = score_passages(
+            scored = score_passages(
                 self.decoder, self.model_input, list(first.values()), self.exclude, 0, self.prior
             )
-            by_row = dict(zip(first, (score.complete for score in found), strict=True))
+            by_row = dict(zip(first, (score.complete for score in scored), strict=True))
             self._every = {p: by_row[int(rows[p])] + self.bias.get(p, 0.0) for p in open_}
         return self._every
 
     def excluded(self, passage: int) -> bool:
-        """Whether a passage, or another one of equal tokens, is excluded."""
+        """Whether a passage, or another one with equal tokens, is excluded."""
         rows = self.decoder.index.rows.row_of
         return int(rows[passage]) in {int(rows[p]) for p in self.exclude}
 
     def twins(self, passage: int) -> list[int]:
-        """Other passages of equal tokens."""
+        """Other passages with equal tokens."""
         rows = self.decoder.index.rows.row_of
         return [int(p) for p in np.flatnonzero(rows == rows[passage]) if p != passage]
 
     def last(self, found: Sequence[ScoredPassage]) -> float:
-        """Score that a passage must exceed to enter a result: the k-th one's, ``-inf`` where it has fewer."""
+        """The score to exceed for a place among the results: the k-th score, ``-inf`` for fewer results."""
         return found[-1].score if len(found) == self.k else -np.inf

@@ -1,4 +1,4 @@
-"""The verdicts of many queries: how many misses are the beam's, how many the model's, and where."""
+"""The verdicts of many queries: how many misses the beam and the model cause, and at which steps."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Summary(NamedTuple):
     """The verdicts of many gold passages.
 
     Attributes:
-        queries: How many queries.
+        queries: Number of queries.
         beams: Beam width.
-        k: Passages asked for.
-        done_bias: Added to DONE's score (nats), where DONE may be written.
-        verdicts: Verdict -> how many gold passages.
-        left: Of those missed: step (from 1) at which the prefix left the beam -> how many.
-        pruned_left: The same, of those that the beam lost (``pruned``).
-        sufficient: Of those pruned: the narrowest beam tried that finds them -> how many; key ``more`` where
-            none did.
+        k: Passages to return.
+        done_bias: Bias added to DONE's score (nats), if the model may write DONE.
+        verdicts: Verdict -> number of gold passages.
+        left: Step (from 1) at which the prefix left the beam -> number of missed passages.
+        pruned_left: The same for passages that the beam lost (``pruned``).
+        sufficient: Narrowest beam tried that finds the passage -> number of pruned passages; key ``more`` for
+            passages that no beam found.
     """
 
     queries: int
@@ -46,11 +46,11 @@ class Summary(NamedTuple):
 
 
 TOLD_APART = ("query_id", "gold", "evidence")
-"""Which fields of a record say what was judged."""
+"""The fields that identify a record."""
 
 
 def of_ask(ask: Ask) -> tuple[str, list[str], list[str]]:
-    """The fields of :data:`TOLD_APART` of an ask."""
+    """The values of :data:`TOLD_APART` for an ask."""
     query, gold, evidence = ask
     return query.id, list(gold), list(evidence)
 
@@ -65,7 +65,7 @@ class _Counts:
         self.sufficient: Counter[str] = Counter()
 
     def add(self, record: Record) -> None:
-        """Count what was judged of an ask."""
+        """Count the verdicts of a record."""
         for verdict, step, sufficient in record["judged"]:
             self.verdicts[verdict] += 1
             if step is not None and verdict not in _FOUND:
@@ -81,11 +81,11 @@ def summarise(
     """Judge every gold passage of every ask.
 
     Args:
-        explainer: How to search.
-        asks: What to judge.
-        dynamic: DONE may be written (from the second hop on).
-        file: Where what was judged is kept, an ask a record; those that it holds are the first asks, and are
-            not judged anew.
+        explainer: The explainer.
+        asks: Queries, gold passages and evidence to judge.
+        dynamic: Whether the model may write DONE (from the second hop on).
+        file: Keeps the verdicts, an ask a record; its records belong to the first asks, which are not judged
+            again.
 
     Raises:
         DataError: An id is not in the corpus, or a query is empty or too long.
@@ -115,9 +115,9 @@ def summarise(
 
 
 def _judged(explainer: Explainer, ask: Ask, dynamic: bool) -> Record:
-    """What is kept of an ask: of each gold passage verdict, step, and the beam that is wide enough."""
-    found = explainer.judge(*ask, dynamic)
-    judged = [[judgement.verdict, step, judgement.sufficient] for judgement, step in found]
+    """The record of an ask: verdict, step, and sufficient beam width of each gold passage."""
+    judgements = explainer.judge(*ask, dynamic)
+    judged = [[judgement.verdict, step, judgement.sufficient] for judgement, step in judgements]
     return {**dict(zip(TOLD_APART, of_ask(ask), strict=True)), "judged": judged}
 
 

@@ -18,12 +18,12 @@ HEADER = ("step", "token", "log p", "prefix", "allowed", "rank", "best", "bar", 
 
 
 def number(value: float | None, signed: bool = False) -> str:
-    """A score for people; a dash where there is none."""
+    """A score for people; a dash for None."""
     return "–" if value is None else f"{value:+.2f}" if signed else f"{value:.2f}"
 
 
 def why(e: Explanation) -> str:
-    """One paragraph that answers the question."""
+    """One paragraph that says why the passage was found or missed."""
     say = {
         "found": _found, "duplicate": _duplicate, "excluded": _excluded, "done first": _done,
         "pruned": _pruned, "early stop": _early, "scored worse": _worse,
@@ -33,7 +33,7 @@ def why(e: Explanation) -> str:
 
 
 def search(e: Explanation) -> str:
-    """How it was searched."""
+    """The options of the search, on one line."""
     stop = ", early stop" if e.early_stop else ""
     bias = f", DONE's score {e.done_bias:+.2f}" if e.done_bias else ""
     ahead = " with priors" if e.priors else ""

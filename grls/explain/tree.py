@@ -1,7 +1,7 @@
-"""The beam tree: the prefixes that a search kept, step by step, with the gold passage's among them.
+"""The beam tree: the prefixes that a search kept, step by step, and those of the gold passage.
 
-A node is a prefix. After the search let go of the gold passage, its further prefixes are added as nodes the
-search never saw. It knows nothing of how a tree is drawn.
+A node is a prefix. After the search dropped the gold passage, its further prefixes are added as nodes that
+the search never saw. The module does not know how a tree is drawn.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Node(NamedTuple):
         parent: Place of the node it continues; -1 for the empty prefix.
         token: Text of its last token.
         score: Log-probability (nats).
-        kind: ``kept`` lives on, ``finished`` is a whole passage, ``beaten`` was let go because k results
+        kind: ``kept`` lives on, ``finished`` is a whole passage, ``beaten`` was dropped because k results
             score higher, ``lost`` is a prefix of the gold passage that the search did not keep.
-        gold: Whether the gold passage begins so.
-        passages: Ids of the passages it finishes.
-        rank: The place of the first of them among the results, from 1.
+        gold: Whether it is a prefix of the gold passage.
+        passages: Ids of the passages that it finishes.
+        rank: The best rank of these passages among the results, from 1.
     """
 
     step: int
@@ -47,7 +47,7 @@ class Tree(NamedTuple):
 
     Attributes:
         nodes: Every node, parents before children.
-        candidates: How many candidates each step weighed; 0 after the search had ended.
+        candidates: Number of candidates of each step; 0 after the search had ended.
     """
 
     nodes: tuple[Node, ...]
@@ -65,10 +65,10 @@ def beam_tree(
 
     Args:
         search: The search.
-        path: Its steps as seen from the gold passage (empty where it was excluded).
-        text: Token to text.
-        passages: State to the passages it finishes.
-        names: Passage numbers to ids.
+        path: The steps of the gold passage (empty if it was excluded).
+        text: Token -> text.
+        passages: State -> the passages that it finishes.
+        names: Passage numbers -> ids.
     """
     nodes: list[Node] = []
     ranks = {hit.passage: rank for rank, hit in enumerate(search.found, start=1)}
@@ -77,19 +77,19 @@ def beam_tree(
     for position in range(max(len(search.steps), len(path))):
         mine = path[position] if position < len(path) else None
         kept_gold = mine is not None and mine.fate in ("kept", "finished", "beaten")
-        own = -1
+        gold_here = -1
         if position < len(search.steps):
             step = search.steps[position]
             places: dict[int, int] = {}
-            for kind, some in _by_kind(search, position).items():
-                for c in some.tolist():
+            for kind, places_of_kind in _by_kind(search, position).items():
+                for c in places_of_kind.tolist():
                     parent = int(parents[step.parents[c]])
                     gold = bool(
                         kept_gold and mine and parent == gold_node and step.tokens[c] == mine.token.token
                     )
                     under = passages(int(step.states[c])) if kind == "finished" else []
                     places[c] = len(nodes)
-                    own = len(nodes) if gold else own
+                    gold_here = len(nodes) if gold else gold_here
                     nodes.append(
                         Node(
                             position + 1, parent, text(int(step.tokens[c])), float(step.scores[c]), kind,
@@ -97,10 +97,10 @@ def beam_tree(
                         )
                     )  # fmt: skip
             parents = np.array([places[c] for c in step.live.tolist()], dtype=np.int64)
-        if mine is not None and own < 0:
-            own = len(nodes)
+        if mine is not None and gold_here < 0:
+            gold_here = len(nodes)
             nodes.append(Node(position + 1, gold_node, text(mine.token.token), mine.score, "lost", True))
-        gold_node = own
+        gold_node = gold_here
     sizes = [len(step.scores) for step in search.steps]
     return Tree(tuple(nodes), (*sizes, *[0] * (len(path) - len(sizes))))
 

@@ -1,10 +1,10 @@
-"""Who was at fault: the beam, the model, or something else.
+"""The cause of a miss: the beam, the model, or something else.
 
-With s(p) the exact log-probability of passage p, a beam search that misses the gold passage g although
-s(g) exceeds the score of the k-th passage returned has lost it (``pruned``); otherwise k passages do score
-higher, which no search can help (``scored worse``). A lost passage may still be outranked by passages that
-the beam lost as well: so wider beams are tried, until one finds it or returns k passages that score higher;
-``exhaustive`` scores of every passage decide it outright.
+Let s(p) be the exact log-probability of passage p. If a beam search misses the gold passage g although s(g)
+exceeds the score of the k-th passage returned, the beam has lost it (``pruned``). Otherwise k passages score
+higher, which no search can change (``scored worse``). Other passages that the beam lost may still outrank a
+lost passage: so wider beams are tried, until one finds it or returns k passages that score higher. With
+``exhaustive`` the scores of all passages decide.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ MEANING: dict[Verdict, str] = {
 }
 
 TOLERANCE = 1e-4
-"""Nats within which scores count as equal: the search and teacher forcing round differently."""
+"""Scores that differ by less (nats) count as equal: search and teacher forcing round differently."""
 
 
 class Judgement(NamedTuple):
-    """A verdict and what it rests on.
+    """A verdict with its reasons.
 
     Attributes:
-        verdict: What happened.
-        sufficient: A beam width that finds the passage (the smallest one tried); None where none did.
+        verdict: The verdict.
+        sufficient: The smallest beam width tried that finds the passage; None if no beam did.
         widest: The widest beam tried.
-        true_rank: Its rank among all passages by exact score, from 1; None where not every one was scored.
+        true_rank: Rank among all passages by exact score, from 1; None if not all were scored.
     """
 
     verdict: Verdict
@@ -47,13 +47,13 @@ class Judgement(NamedTuple):
 
 
 def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: bool) -> Judgement:
-    """Decide what became of one passage.
+    """Judge one passage.
 
     Args:
-        searches: Of the model input.
+        searches: The searches of the model input.
         gold: Number of the passage.
         done: Number of DONE.
-        widest: Beam width up to which wider beams are tried.
+        widest: Widest beam to try.
         exhaustive: Score every passage.
     """
     width = searches.decoder.beams
@@ -75,7 +75,7 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
 
 
 def _lost(searches: Searches, gold: int, widest: int, rank: int | None) -> Judgement:
-    """The beam lost the passage: would a wider one have returned it?"""
+    """Whether a wider beam would have returned a passage that the beam lost."""
     wanted = {gold, *searches.twins(gold)}
     score = searches.score(gold).score
     outranked = False
@@ -93,11 +93,11 @@ def _lost(searches: Searches, gold: int, widest: int, rank: int | None) -> Judge
 
 
 def _ends_before(searches: Searches, gold: int, done: int) -> bool:
-    """Whether DONE is what keeps the passage out of the chain.
+    """Whether DONE keeps the passage out of the chain.
 
-    A chain that DONE ends here then has a higher score than any chain through the passage, for scores never
-    rise; so the passage cannot be in the best chain, even where it is among the hits. A DONE that the search
-    did not find ends no chain, whatever its score.
+    Scores never rise, so if DONE scores higher, the chain that ends here beats every chain through the
+    passage: the passage cannot be in the best chain, even if it is a hit. A DONE that the search did not
+    find ends no chain, whatever its score.
     """
     found = {hit.passage for hit in searches.trace.found}
     if gold == done or done not in found:
@@ -112,7 +112,7 @@ def _ends_before(searches: Searches, gold: int, done: int) -> bool:
 
 
 def _misjudged(searches: Searches, gold: int) -> bool:
-    """Whether scores that lack the tokens after the unique prefix put the passage below a worse one."""
+    """Whether scores up to the unique prefix rank the passage below one with a lower whole score."""
     decoder = searches.decoder
     if decoder.mode == "renormalized" or not decoder.stops_early or not searches.trace.found:
         return False

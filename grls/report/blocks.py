@@ -1,7 +1,7 @@
-"""What a page consists of: plain values, free of HTML and of Markdown.
+"""The blocks of a page: plain values, free of HTML and of Markdown.
 
-Numbers are formatted here, once: shares in percent with one decimal, ``–`` where there is no value. The
-best of a column is marked by what is printed, so equal figures are marked alike.
+Numbers are formatted here, once: shares in percent with one decimal, ``–`` for a missing value. The best
+value of a column is marked as it is printed, so equal figures get equal marks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Cell(NamedTuple):
     """One cell.
 
     Attributes:
-        text: What it says.
-        strong: Marked as the best, or as standing out.
-        shade: Depth of its background in [0, 1], beside the text; None for none.
+        text: The text.
+        strong: Whether the text is marked, as the best or as important.
+        shade: Depth of the background in [0, 1]; None for no background.
     """
 
     text: str
@@ -42,13 +42,13 @@ class Table(NamedTuple):
 
     Attributes:
         name: Short name, unique on the page.
-        caption: What it shows.
-        groups: Headings above the headings, over several columns each; empty where there are none.
+        caption: The caption.
+        groups: A first line of headings, over several columns each; empty for none.
         heads: One heading a column.
-        stubs: How many leading columns head their row.
+        stubs: Number of leading columns that head their row.
         rows: The cells.
-        note: How to read it.
-        heat: Whether shades carry the message.
+        note: How to read the table.
+        heat: Whether it is a heat map.
     """
 
     name: str
@@ -65,10 +65,10 @@ class Picture(NamedTuple):
     """A picture.
 
     Attributes:
-        name: Short name, unique on the page; its file name, too.
-        caption: What it shows.
+        name: Short name, unique on the page; also the file name.
+        caption: The caption.
         svg: An ``<svg>`` element whose dark parts have the colour :data:`INK`.
-        alt: What it shows, for those who do not see it.
+        alt: The picture in words, for readers who do not see it.
     """
 
     name: str
@@ -78,11 +78,11 @@ class Picture(NamedTuple):
 
 
 INK = "#16181d"
-"""Colour of text and axes in a picture; a page puts the colour of its own text in its place."""
+"""Colour of text and axes in a picture; a page replaces it by its text colour."""
 
 
 class Gallery(NamedTuple):
-    """Pictures side by side; folded away under ``summary`` where it is not empty."""
+    """Pictures side by side; folded away under ``summary`` if it is not empty."""
 
     pictures: tuple[Picture, ...]
     summary: str = ""
@@ -99,7 +99,7 @@ Block = Table | Gallery | Text
 
 
 class Subsection(NamedTuple):
-    """A part of a section, with a heading of its own."""
+    """A part of a section, with its heading."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -124,10 +124,10 @@ class Column(NamedTuple):
     """A column of values.
 
     Attributes:
-        head: Its heading.
-        kind: How its values are printed.
-        best: Which value is marked: the highest, the lowest, or none.
-        group: A heading that it shares with its neighbours.
+        head: The heading.
+        kind: How values are printed.
+        best: The value to mark: the highest, the lowest, or none.
+        group: A heading shared with neighbouring columns.
     """
 
     head: str
@@ -137,7 +137,7 @@ class Column(NamedTuple):
 
 
 Row = tuple[tuple[str, ...], Sequence[Value]]
-"""What heads the row, and its values."""
+"""The heading cells of a row, and its values."""
 
 
 def value_table(
@@ -156,10 +156,10 @@ def value_table(
         caption: See :class:`Table`.
         stubs: Headings of the columns that head the rows.
         columns: The columns of values.
-        rows: Each with as many values as there are columns.
+        rows: The rows, with one value a column.
         note: See :class:`Table`.
-        within: The best is sought among rows that are equal in this column of ``stubs``; None seeks it
-            in the whole table.
+        within: Mark the best value among rows that are equal in this column of ``stubs``; None: in the whole
+            table.
     """
     cells = [[Cell(printed(v, c.kind)) for v, c in zip(values, columns, strict=True)] for _, values in rows]
     for n, column in enumerate(columns):
@@ -182,10 +182,10 @@ def printed(value: Value, kind: Kind) -> str:
 
 
 def _alike(keys: Sequence[tuple[str, ...]], within: int | None) -> list[list[int]]:
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for i, key in enumerate(keys):
-        found.setdefault("" if within is None else key[within], []).append(i)
-    return list(found.values())
+        groups.setdefault("" if within is None else key[within], []).append(i)
+    return list(groups.values())
 
 
 def _mark(

@@ -1,8 +1,8 @@
 """Curves and histograms as SVG, by matplotlib.
 
-The pictures have no background and no date, and the ids within are the same on every run and differ between
-pictures, so that several can stand in one page. Text stays text, names are never read as formulas, dark
-parts have the colour ``INK``. Lines differ by colour, dash and marker.
+The pictures have no background and no date. Their ids are the same on every run and differ between pictures,
+so that one page can hold several. Text stays text, names are never read as formulas, dark parts have the
+colour ``INK``. Lines differ by colour, dash and marker.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from grls.report.measure import Measured, MeasuredGroup
 from grls.report.rows import steps
 
 COLOURS = ("#2f7fd0", "#d9730d", "#1f9d6b", "#b055c6", "#d8504a", "#8c7a2b", "#1a9aa8", "#7a7f87")
-"""Each has a contrast of about 3 or more on white and on near-black."""
+"""Line colours, with a contrast of about 3 or more on white and on near-black."""
 
 _DASHES = ("-", "--", "-.", ":")
 _MARKERS = "osD^vPX*"
 _DEPTH = 20  # deepest cut-off of the curves
 _WIDTH = 5.4  # inches
-_LABEL = 58  # signs of a line of the legend, which that width holds
+_LABEL = 58  # characters of a line of the legend that fit into this width
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -51,7 +51,7 @@ def recall_curves(group: MeasuredGroup) -> list[Picture]:
 
 
 def length_histograms(group: MeasuredGroup) -> list[Picture]:
-    """How long chains are beside how long gold is, one picture for each dynamic run."""
+    """Lengths of retrieved and of gold chains, one picture for each dynamic run."""
     dynamic = [run for run in group.runs if run.chains is not None and run.entry.steps == "dynamic"]
     return [_length_picture(group, run, n) for n, run in enumerate(dynamic, 1)]
 
@@ -80,9 +80,9 @@ def _recall_picture(group: MeasuredGroup, runs: Sequence[Measured]) -> Picture:
 
 
 def _named(run: Measured) -> str:
-    """What the legend calls a run: with its steps, where they are told."""
-    told = steps(run) == NONE or steps(run) in run.label
-    return run.label if told else f"{run.label}, {steps(run)}"
+    """The name of a run in the legend, with its steps if they are known."""
+    complete = steps(run) == NONE or steps(run) in run.label
+    return run.label if complete else f"{run.label}, {steps(run)}"
 
 
 def _curve(group: MeasuredGroup, run: Measured) -> list[float]:
@@ -143,4 +143,4 @@ def _svg(figure: Figure, name: str) -> str:
         r"<style[^>]*>.*?</style>", "", text, flags=re.DOTALL
     )  # inline, it would style the whole page
     slug = re.sub(r"[^A-Za-z0-9_-]", lambda sign: f"_{ord(sign[0]):x}_", name)
-    return re.sub(r'(\bid="|url\(#|href="#)', lambda found: f"{found[0]}{slug}-", text)
+    return re.sub(r'(\bid="|url\(#|href="#)', lambda match: f"{match[0]}{slug}-", text)

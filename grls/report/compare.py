@@ -19,18 +19,17 @@ def significance_table(
     baseline: str | None = None,
     seed: int = 0,
 ) -> Table | None:
-    """Every run against one, tested query by query.
+    """Every run against a reference run, tested query by query.
 
     Args:
         group: The data set.
-        what: What the values measure.
-        values: A run -> one value a query; None for a run that has none.
-        baseline: Label of the run that the others are compared with; None, or one without values, takes the
-            best.
-        seed: Of the resampling.
+        what: The name of the metric.
+        values: A run -> one value a query; None for a run without values.
+        baseline: Label of the reference run; the best run if it is None or has no values.
+        seed: Seed of the resampling.
 
     Returns:
-        The table, or None where fewer than two runs have values.
+        The table, or None if fewer than two runs have values.
     """
     measured = [(run, scores) for run in group.runs if (scores := values(run)) is not None]
     if len(measured) < 2:
@@ -39,10 +38,14 @@ def significance_table(
     reference = named[0] if named else max(range(len(measured)), key=lambda n: fmean(measured[n][1]))
     label, against = measured[reference][0].label, measured[reference][1]
     others = [n for n in range(len(measured)) if n != reference]
-    found = {n: compare(measured[n][1], against, seed=seed) for n in others}
-    corrected = dict(zip(others, holm([found[n].p for n in others]), strict=True))
+    comparisons = {n: compare(measured[n][1], against, seed=seed) for n in others}
+    corrected = dict(zip(others, holm([comparisons[n].p for n in others]), strict=True))
     rows = [
-        (Cell(run.label), Cell(f"{100 * fmean(scores):.1f}"), *_compared(found.get(n), corrected.get(n, 1.0)))
+        (
+            Cell(run.label),
+            Cell(f"{100 * fmean(scores):.1f}"),
+            *_compared(comparisons.get(n), corrected.get(n, 1.0)),
+        )
         for n, (run, scores) in enumerate(measured)
     ]
     why = "the baseline asked for" if named else "the best"
@@ -92,12 +95,12 @@ def overlap(
 
     Args:
         first: Ids of each query's hits.
-        second: The other run's, in the same order of queries.
-        k: How many hits of each.
-        gold: Where given, only hits that are gold of the query count.
+        second: Ids of the other run's hits, in the same order of queries.
+        k: Number of hits of each.
+        gold: Gold passages of each query; if not None, only gold hits count.
 
     Returns:
-        A share in [0, 1], over the queries for which at least one of the two has such a hit; None where there
+        A share in [0, 1], over the queries for which at least one of the runs has such a hit; None if there
         is no such query.
     """
     shares = []
@@ -111,7 +114,7 @@ def overlap(
 
 
 def similarity_tables(group: MeasuredGroup, k: int) -> list[Table]:
-    """Heat maps of how alike the runs' predictions are, all and correct ones (figures 7 and 8)."""
+    """Heat maps of the similarity of the runs' predictions, all and correct ones (figures 7 and 8)."""
     if len(group.runs) < 2:
         return []
     return [

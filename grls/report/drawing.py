@@ -1,10 +1,9 @@
-"""A proof drawn as SVG: one column of boxes in retrieval order, arrows from premises to what uses them.
+"""A proof drawn as SVG: one column of boxes in retrieval order, arrows from premises to their uses.
 
-One column, because it stays readable on a phone and shows the order, which is part of what is judged.
-Neighbours are joined by straight arrows, others by an arc at the left. A fault is a broken frame with its
-reason in words, red where something is missing or wrong, blue where a statement is left over (the colours of
-the paper's figures); where a step is not led to, a broken line with a cross stands instead of an arrow. It
-knows nothing of pages.
+One column stays readable on a phone and shows the order, which the checks judge. Straight arrows join
+neighbours, arcs at the left join other boxes. A fault is a broken frame with its reason in words, red for a
+missing or wrong statement, blue for a statement that is left over (the colours of the paper's figures). If no
+arrow leads to a step, a broken line with a cross takes its place. The module does not know of pages.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _LANE = 11
 
 
 class _Item(NamedTuple):
-    """A box: where it stands and what it says."""
+    """A box: its place and its lines."""
 
     top: int
     height: int
@@ -51,7 +50,7 @@ def draw_proof(proof: Proof, name: str) -> str:
     """The drawing.
 
     Args:
-        proof: What to draw.
+        proof: The proof.
         name: Prefix of the ids inside, unique on the page.
     """
     items = _items(proof)
@@ -121,7 +120,7 @@ def _links(proof: Proof) -> list[tuple[int, int]]:
 
 
 def _unled(items: Sequence[_Item], links: Sequence[tuple[int, int]], n: int) -> bool:
-    """Whether a box that something should lead to has no arrow."""
+    """Whether a box that needs an arrow has none."""
     wrong = any(colour == FAULT for _, colour in items[n].reasons)
     return wrong and all(j != n for _, j in links)
 

@@ -1,9 +1,9 @@
-"""Scoring the runs of one data set, with the value of every query kept.
+"""Scores the runs of one data set, and keeps the value of every query.
 
-Averages come from ``grls.evaluation.evaluate``; the values of single queries, which significance and
-similarity need, from the same metrics' functions for one query. A list of values always follows the order
-of the group's qrels. What a run does not have is None: chain metrics where it is no chain, recall at cut-offs
-deeper than its ranking goes.
+Averages come from ``grls.evaluation.evaluate``; the values of single queries, for significance and
+similarity, come from the same metrics' functions for one query. Lists of values always follow the order of
+the group's qrels. A value that a run does not have is None: chain metrics of a ranking, recall at cut-offs
+deeper than the ranking.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from grls.runs.run import Run
 from grls.runs.trec import without_done
 
 Form = Literal["chain", "ranking", "unknown"]
-"""What a list of hits is: the hops of one chain, a ranking cut off at a depth, or unknown."""
+"""Form of a list of hits: the hops of one chain, a ranking cut off at a depth, or unknown."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A run and how good it is.
+    """A run with its scores.
 
     Attributes:
         entry: The run.
         report: Section -> metric -> value, as :func:`grls.evaluation.evaluate.evaluate_results` returns it;
-            None where a metric has a cut-off beyond ``reach``.
-        retrieved: Ids of each judged query's hits, best first; empty for one without an answer.
-        chains: Ids of each judged query's hops in order, without DONE; None for a run that did not go hop by
-            hop, pools several chains, or does not say so.
-        reach: The deepest cut-off that the run has recall at; None where every cut-off will do.
+            None for a metric with a cut-off beyond ``reach``.
+        retrieved: Ids of each judged query's hits, best first; empty for a query without an answer.
+        chains: Ids of each judged query's hops in order, without DONE; None for a run that does not retrieve
+            hop by hop, pools several chains, or does not say so.
+        reach: The deepest cut-off with recall; None if every cut-off has recall.
     """
 
     entry: Entry
@@ -48,12 +48,12 @@ class Measured:
 
     @property
     def label(self) -> str:
-        """What the page calls the run."""
+        """The name of the run on the page."""
         return self.entry.label
 
     @property
     def depth(self) -> int:
-        """The longest list of hits."""
+        """Length of the longest list of hits."""
         return max(map(len, self.retrieved), default=0)
 
 
@@ -64,7 +64,7 @@ class MeasuredGroup:
     Attributes:
         group: The data set.
         gold: Gold passage ids of each judged query.
-        runs: Its runs, in the order of the page.
+        runs: The runs, in the order of the page.
     """
 
     group: DataGroup
@@ -72,20 +72,20 @@ class MeasuredGroup:
     runs: list[Measured]
 
     def recalls(self, run: Measured, k: int) -> list[float] | None:
-        """Recall@k of each query; None where the run does not go as deep."""
+        """Recall@k of each query; None if k is deeper than the run."""
         if run.reach is not None and k > run.reach:
             return None
         return [recall_at(ids, gold, k) for ids, gold in zip(run.retrieved, self.gold, strict=True)]
 
     def values(self, run: Measured, measure: str) -> list[float] | None:
-        """A standard measure of each query; None where its cut-off is deeper than the run goes."""
+        """A standard measure of each query; None if its cut-off is deeper than the run."""
         if run.reach is not None and _cutoff(measure) > run.reach:
             return None
         ranked = dict(zip(self.group.qrels, run.retrieved, strict=True))
         return query_values([measure], ranked, self.group.qrels)[measure]
 
     def set_f1s(self, run: Measured) -> list[float] | None:
-        """Set F1 of each query's chain; None where the run has no chains."""
+        """Set F1 of each query's chain; None if the run has no chains."""
         if run.chains is None:
             return None
         return [set_scores(ids, gold).f1 for ids, gold in zip(run.chains, self.gold, strict=True)]
@@ -122,14 +122,14 @@ def _measure(group: DataGroup, entry: Entry, ks: Sequence[int], measures: Sequen
 
 
 def _form(entry: Entry, entries: Sequence[Entry]) -> Form:
-    """What the lists of a run are.
+    """The form of a run's lists.
 
-    The manifest of an ensemble does not say whether its members pooled; the members do, where they are among
-    the runs.
+    The manifest of an ensemble does not say whether its members pool chains, but the members' manifests do,
+    if they are among the runs.
 
     Args:
         entry: The run.
-        entries: The runs among which the members of an ensemble are sought.
+        entries: All runs, with the members of an ensemble among them.
     """
     info = entry.info
     if entry.run.chains or entry.steps == "dynamic":
@@ -154,10 +154,10 @@ def _members(entry: Entry, others: Sequence[Entry]) -> list[Entry | None]:
 
 
 def _with_chains(entry: Entry, form: Form) -> tuple[Run, bool]:
-    """The run, and whether its chains are rankings.
+    """The run, and whether its chains are read from rankings.
 
-    Fixed hops are written as a ranking in hop order, and so is a dynamic run in TREC form. Read as chains,
-    they have a set F1 and a proof; whether DONE came they do not say.
+    Fixed hops are written as a ranking in hop order, and so is a dynamic run in TREC form. As chains they
+    have a set F1 and a proof, but they do not say whether the model wrote DONE.
     """
     run = entry.run
     if run.chains or form != "chain":
@@ -167,11 +167,11 @@ def _with_chains(entry: Entry, form: Form) -> tuple[Run, bool]:
 
 
 def _reach(entry: Entry, longest: int) -> int | None:
-    """How deep a ranking goes: as many passages as were asked for, else as the longest list holds.
+    """The depth of a ranking: the k in its manifest, else the length of the longest list.
 
-    A run that found fewer than it was asked for has nothing more to give; one that found nothing at all
-    scores 0 at every cut-off. A run that does not say what its lists are counts as a ranking here: that of
-    another tool is one cut off, and of a chain nothing is lost, whose recall does not change beyond its end.
+    A run that found fewer passages than k has no further passages; a run without passages scores 0 at every
+    cut-off. A run of unknown form counts as a ranking: a run of another tool is a ranking cut off at a depth,
+    and the recall of a chain does not change beyond its end.
     """
     asked = None if entry.info is None else entry.info.options.get("k")
     if isinstance(asked, int) and not isinstance(asked, bool):

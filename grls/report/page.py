@@ -1,4 +1,4 @@
-"""The page: which tables and pictures stand where."""
+"""Puts the tables and pictures of a page in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from grls.report.tables import (
 )
 
 TESTED = ("nDCG@10",)
-"""Standard measures whose differences are tested unless others are asked for."""
+"""The default measures whose differences are tested."""
 
 _ELSEWHERE = ("queries", "sequence_recall", "measures", "set", "done_missing", "graph")
 
@@ -45,14 +45,14 @@ def build_page(
         groups: The scored runs.
         ks: Cut-offs of the tables.
         k: Cut-off of significance and similarity.
-        baseline: Label of the run that the others are tested against; None takes the best of each data set.
-        proofs: RuleTaker-Open: successes, and failures, drawn for each run.
-        seed: Of the resampling.
+        baseline: Label of the reference run of the tests; None takes the best run of each data set.
+        proofs: For RuleTaker-Open: number of successes, and of failures, to draw for each run.
+        seed: Seed of the resampling.
         title: The page's heading.
-        tested: Standard measures whose differences are tested, besides R@k and set F1.
+        tested: Standard measures whose differences are tested, in addition to R@k and set F1.
 
     Raises:
-        ConfigError: ``baseline`` is no run's label, or a cut-off or count cannot be.
+        ConfigError: ``baseline`` is no label of a run, or a cut-off or count is out of range.
     """
     labels = [run.label for group in groups for run in group.runs]
     if baseline is not None and baseline not in labels:
@@ -71,7 +71,7 @@ def build_page(
 
 
 def _common_parts(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int) -> tuple[Subsection, ...]:
-    """The tables that hold for one data set as for several side by side."""
+    """The tables that show one data set, or several side by side."""
     tables = (
         ("Recall", recall_table(groups, ks, k)),
         ("Standard measures", measures_table(groups)),
@@ -93,8 +93,8 @@ def _data_section(
 ) -> Section:
     recall, *rest = _common_parts([group], ks, k)
     curves = recall_curves(group)
-    told = (*_headline(group, k), *_warnings([group]))
-    parts = [Subsection(recall.title, (*told, *recall.blocks, *_gallery(curves)))]
+    lead = (*_headline(group, k), *_warnings([group]))
+    parts = [Subsection(recall.title, (*lead, *recall.blocks, *_gallery(curves)))]
     parts += [
         part._replace(blocks=(*part.blocks, *_gallery(length_histograms(group))))
         if "steps" in part.title
@@ -119,7 +119,7 @@ def _data_section(
 def _significance(
     group: MeasuredGroup, k: int, baseline: str | None, seed: int, tested: Sequence[str]
 ) -> tuple[Block, ...]:
-    """Every run against one, by recall, by each standard measure that is tested, and by set F1."""
+    """Tests of every run against the reference run: recall, the tested measures, and set F1."""
     values: dict[str, Callable[[Measured], list[float] | None]] = {
         f"R@{k}": lambda run: group.recalls(run, k),
         **{name: partial(group.values, measure=name) for name in tested},
@@ -130,11 +130,11 @@ def _significance(
 
 
 def _headline(group: MeasuredGroup, k: int) -> list[Block]:
-    """The run that finds most, in a sentence; none where there is nothing to choose between."""
-    found = [
+    """A sentence on the run with the best recall; empty for fewer than two runs with recall."""
+    recalls = [
         (fmean(values), run.label) for run in group.runs if (values := group.recalls(run, k)) is not None
     ]
-    ranked = sorted(found, key=lambda pair: -pair[0])
+    ranked = sorted(recalls, key=lambda pair: -pair[0])
     if len(ranked) < 2:
         return []
     (best, label), (second, other) = ranked[:2]
@@ -153,7 +153,7 @@ def _gallery(pictures: Sequence[Picture]) -> list[Block]:
 
 
 def _graph_blocks(group: MeasuredGroup, count: int) -> tuple[Block, ...]:
-    """Error rates (the form of table 10), and proofs: the best run's in the open, the others' folded away."""
+    """Error rates (the form of table 10), and proofs: those of the best run open, the others folded away."""
     checked = [run for run in group.runs if "graph" in run.report]
     if not checked:
         return ()
@@ -179,7 +179,7 @@ def _proof(group: MeasuredGroup, run: Measured, example: ProofExample, number: s
 
 
 def _warnings(groups: Sequence[MeasuredGroup]) -> list[Block]:
-    """What a reader must know before trusting a figure."""
+    """Warnings about queries without passages."""
     said = []
     for group in groups:
         for run in group.runs:

@@ -1,10 +1,10 @@
-"""A RuleTaker-Open chain, explained: which step leads to which, and what is wrong with each.
+"""Explains a RuleTaker-Open chain: which step leads to which, and the faults of each step.
 
-The verdict is that of :func:`grls.evaluation.graph.graph_errors`, in the paper's reading (algorithm 3): each
-use of a statement consumes it, and an edge leads to the one rule that does. Here the failed checks are put
-down to steps. A test holds that a chain has a fault of a kind exactly where that check fails. Where a rule
-is not fed, what it concludes is taken as given from there on, so that one wrong step is not charged to all
-that follow.
+The verdict comes from :func:`grls.evaluation.graph.graph_errors`, in the paper's reading (algorithm 3): each
+use of a statement consumes it, and an edge leads to the rule that consumes it. This module assigns the failed
+checks to steps. A test checks that a chain has a fault of a kind if and only if that check fails. If a rule
+is not fed, its conclusion still counts as true for later steps, so that one wrong step does not make all
+later steps wrong.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from grls.runs.results import find_passages
 
 
 class ProofFault(NamedTuple):
-    """What is wrong, and which of the four checks it fails.
+    """A fault, with the check that it fails.
 
     Attributes:
-        check: The check.
-        reason: In words.
-        left: Whether it is a statement left over; other faults lack something.
+        check: The failed check.
+        reason: The reason in words.
+        left: Whether the fault is a statement that is left over; otherwise a statement is missing or wrong.
     """
 
     check: Literal["node_number", "start_node", "end_node", "missing_edge"]
@@ -46,7 +46,7 @@ class ProofStep(NamedTuple):
 
     Attributes:
         text: Its text.
-        faults: What is wrong with it.
+        faults: Its faults.
     """
 
     text: str
@@ -60,9 +60,10 @@ class Proof(NamedTuple):
         start: Texts of the start facts.
         goal: Text of the goal.
         steps: The passages in retrieval order.
-        edges: (earlier step, later step), counted from 0: the later one uses what the earlier one states.
+        edges: (earlier step, later step), counted from 0: the later step uses the statement of the earlier
+            one.
         given: Steps that are start facts.
-        faults: What is wrong with the end or the whole.
+        faults: Faults of the end or of the whole chain.
         errors: The verdict.
     """
 
@@ -87,7 +88,7 @@ def explain_chain(problem: Problem, texts: Sequence[str]) -> Proof:
     """The graph of a chain.
 
     Args:
-        problem: What the query asks.
+        problem: The problem of the query.
         texts: Passage texts in retrieval order, without DONE.
     """
     nodes = [parse_statement(text) for text in texts]
@@ -105,22 +106,22 @@ def explain_chain(problem: Problem, texts: Sequence[str]) -> Proof:
 
 
 def proof_examples(group: MeasuredGroup, run: Measured, count: int) -> list[ProofExample]:
-    """Successes, then failures, ``count`` of each where there are so many, in the order of the queries.
+    """Successes, then failures, at most ``count`` of each, in the order of the queries.
 
-    Failures of different kinds come first: one with a set of failed checks that is shown already waits.
+    Failures of different kinds come first: a failure with the same failed checks as an earlier one waits.
     """
     problems = _problems(group)
     if run.chains is None or not problems:
         return []
     texts = _texts(group, [i for ids in run.chains for i in ids])
     queries = {query.id: query.text for query in group.group.queries}
-    found = [
+    examples = [
         ProofExample(q, queries[q], explain_chain(problems[q], [texts[i] for i in ids]))
         for q, ids in zip(group.group.qrels, run.chains, strict=True)
         if q in problems
     ]
-    good = [example for example in found if example.proof.errors.success]
-    bad = [example for example in found if not example.proof.errors.success]
+    good = [example for example in examples if example.proof.errors.success]
+    bad = [example for example in examples if not example.proof.errors.success]
     first: dict[GraphErrors, ProofExample] = {}
     for example in bad:
         first.setdefault(example.proof.errors, example)
@@ -132,8 +133,8 @@ def _problems(group: MeasuredGroup) -> dict[str, Problem]:
     stated = {query.id: json.loads(query.metadata) for query in group.group.queries}
     stated = {query: metadata for query, metadata in stated.items() if states_problem(metadata)}
     texts = _texts(group, [i for metadata in stated.values() for i in metadata["start"]])
-    found = {query: problem_of(metadata, texts) for query, metadata in stated.items()}
-    return {query: problem for query, problem in found.items() if problem is not None}
+    parsed = {query: problem_of(metadata, texts) for query, metadata in stated.items()}
+    return {query: problem for query, problem in parsed.items() if problem is not None}
 
 
 def _texts(group: MeasuredGroup, ids: Sequence[str]) -> Mapping[str, str]:

@@ -1,7 +1,7 @@
-"""Writing a page as one HTML file and as Markdown with its pictures beside it.
+"""Writes a page as one HTML file, and as Markdown with its pictures beside it.
 
-The HTML has the frame of :mod:`grls.io.html`. Every text is escaped by the template engine; what goes in
-unescaped are the pictures, whose text was escaped where they were made.
+The HTML has the frame of :mod:`grls.io.html`. The template engine escapes every text; only pictures go in
+unescaped, and their makers have escaped their texts.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def write_report(page: Page, output: str) -> list[Path]:
         output: Path without ending.
 
     Returns:
-        What was written.
+        The paths written.
 
     Raises:
-        ConfigError: ``OUTPUT-figures`` is there and holds something else.
+        ConfigError: ``OUTPUT-figures`` exists and holds other files.
         WriteError: A file cannot be written.
     """
     refuse_unwritable(output)
@@ -60,11 +60,11 @@ def render_html(page: Page) -> str:
 
 
 def render_markdown(page: Page, folder: str) -> str:
-    """The page as Markdown (GitHub's tables).
+    """The page as Markdown (with GitHub's tables).
 
     Args:
         page: The page.
-        folder: Where the pictures are, relative to the file.
+        folder: Folder of the pictures, relative to the file.
     """
     environment = _environment(autoescape=False)
     environment.filters["md"] = _escaped
@@ -80,7 +80,7 @@ def pictures(page: Page) -> list[Picture]:
 
 
 def standalone(picture: Picture) -> str:
-    """A picture as a file of its own: on white, for its text is dark."""
+    """A picture as a separate file, on white because its text is dark."""
     start = picture.svg.index(">", picture.svg.index("<svg")) + 1
     white = '<rect width="100%" height="100%" fill="#ffffff"/>'
     return f"{picture.svg[:start]}{white}{picture.svg[start:]}\n"
@@ -103,12 +103,12 @@ def _template(name: str) -> str:
 
 
 def _inline(picture: Picture) -> Markup:
-    """A picture inside HTML: text in the page's colour; said by the figure, not read element by element."""
+    """A picture inside HTML, with text in the page's colour; screen readers read the alternative text."""
     return Markup(picture.svg.replace(INK, "currentColor").replace("<svg ", '<svg aria-hidden="true" ', 1))
 
 
 def _flat_heads(table: Table) -> list[str]:
-    """One line of headings: those over several columns before each of theirs."""
+    """One line of headings; a heading over several columns stands before each heading below it."""
     over = [group.text for group in table.groups for _ in range(group.span)] or [""] * len(table.heads)
     return [f"{group} {head}".strip() for group, head in zip(over, table.heads, strict=True)]
 

@@ -1,7 +1,7 @@
-"""Rows of a table, joined over data sets by what heads them.
+"""Rows of a table, joined over data sets by their heading cells.
 
-With several data sets, each is a group of columns. A row is a run; runs of different data sets share a row
-where system, name and steps are the same.
+Each of several data sets is a group of columns. A row is a run; runs of different data sets share a row if
+system, name and steps are the same.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from grls.report.runs import STEPS, SYSTEMS, place_of
 
 Key = tuple[str, ...]
 Rows = Mapping[Key, Mapping[str, Value]]
-"""What heads a row -> metric -> value, of one data set."""
+"""Heading cells of a row -> metric -> value, for one data set."""
 
 IDENTITY = ("run", "system", "steps")
-"""What :func:`identity` names."""
+"""Headings of the cells of :func:`identity`."""
 
 REACH = (
     "A single-step or pooled run that was cut off before k has no R@k (a dash), and neither has a run that "
     "does not say what it is where k is beyond its longest list; a chain ends where it ends and keeps its "
     "value."
 )
-"""What every table of recalls says below."""
+"""The note below every table of recalls."""
 
 
 def system(run: Measured) -> str:
@@ -35,12 +35,12 @@ def system(run: Measured) -> str:
 
 
 def steps(run: Measured) -> str:
-    """Single, fixed or dynamic; a dash where that is not known."""
+    """Single, fixed or dynamic; a dash if unknown."""
     return run.entry.steps or NONE
 
 
 def identity(run: Measured) -> Key:
-    """What heads the row of a run."""
+    """The heading cells of a run's row."""
     return run.label, system(run), steps(run)
 
 
@@ -55,36 +55,37 @@ def across(
     within: int | None = None,
     by: str | None = None,
 ) -> Table | None:
-    """A table whose rows are joined over data sets by what heads them; None where there is no row.
+    """A table whose rows are joined over data sets by their heading cells; None without a row.
 
-    With ``by``, the rows stand by their mean of that metric over data sets, best first; those without
-    it last.
+    With ``by``, rows are sorted by their mean of that metric over data sets, best first; rows without it come
+    last.
     """
-    found = [rows_of(group) for group in groups]
-    groups = [group for group, rows in zip(groups, found, strict=True) if rows]
-    found = [rows for rows in found if rows]
-    keys = sorted(dict.fromkeys(key for rows in found for key in rows), key=_place(stubs, within))
+    rows_by_group = [rows_of(group) for group in groups]
+    groups = [group for group, rows in zip(groups, rows_by_group, strict=True) if rows]
+    rows_by_group = [rows for rows in rows_by_group if rows]
+    keys = sorted(dict.fromkeys(key for rows in rows_by_group for key in rows), key=_place(stubs, within))
     if not keys:
         return None
     if by is not None:
-        keys.sort(key=lambda key: -_mean_of([rows.get(key, {}).get(by) for rows in found]))
+        keys.sort(key=lambda key: -_mean_of([rows.get(key, {}).get(by) for rows in rows_by_group]))
     several = len(groups) > 1
     columns = [c._replace(group=g.group.name if several else "") for g in groups for _, c in metrics]
     table = [
-        (key, [rows.get(key, {}).get(metric) for rows in found for metric, _ in metrics]) for key in keys
+        (key, [rows.get(key, {}).get(metric) for rows in rows_by_group for metric, _ in metrics])
+        for key in keys
     ]
     suffix = "all" if several else groups[0].group.name
     return value_table(f"{name}-{suffix}", caption, stubs, columns, table, note, within)
 
 
 def _mean_of(values: Sequence[Value]) -> float:
-    """The mean of what there is; below every measure where there is nothing."""
+    """The mean of the numbers; -1, below every measure, if there is none."""
     numbers = [value for value in values if isinstance(value, int | float)]
     return fmean(numbers) if numbers else -1.0
 
 
 def _place(stubs: Sequence[str], within: int | None) -> Callable[[Key], tuple[Any, ...]]:
-    """The order of rows: by system and steps as the paper has them, else as the runs were given."""
+    """The order of rows: by system and steps as in the paper, else in the order of the runs."""
 
     def place(key: Key) -> tuple[Any, ...]:
         named = dict(zip(stubs, key, strict=True))

@@ -1,8 +1,8 @@
-"""Reading the runs of a report: each with its manifest, grouped by the data set they are of.
+"""Reads the runs of a report with their manifests, and groups them by data set.
 
-A group is one data set and one split. Runs that are not over the same corpus and the same queries are
-refused, never cut to what they share. A run without a manifest (another tool's, or an old one) needs the
-data set named; its ids, and in JSONL its query texts, are checked against it.
+A group is one data set and one split. Runs over different corpora or queries are refused, never cut to their
+common queries. A run without a manifest (of another tool, or an old one) needs the option that names the data
+set; its ids, and in JSONL its query texts, are checked against the data set.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SYSTEMS = {
     "hybrid": "hybrid",
     "ensemble": "ensemble",
 }
-"""Kinds of retrievers in the order of the page, and what it calls them."""
+"""Kind of retriever -> name on the page, in the order of the page."""
 
 STEPS = ("single", "fixed", "dynamic")
 
@@ -44,7 +44,7 @@ class Entry:
 
     Attributes:
         run: The run.
-        label: What the page calls it, unique in its data set.
+        label: The name of the run on the page, unique in its data set.
     """
 
     run: Run
@@ -57,39 +57,40 @@ class Entry:
 
     @property
     def info(self) -> RunInfo | None:
-        """Its manifest; None where it has none."""
+        """Its manifest; None without a manifest."""
         return self.run.info
 
     @property
     def steps(self) -> Steps | None:
-        """As the manifest says; without one, dynamic where there are chains, else None (not stated)."""
+        """The steps in the manifest; without a manifest dynamic if there are chains, else None (unknown)."""
         if self.info is not None:
             return self.info.steps
         return "dynamic" if self.run.chains else None
 
     @property
     def system(self) -> str:
-        """As the manifest says; empty without one."""
+        """The system in the manifest; empty without a manifest."""
         return "" if self.info is None else self.info.system
 
     def goes_by(self, name: str) -> bool:
-        """Whether an ensemble may mean this run by ``name``: its label, its own name, or its file."""
+        """Whether an ensemble may mean this run by ``name``: its label, its name, or its file."""
         name_of_run = "" if self.info is None else self.info.name
         file = self.file
         return name in (self.label, name_of_run, str(file), str(file.with_suffix("")), file.name, file.stem)
 
 
 def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry | None]]:
-    """The members of an ensemble by their names, each with its run where that is among ``entries``.
+    """The members of an ensemble by name, each with its run if it is among ``entries``.
 
-    The files that the manifest names decide; names may be alike (runs have the same usual names). Where it
-    names none, or the files have moved, the one run of that name is meant, and none where several have it.
+    The files in the manifest identify the members, because several runs may have the same name. If the
+    manifest names no files, or the files have moved, a member is the only run with its name; if several runs
+    have the name, the member has no run.
     """
     if entry.info is None:
         return []
     files = entry.info.options.get("runs")
     named = files if isinstance(files, list) and len(files) == len(entry.info.members) else None
-    others = [other for other in entries if other is not entry]  # none is its own member
+    others = [other for other in entries if other is not entry]  # no ensemble is its own member
     members: list[tuple[str, Entry | None]] = []
     for n, name in enumerate(entry.info.members):
         same = [] if named is None else [o for o in others if _is_file(o, named[n])]
@@ -99,12 +100,12 @@ def members_of(entry: Entry, entries: Sequence[Entry]) -> list[tuple[str, Entry 
 
 
 def _is_file(entry: Entry, file: object) -> bool:
-    """Whether a run is the one of that file (NAME.trec and NAME.jsonl are one run)."""
+    """Whether a run belongs to a file (NAME.trec and NAME.jsonl are one run)."""
     return isinstance(file, str) and info_file(file).resolve() == info_file(entry.file).resolve()
 
 
 def place_of(value: str | None, known: Sequence[str]) -> int:
-    """Where a value stands in a fixed order; unknown ones come last."""
+    """The place of a value in a fixed order; unknown values come last."""
     return known.index(value) if value in known else len(known)
 
 
@@ -114,12 +115,12 @@ class DataGroup:
 
     Attributes:
         name: Name of the data set's folder.
-        split: Which qrels.
+        split: The split of the qrels.
         corpus: All passages.
         queries: The judged queries.
-        qrels: Their judgements, in the order every list of values follows.
-        seen: Passages that are gold of a training query; None where that cannot be said.
-        entries: The runs, by system and steps, else as given.
+        qrels: Their judgements; every list of values follows this order.
+        seen: Passages that are gold of a training query; None if unknown.
+        entries: The runs, by system and steps, else in the order of the command.
     """
 
     name: str
@@ -131,7 +132,7 @@ class DataGroup:
     entries: tuple[Entry, ...]
 
 
-class _Given(NamedTuple):
+class _Placed(NamedTuple):
     """A run and the folder of its data set."""
 
     run: Run
@@ -139,19 +140,18 @@ class _Given(NamedTuple):
 
 
 def load_groups(files: Sequence[str], data: str | None = None, split: str | None = None) -> list[DataGroup]:
-    """Read runs and what they are scored against.
+    """Read runs and their data sets.
 
     Args:
         files: JSONL or TREC runs.
-        data: Data set folder of the runs that have no manifest, or whose manifest names a folder that is
-            not here.
-        split: Which qrels; None takes the manifests' split, or ``test``.
+        data: Data set folder of runs without a manifest, or with a manifest that names a missing folder.
+        split: The split of the qrels; None takes the split in the manifests, or ``test``.
 
     Returns:
         One group a data set, in the order of the first run of each.
 
     Raises:
-        ConfigError: No run is given, one is given twice, or a run's data set is not known.
+        ConfigError: There is no run, a run is named twice, or a run's data set is not known.
         DataError: A file is missing or malformed, or a run has ids or texts that the data set does not have.
         MismatchError: Runs of one data set are of different corpora, queries or splits.
     """
@@ -163,14 +163,14 @@ def load_groups(files: Sequence[str], data: str | None = None, split: str | None
         same = first.setdefault(info_file(path).resolve(), path)  # NAME.trec and NAME.jsonl are one run
         if same is not path:
             raise ConfigError(f"{same} and {path} are the same run; give each run once.")
-    by_name: dict[str, list[_Given]] = {}
+    by_name: dict[str, list[_Placed]] = {}
     for path in paths:
         if not path.is_file():
             raise DataError("no such file; expected a run in JSONL or TREC form.", path)
         run = Run.load(path)
         folder = _folder(run, data)
-        by_name.setdefault(folder.resolve().name, []).append(_Given(run, folder))
-    return [_group(name, given, split) for name, given in by_name.items()]
+        by_name.setdefault(folder.resolve().name, []).append(_Placed(run, folder))
+    return [_group(name, placed, split) for name, placed in by_name.items()]
 
 
 def _folder(run: Run, data: str | None) -> Path:
@@ -187,23 +187,23 @@ def _folder(run: Run, data: str | None) -> Path:
     raise ConfigError(f"{run.path}: which data set is this run of? {why}; give --data FOLDER.")
 
 
-def _group(name: str, given: Sequence[_Given], split: str | None) -> DataGroup:
-    stated = [(Path(run.path), run.info) for run, _ in given if run.info is not None]
+def _group(name: str, placed: Sequence[_Placed], split: str | None) -> DataGroup:
+    stated = [(Path(run.path), run.info) for run, _ in placed if run.info is not None]
     _refuse_different(name, stated)
-    folder = given[0].folder
-    for run, other in given:
+    folder = placed[0].folder
+    for run, other in placed:
         if run.info is None and other.resolve() != folder.resolve():
             raise MismatchError(
-                f"{run.path} is scored on {other}, {given[0].run.path} on {folder}: two data sets of one "
+                f"{run.path} is scored on {other}, {placed[0].run.path} on {folder}: two data sets of one "
                 "name. Report on them apart, or rename one."
             )
     split = _split(stated, split)
     corpus = Corpus.read(folder)
     queries, qrels = read_split(folder, split, corpus)
     every = read_queries(folder)
-    for run, _ in given:
+    for run, _ in placed:
         refuse_other_data(run, folder, corpus, (queries, every))
-    entries = [_entry(run, corpus, every, folder) for run, _ in given]
+    entries = [_entry(run, corpus, every, folder) for run, _ in placed]
     train = folder / "qrels" / "train.tsv"
     seen = all_gold(read_qrels(train)) if split != "train" and train.is_file() else None
     entries.sort(key=lambda e: (place_of(e.system, [*SYSTEMS]), place_of(e.steps, STEPS)))
@@ -226,7 +226,7 @@ def _refuse_different(name: str, stated: Sequence[tuple[Path, RunInfo]]) -> None
 
 
 def _split(stated: Sequence[tuple[Path, RunInfo]], asked: str | None) -> str:
-    """The one split that all runs are of (a run over all queries is of every split)."""
+    """The split of all runs (a run over all queries fits every split)."""
     splits = {info.split: path for path, info in reversed(stated) if info.split is not None}
     if len(splits) > 1:
         (one, first), (other, second) = list(splits.items())[:2]
@@ -254,7 +254,7 @@ def _entry(run: Run, corpus: Corpus, every: Sequence[Query], folder: Path) -> En
 
 
 def _refuse_other_texts(path: Path, texts: dict[str, str], folder: Path) -> None:
-    """Data sets that were generated anew reuse their ids for other queries."""
+    """Refuse a run over other query texts: a data set that is generated again reuses its ids."""
     for line, record in read_jsonl(path):
         query_id = record["query_id"]
         text = record.get("text", texts[query_id])
@@ -268,7 +268,7 @@ def _refuse_other_texts(path: Path, texts: dict[str, str], folder: Path) -> None
 
 
 def _labelled(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The entries with labels that differ: where names are equal the file tells them apart."""
+    """The entries with unique labels: the file is added to equal names."""
     counts = Counter(entry.label for entry in entries)
     named = [e.label if counts[e.label] == 1 else f"{e.label} ({e.file.stem})" for e in entries]
     if len(set(named)) < len(named):

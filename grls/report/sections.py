@@ -1,4 +1,4 @@
-"""Tables of every other metric of the evaluation, whatever it is called, and of the manifests' facts."""
+"""Tables of all other metrics of the evaluation, under any name, and of the manifests' facts."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _NOTES = {
 
 
 def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> list[tuple[str, Table]]:
-    """(section, table) of every section of the evaluation, whatever it holds.
+    """(section, table) of every section of the evaluation.
 
     Args:
         groups: The data sets.
-        left_out: Sections that stand elsewhere.
+        left_out: Sections to leave out, because the page shows them elsewhere.
     """
     names = dict.fromkeys(s for group in groups for run in group.runs for s in run.report)
     tables = ((name, _section_table(groups, name)) for name in names if name not in left_out)
@@ -38,7 +38,7 @@ def section_tables(groups: Sequence[MeasuredGroup], left_out: Sequence[str]) -> 
 
 
 def run_table(groups: Sequence[MeasuredGroup]) -> Table:
-    """What was run: the facts of the manifests."""
+    """The runs with the facts of their manifests."""
     heads = (
         "stages", "members", "score mode", "seconds", "queries/s",
         "judged", "unanswered", "not judged", "options", "file",
@@ -85,10 +85,10 @@ def _facts(run: Measured) -> list[Value]:
 
 
 def _section_table(groups: Sequence[MeasuredGroup], name: str) -> Table | None:
-    found = [run.report[name] for group in groups for run in group.runs if name in run.report]
-    if not all(isinstance(values, dict) for values in found):
+    sections = [run.report[name] for group in groups for run in group.runs if name in run.report]
+    if not all(isinstance(values, dict) for values in sections):
         return None  # not a section of metrics
-    metrics = list(dict.fromkeys(metric for values in found for metric in values))
+    metrics = list(dict.fromkeys(metric for values in sections for metric in values))
     return across(
         name.replace("_", "-"),
         f"{spoken(name).capitalize()} (%)",
@@ -101,7 +101,7 @@ def _section_table(groups: Sequence[MeasuredGroup], name: str) -> Table | None:
 
 
 def _shown(values: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Values of a section, those over few queries of its own (``seen_queries``) in parentheses."""
+    """Values of a section; values over few queries (as ``seen_queries`` counts them) in parentheses."""
     few = {
         metric.removesuffix("queries")
         for metric, count in values.items()

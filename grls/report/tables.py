@@ -1,7 +1,7 @@
-"""The tables of the paper, for whatever runs there are, over one data set or several side by side.
+"""The tables of the paper for any runs, over one data set or several side by side.
 
-Every function takes a list of groups, and says which table of arXiv 2204.13596 it has the form of. How rows
-meet is :mod:`grls.report.rows`'s affair.
+Every function takes a list of groups, and names the table of arXiv 2204.13596 whose form it has. Joined rows:
+:mod:`grls.report.rows`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from grls.runs.manifest import RunInfo
 
 
 def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int | None = None) -> Table | None:
-    """Recall of every run (the form of table 2), by recall@k where k is given, best first."""
+    """Recall of every run (the form of table 2); with k the rows are sorted by recall@k, best first."""
     return across(
         "recall",
         "Sequence recall (%) of every run, single-step and multi-step",
@@ -32,7 +32,7 @@ def recall_table(groups: Sequence[MeasuredGroup], ks: Sequence[int], k: int | No
 
 
 def measures_table(groups: Sequence[MeasuredGroup]) -> Table | None:
-    """The standard measures of every run; None where none was asked for."""
+    """The standard measures of every run; None without measures."""
     names = dict.fromkeys(name for g in groups for run in g.runs for name in run.report.get("measures", {}))
     if not names:
         return None
@@ -50,19 +50,19 @@ def measures_table(groups: Sequence[MeasuredGroup]) -> Table | None:
 
 
 def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:
-    """Generators with and without memorisation (as in tables 2 and 3); None where all are of one kind."""
+    """Generators with and without memorisation (as in tables 2 and 3); None if all are of one kind."""
     kinds = {"memorise" in info.stages for group in groups for info in _generators(group)}
     if len(kinds) < 2:
         return None
 
     def rows(group: MeasuredGroup) -> Rows:
-        found: dict[Key, dict[str, Value]] = {}
+        values: dict[Key, dict[str, Value]] = {}
         for run in group.runs:
             info = run.entry.info
             if info is not None and info in _generators(group):
                 memorised = "memorised" if "memorise" in info.stages else "not memorised"
-                found[run.label, steps(run), memorised] = {**run.report["sequence_recall"], "f1": _f1(run)}
-        return found
+                values[run.label, steps(run), memorised] = {**run.report["sequence_recall"], "f1": _f1(run)}
+        return values
 
     return across(
         "memorisation",
@@ -77,14 +77,14 @@ def memorisation_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Ta
 
 
 def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
-    """Fixed beside dynamic multi-step, as sets (the form of table 3); None where none goes hop by hop."""
+    """Fixed beside dynamic multi-step, as sets (the form of table 3); None without multi-step runs."""
 
     def rows(group: MeasuredGroup) -> Rows:
         if all(run.chains is None for run in group.runs):
             return {}
-        found = {identity(r): _chain_values(r) for r in group.runs if r.chains is not None or _by_hops(r)}
+        values = {identity(r): _chain_values(r) for r in group.runs if r.chains is not None or _by_hops(r)}
         gold: dict[str, Value] = {"length": fmean(map(len, group.gold))}
-        return {**found, ("gold", NONE, NONE): gold}
+        return {**values, ("gold", NONE, NONE): gold}
 
     columns = [
         ("precision", Column("precision")),
@@ -107,7 +107,7 @@ def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
 
 
 def ensemble_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table | None:
-    """Ensembles beside their members (the form of table 4); None where there are none."""
+    """Ensembles beside their members (the form of table 4); None without ensembles."""
     return across(
         "ensembles",
         "Ensembles and their members, sequence recall (%)",
@@ -122,7 +122,7 @@ def ensemble_table(groups: Sequence[MeasuredGroup], ks: Sequence[int]) -> Table 
 
 
 def _generators(group: MeasuredGroup) -> list[RunInfo]:
-    """The manifests of the runs that a generator alone has made."""
+    """The manifests of runs by a generator alone."""
     infos = [run.entry.info for run in group.runs]
     return [info for info in infos if info is not None and info.system == "generator"]
 
@@ -144,7 +144,7 @@ def _chain_values(run: Measured) -> dict[str, Value]:
 
 
 def _ensembles(group: MeasuredGroup) -> Rows:
-    found: dict[Key, Mapping[str, Value]] = {}
+    rows: dict[Key, Mapping[str, Value]] = {}
     for run in group.runs:
         info = run.entry.info
         if info is None or info.system != "ensemble":
@@ -155,8 +155,8 @@ def _ensembles(group: MeasuredGroup) -> Rows:
         systems = {system(m) for _, m in members if m is not None}
         known = bool(members) and all(m is not None and system(m) != NONE for _, m in members)
         kind = NONE if not known else "homogeneous" if len(systems) == 1 else "mixed"
-        found[run.label, kind, "all together"] = run.report["sequence_recall"]
+        rows[run.label, kind, "all together"] = run.report["sequence_recall"]
         for name, member in members:
             key = (run.label, kind, f"member {name if member is None else member.label}")
-            found[key] = {} if member is None else member.report["sequence_recall"]
-    return found
+            rows[key] = {} if member is None else member.report["sequence_recall"]
+    return rows

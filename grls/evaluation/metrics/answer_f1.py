@@ -1,14 +1,14 @@
 """Exact match and F1 of short answers, as SQuAD's evaluation defines them.
 
-Convention: an answer is lower-cased, its ASCII punctuation and the articles a, an, the taken out, and its
-white space made single. Exact match is equality then; F1 is that of the bags of words (1 where both are
-empty, 0 where one is). An answer of white space alone scores 0. Of several accepted answers the best counts;
-each is averaged over queries. A query without accepted answers is refused, for nothing could be right.
+Convention: an answer is lower-cased, ASCII punctuation and the articles a, an, the are removed, and white
+space becomes single. Exact match is equality after that; F1 compares the bags of words (1 if both are empty,
+0 if one is). An answer of white space only scores 0. The best of several accepted answers counts; both scores
+are averaged over queries. A query without accepted answers is refused, since no answer could be right.
 
-An answer that has a character of a script whose words no white space parts (Chinese, Japanese, Thai, …; also
-Korean) loses all punctuation and no article, and such characters are words of their own, as in the evaluation
-scripts of CMRC 2018 and of MLQA for Chinese and of KorQuAD for Korean. White space between them counts for
-nothing.
+If an answer has a character of a script without spaces between words (Chinese, Japanese, Thai, …; also
+Korean), all punctuation and no article is removed, and each such character is a word, as in the evaluation
+scripts of CMRC 2018 and MLQA for Chinese and of KorQuAD for Korean. White space between such characters does
+not count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SIGNS = regex.compile(r"\p{P}")
 
 
 def normalise_answer(answer: str) -> str:
-    """An answer as it is compared."""
+    """An answer in the form in which answers are compared."""
     text = answer.lower().translate(_PUNCTUATION)
     if not text.isascii() and _UNSPACED.search(text):
         return " ".join(piece.strip() for piece in pieces(_SIGNS.sub("", text)))
@@ -44,14 +44,16 @@ def answer_scores(answer: str, accepted: Sequence[str]) -> tuple[float, float]:
     """Exact match and F1 of one answer, in [0, 1].
 
     Raises:
-        ValueError: Nothing is accepted.
+        ValueError: There is no accepted answer.
     """
     if not accepted:
         raise ValueError("a query without accepted answers cannot be scored")
-    if not answer.strip():  # also where an accepted answer is but an article
+    if not answer.strip():  # even if an accepted answer is only an article
         return 0.0, 0.0
-    given = normalise_answer(answer)
-    pairs = [(float(given == other), _f1(given, other)) for other in map(normalise_answer, accepted)]
+    normalised = normalise_answer(answer)
+    pairs = [
+        (float(normalised == other), _f1(normalised, other)) for other in map(normalise_answer, accepted)
+    ]
     return max(exact for exact, _ in pairs), max(f1 for _, f1 in pairs)
 
 
@@ -72,12 +74,12 @@ def answer_f1(answers: Sequence[str], accepted: Sequence[Sequence[str]]) -> dict
     return {"exact_match": mean(exact for exact, _ in scores), "f1": mean(f1 for _, f1 in scores)}
 
 
-def _f1(given: str, other: str) -> float:
-    mine, theirs = given.split(), other.split()
-    if not mine or not theirs:
-        return float(mine == theirs)
-    common = sum((Counter(mine) & Counter(theirs)).values())
-    return 2 * common / (len(mine) + len(theirs))
+def _f1(answer: str, accepted: str) -> float:
+    first, second = answer.split(), accepted.split()
+    if not first or not second:
+        return float(first == second)
+    common = sum((Counter(first) & Counter(second)).values())
+    return 2 * common / (len(first) + len(second))
 
 
 class AnswerF1(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types

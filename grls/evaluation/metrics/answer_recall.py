@@ -1,13 +1,12 @@
 """Answer recall@k: does any of the first k retrieved passages contain an accepted answer?
 
-Convention (DPR's ``has_answer``, the field's for open-domain question answering): for one query 1 where
-the text of at least one of the top k passages contains at least one accepted answer, else 0; then the
-mean over queries. Passage and answer are brought to Unicode NFD and lower case and split into tokens: a
-token is a run of letters, digits and marks, or any other single character that is neither space nor
-control. An answer is contained where its tokens stand in the passage in the same order without a gap.
-So "cat" is not in "catalogue", and "U.S." is not in "us". Unlike SQuAD's normalisation, articles and
-punctuation stay. A query without an accepted answer scores 0, and an answer without a token is never
-contained.
+Convention (DPR's ``has_answer``, usual in open-domain question answering): a query scores 1 if the text of at
+least one of the top k passages contains at least one accepted answer, else 0; then the mean over queries.
+Passage and answer are converted to Unicode NFD and lower case and split into tokens: a token is a run of
+letters, digits and marks, or any other single character that is neither space nor control. A passage contains
+an answer if it has the answer's tokens in the same order without a gap. So "cat" is not in "catalogue", and
+"U.S." is not in "us". Unlike SQuAD's normalisation, articles and punctuation stay. A query without an
+accepted answer scores 0, and an answer without a token is never contained.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from grls.evaluation.metrics.averages import KS, cutoffs, mean
 
 
 def padded_tokens(text: str) -> str:
-    """The tokens of a text, one space before and after each; one space alone where there is none."""
+    """The tokens of a text with one space before and after each; a single space for a text without tokens."""
     return " ".join(["", *_token_pattern().findall(unicodedata.normalize("NFD", text).lower()), ""])
 
 
@@ -53,8 +52,9 @@ def answer_recall(
     ranks = []
     for ranked, accepted in zip(texts, answers, strict=True):
         wanted = [padded_tokens(answer) for answer in accepted]
-        found = (rank for rank, text in enumerate(ranked[: limits[-1]], 1) if _any_within(once(text), wanted))
-        ranks.append(next(found, limits[-1] + 1))
+        first = ranked[: limits[-1]]
+        containing = (rank for rank, text in enumerate(first, 1) if _any_within(once(text), wanted))
+        ranks.append(next(containing, limits[-1] + 1))
     return {f"answer_recall@{k}": mean(rank <= k for rank in ranks) for k in limits}
 
 

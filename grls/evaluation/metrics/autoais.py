@@ -1,13 +1,13 @@
 """AutoAIS: the share of answers that follow from their evidence, as a model of entailment judges.
 
-AIS is "attributable to identified sources"; Auto- says that no person judged it (attributed question
-answering, arXiv 2212.08037). The premise is a query's evidence, joined; the hypothesis states question and
-answer in one sentence (:func:`hypothesis`). RICHES (arXiv 2407.00361) names the two the other way round: what
-is judged there is the same, all quoted keys against that sentence, thoughts left out.
+AIS means "attributable to identified sources"; Auto- means that a model judges, not a person (attributed
+question answering, arXiv 2212.08037). The premise is the joined evidence of a query; the hypothesis states
+question and answer in one sentence (:func:`hypothesis`). RICHES (arXiv 2407.00361) swaps the two names, but
+judges the same pair: all quoted keys and that sentence, without thoughts.
 
-Convention: a query without an answer or without evidence scores 0 and is never skipped. Whether the answer is
-right does not matter here: a wrong one that its evidence supports scores 1. The figure depends on the model,
-so name it beside the figure.
+Convention: a query without an answer or without evidence scores 0 and is never skipped. The answer need not
+be right: a wrong answer that its evidence supports scores 1. The figure depends on the model, so name the
+model beside the figure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from grls.models.entailment import Entailment, load_entailment
 
 
 def hypothesis(question: str, answer: str) -> str:
-    """What must follow from the evidence."""
+    """The sentence that must follow from the evidence."""
     return f"The answer to the question '{question.strip()}' is '{answer.strip()}'"
 
 
@@ -35,27 +35,27 @@ def premise(evidence: Sequence[str]) -> str:
 def attributed(
     questions: Sequence[str], answers: Sequence[str], evidence: Sequence[Sequence[str]], judge: Entailment
 ) -> list[bool]:
-    """Whether each answer follows from its evidence; the judge is asked only where there are both.
+    """Whether each answer follows from its evidence; False without an answer or without evidence.
 
     Args:
         questions: One a query.
-        answers: One a query; empty where none was given.
-        evidence: Texts, as many a query as it has.
+        answers: One a query; empty for a query without an answer.
+        evidence: The texts of each query's evidence.
         judge: The model, see :func:`grls.models.entailment.load_entailment`.
     """
     asked = list(zip(questions, answers, map(premise, evidence), strict=True))
     places = [n for n, (_, answer, text) in enumerate(asked) if answer.strip() and text]
-    found = judge.entails(
+    entailed = judge.entails(
         [asked[n][2] for n in places], [hypothesis(asked[n][0], asked[n][1]) for n in places]
     )
-    follows = dict(zip(places, found, strict=True))
+    follows = dict(zip(places, entailed, strict=True))
     return [follows.get(n, False) for n in range(len(asked))]
 
 
 def autoais(
     questions: Sequence[str], answers: Sequence[str], evidence: Sequence[Sequence[str]], judge: Entailment
 ) -> dict[str, float]:
-    """Mean over queries of :func:`attributed`, whose arguments it takes.
+    """The mean of :func:`attributed` over queries, with the same arguments.
 
     Returns:
         ``{"autoais": …}``, a value in [0, 1].

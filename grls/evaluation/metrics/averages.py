@@ -1,4 +1,4 @@
-"""What the metrics share: averages over queries and the check of cut-offs."""
+"""Averages over queries and the check of cut-offs, for all metrics."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from grls.errors import ConfigError, DataError
 
 KS = (1, 5, 10, 20)
-"""The cut-offs reported unless others are asked for."""
+"""The default cut-offs."""
 
 
 def mean(values: Iterable[float]) -> float:
     """The arithmetic mean.
 
     Raises:
-        DataError: There is nothing to average.
+        DataError: There is no value.
     """
     numbers = [float(value) for value in values]
     if not numbers:
@@ -23,10 +23,10 @@ def mean(values: Iterable[float]) -> float:
 
 
 def cutoffs(ks: Sequence[int]) -> list[int]:
-    """The cut-offs, ascending and each once.
+    """The cut-offs, ascending and without repeats.
 
     Raises:
-        ConfigError: There is none, or one is below 1.
+        ConfigError: There is no cut-off, or a cut-off is below 1.
     """
     if not ks or min(ks) < 1:
         raise ConfigError(f"expected cut-offs k of at least 1, got {list(ks)}.")

@@ -1,11 +1,11 @@
-"""Complete recall@k: the share of queries all of whose gold passages stand among the first k retrieved.
+"""Complete recall@k: the share of queries with all gold passages among the first k retrieved.
 
-Convention: for one query 1 where its gold passages are a subset of the top k, else 0; then the mean over
+Convention: a query scores 1 if its gold passages are a subset of the top k, else 0; then the mean over
 queries. For HotpotQA's two gold passages this is multi-hop dense retrieval's passage exact match and path
-recall@k (arXiv 2009.12756, tables 2 and 3), "all evidence found" elsewhere. It is at most
-:mod:`sequence recall <grls.evaluation.metrics.sequence_recall>`, and equal to it where every query has one
-gold passage. A query with more than k gold passages scores 0, and so does one without any. The order does not
-count: :mod:`path match <grls.evaluation.metrics.path_match>` says whether it was right.
+recall@k (arXiv 2009.12756, tables 2 and 3), elsewhere "all evidence found". It is at most
+:mod:`sequence recall <grls.evaluation.metrics.sequence_recall>`, and equal if every query has one gold
+passage. A query with more than k gold passages, or without gold passages, scores 0. The order does not count:
+:mod:`path match <grls.evaluation.metrics.path_match>` measures it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from grls.evaluation.metrics.averages import KS, cutoffs, mean
 
 
 def is_complete(retrieved: Sequence[str], gold: Collection[str], k: int) -> bool:
-    """Whether all gold passages of one query are in its top k; False where it has none."""
+    """Whether all gold passages of one query are in its top k; False if it has no gold passage."""
     return bool(gold) and set(gold) <= set(retrieved[:k])
 
 

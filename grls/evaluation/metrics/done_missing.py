@@ -1,9 +1,9 @@
 """DONE-missing rate: the share of dynamic chains that end without DONE.
 
 Convention: (chains that reached the hop limit, or ran out of passages, before the model wrote DONE) /
-(all chains). Lower is better. It says whether the model knows when to stop, not whether it stopped at
-the right place: set F1 says that. A judged query without a chain counts as one without DONE. Fixed
-multi-step retrieval never writes DONE, so the rate says nothing of it.
+(all chains). Lower is better. The rate says whether the model stops, not whether it stops at the right place:
+set F1 measures that. A judged query without a chain counts as a chain without DONE. Fixed multi-step
+retrieval never writes DONE, so the rate does not apply to it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """RuleTaker-Open: the share of retrieved chains that prove the goal, and the rate of each error.
 
-Convention: the four checks of ``grls.evaluation.graph`` (at least two nodes; the first a start fact; the
-last concludes the goal; no edge missing) on each chain, in retrieval order and without DONE. Success is
+Convention: the four checks of ``grls.evaluation.graph`` (at least two nodes; the first is a start fact; the
+last concludes the goal; no edge is missing) on each chain, in retrieval order and without DONE. Success is
 the share of queries that pass all four. With the reading ``algorithm3`` a chain counts under the first check
-that it fails, so that the error rates and success add up to 1, as those of table 10 of arXiv 2204.13596
-do; with ``reuse`` it counts under each that it fails. An empty chain, and so an unanswered query, fails all
-but the missing edge. Gold evidence is not consulted: another proof of the goal succeeds as well.
+that it fails, so that error rates and success add up to 1, as in table 10 of arXiv 2204.13596; with
+``reuse`` it counts under every check that it fails. An empty chain, as for an unanswered query, fails all
+checks except the missing edge. Gold evidence does not matter: another proof of the goal succeeds as well.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def graph_success(
 
     Args:
         chains: Passage texts of each query's chain, in retrieval order, without DONE.
-        problems: What each query asks, in the same order of queries.
-        reading: Of the checks.
+        problems: The problem of each query, in the same order of queries.
+        reading: The reading of the checks.
 
     Returns:
         ``{"success": …, "node_number": …, "start_node": …, "end_node": …, "missing_edge": …}``, values
-        in [0, 1]; all but the first are error rates.
+        in [0, 1]; all except the first are error rates.
     """
     errors = [graph_errors(problem, chain, reading) for chain, problem in zip(chains, problems, strict=True)]
     result = {"success": mean(e.success for e in errors)}
@@ -57,8 +57,8 @@ def problem_from_texts(start: Sequence[str], goal: str) -> Problem:
             raise DataError(f"expected a fact such as 'anna is kind .', got {text!r}.")
     if not start:
         raise DataError(f"the goal {goal!r} has no start fact; give at least one.")
-    found = [fact for fact in facts if isinstance(fact, Fact)]
-    return Problem(tuple(found[:-1]), found[-1])
+    parsed = [fact for fact in facts if isinstance(fact, Fact)]
+    return Problem(tuple(parsed[:-1]), parsed[-1])
 
 
 class GraphSuccess(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types

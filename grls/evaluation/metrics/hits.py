@@ -1,7 +1,7 @@
 """Hits@k: the share of queries with a gold passage among their first k.
 
-Convention: one gold passage is enough; a query without a hit, or without gold, scores 0 and is not skipped. A
-passage that is listed twice takes two ranks.
+Convention: one gold passage is enough; a query without a hit, or without gold passages, scores 0 and is not
+skipped. A passage that is listed twice takes two ranks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def hits(
         ``{"hits@k": …}``, values in [0, 1].
 
     Raises:
-        ConfigError: There is no cut-off, or one below 1.
+        ConfigError: There is no cut-off, or a cut-off is below 1.
         DataError: There is no query.
     """
     pairs = [(list(ids), set(wanted)) for ids, wanted in zip(retrieved, gold, strict=True)]

@@ -1,10 +1,10 @@
 """Path match: the share of queries whose first retrieved passages are the evidence, in an accepted order.
 
-Convention: a query with a path of n gold passages scores 1 where its first n retrieved passages are that
-path, passage by passage (in any order, where any is right), else 0; then the mean over queries. Where several
-paths are equally good, one of them is enough. What is retrieved after the n passages does not count: whether
-a chain ends in time is said by set F1. A passage retrieved twice takes two places, so the path is not
-matched. A query without an accepted path scores 0; leave out those whose order nobody knows.
+Convention: a query with a path of n gold passages scores 1 if its first n retrieved passages are that path,
+passage by passage (in any order, if the data allow any order), else 0; then the mean over queries. One of
+several equally good paths is enough. Passages after the first n do not count: set F1 measures whether a chain
+ends in time. A passage retrieved twice takes two places, so the path is not matched. A query without an
+accepted path scores 0; leave out queries without a known order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grls.evaluation.metrics.averages import mean
 
 
 class Accepted(NamedTuple):
-    """What counts as right for one query.
+    """The accepted paths of one query.
 
     Attributes:
         paths: Equally good paths, each the ids of gold passages in retrieval order.
@@ -43,7 +43,7 @@ def path_match(retrieved: Sequence[Sequence[str]], accepted: Sequence[Accepted])
     """Share of queries whose path is matched.
 
     Args:
-        retrieved: Passage ids of each query, in hop order (of a single-step run: best first), without DONE.
+        retrieved: Passage ids of each query, in hop order (best first for a single-step run), without DONE.
         accepted: The paths of each query, in the same order of queries.
 
     Returns:

@@ -1,12 +1,12 @@
-"""Sequence recall@k apart for gold passages that training has seen as gold, and for unseen ones.
+"""Sequence recall@k, separately for gold passages that are gold in training (seen) and for unseen ones.
 
-Convention: a gold passage is *seen* where it is gold of at least one training query (memorising it does
-not count). For one query, seen recall@k is (seen gold passages in the top k) / (its seen gold passages),
-and unseen recall@k likewise; each is averaged over the queries that have a gold passage of that kind. A
-query with none of a kind is left out of that kind's mean and no other, so the two means rest on
-different sets of queries; their sizes are returned, and how many queries have unseen gold alone (their
-share of all is the unseen rate of arXiv 2204.13596, table 1). Where no query has a kind, its recall is
-None. The ranks are those of the whole list: a seen passage above an unseen one takes its place.
+Convention: a gold passage is *seen* if it is gold of at least one training query (memorising it does not
+count). For one query, seen recall@k is (seen gold passages in the top k) / (its seen gold passages), and
+unseen recall@k is defined in the same way; each is averaged over the queries that have a gold passage of that
+kind. So the two means rest on different sets of queries. The result holds the sizes of these sets, and the
+number of queries with unseen gold passages only (their share of all queries is the unseen rate of arXiv
+2204.13596, table 1). If no query has a gold passage of a kind, its recall is None. Ranks count in the whole
+list: a seen passage above an unseen one takes a rank.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def seen_unseen(
     seen: Collection[str],
     ks: Sequence[int] = KS,
 ) -> dict[str, float | int | None]:
-    """Mean recall at each cut-off for either kind of gold passage.
+    """Mean recall at each cut-off for seen and for unseen gold passages.
 
     Args:
         retrieved: Passage ids of each query, best first.
@@ -37,7 +37,7 @@ def seen_unseen(
 
     Returns:
         ``{"seen_recall@1": …, "seen_queries": …, "unseen_recall@1": …, "unseen_queries": …,
-        "all_unseen_queries": …}``, the last one the queries that have gold, all of it unseen.
+        "all_unseen_queries": …}``; the last is the number of queries with unseen gold passages only.
     """
     known = set(seen)
     result: dict[str, float | int | None] = {}

@@ -1,10 +1,9 @@
-"""Sequence recall@k: how much of the gold evidence stands among the first k retrieved passages.
+"""Sequence recall@k: the share of the gold evidence among the first k retrieved passages.
 
-Convention: for one query, (gold passages in the top k) / (all gold passages); then the mean over
-queries. This is trec_eval's ``recall_k`` and ir_measures' ``R@k``: a query with nothing retrieved scores
-0, and so does a query without any gold passage. k counts retrieved passages, so with more than k gold
-passages recall@k cannot reach 1. The order of the gold passages does not count. A passage retrieved
-twice takes two ranks and counts once.
+Convention: for one query, (gold passages in the top k) / (all gold passages); then the mean over queries.
+This is trec_eval's ``recall_k`` and ir_measures' ``R@k``: a query without retrieved passages, or without gold
+passages, scores 0. k counts retrieved passages, so with more than k gold passages recall@k cannot reach 1.
+The order of the gold passages does not count. A passage retrieved twice takes two ranks and counts once.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from grls.evaluation.metrics.averages import KS, cutoffs, mean
 
 
 def recall_at(retrieved: Sequence[str], gold: Collection[str], k: int) -> float:
-    """Recall@k of one query; 0 where it has no gold passage."""
+    """Recall@k of one query; 0 if it has no gold passage."""
     return len(set(retrieved[:k]) & set(gold)) / len(set(gold)) if gold else 0.0
 
 

@@ -3,9 +3,9 @@
 Convention: for one query, with R the distinct passages of its chain and G its gold passages,
 precision = |R ∩ G| / |R|, recall = |R ∩ G| / |G|, F1 = 2|R ∩ G| / (|R| + |G|); then each is averaged over
 queries, so the mean F1 is not the F1 of the means. These are trec_eval's ``set_P``, ``set_recall``,
-``set_F`` and ir_measures' ``SetP``, ``SetR``, ``SetF``: whatever would divide by 0 is 0, so an empty
-chain scores 0, and so does a query without gold, even where its chain is empty too. DONE is no passage:
-leave it out of R.
+``set_F`` and ir_measures' ``SetP``, ``SetR``, ``SetF``: a division by 0 gives 0, so an empty chain scores 0,
+and so does a query without gold passages, even if its chain is empty as well. DONE is no passage: leave it
+out of R.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def test_what_does_not_fit_is_refused(corpus: Corpus, tokenizer: Any, tmp_path: 
     keys_in(folder, corpus, tokenizer)
     fewer = Corpus.from_passages(PASSAGES[:2])
     other = train_tokenizer(tmp_path / "data", 60)
-    with pytest.raises(MismatchError, match=r"another corpus.*remove this one"):
+    with pytest.raises(MismatchError, match=r"another corpus.*remove this folder"):
         keys_in(folder, fewer, tokenizer)
     with pytest.raises(MismatchError, match="another tokenizer"):
         keys_in(folder, corpus, other)
