@@ -1,9 +1,9 @@
-"""Any BEIR folder, or a pair of JSONL files with keys of their own, into our layout.
+"""Any BEIR folder, or a pair of JSONL files with other keys, into our layout.
 
 A BEIR folder is validated (ids, qrels, evidence) and copied with its metadata; its splits stay, unless
 it has a single qrels file and ``--ratios`` asks for a split by query. A pair of files is a corpus and
-the queries that name their gold passages by id; the option for each key says what it is called there, and
-other fields of a record join its metadata. A field that stands nowhere in what is written is told of.
+the queries that name their gold passages by id. An option names each key of these files, and other fields of
+a record join its metadata. The command lists the fields that are not written.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ def prepare(
         raw: A BEIR folder: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
         corpus_file: Instead of --raw: JSONL with one passage a line.
         queries_file: With --corpus_file: JSONL with one query a line.
-        id_key: What the id is called in both files.
-        text_key: What the text is called in both files.
-        title_key: What the title of a passage is called; a passage may lack it.
-        evidence_key: What the list of gold passage ids of a query is called.
-        ratios: Shares of train, dev and test, as [0.8,0.1,0.1]. For a folder: only where it has a
-            single qrels file. For a pair of files: the default puts all queries into test.
-        drop_leaks: Drop a query from the other splits where its text stands in test, and from train
-            where it stands in dev, instead of refusing the folder.
-        seed: Decides which query goes into which split.
+        id_key: Key of the id in both files.
+        text_key: Key of the text in both files.
+        title_key: Key of a passage's title; a passage may lack it.
+        evidence_key: Key of a query's list of gold passage ids.
+        ratios: Shares of train, dev and test, as [0.8,0.1,0.1]. A folder must have a single qrels file for
+            this. For a pair of files the default puts all queries into test.
+        drop_leaks: If a query text stands in two splits, drop it from train before dev, and from other splits
+            before test, instead of refusing the folder.
+        seed: Seed of the split.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
     if ratios and len(ratios) != 3:
@@ -66,7 +66,9 @@ def prepare(
             Fields(id_key, text_key, evidence_key),
         )
         read = list(_passages(corpus_file, id_key, text_key, title_key, of_passages))
-        passages = Corpus.from_passages([p for p, _ in read], str(corpus_file), [some for _, some in read])
+        passages = Corpus.from_passages(
+            [p for p, _ in read], str(corpus_file), [metadata for _, metadata in read]
+        )
         queries = list(_queries(queries_file, id_key, text_key, evidence_key, of_queries))
         _refuse_unknown(queries, passages, queries_file)
         common.finish(out, common.dataset(passages, _split(queries, ratios or (0, 0, 1), seed)), tokenizer)
@@ -77,18 +79,18 @@ def prepare(
 
 
 class Fields:
-    """The fields of records beside those that have an option: they join the metadata.
+    """The fields of records without an option: they join the metadata.
 
-    Left out is what the metadata have already with another value, and what means something there that it
-    does not say (``answers`` that are no list of texts).
+    A field is left out if the metadata have it with another value, or if its value does not fit a known key
+    of the metadata (``answers`` that are no list of texts).
 
     Args:
-        named: The fields that have an option.
+        named: The fields with an option.
         passages: Whether the records are passages, whose metadata are free; otherwise queries.
 
     Attributes:
-        joined: Field -> in how many records it has joined the metadata.
-        lost: Field -> in how many records it was left out.
+        joined: Field -> number of records whose metadata it has joined.
+        lost: Field -> number of records in which it was left out.
     """
 
     def __init__(self, *named: str, passages: bool = False):
@@ -97,28 +99,28 @@ class Fields:
         self.joined, self.lost = Counter[str](), Counter[str]()
 
     def metadata(self, record: dict[str, Any], file: Path, line: int) -> dict[str, Any]:
-        """The metadata of a record, its other fields among them.
+        """The metadata of a record, with its other fields.
 
         Raises:
             DataError: ``metadata`` is no object.
         """
-        found = dict(object_of(record, "metadata", file, line))
+        joined = dict(object_of(record, "metadata", file, line))
         for name, value in record.items():
             if name in self._named:
                 continue
-            if name not in found and (self._passages or _fits(name, value)):
-                found[name] = value
-            kept = name in found and found[name] == value
+            if name not in joined and (self._passages or _fits(name, value)):
+                joined[name] = value
+            kept = name in joined and joined[name] == value
             (self.joined if kept else self.lost)[name] += 1
-        return found
+        return joined
 
     def count(self, file: Path) -> None:
-        """Count the fields of a file of which none but the named ones are written."""
+        """Count the fields of a file whose other fields are not written."""
         for _, record in read_jsonl(file):
             self.lost.update(record.keys() - self._named)
 
     def tell(self, file: Path) -> None:
-        """Print what became of the fields of a file."""
+        """Print which fields of a file joined the metadata, and which were left out."""
         for what, counts in (("joined the metadata", self.joined), ("left out", self.lost)):
             if counts:
                 listed = ", ".join(f"{name} ({counts[name]:,})" for name in sorted(counts))
@@ -126,7 +128,7 @@ class Fields:
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Whether a query's metadata may have such a value."""
+    """Whether a query's metadata may have this value."""
     try:
         query_of({"_id": name or "-", "text": "-", "metadata": {name: value}}, Path(), 0)
     except DataError:
@@ -138,7 +140,7 @@ def _copy(
     raw: Path, out: Path, ratios: Sequence[float], drop_leaks: bool, seed: int, tokenizer: Path | None
 ) -> None:
     if out.resolve() == raw.resolve():
-        raise ConfigError(f"{out} is the folder to read; give --out another place.")
+        raise ConfigError(f"{out} is the folder to read; give another --out.")
     corpus = Corpus.read(raw)
     qrels = _read_qrels(raw, corpus)
     queries = read_queries(raw)
@@ -169,7 +171,7 @@ def _divide(
 ) -> dict[str, Qrels]:
     if len(qrels) > 1:
         raise ConfigError(
-            f"{raw} has the splits {', '.join(qrels)} already; leave --ratios out, or keep one qrels file."
+            f"{raw} already has the splits {', '.join(qrels)}; leave --ratios out, or keep one qrels file."
         )
     (judged,) = qrels.values()
     parts = _split([q for q in queries if q.id in judged], ratios, seed)
@@ -177,7 +179,7 @@ def _divide(
 
 
 def _without_leaks(queries: Sequence[Query], qrels: dict[str, Qrels]) -> dict[str, Qrels]:
-    """The qrels with each query text in one split: the last of train, dev, test that has it."""
+    """The qrels with each query text in one split only: the last of train, dev, test that has it."""
     texts = {query.id: common.query_key(query.text) for query in queries}
     owner = {texts[q]: name for name in _by_rank(qrels) for q in qrels[name]}
     return {
@@ -187,7 +189,7 @@ def _without_leaks(queries: Sequence[Query], qrels: dict[str, Qrels]) -> dict[st
 
 
 def _by_rank(qrels: dict[str, Qrels]) -> list[str]:
-    """Split names, the one that gives way first: others, train, dev, test."""
+    """Split names in the order in which they lose queries: others, train, dev, test."""
     return sorted(qrels, key=lambda name: common.SPLITS.index(name) if name in common.SPLITS else -1)
 
 

@@ -1,6 +1,6 @@
-"""What the preparations share: passages without duplicates, splits by query, statistics, the command line.
+"""Functions of all preparations: passages without duplicates, splits by query, statistics, the command line.
 
-It knows the data layout, and of no particular data set.
+The module knows the data layout, and no particular data set.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Statistics(NamedTuple):
         corpus_size: Number of passages.
         queries: Split -> number of queries.
         passage_tokens: Mean tokens of a passage, title included.
-        tokens: What a token is: ``whitespace tokens``, or a tokenizer's name.
+        tokens: Kind of token: ``whitespace tokens``, or a tokenizer's name.
         steps: Mean gold passages a query, over all splits.
-        unseen_rate: Share of the test queries all of whose gold passages are gold for no training query, as
-            table 1 counts it; None where there is no test or training query.
+        unseen_rate: Share of the test queries without a gold passage that is gold for a training query, as
+            table 1 counts it; None without test or training queries.
         unseen_passages: Share of the test queries' gold passages that are gold for no training query, a
-            passage counted once for each test query; None likewise.
+            passage counted once for each test query; None without test or training queries.
     """
 
     corpus_size: int
@@ -80,10 +80,10 @@ class Statistics(NamedTuple):
 class PassagePool:
     """Collects passages and keeps one of each.
 
-    Ids follow the sorted keys, so the order of the corpus tells nothing about gold or splits.
+    Ids follow the sorted keys, so the order of the corpus does not reveal gold passages or splits.
 
     Args:
-        key: Two texts are the same passage where this gives the same value; the first text stays.
+        key: Two texts with the same key are the same passage; the first text stays.
     """
 
     def __init__(self, key: Callable[[str], str] = lambda text: " ".join(text.split())):
@@ -94,7 +94,7 @@ class PassagePool:
         return len(self._texts)
 
     def add(self, text: str, title: str = "") -> None:
-        """Add a passage unless it is there already."""
+        """Add a passage unless it is already there."""
         self._texts.setdefault(self._key(f"{title}\n{text}"), (" ".join(text.split()), title))
 
     def passages(self) -> list[Passage]:
@@ -102,7 +102,7 @@ class PassagePool:
         return [Passage(name, *self._texts[key]) for key, name in self._ids().items()]
 
     def finder(self) -> Finder:
-        """A function from texts (or text and title) to passage ids, in order and each id once."""
+        """A function from texts (or text and title) to passage ids, in order and without repeats."""
         ids = self._ids()
 
         def find(texts: Iterable[str | tuple[str, str]]) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def holds(text: str, phrase: str) -> bool:
 
 
 def query_key(text: str) -> str:
-    """What makes two query texts the same: case and white space do not count, signs do (C++ is not C#)."""
+    """A key for query texts: case and white space do not count, signs do (C++ is not C#)."""
     return " ".join(text.casefold().split())
 
 
@@ -132,19 +132,19 @@ def split(
     seed: int,
     group: Callable[[Item], Hashable],
 ) -> list[list[Item]]:
-    """Split items at random into parts of these ratios; a group is never torn apart.
+    """Split items at random into parts of these ratios; a group is never split.
 
     Args:
-        items: What to split.
-        ratios: The parts' shares; they must add up to 1.
+        items: The items.
+        ratios: Shares of the parts; they must add up to 1.
         seed: The same seed gives the same split.
-        group: Items with the same value stay together; at least the query text.
+        group: Items with the same value stay together, at least items with the same query text.
 
     Returns:
         One list a ratio, each in the order of ``items``.
 
     Raises:
-        ConfigError: The ratios do not add up to 1, or one is negative.
+        ConfigError: The ratios do not add up to 1, or a ratio is negative.
     """
     if min(ratios) < 0 or abs(sum(ratios) - 1) > 1e-6:
         raise ConfigError(f"expected ratios of 0 or more that add up to 1, got {list(ratios)}.")
@@ -169,10 +169,10 @@ def dataset(passages: Passages, splits: Mapping[str, Sequence[Query]]) -> Datase
 
 
 def refuse_leaks(data: Dataset) -> None:
-    """Raise where a query, by id or by text (see :func:`query_key`), stands in two splits.
+    """Refuse a query, by id or by text (see :func:`query_key`), that stands in two splits.
 
     Raises:
-        DataError: Names the query and both splits.
+        DataError: A query stands in two splits.
     """
     texts = {query.id: query_key(query.text) for query in data.queries}
     first: dict[str, str] = {}
@@ -194,7 +194,7 @@ class Tally:
 
     Attributes:
         size: Passages so far.
-        total: Their tokens, titles included.
+        total: Number of their tokens, titles included.
     """
 
     def __init__(self, passages: Iterable[Passage], tokenizer: Path | None = None):
@@ -209,7 +209,7 @@ class Tally:
             yield passage
 
     def statistics(self, qrels: Mapping[str, Qrels]) -> Statistics:
-        """The statistics of a data set with these qrels, once the corpus was walked."""
+        """The statistics of a data set with these qrels, after the corpus was walked."""
         gold = {name: [relevant(grades) for grades in judged.values()] for name, judged in qrels.items()}
         steps = [len(passages) for queries in gold.values() for passages in queries]
         seen = {p for passages in gold.get("train", []) for p in passages}
@@ -241,10 +241,10 @@ def statistics(data: Dataset, tokenizer: Path | None = None) -> Statistics:
 def _token_counter(folder: Path | None) -> tuple[Callable[[str], int], str]:
     if folder is None:
         return (lambda text: len(text.split())), "whitespace tokens"
-    # Here, because it takes seconds that the rest need not wait.
+    # Imported here, because the import takes seconds and most preparations do not need it.
     from grls.models.load.opening import open_tokenizer, opening
 
-    with opening("a tokenizer", folder, "There was expected a folder with a Hugging Face tokenizer."):
+    with opening("a tokenizer", folder, "Expected a folder with a Hugging Face tokenizer."):
         tokenizer = open_tokenizer(folder, local_files_only=True)
     return (lambda text: len(tokenizer.tokenize(text))), f"tokens of {Path(folder).name}"
 
@@ -270,8 +270,8 @@ def finish(out: Path, data: Dataset, tokenizer: Path | None = None) -> Statistic
 
     Raises:
         DataError: A query text stands in two splits.
-        ConfigError: There is no such tokenizer.
-        WriteError: The folder cannot be written; nothing was left under its name.
+        ConfigError: The tokenizer is missing.
+        WriteError: The folder cannot be written; nothing is left under its name.
     """
     refuse_leaks(data)
     numbers = statistics(data, tokenizer)
@@ -290,10 +290,10 @@ def field(record: Mapping[str, Any], key: str, kind: type[Item], file: Path, lin
 
     Args:
         record: The record.
-        key: The key that must be there.
-        kind: The type the value must have; a string or list must not be empty either.
-        file: For the error.
-        line: For the error: the line, or what names the record where the file has no lines.
+        key: The required key.
+        kind: The required type; a string or list must not be empty.
+        file: The file, for the error.
+        line: The line, or the name of the record in a file without lines, for the error.
 
     Raises:
         DataError: The key is missing or its value is of another type or empty.
@@ -305,10 +305,10 @@ def field(record: Mapping[str, Any], key: str, kind: type[Item], file: Path, lin
         and not (isinstance(value, str) and not value.strip())
     ):
         return value
-    found = "the key is missing" if key not in record else f"got {value!r:.80}"
+    problem = "the key is missing" if key not in record else f"got {value!r:.80}"
     place = line if isinstance(line, int) else None
     where = "" if isinstance(line, int) else f"{line}: "
-    raise DataError(f"{where}expected {key!r} to be a non-empty {kind.__name__}, {found}.", file, place)
+    raise DataError(f"{where}expected {key!r} to be a non-empty {kind.__name__}, {problem}.", file, place)
 
 
 def strings(record: Mapping[str, Any], key: str, file: Path, line: int | str) -> list[str]:
@@ -320,14 +320,14 @@ def strings(record: Mapping[str, Any], key: str, file: Path, line: int | str) ->
 def run(prepare: Callable[..., None], args: Sequence[str] | None = None) -> None:
     """Run a preparation as a command: its parameters are the options.
 
-    Ends the process where the exit code is not 0; see :mod:`grls.io.ending` for what ends it, and how.
+    The process ends if the exit code is not 0; see :mod:`grls.io.ending`.
     """
-    if signal.getsignal(signal.SIGINT) is interrupted:  # that held for the imports, which are over
+    if signal.getsignal(signal.SIGINT) is interrupted:  # the imports are over
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    given = sys.argv[1:] if args is None else list(args)
+    arguments = sys.argv[1:] if args is None else list(args)
     code = ending.unless_unread(
         lambda: ending.reported(
-            lambda: auto_cli(prepare, args=with_recipes(given), as_positional=False),
+            lambda: auto_cli(prepare, args=with_recipes(arguments), as_positional=False),
             stands=f"the output is as it was, or whole, and {ending.WHOLE}",
         )
     )

@@ -2,12 +2,12 @@
 
 The full-size counterpart of :mod:`data_prep.nq` (arXiv 2004.04906): 21 million passages of 100 words and the
 training and development questions with their positive passages, matched by passage id. The corpus is written
-as it is read; in memory are the questions and the ids of their gold passages, never the corpus.
+as it is read; memory holds the questions and the ids of their gold passages, never the corpus.
 
 The test questions come with a gold paragraph of the original page (``nq-test_gold_info.json``) instead of a
-passage id. Their gold is the passage of the same title that holds an accepted answer, where there is one, and
-shares the most words with that paragraph, at least half of the shorter of the two. Questions without such a
-passage cannot be judged and are left out; how many is printed.
+passage id. Their gold passage has the same title and shares the most words with that paragraph, at least half
+of the shorter of the two; passages with an accepted answer win over passages without one. Questions without
+such a passage cannot be judged and are left out; the command prints their number.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def prepare(
         raw: Folder with psgs_w100.tsv, biencoder-nq-train.json and biencoder-nq-dev.json, and for a test
             split nq-test_gold_info.json, with accepted answers from nq-test.qa.csv; each may be gzip'd (.gz).
         out: Folder to write; an earlier one is replaced.
-        gold: Gold is the first positive passage, which training with DPR takes, or all of them.
-        drop_leaks: Leave a question out of train where it stands in dev or test, and out of dev where it
-            stands in test, instead of refusing the files.
+        gold: Gold passages: the first positive passage, as in DPR's training, or all of them.
+        drop_leaks: If a question stands in two splits, leave it out of the earlier of train, dev and test,
+            instead of refusing the files.
         drop_missing: Leave out questions whose gold passages are not in the corpus, instead of refusing.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
@@ -87,7 +87,7 @@ def _passages(file: Path) -> Iterator[Passage]:
 
 
 def _questions(raw: Path, split: str, gold: str) -> Iterator[Query]:
-    """The questions of a split that have a positive passage; DPR skips the others, too."""
+    """The questions of a split with a positive passage; DPR also skips the others."""
     file = find_raw(raw, QUESTIONS.format(split=split))
     skipped = 0
     for number, (place, record) in enumerate(read_json_list(file), 1):
@@ -137,8 +137,8 @@ class TestGold:
         if not gold_file.is_file():
             if answers_file.is_file():
                 raise DataError(
-                    f"the file names no gold passages; put {TEST_GOLD} beside it, or take it away to prepare "
-                    "train and dev alone.",
+                    f"the file names no gold passages; put {TEST_GOLD} beside it, or remove it to prepare "
+                    "only train and dev.",
                     answers_file,
                 )
             return
@@ -160,7 +160,7 @@ class TestGold:
             self._by_title.setdefault(common.plain_words(title), []).append(query)
 
     def offer(self, passage: Passage) -> None:
-        """Keep the passage's id where it is the best so far for a question of its title."""
+        """Keep the id of a passage that is the best so far for a question with its title."""
         if not self._by_title:
             return
         for query in self._by_title.get(common.plain_words(passage.title), ()):
@@ -174,7 +174,7 @@ class TestGold:
                 self._best[query.id] = (answered, shared, passage.id)
 
     def matched(self, queries: Sequence[Query]) -> list[Query]:
-        """The questions for which a passage was found, with it as evidence."""
+        """The questions with a matching passage, which becomes their evidence."""
         kept = [q._replace(evidence=(self._best[q.id][2],)) for q in queries if q.id in self._best]
         if queries:
             print(f"{'test questions':<20} {len(kept):,} of {len(queries):,} matched with a passage")
@@ -183,7 +183,7 @@ class TestGold:
 
 def _test_answers(file: Path) -> dict[str, tuple[str, ...]]:
     """Question (see ``query_key``) -> accepted answers."""
-    found = {}
+    accepted = {}
     for line, (question, listed) in read_csv(file, ("question", "answers"), "\t", header=False):
         try:
             answers = ast.literal_eval(listed)
@@ -191,8 +191,8 @@ def _test_answers(file: Path) -> dict[str, tuple[str, ...]]:
             answers = None
         if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
             raise DataError(f"expected the answers as ['one', 'two'], got {listed!r:.80}.", file, line)
-        found[common.query_key(question)] = tuple(answer for answer in answers if answer.strip())
-    return found
+        accepted[common.query_key(question)] = tuple(answer for answer in answers if answer.strip())
+    return accepted
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """EntailmentBank: question + answer -> the leaves of its entailment tree, in the order of the file.
 
 The corpus is the union of the leaves (task 1), the 25 context sentences of each question (task 3) and
-the fact bank, without duplicates once case and punctuation are set aside. A training query whose text
-stands in dev or test as well is left out of training. In arXiv 2204.13596 the corpus is
-smaller, the leaves of task 3.
+the fact bank, without duplicates (case and punctuation do not count). A training query whose text also stands
+in dev or test is left out. In arXiv 2204.13596 the corpus is smaller: the leaves of task 3.
 
 WorldTree (optional; the paper always has it) gives extra training pairs: question + correct answer ->
-the facts of its explanation. Its questions overlap with EntailmentBank's dev and test, so a question goes
-only where neither its id nor its text stands there.
+the facts of its explanation. Its questions overlap with EntailmentBank's dev and test, so a question is left
+out if its id or its text stands there.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def prepare(
     Args:
         raw: Folder with task_1, task_3 and worldtree_corpus_sentences_extended.json.
         out: Folder to write; an earlier one is replaced.
-        seed: Taken for uniformity; the splits are the official ones, so it changes nothing.
+        seed: Without effect, because the splits are the official ones.
         worldtree: Folder with WorldTree's questions.nomercury.jsonl and facts.tsv: adds its training
             questions as extra training pairs (default: none).
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
@@ -90,7 +89,7 @@ def _pairs(file: Path) -> Iterator[Pair]:
 
 
 def _parts(record: dict[str, Any], file: Path, line: int) -> tuple[str, str, list[str]]:
-    """Question, answer and sentences, of a training record ("angles") or another."""
+    """Question, answer and sentences of a record, in the format of training ("angles") or of dev and test."""
     if "meta" in record:
         triples = common.field(common.field(record, "meta", dict, file, line), "triples", dict, file, line)
         sentences = [common.field(triples, key, str, file, line) for key in triples]
@@ -115,7 +114,7 @@ def _parts(record: dict[str, Any], file: Path, line: int) -> tuple[str, str, lis
 
 
 def _fill(pool: common.PassagePool, pairs: dict[str, list[Pair]], raw: Path) -> None:
-    """Put leaves, contexts and fact bank into the pool; where texts vary, the leaf's stays."""
+    """Put leaves, contexts and fact bank into the pool; if spellings differ, the leaf's spelling stays."""
     leaves = (sentence for group in pairs.values() for pair in group for sentence in pair.sentences)
     contexts = (
         s for file in FILES.values() for pair in _pairs(raw / "task_3" / file) for s in pair.sentences
@@ -146,7 +145,7 @@ def _without(held_out: Sequence[Pair], train: list[Pair]) -> list[Pair]:
 def _extra(folder: Path, held_out: Sequence[Pair], pool: common.PassagePool) -> list[Pair]:
     """WorldTree's training pairs that are not held out; their facts join the pool.
 
-    Another source may write the same question with other signs, so questions are compared without them.
+    The sources may write a question with different punctuation, so it does not count in the comparison.
     """
     pairs = list(_worldtree_pairs(folder))
     ids = {pair.id for pair in held_out}
@@ -185,8 +184,8 @@ def _worldtree_pairs(folder: Path) -> Iterator[Pair]:
 def options_of(text: str) -> tuple[str, dict[str, str]]:
     """Split "question (A) one (B) two" into the question and its options by key.
 
-    The options are the last run that starts at A or 1 and goes on in order, so brackets within the
-    question or an option stay text.
+    The options are the last run of brackets that starts at A or 1 and continues in order, so other brackets
+    in the question or in an option stay text.
     """
     for keys in ("ABCDE", "12345"):
         begin = text.rfind(f"({keys[0]})")
@@ -205,7 +204,7 @@ def options_of(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _queries(pairs: Iterable[Pair], find: common.Finder) -> Iterator[Query]:
-    """The queries of one split; a question that stands there twice gets a number."""
+    """The queries of one split; a repeated question id gets a number."""
     count: dict[str, int] = {}
     for pair in pairs:
         name = pair.id if pair.source == "entailmentbank" else f"{pair.source}-{pair.id}"

@@ -1,8 +1,8 @@
 """ExplaGraphs-Open: belief + argument -> the paths of its explanation graph, in the order of the file.
 
 One retrieval unit is one path ``subject; relation; object``. ``dev.tsv`` is the test split (the
-official test set has no graphs); our dev split is carved out of ``train.tsv`` by belief, because no
-belief of ``dev.tsv`` stands in ``train.tsv`` either.
+official test set has no graphs). Our dev split is a part of ``train.tsv``, split by belief, because
+``dev.tsv`` and ``train.tsv`` also share no belief.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def prepare(
     Args:
         raw: Folder with train.tsv and dev.tsv.
         out: Folder to write; an earlier one is replaced.
-        seed: Decides which training beliefs go into the dev split.
+        seed: Seed of the draw of the dev split.
         dev_ratio: Share of train.tsv that becomes the dev split.
-        named: A query is ``belief: … argument: …``, as in arXiv 2204.13596 (appendix A.3), instead of the two
-            texts alone.
+        named: Write queries as ``belief: … argument: …``, as in arXiv 2204.13596 (appendix A.3), instead of
+            the two texts without labels.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
     files = {"train": raw / "train.tsv", "test": raw / "dev.tsv"}

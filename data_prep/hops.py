@@ -1,19 +1,19 @@
-"""Which of a question's two gold passages is retrieved first, where the raw files do not say.
+"""The retrieval order of a question's two gold passages, for raw files that do not say it.
 
-HotpotQA lists its gold titles in no order of retrieval. The first hop is the passage from which the other
-one is reached, so the rules below are tried in turn, and the first that prefers one passage decides:
+HotpotQA does not list its gold titles in the order of retrieval. The first hop is the passage that leads to
+the other one. The rules below are tried in turn, and the first rule that prefers one passage decides:
 
 ========== ===========================================================================================
-``answer`` the answer stands in one passage alone: that one is last (the convention of multi-hop dense
+``answer`` only one passage holds the answer: this passage is last (the convention of multi-hop dense
            retrieval, arXiv 2009.12756); for releases that have answers
-``link``   one passage mentions the other's title and is not mentioned back: it is first
-``named``  the question names the title of one passage alone: it is first
-``words``  the question shares more words with one title than with the other: it is first
+``link``   only one passage mentions the title of the other: this passage is first
+``named``  the question names the title of only one passage: this passage is first
+``words``  the question shares more words with one title than with the other: its passage is first
 ========== ===========================================================================================
 
-A title is compared in lower case, without signs and without what stands in parentheses at its end
-("Ghost Rider (Suicide song)" is "ghost rider"). Where no rule decides, and in a comparison question,
-neither passage leads to the other: any order is right, and the query's metadata say ``any_order: true``.
+Titles are compared in lower case, without punctuation and without parentheses at the end ("Ghost Rider
+(Suicide song)" is "ghost rider"). If no rule decides, or in a comparison question, neither passage leads to
+the other: any order is right, and the query's metadata say ``any_order: true``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DETAIL = re.compile(r"\s*\([^()]*\)\s*$")
 
 
 class Hop(NamedTuple):
-    """What the rules need to know of a gold passage; its text may be forgotten.
+    """The facts about a gold passage that the rules need, without its text.
 
     Attributes:
         title: Its title as the raw file writes it.
@@ -47,13 +47,13 @@ class Hop(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Gold passages in retrieval order, and the rule that found it."""
+    """Gold passages in retrieval order, and the rule that decided."""
 
     hops: tuple[Hop, ...]
     rule: str
 
     def metadata(self, kind: str) -> dict[str, Any]:
-        """What the query's metadata say of the order; ``kind`` is the type of the question."""
+        """The metadata of the query about the order; ``kind`` is the type of the question."""
         if self.rule in (COMPARISON, UNDECIDED):
             return {"type": kind, "any_order": True}
         return {"type": kind, "order": self.rule}
@@ -66,7 +66,7 @@ def read(title: str, text: str, titles: Sequence[str], answer: str = "") -> Hop:
         title: Its title.
         text: Its text.
         titles: The titles of all gold passages of the question.
-        answer: The short answer; empty where unknown.
+        answer: The short answer; empty if unknown.
     """
     links = any(holds(text, bare_title(other)) for other in titles if other != title)
     return Hop(title, holds(text, answer), links)
@@ -76,9 +76,9 @@ def order(question: str, hops: Sequence[Hop], kind: str) -> Order:
     """The retrieval order of a question's gold passages.
 
     Args:
-        question: Its text.
-        hops: Its gold passages, in the order of the raw file.
-        kind: ``comparison``, or what the raw file calls a question with a bridge.
+        question: The text of the question.
+        hops: The gold passages, in the order of the raw file.
+        kind: ``comparison``, or the raw file's name for a question with a bridge.
     """
     if kind == COMPARISON or len(hops) != 2:
         return Order(tuple(hops), COMPARISON if kind == COMPARISON else UNDECIDED)
@@ -98,14 +98,14 @@ def order(question: str, hops: Sequence[Hop], kind: str) -> Order:
 
 
 def bare_title(title: str) -> str:
-    """A title without HTML entities and without the parenthesis at its end."""
+    """A title without HTML entities and without parentheses at its end."""
     return _DETAIL.sub("", html.unescape(title)) or title
 
 
 def describe(rules: Counter[str]) -> str:
-    """A line for the statistics: how many queries each rule has put in order."""
-    found = ", ".join(f"{count:,} {rule}" for rule, count in rules.most_common())
-    return f"{'order of the hops':<20} {found}"
+    """A line for the statistics: number of queries that each rule has ordered."""
+    counts = ", ".join(f"{count:,} {rule}" for rule, count in rules.most_common())
+    return f"{'order of the hops':<20} {counts}"
 
 
 def _words(text: str) -> set[str]:

@@ -3,10 +3,10 @@
 The raw files are a published sample of 500 questions of the validation set: ``bm25_results.csv`` (question,
 type, gold titles) and ``pooled_corpus_validation_500_title_text.jsonl``, the 4,937 paragraphs that the 500
 questions came with. It has no answers. The split into 300 / 40 / 160 (train / dev / test, by ``seed``) is
-ours: a sample to develop on, neither the training set nor the five-million-passage corpus of the paper.
+ours: a sample for development, neither the training set nor the five-million-passage corpus of the paper.
 
 For a bridge question the order is inferred, see :mod:`data_prep.hops`; for a comparison any order is right
-(metadata ``any_order: true``), so training draws it anew each epoch.
+(metadata ``any_order: true``), so training draws a new order each epoch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def prepare(
     Args:
         raw: Folder with bm25_results.csv and pooled_corpus_validation_500_title_text.jsonl.
         out: Folder to write; an earlier one is replaced.
-        seed: Decides which question goes into which split.
+        seed: Seed of the split.
         ratios: Shares of train, dev and test; they add up to 1.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
@@ -64,10 +64,10 @@ def prepare(
     queries, rules = [], Counter[str]()
     for question in _questions(raw / QUESTIONS, texts):
         gold = [hops.read(title, texts[title], question.titles) for title in question.titles]
-        found = hops.order(question.text, gold, question.kind)
-        rules[found.rule] += 1
-        evidence = find((texts[hop.title], html.unescape(hop.title)) for hop in found.hops)
-        stored = common.metadata(**found.metadata(question.kind))
+        ordered = hops.order(question.text, gold, question.kind)
+        rules[ordered.rule] += 1
+        evidence = find((texts[hop.title], html.unescape(hop.title)) for hop in ordered.hops)
+        stored = common.metadata(**ordered.metadata(question.kind))
         queries.append(Query(question.id, question.text, evidence, metadata=stored))
     parts = common.split(queries, ratios, seed, group=lambda q: common.query_key(q.text))
     splits = dict(zip(common.SPLITS, parts, strict=True))
@@ -89,7 +89,7 @@ def _texts(file: Path) -> dict[str, str]:
 
 
 def _questions(file: Path, texts: Mapping[str, str]) -> Iterator[Question]:
-    """Every question once; the file has a row for each setting of its BM25 baseline."""
+    """The questions without repeats; the file has a row for each setting of its BM25 baseline."""
     known: dict[str, Question] = {}
     for line, row in read_csv(file, COLUMNS):
         name, kind, text, gold = row

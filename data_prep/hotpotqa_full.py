@@ -1,14 +1,14 @@
 """HotpotQA at full size, in its full-wiki setting: question -> two abstracts in retrieval order.
 
 The raw files are the official ones: 90,447 training and 7,405 development questions, and five million
-abstracts of Wikipedia as ``bz2`` files of JSON lines. The test questions have no gold, so as in the
+abstracts of Wikipedia as ``bz2`` files of JSON lines. The test questions have no gold passages, so as in the
 literature the development questions are our test split, and ``dev`` is held out of training, by default 2 %
-as in arXiv 2204.13596. The corpus is written as it is read; in memory are the questions and what
-:mod:`data_prep.hops` needs to know of their gold passages.
+as in arXiv 2204.13596. The corpus is written as it is read; memory holds the questions and the facts about
+their gold passages that :mod:`data_prep.hops` needs.
 
-A gold title names the abstract whose title is the same once HTML entities are resolved and accents composed
-(Unicode NFC); of two such abstracts it is the first. Sentences are joined by a space. "yes" and "no" stand in
-the metadata and are no accepted answers, for no passage is right because it holds the word.
+A gold title names the abstract with the same title, after HTML entities are resolved and accents composed
+(Unicode NFC); the first of two such abstracts counts. Sentences are joined by a space. The answers "yes" and
+"no" stand only in the metadata: a passage does not answer a question because it holds the word "yes".
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def prepare(
             enwiki-20171001-pages-meta-current-withlinks-abstracts.
         out: Folder to write; an earlier one is replaced.
         dev_share: Share of the training questions that becomes the dev split.
-        seed: Decides which.
-        drop_leaks: Leave a training question out where its text stands in the test split, instead of
-            refusing the files.
-        drop_missing: Leave out questions whose gold titles the abstracts lack, instead of refusing.
+        seed: Seed of the draw of the dev split.
+        drop_leaks: Leave out training questions whose text stands in the test split, instead of refusing the
+            files.
+        drop_missing: Leave out questions whose gold titles the abstracts lack, instead of refusing the files.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
     if not 0 < dev_share < 1:
@@ -78,20 +78,20 @@ def prepare(
     def judged() -> dict[str, list[Query]]:
         queries = {name: [gold.query(q) for q in questions] for name, questions in splits.items()}
         kept = stream.without_missing(queries, gold.missing(), raw / ABSTRACTS, drop_missing)
-        return {name: some for name, some in kept.items() if some}
+        return {name: questions for name, questions in kept.items() if questions}
 
     stream.finish_stream(out, gold.watch(_passages(raw / ABSTRACTS)), judged, tokenizer)
     print(hops.describe(gold.rules))
 
 
 class Gold:
-    """What is learnt of the questions' gold passages while the corpus goes by.
+    """Collects the facts about the questions' gold passages while the corpus goes by.
 
     Args:
         questions: All questions.
 
     Attributes:
-        rules: How many questions, none of whose passages is missing, each rule has put in order.
+        rules: Rule -> number of questions that it has ordered, without questions with a missing passage.
     """
 
     def __init__(self, questions: Sequence[Question]):
@@ -104,7 +104,7 @@ class Gold:
                 self._users.setdefault(_key(title), []).append(question)
 
     def watch(self, passages: Iterator[Passage]) -> Iterator[Passage]:
-        """Hand the passages on, and note what each tells of the questions whose gold it is."""
+        """Pass the passages on, and note the facts about gold passages."""
         for passage in passages:
             key = _key(passage.title)
             for question in self._users.get(key, ()):
@@ -114,21 +114,21 @@ class Gold:
             yield passage
 
     def missing(self) -> dict[str, list[str]]:
-        """Question id -> gold titles that no passage had."""
+        """Question id -> gold titles without a passage."""
         lost = {q.id: [t for t in q.titles if (q.id, t) not in self._found] for q in self._questions}
         return {name: titles for name, titles in lost.items() if titles}
 
     def query(self, question: Question) -> Query:
-        """The question with those of its gold passages that were found, in retrieval order."""
+        """The question with its gold passages that are in the corpus, in retrieval order."""
         known = [self._found[question.id, t] for t in question.titles if (question.id, t) in self._found]
         ids = {hop.title: name for name, hop in known}
-        found = hops.order(question.text, [hop for _, hop in known], question.kind)
-        self.rules[found.rule] += len(known) == len(question.titles)
-        stored = {**found.metadata(question.kind), "level": question.level, "answer": question.answer}
+        ordered = hops.order(question.text, [hop for _, hop in known], question.kind)
+        self.rules[ordered.rule] += len(known) == len(question.titles)
+        stored = {**ordered.metadata(question.kind), "level": question.level, "answer": question.answer}
         return Query(
             id=question.id,
             text=question.text,
-            evidence=tuple(ids[hop.title] for hop in found.hops),
+            evidence=tuple(ids[hop.title] for hop in ordered.hops),
             answers=() if question.answer.lower() in ("yes", "no") else (question.answer,),
             metadata=common.metadata(**stored),
         )
@@ -157,7 +157,7 @@ def _questions(file: Path) -> Iterator[Question]:
 
 
 def _titles(record: Mapping[str, object], file: Path, place: str) -> tuple[str, ...]:
-    """The distinct titles of the supporting facts, each a (title, sentence number)."""
+    """The distinct titles of the supporting facts, which are pairs (title, sentence number)."""
     facts = common.field(record, "supporting_facts", list, file, place)
     for fact in facts:
         if not (isinstance(fact, list) and fact and isinstance(fact[0], str) and fact[0].strip()):

@@ -1,8 +1,8 @@
 """Natural Questions with gold passages: question -> the one passage that answers it.
 
-Reads the "oracle" file of ``lost-in-the-middle``: gzip'd JSONL, each line a question, its short
-answers and one gold passage of about 100 words. The corpus is the gold passages; nearly every
-question has its own, so the test passages are unseen as gold. For the full set see :mod:`data_prep.dpr`.
+The module reads the "oracle" file of ``lost-in-the-middle``: gzip'd JSONL, each line a question, its short
+answers and one gold passage of about 100 words. The corpus is the gold passages; nearly every question has
+a different one, so test passages are unseen as gold. Full set: :mod:`data_prep.dpr`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def prepare(
     Args:
         raw: Folder with nq-open-oracle.jsonl.gz.
         out: Folder to write; an earlier one is replaced.
-        seed: Decides which question goes into which split.
+        seed: Seed of the split.
         ratios: Shares of train, dev and test; they add up to 1.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
@@ -49,7 +49,7 @@ def prepare(
 
 
 def _records(file: Path) -> Iterator[tuple[Query, str, str]]:
-    """Yield (query, text, title) of the gold passage of every line."""
+    """The query, and text and title of its gold passage, of every line."""
     for line, record in read_json_lines(file):
         passages = common.field(record, "ctxs", list, file, line)
         gold = [p for p in passages if isinstance(p, dict) and p.get("isgold")]

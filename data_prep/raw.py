@@ -1,8 +1,8 @@
-"""Reading raw files of any size: one record at a time, compressed or not.
+"""Reads raw files of any size: one record at a time, compressed or not.
 
-Nothing here keeps a record once it was handed on, so memory does not grow with the file. The module knows
-tables, JSON and compression, and of no particular data set. Every error names the file and the line, or the
-record where a file has no lines of use.
+The functions keep no record after they have yielded it, so memory does not grow with the file. The module
+knows tables, JSON and compression, and no particular data set. Every error names the file and the line, or
+the record in a file without useful lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OPENERS = {".gz": gzip.open, ".bz2": bz2.open}
 
 
 def find_raw(folder: Path, name: str) -> Path:
-    """``folder/name``, or the same file compressed where only that is there."""
+    """``folder/name``, or the compressed file if only that exists."""
     for suffix in ("", *_OPENERS):
         if (folder / f"{name}{suffix}").is_file():
             return folder / f"{name}{suffix}"
@@ -35,14 +35,14 @@ def find_raw(folder: Path, name: str) -> Path:
 
 @contextmanager
 def open_raw(file: Path, expected: str) -> Iterator[IO[bytes]]:
-    """Open a file as bytes, decompressed where it is called ``.gz`` or ``.bz2``.
+    """Open a file as bytes, decompressed if its name ends in ``.gz`` or ``.bz2``.
 
     Args:
         file: The file.
-        expected: What it should hold, for the error.
+        expected: The expected content, for the error.
 
     Raises:
-        DataError: There is no such file.
+        DataError: The file is missing.
     """
     if not file.is_file():
         raise DataError(f"no such file; expected {expected}.", file)
@@ -58,8 +58,8 @@ def read_csv(
 
     Args:
         file: The file, compressed or not.
-        columns: The columns that must be there, with a value in every row; of a table with a header in any
-            order and with others beside them, of one without exactly these.
+        columns: The required columns, with a value in every row. A table with a header may have them in any
+            order, and further columns; a table without a header must have exactly these.
         delimiter: What separates the columns.
         header: Whether the first line names the columns.
 
@@ -96,10 +96,10 @@ def read_tsv(file: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
 
     Args:
         file: The file.
-        columns: What the columns hold; each line must have as many, none of them blank.
+        columns: The names of the columns; each line must have as many fields, and no blank one.
 
     Raises:
-        DataError: The file is missing, is not UTF-8, or a line has other columns.
+        DataError: The file is missing, is not UTF-8, or a line does not fit the columns.
     """
     expected = f"{' and '.join([', '.join(columns[:-1]), columns[-1]])}, tab-separated"
     if not file.is_file():
@@ -126,7 +126,9 @@ def read_json_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 record = json.loads(text.decode("utf-8"))
                 if rb"\u" in text:
-                    json.dumps(record, ensure_ascii=False).encode()  # half a character fits into no file
+                    json.dumps(
+                        record, ensure_ascii=False
+                    ).encode()  # lone surrogates cannot be written to a file
             except (ValueError, RecursionError) as error:
                 raise DataError(f"expected a JSON object ({error}).", file, line) from None
             if not isinstance(record, dict):
@@ -135,11 +137,11 @@ def read_json_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def read_json_list(file: Path, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield ("record n", object) of a JSON list of objects, without ever holding the list.
+    """Yield ("record n", object) of a JSON list of objects, without holding the whole list.
 
     Args:
         file: The file, compressed or not.
-        key: Where the list is the value of a key of the outermost object: that key.
+        key: The key of the list in the outermost object; empty if the list itself is outermost.
 
     Raises:
         DataError: The file is missing, damaged, no such JSON, or holds no record.
@@ -154,7 +156,7 @@ def read_json_list(file: Path, key: str = "") -> Iterator[tuple[str, dict[str, A
 
 
 def read_json_object(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (key, object) of a JSON object whose values are objects, without ever holding the whole.
+    """Yield (key, object) of a JSON object whose values are objects, without holding the whole object.
 
     Raises:
         DataError: The file is missing, damaged, no such JSON, or holds no record.
@@ -168,7 +170,7 @@ def read_json_object(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _parse(file: Path, function: str, prefix: str, expected: str) -> Iterator[Any]:
     try:
-        ijson: Any = import_module("ijson")  # here, because only the full releases need it
+        ijson: Any = import_module("ijson")  # imported here, because only the full releases need it
     except ImportError:
         raise ConfigError(
             f"{file} is read one record at a time, by the package ijson: pip install 'grls[releases]'."
@@ -191,7 +193,7 @@ def _parse(file: Path, function: str, prefix: str, expected: str) -> Iterator[An
 
 @contextmanager
 def _reading(file: Path, expected: str, place: Callable[[], tuple[int | None, str]]) -> Iterator[None]:
-    """Turn what a damaged file raises into an error that names the place reached: (line, text before)."""
+    """Turn exceptions of a damaged file into an error that names the place reached: (line, text before)."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError, csv.Error) as error:

@@ -1,13 +1,13 @@
 """RuleTaker-Open: a generator of facts, rules and questions with proofs, over one shared corpus.
 
-The corpus holds the fact of every (subject, predicate) and the rules; the grammar is
-``grls.evaluation.ruletaker``'s. Predicates are attributes (``is kind``) and, where asked for, relations
-(``chases the mouse``); rules are about anyone and, where asked for, about one subject (none leads from one
-subject to another). A query names its start facts and asks why the goal holds; its evidence is
-a shortest proof in forward order (facts before the rule that needs them, the last rule concludes the
-goal), and its metadata holds the start facts' ids, the goal and other proofs. No start fact of a query
-is superfluous. The split is by query: a question about one subject stands in one split, and the same
-question about another subject may stand in another one (the share is printed).
+The corpus holds the fact of every (subject, predicate) and the rules. Grammar: ``grls.evaluation.ruletaker``.
+Predicates are attributes (``is kind``) and, as an option, relations (``chases the mouse``). Rules have a
+variable or, as an option, one named subject (no rule leads from one subject to another). A query names its
+start facts and asks why the goal holds. Its evidence is a shortest proof in forward order (facts before the
+rule that needs them, the last rule concludes the goal), and its metadata hold the start facts' ids, the goal
+and other proofs. Every start fact of a query is needed. The split is by query: a question about one subject
+stands in one split, and the same question about another subject may stand in another split (the command
+prints the share).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from grls.evaluation.ruletaker import Fact, Problem, Rule, Statement, render, re
 Goal = tuple[tuple[str, ...], str]
 """The predicates of the start facts, sorted, and the predicate to conclude."""
 Proof = tuple[str | Rule, ...]
-"""A proof of every subject: predicates stand for the facts."""
+"""A proof for any subject: predicates stand for the facts."""
 
 
 class Question(NamedTuple):
-    """A goal asked about one subject."""
+    """A goal for one subject."""
 
     subject: str
     goal: Goal
@@ -79,7 +79,7 @@ def prepare(
 
 
 def identifier(statement: Statement) -> str:
-    """The passage id of a statement, one a person can read in a run file."""
+    """The passage id of a statement, readable in a run file."""
     if isinstance(statement, Fact):
         name = f"fact-{statement.subject}-{statement.predicate}"
     else:
@@ -91,22 +91,22 @@ def identifier(statement: Statement) -> str:
 def _proofs_by_subject(
     rules: list[Rule], subjects: list[str], max_depth: int, max_proofs: int
 ) -> dict[str, dict[Goal, list[Proof]]]:
-    """Of every subject what the rules about anyone and about it can prove."""
+    """Subject -> the goals that the rules with a variable and the rules about the subject can prove."""
     free = [rule for rule in rules if rule.free]
     of_anyone = proofs_by_goal(free, max_depth, max_proofs)
-    own = {rule.subjects[0] for rule in rules if not rule.free}
+    named = {rule.subjects[0] for rule in rules if not rule.free}
     return {
         subject: proofs_by_goal(
             [rule for rule in rules if rule.free or rule.subjects[0] == subject], max_depth, max_proofs
         )
-        if subject in own
+        if subject in named
         else of_anyone
         for subject in subjects
     }
 
 
 def proofs_by_goal(rules: Iterable[Rule], max_depth: int, max_proofs: int) -> dict[Goal, list[Proof]]:
-    """Every goal that the rules can prove from start facts all of which are needed.
+    """Every goal that the rules can prove, with only the start facts that are needed.
 
     Args:
         rules: The rules.
@@ -119,17 +119,17 @@ def proofs_by_goal(rules: Iterable[Rule], max_depth: int, max_proofs: int) -> di
     concluding: dict[str, list[Rule]] = {}
     for rule in rules:
         concluding.setdefault(rule.conclusion, []).append(rule)
-    found: dict[Goal, list[Proof]] = {}
+    proved: dict[Goal, list[Proof]] = {}
     for depth, predicate in itertools.product(range(1, max_depth + 1), sorted(concluding)):
         for chosen in _derivations((predicate,), {}, frozenset(), concluding, depth):
             proof = _forward(predicate, chosen) if len(chosen) == depth else None
             if proof is None:
                 continue
             start = tuple(sorted(step for step in proof if isinstance(step, str)))
-            known = found.setdefault((start, predicate), [])
+            known = proved.setdefault((start, predicate), [])
             if len(known) < max_proofs:
                 known.append(proof)
-    return {goal: proofs for goal, proofs in found.items() if not _superfluous(goal, found)}
+    return {goal: proofs for goal, proofs in proved.items() if not _superfluous(goal, proved)}
 
 
 def _derivations(
@@ -139,7 +139,7 @@ def _derivations(
     concluding: Mapping[str, list[Rule]],
     depth: int,
 ) -> Iterator[dict[str, Rule]]:
-    """Every choice of at most ``depth`` rules, one a derived predicate; cycles are not ruled out.
+    """Every choice of at most ``depth`` rules, one for each derived predicate; it may have cycles.
 
     Args:
         unproved: Predicates that need a rule or a start fact; the first call passes the goal.
@@ -163,7 +163,7 @@ def _derivations(
 
 
 def _forward(goal: str, chosen: Mapping[str, Rule]) -> Proof | None:
-    """The chosen rules and the facts they need in forward order; None where they run in a circle."""
+    """The chosen rules and the facts that they need in forward order; None for a cycle."""
     steps: list[str | Rule] = []
     done: set[str] = set()
 
@@ -182,11 +182,11 @@ def _forward(goal: str, chosen: Mapping[str, Rule]) -> Proof | None:
     return tuple(steps) if write(goal, ()) else None
 
 
-def _superfluous(goal: Goal, found: Mapping[Goal, object]) -> bool:
-    """True where fewer start facts prove the same."""
+def _superfluous(goal: Goal, proved: Mapping[Goal, object]) -> bool:
+    """Whether fewer start facts prove the same predicate."""
     start, predicate = goal
-    fewer = (some for size in range(1, len(start)) for some in itertools.combinations(start, size))
-    return any((some, predicate) in found for some in fewer)
+    fewer = (facts for size in range(1, len(start)) for facts in itertools.combinations(start, size))
+    return any((facts, predicate) in proved for facts in fewer)
 
 
 def _sample(proofs: Mapping[str, Mapping[Goal, object]], count: int, rng: random.Random) -> list[Question]:

@@ -1,10 +1,11 @@
 """StrategyQA: question -> its facts in the order of the file, or its evidence paragraphs step by step.
 
-Without ``--paragraphs`` the corpus is the facts that the annotators wrote. With it, the corpus is the
-paragraphs of Wikipedia in that file, written as they are read, and gold are the paragraphs that an annotator
-named as evidence, step by step. Answers are yes or no. The annotated questions (``train.json`` and
-``dev.json`` together, or ``strategyqa_train.json``, which holds the same) are split anew, 75/5/20 as in arXiv
-2204.13596. Its corpus is another one: the paragraphs, cut into sentences by NLTK, and the annotated facts.
+Without ``--paragraphs`` the corpus is the facts that the annotators wrote. With ``--paragraphs`` the corpus
+is the paragraphs of Wikipedia in that file, written as they are read, and gold passages are the paragraphs
+that an annotator named as evidence, step by step. Answers are yes or no. The annotated questions
+(``train.json`` and ``dev.json`` together, or ``strategyqa_train.json`` with the same questions) are split
+75/5/20 as in arXiv 2204.13596. The corpus of that paper differs: the paragraphs, cut into sentences by NLTK,
+and the annotated facts.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ def prepare(
     Args:
         raw: Folder with strategyqa_train.json, or with train.json and dev.json.
         out: Folder to write; an earlier one is replaced.
-        paragraphs: The file strategyqa_train_paragraphs.json (it may be gzip'd): its paragraphs are the
-            corpus instead of the facts.
-        annotators: With paragraphs: gold is what the first annotator who found any paragraph named, or what
-            all of them did, annotator by annotator.
-        drop_missing: With paragraphs: leave out questions whose evidence the file lacks, instead of refusing.
-        seed: Decides which question goes into which split.
+        paragraphs: The file strategyqa_train_paragraphs.json (it may be gzip'd); its paragraphs become the
+            corpus, instead of the facts.
+        annotators: With paragraphs: gold passages are those of the first annotator who named a paragraph, or
+            those of all annotators, annotator by annotator.
+        drop_missing: With paragraphs: leave out questions whose evidence the file lacks, instead of refusing
+            the file.
+        seed: Seed of the split.
         tokenizer: Folder of a tokenizer to count passage tokens with (default: whitespace tokens).
     """
     whole = raw / "strategyqa_train.json"
@@ -107,13 +109,13 @@ def _id(paragraph: str) -> str:
 
 
 def _evidence(record: Mapping[str, Any], annotators: str, file: Path, query_id: str) -> tuple[str, ...]:
-    """The ids of a question's evidence paragraphs, step by step, each once; empty where nobody named one.
+    """The ids of a question's evidence paragraphs, step by step, without repeats; may be empty.
 
     The raw field is a list of annotators, each a list of steps, each a list of paragraph lists and of the
     words "operation" and "no_evidence".
     """
     place = f"question {query_id!r}"
-    found = [
+    named = [
         [
             _id(name)
             for step in _lists(steps, file, place)
@@ -124,8 +126,8 @@ def _evidence(record: Mapping[str, Any], annotators: str, file: Path, query_id: 
         for steps in _lists(record.get("evidence"), file, place)
     ]
     if annotators == "first":
-        found = [paragraphs for paragraphs in found if paragraphs][:1]
-    return tuple(dict.fromkeys(name for paragraphs in found for name in paragraphs))
+        named = [paragraphs for paragraphs in named if paragraphs][:1]
+    return tuple(dict.fromkeys(name for paragraphs in named for name in paragraphs))
 
 
 def _lists(value: Any, file: Path, place: str) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Data sets whose corpus is larger than memory: written as it is read, with the queries judged at the end.
+"""Writes data sets whose corpus is larger than memory: passages as they are read, queries at the end.
 
-What is wrong with the queries alone is found before the corpus is read, which takes minutes; what is wrong
-between queries and corpus is found after its last passage, and then nothing is left of the folder.
+Errors in the queries alone are found before the corpus is read, which takes minutes. Errors between queries
+and corpus are found after the last passage, and then nothing is left of the folder.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ def finish_stream(
     splits: Callable[[], Mapping[str, Sequence[Query]]],
     tokenizer: Path | None = None,
 ) -> common.Statistics:
-    """As :func:`data_prep.common.finish`, for a corpus that is too large to walk twice or to hold.
+    """The same as :func:`data_prep.common.finish`, for a corpus that is too large to hold or to walk twice.
 
     Args:
         out: Folder to write.
-        passages: The corpus; each passage is written as it comes and then forgotten.
-        splits: Split -> queries with their evidence; called once the last passage was written, so it may
-            use what the passages told on their way.
-        tokenizer: As for :func:`data_prep.common.statistics`.
+        passages: The corpus; each passage is written as it comes and not kept.
+        splits: Returns split -> queries with their evidence. It is called after the last passage was written,
+            so it may use facts gathered while the passages went by.
+        tokenizer: Folder of a Hugging Face tokenizer; None counts whitespace tokens.
 
     Raises:
-        DataError: A query text stands in two splits, or whatever ``passages`` and ``splits`` raise; nothing
-            is left under ``out``.
+        DataError: A query text stands in two splits, or ``passages`` or ``splits`` raises it; nothing is left
+            under ``out``.
     """
     tally, qrels = common.Tally(passages, tokenizer), dict[str, Qrels]()
 
@@ -55,12 +55,12 @@ def finish_stream(
 def without_leaks(
     splits: Mapping[str, Sequence[Item]], text: Callable[[Item], str], drop: bool
 ) -> dict[str, list[Item]]:
-    """The splits with each query text in one of them, before a large corpus is read.
+    """The splits with each query text in one split only; called before a large corpus is read.
 
     Args:
-        splits: Split -> its items; of a text in two splits the later one keeps it.
-        text: The query text of an item.
-        drop: Leave the earlier ones out (and print how many) instead of raising.
+        splits: Split -> its items; a text in two splits stays in the later one.
+        text: Returns the query text of an item.
+        drop: Leave the earlier items out (and print their number) instead of raising.
 
     Raises:
         DataError: A text stands in two splits, and ``drop`` is false.
@@ -75,10 +75,10 @@ def without_leaks(
             else:
                 leaked.append((name, text(item)))
     if leaked and not drop:
-        name, some = leaked[0]
+        name, example = leaked[0]
         raise DataError(
-            f"{len(leaked)} query texts stand in two splits, such as {some!r:.80} in {name} and in "
-            f"{owner[common.query_key(some)]}; --drop_leaks true leaves them out of the earlier one."
+            f"{len(leaked)} query texts stand in two splits, such as {example!r:.80} in {name} and in "
+            f"{owner[common.query_key(example)]}; --drop_leaks true leaves them out of the earlier one."
         )
     if leaked:
         print(f"{'left out':<20} {len(leaked):,} queries whose text stands in a later split")
@@ -92,19 +92,20 @@ def without_missing(
 
     Args:
         splits: Split -> queries.
-        missing: Query id -> what names the passages that are not there; only such queries.
+        missing: Query id -> names of its missing passages, only for queries with missing passages.
         source: The corpus, for the error.
-        drop: Leave these queries out (and print how many) instead of raising.
+        drop: Leave these queries out (and print their number) instead of raising.
 
     Raises:
-        DataError: There is a query of ``missing`` in a split, and ``drop`` is false; or none but such.
+        DataError: A query of a split has missing passages and ``drop`` is false; or all queries have missing
+            passages.
     """
     lost = [query.id for queries in splits.values() for query in queries if query.id in missing]
     if lost and (not drop or len(lost) == sum(map(len, splits.values()))):
-        some = "; ".join(f"{', '.join(map(repr, missing[q]))} of query {q!r}" for q in lost[:5])
+        listed = "; ".join(f"{', '.join(map(repr, missing[q]))} of query {q!r}" for q in lost[:5])
         raise DataError(
-            f"the gold passages of {len(lost)} queries are not there: {some}{'; …' * (len(lost) > 5)}. Take "
-            "the corpus that the queries were made for, or leave them out with --drop_missing true.",
+            f"the gold passages of {len(lost)} queries are not there: {listed}{'; …' * (len(lost) > 5)}. "
+            "Take the corpus that the queries were made for, or leave them out with --drop_missing true.",
             source,
         )
     if lost:

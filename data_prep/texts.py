@@ -1,9 +1,9 @@
-"""A folder of plain texts: most of them cut into passages to retrieve from, some kept whole to be read.
+"""A folder of plain texts: most are cut into passages to retrieve from, the others stay whole to be read.
 
-For in-context retrieval-augmented language modelling (``grls ralm``): a text that is read is in no passage,
-yet of one kind with those that are. Files are dealt out by a hash of their path and the seed, so the same
-file always goes the same way; one whose text another has already is left out. There are no queries: the end
-of what has been read is the query.
+This is for in-context retrieval-augmented language modelling (``grls ralm``): a text to read is in no
+passage, but of the same kind as the passages. A hash of the path and the seed assigns files to parts, so a
+file always goes to the same part. A file with the text of another file is left out. There are no queries:
+the end of the text read so far is the query.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ def prepare(
     Args:
         raw: The folder of texts, UTF-8.
         out: Folder to write; an earlier one is replaced.
-        pattern: Which files, as a glob; ``**`` stands for any folders.
-        words: Words of a passage at most; a passage ends with a line, or within one that is longer.
-        shares: Of the files: to learn reranking from, to choose by (dev), and to report on (test). The rest
+        pattern: Glob pattern of the files; ``**`` stands for any folders.
+        words: Most words of a passage; a passage ends at the end of a line, or within a longer line.
+        shares: Shares of the files for training a reranker, for tuning (dev) and for test. The other files
             are the corpus.
         least_words: Files with fewer words are left out.
-        seed: Decides which file goes where.
+        seed: Seed of the assignment of files to parts.
 
     Raises:
         ConfigError: A number is out of range.
-        DataError: There is no such file, a part stays empty, a file is not UTF-8, or two would get one name.
+        DataError: No file matches, a part stays empty, a file is not UTF-8, or two files would get one name.
     """
     if words < 1 or len(shares) != len(PARTS) or min(shares) < 0 or sum(shares) >= 1:
         raise ConfigError(
-            f"expected words >= 1 and three shares that leave something, got {words} and {list(shares)}."
+            f"expected words >= 1 and three shares with a sum below 1, got {words} and {list(shares)}."
         )
     files = sorted(file for file in raw.glob(pattern) if file.is_file())
     dealt: dict[str, list[tuple[str, str]]] = {part: [] for part in ("corpus", *PARTS)}
@@ -62,7 +62,7 @@ def prepare(
         if word_count(text) < least_words:
             short += 1
             continue
-        if text in seen:  # under another name it could go another way, and be read and retrieved
+        if text in seen:  # under another name it could be both read and retrieved
             repeated += 1
             continue
         seen.add(text)
@@ -91,7 +91,7 @@ def prepare(
 
 
 def _none(part: str, files: int, short: int, least_words: int, pattern: str) -> str:
-    """Why a part has no text, and what helps."""
+    """Why a part has no text, with a remedy."""
     if not files:
         return f"no file matches {pattern!r}; give another --pattern."
     if 2 * short >= files:
@@ -119,36 +119,36 @@ def _part(name: str, shares: Sequence[float], seed: int) -> str:
 
 
 def _lines(text: str, words: int) -> Iterator[str]:
-    """Lines of at most so many words; what is cut of a longer one is as even as can be."""
+    """Lines of at most ``words`` words; a longer line is cut into parts of nearly equal length."""
     for line in text.split("\n"):
         most = word_count(line)
         if most <= words:
             yield line
             continue
-        own, parts = pieces(line), -(-most // words)
-        while max(map(word_count, cut := _cut(own, parts))) > words:
+        split, parts = pieces(line), -(-most // words)
+        while max(map(word_count, cut := _cut(split, parts))) > words:
             parts += 1
         yield from cut
 
 
-def _cut(own: Sequence[str], parts: int) -> list[str]:
-    """Pieces of a line, joined to so many parts."""
-    places = [n * len(own) // parts for n in range(parts + 1)]
-    return ["".join(own[a:b]).strip() for a, b in pairwise(places)]
+def _cut(split: Sequence[str], parts: int) -> list[str]:
+    """The pieces of a line, joined to ``parts`` parts."""
+    places = [n * len(split) // parts for n in range(parts + 1)]
+    return ["".join(split[a:b]).strip() for a, b in pairwise(places)]
 
 
 def _passages(name: str, text: str, words: int) -> Iterator[Passage]:
-    """Lines, gathered until they have so many words; a longer line is cut between words."""
+    """Passages of whole lines with at most ``words`` words; a longer line is cut between words."""
     held: list[str] = []
     count = number = 0
     for line in _lines(text, words):
-        own = word_count(line)
-        if held and count + own > words:
+        length = word_count(line)
+        if held and count + length > words:
             yield Passage(f"{name}:{number}", "\n".join(held).strip("\n"), name)
             held, count, number = [], 0, number + 1
-        if own or held:
+        if length or held:
             held.append(line)
-            count += own
+            count += length
     if count:
         yield Passage(f"{name}:{number}", "\n".join(held).strip("\n"), name)
 

@@ -1,6 +1,6 @@
 """A theory of RuleTaker-Open: subjects, predicates and rules, drawn at random.
 
-It knows words and rules; what they prove, and what is asked, is :mod:`data_prep.ruletaker`.
+Proofs and questions: :mod:`data_prep.ruletaker`.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ VERBS = "chases eats likes needs sees visits"
 
 @dataclass(frozen=True)
 class TheoryOptions:
-    """The facts and rules of the corpus, and how deep proofs go.
+    """Options of the facts and rules of the corpus, and of proofs.
 
     Args:
         subjects: Number of subjects; the corpus has subjects times predicates facts.
         predicates: Number of attributes (``is kind``).
         rules: Number of rules.
-        conjunction_rate: Share of the rules that have two premises.
-        relations: Number of relations (``chases the mouse``), which are predicates as well. With relations,
+        conjunction_rate: Share of the rules with two premises.
+        relations: Number of relations (``chases the mouse``), as further predicates. With relations,
             subjects are animals, rules say ``something``, and a subject may be related to itself.
-        named_rate: Share of the rules that are about one subject (``if the dog is red then the dog …``).
-        max_depth: Most rules a proof may have.
+        named_rate: Share of the rules about one named subject (``if the dog is red then the dog …``).
+        max_depth: Most rules of a proof.
         max_proofs: Most proofs to store with a query, the shortest first.
 
     Raises:
@@ -80,7 +80,7 @@ USUAL_THEORY = TheoryOptions()
 
 
 class Theory(NamedTuple):
-    """What a corpus states.
+    """The subjects, predicates and rules of a corpus.
 
     Attributes:
         subjects: Names, or animals with their article.
@@ -97,11 +97,11 @@ def draw_theory(options: TheoryOptions, rng: random.Random) -> Theory:
     """Draw a theory.
 
     Args:
-        options: How large it is, and of which kinds its rules are.
-        rng: Its state decides what is drawn.
+        options: Size of the theory, and kinds of its rules.
+        rng: The random generator.
 
     Raises:
-        ConfigError: There are not as many rules or relations as the options say.
+        ConfigError: The options ask for more rules or relations than there are.
     """
     subjects = _words(
         ANIMALS if options.relations else NAMES, options.subjects, "subjects", ADJECTIVES.split()
@@ -115,7 +115,7 @@ def draw_theory(options: TheoryOptions, rng: random.Random) -> Theory:
 
 
 def _words(listed: str, count: int, what: str, avoid: Iterable[str]) -> list[str]:
-    """``count`` words: those of a list first, then pronounceable ones."""
+    """``count`` words: first from the list, then invented, pronounceable ones."""
     syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
     known = {*listed.split(), *avoid}
     invented = ["".join(word) for word in itertools.product(syllables, syllables)]
@@ -136,7 +136,7 @@ def _relations(subjects: list[str], count: int, rng: random.Random) -> list[str]
 
 
 def _named(rules: list[Rule], subjects: list[str], rate: float, rng: random.Random) -> list[Rule]:
-    """The rules, a share of them about one subject, which is drawn for each."""
+    """The rules, with a share of them about one subject, drawn for each."""
     chosen = set(rng.sample(range(len(rules)), round(rate * len(rules)))) if rate else set()
     return [_about(rule, rng.choice(subjects)) if n in chosen else rule for n, rule in enumerate(rules)]
 

@@ -66,7 +66,7 @@ def test_one_qrels_file_is_split_by_query(raw, tmp_path):
 def test_splits_that_exist_are_not_split_again(raw, tmp_path, capsys):
     _qrels(raw, "train", ["q20\td1\t1"])
     error = fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out", "--ratios", "[0.5,0.25,0.25]")
-    assert "has the splits train, test already" in error
+    assert "already has the splits train, test" in error
 
 
 def test_leaks_are_refused_or_dropped(raw, tmp_path, capsys):
@@ -105,7 +105,7 @@ def test_malformed_folders_are_refused(raw, tmp_path, capsys, file, lines, expec
 
 
 def test_folder_over_itself_and_folder_without_qrels_are_refused(raw, tmp_path, capsys):
-    assert "give --out another place" in fails(prepare, capsys, "--raw", raw, "--out", raw)
+    assert "give another --out" in fails(prepare, capsys, "--raw", raw, "--out", raw)
     (raw / "qrels" / "test.tsv").unlink()
     assert "no qrels here" in fails(prepare, capsys, "--raw", raw, "--out", tmp_path / "out")
 
@@ -167,7 +167,7 @@ def test_help_explains_every_option():
     text = " ".join(
         subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     )
-    assert "What the list of gold passage ids of a query is called." in text
+    assert "Key of a query's list of gold passage ids." in text
 
 
 def test_real_corpus_as_a_pair(tmp_path):

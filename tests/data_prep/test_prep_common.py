@@ -54,7 +54,7 @@ def test_statistics_name_the_tokenizer():
 
 
 def test_a_folder_without_tokenizer_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="expected a folder with a Hugging Face tokenizer"):
+    with pytest.raises(ConfigError, match="Expected a folder with a Hugging Face tokenizer"):
         common.statistics(_data(test=[_query("q", "a")]), tmp_path)
 
 
