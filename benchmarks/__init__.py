@@ -1,8 +1,9 @@
-"""What is measured, and with what.
+"""Benchmarks and studies.
 
-Ratios against named rivals, each measured in the run that prints it: ``index``, ``decode``, ``train``,
-``device``, ``scale``, ``cost``, ``efficiency``, ``filters``, ``hybrid``, ``riches`` and ``ralm``; they share
-``common`` (synthetic corpora, the machine, tables), and ``train`` has ``fitting`` and ``watching`` to itself.
-Whole studies on a data set: ``compare`` (every system), ``seeds`` (one training several times, by
-``recipes``), ``ablate`` (RICHES) and ``ralm_study`` (In-Context RALM).
+Benchmarks print ratios against named rivals, measured in the same run: ``index``, ``decode``, ``train``,
+``device``, ``scale``, ``cost``, ``efficiency``, ``filters``, ``hybrid``, ``languages``, ``riches`` and
+``ralm``. They share ``common`` (synthetic corpora, the machine, tables); ``fitting`` and ``watching`` are
+parts of ``train``. Studies run on a whole data set: ``compare`` (every system), ``seeds`` (one training
+several times, by ``recipes``), ``ablate`` (RICHES) and ``ralm_study`` (In-Context RALM). ``trainings`` lists
+the trainings of the public data sets.
 """

@@ -1,13 +1,13 @@
-"""RICHES and its rivals over one data set, option by option: the ablations of arXiv 2407.00361 in form.
+"""RICHES and its rivals over one data set, option by option: the form of the ablations of arXiv 2407.00361.
 
     python -m benchmarks.ablate --data data/nq --model SmolLM2-135M-Instruct --output runs/nq/ablations
 
-Questions: how wide a beam; keywords before each quote or not; free text greedily and quotes with the beam
-(adaptive) or both alike; which retrieval keys; and RICHES beside closed book, retrieve-then-read and
-iterative decomposition. Every run is a `grls` command, printed before it runs; its settings are written
-beside it when it is done (NAME.settings.json), so a killed ablation goes on, and a run whose settings, data
-or files differ is made again. The model is loaded once. OUTPUT/ablations.md holds a table a question,
-OUTPUT/ablations.json the figures.
+The questions are: the beam width; keywords before each quote or not; free text greedily and quotes with the
+beam (adaptive), or both with the same search; the kind of retrieval key; and RICHES beside closed book,
+retrieve-then-read and iterative decomposition. Every run is a `grls` command, printed before it runs. Its
+settings are written beside it at the end (NAME.settings.json), so a killed ablation goes on, and a run with
+other settings, data or files is made again. The model is loaded once. OUTPUT/ablations.md holds a table a
+question, OUTPUT/ablations.json the figures.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from grls.runs.manifest import fingerprint_queries
 Options = Mapping[str, str]
 
 REFERENCE: dict[str, str] = {"keys": "sentence", "beams": "10", "beam": "adaptive", "keywords": "true"}
-"""The settings from which each question departs by one; ``--keys`` may name other keys."""
+"""The reference settings; each question changes one of them. ``--keys`` may name other keys."""
 
 _READER = {name: f"reader.{name}" for name in ("chat", "batch_size")}
 OPTIONS: Mapping[str, Options] = {
@@ -47,7 +47,7 @@ OPTIONS: Mapping[str, Options] = {
     "direct": _READER,
     "follow-up": _READER,
 }  # fmt: skip
-"""The names that each command gives the options that have another name here."""
+"""Command -> name of an option here -> its name in the command, if they differ."""
 
 BEAMS = ("1", "5", "10")
 KEYS = ("sentence", "paragraph", "titled", "title")
@@ -60,9 +60,9 @@ class Run:
     """One run.
 
     Args:
-        name: What it is called, and its files.
-        command: What follows ``grls answer``: ``riches``, ``direct`` or ``follow-up``.
-        options: Its own options, by name.
+        name: Name of the run and of its files.
+        command: Subcommand of ``grls answer``: ``riches``, ``direct`` or ``follow-up``.
+        options: The options of this run, by name.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Question:
-    """A table: what is asked, and runs by their label in it."""
+    """A table: its title, and its runs with their labels."""
 
     title: str
     column: str
@@ -85,7 +85,7 @@ def questions(
     keys: str = REFERENCE["keys"],
     kinds: Sequence[str] = KEYS,
 ) -> list[Question]:
-    """What is asked, in the order of the tables.
+    """The questions, in the order of the tables.
 
     Args:
         propositions: A file of propositions, as a kind of key.
@@ -110,7 +110,7 @@ def questions(
 
 
 def _riches(**changed: str) -> Run:
-    """The reference with some settings changed; the same run wherever the settings are the same."""
+    """The reference with some settings changed; equal settings give equal runs."""
     options = {**REFERENCE, **changed}
     shown = {"keywords": {"true": "keywords", "false": "nokeywords"}[options["keywords"]]}
     parts = [shown.get(name, value) for name, value in options.items() if name in REFERENCE]
@@ -118,30 +118,30 @@ def _riches(**changed: str) -> Run:
 
 
 def _baselines(dense: str | None) -> list[tuple[str, Run]]:
-    found = [("no retrieval", Run("closed-book", "direct", {}))]
+    labelled = [("no retrieval", Run("closed-book", "direct", {}))]
     sources = {"BM25": ("bm25", {"retriever": "bm25"})}
     if dense is not None:
         sources["dense"] = ("dense", {"retriever": dense})
     for label, (name, source) in sources.items():
         for k in READ:
             run = Run(f"{name}-read-{k}", "direct", {"k": k, **source})
-            found.append((f"{label}, then read {k}", run))
+            labelled.append((f"{label}, then read {k}", run))
     for label, (name, source) in sources.items():
         run = Run(f"{name}-iterative", "follow-up", source)
-        found.append((f"iterative, {label}", run))
-    return found
+        labelled.append((f"iterative, {label}", run))
+    return labelled
 
 
 class Ablation:
-    """Makes what is not made yet, and tables.
+    """Makes missing runs, and scores them.
 
     Args:
         data: Data set folder.
         model: Folder or hub name of a language model.
-        output: Folder of everything that is written.
-        split: Which queries.
-        limit: Only so many queries, the first ones; None: all.
-        shared: Options of all runs, beside each one's own.
+        output: Folder of all results.
+        split: Split of the queries.
+        limit: Number of first queries to take; None: all.
+        shared: Options of all runs.
         dry_run: Print the commands only.
     """
 
@@ -166,7 +166,7 @@ class Ablation:
         self.shared = {"data": data, "split": split, "model": model, **asked, **shared}
 
     def make(self, run: Run) -> None:
-        """Run a command, unless its files are those of the same settings."""
+        """Run a command, unless its files exist with the same settings."""
         stem = self.folder / run.name
         settings = self.settings(run)
         differs = _differs(stem, settings)
@@ -175,12 +175,12 @@ class Ablation:
             return
         if differs != "new":
             print(f"# {run.name} is made again: {differs}", flush=True)
-            if not self.dry_run:  # else it would go on with what it kept
+            if not self.dry_run:  # else it would go on with the kept answers
                 stem.with_name(f"{stem.name}.readings.jsonl").unlink(missing_ok=True)
         options = {**self.shared, **run.options, "name": run.name, "output": str(stem)}
         names = OPTIONS[run.command]
-        given = (f"--{names.get(name, name)}={value}" for name, value in options.items())
-        command = ["answer", run.command, *given]
+        arguments = (f"--{names.get(name, name)}={value}" for name, value in options.items())
+        command = ["answer", run.command, *arguments]
         print(f"grls {shlex.join(command)}", flush=True)
         if self.dry_run:
             return
@@ -190,7 +190,7 @@ class Ablation:
         write_json(_settings_file(stem), {**settings, "answers": sha256(f"{stem}{ENDING}")})
 
     def settings(self, run: Run) -> dict[str, Any]:
-        """All that a run's result depends on."""
+        """Everything that a run's result depends on."""
         file = run.options.get("propositions")
         return {
             "command": run.command,
@@ -213,13 +213,13 @@ def _settings_file(stem: Path) -> Path:
 
 
 def _state(name: str) -> list[list[Any]]:
-    """Names, sizes and times of a folder's files: a model trained anew under its old name is another one."""
+    """Names, sizes and times of a folder's files: they change if a model is trained again under its name."""
     files = sorted(file for file in Path(name).rglob("*") if file.is_file())
     return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
 
 
 def _differs(stem: Path, settings: Mapping[str, Any]) -> str:
-    """Why a run must be made: ``new``, or what differs; empty where it is done."""
+    """Why a run must be made: ``new``, or the difference; empty if it is done."""
     answers = Path(f"{stem}{ENDING}")
     if not _settings_file(stem).is_file() or not answers.is_file():
         return "new"
@@ -236,12 +236,12 @@ def markdown(
     asked: list[Question], scores: Mapping[str, Scores], shared: Options, nli: str | None, keys: str
 ) -> list[str]:
     """A table a question."""
-    given = ", ".join(f"{name} {value}" for name, value in shared.items())
+    common = ", ".join(f"{name} {value}" for name, value in shared.items())
     reference = ", ".join(f"{name} {value}" for name, value in {**REFERENCE, "keys": keys}.items())
     lines = [
         "# Ablations of RICHES",
-        f"{given}. Unless a row says otherwise: {reference}. Values in percent but for quotes and seconds; "
-        f"every query counts, answered or not. AutoAIS: {nli or 'no model given'}.",
+        f"{common}. Unless a row says otherwise: {reference}. Values in percent but for quotes and seconds; "
+        f"every query counts, answered or not. AutoAIS: {nli or 'no model common'}.",
     ]
     for question in asked:
         rows = [{**scores[run.name], "name": label} for label, run in question.runs]
@@ -275,19 +275,19 @@ def main(
         data: Data set folder.
         model: Folder or hub name of a language model.
         output: Folder for the runs and the tables.
-        split: Which queries.
-        limit: Only so many queries, the first ones; null: all.
+        split: Split of the queries.
+        limit: Number of first queries to take; null: all.
         propositions: JSONL of propositions, as one more kind of key.
-        dense: Folder of a dense (or any other) retriever, to read from beside BM25.
+        dense: Folder of a dense (or any other) retriever, as a baseline beside BM25.
         nli: Model of entailment, for AutoAIS.
-        chat: Tell the model in turns.
-        prompt: RICHES' examples: single or multi; none for a model that was fine-tuned.
-        keys: What is quoted where a table does not compare kinds of key.
+        chat: Write prompts with the model's chat template.
+        prompt: RICHES' examples: single or multi; none for a fine-tuned model.
+        keys: Kind of key in the tables that do not compare kinds of key.
         kinds: The kinds of key to compare.
         mode: RICHES' score mode within quotes; renormalized for a model trained with the loss `allowed`.
         max_new_tokens: Length limit of RICHES' outputs.
         batch_size: Questions answered together.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU if there is one.
         only: Titles of the tables to make, as '["Beam size"]'; empty: all.
         dry_run: Print the commands only.
     """
@@ -297,8 +297,8 @@ def main(
         raise SystemExit(f"error: no table {min(unknown)!r}; there are {[q.title for q in every]}.")
     asked = [question for question in every if not only or question.title in only]
     shared = {"chat": str(chat).lower(), "batch_size": str(batch_size), "device": device}
-    own = {"prompt": prompt, "mode": mode, "max_new_tokens": str(max_new_tokens)}
-    asked = [_with(question, own) for question in asked]
+    of_riches = {"prompt": prompt, "mode": mode, "max_new_tokens": str(max_new_tokens)}
+    asked = [_with(question, of_riches) for question in asked]
     try:
         ablation = Ablation(data, model, output, split, limit, shared, dry_run)
         runs = {run.name: run for question in asked for _, run in question.runs}
@@ -318,10 +318,10 @@ def main(
     print(text)
 
 
-def _with(question: Question, own: Options) -> Question:
-    """A question whose runs of RICHES have these options, too."""
+def _with(question: Question, added: Options) -> Question:
+    """A question with these options added to its runs of RICHES."""
     runs = tuple(
-        (label, Run(run.name, run.command, {**own, **run.options}) if run.command == "riches" else run)
+        (label, Run(run.name, run.command, {**added, **run.options}) if run.command == "riches" else run)
         for label, run in question.runs
     )
     return Question(question.title, question.column, runs)

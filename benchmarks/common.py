@@ -1,4 +1,4 @@
-"""What the benchmarks share: synthetic passages, timing, the machine, tables, and how a training goes on."""
+"""Helpers of all benchmarks: synthetic passages, timing, the machine, tables, and resuming a training."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ RESERVED = 3
 
 
 def going_on(model: Path) -> tuple[str, ...]:
-    """The options with which a training that was killed goes on; none where it is done, or has saved nothing.
+    """The options that resume a killed training; empty if it is done, or has no checkpoint.
 
     Args:
-        model: The file ``config.json`` that it makes.
+        model: The file ``config.json`` that the training makes.
     """
     last = last_checkpoint(model.parents[1])
     return ("--ckpt_path", str(last)) if last.is_file() and not model.is_file() else ()
@@ -36,17 +36,17 @@ def going_on(model: Path) -> tuple[str, ...]:
 def synthetic_passages(
     count: int, mean_tokens: int, vocabulary: int = 32_000, branching: int = 300, seed: int = 0
 ) -> list[Ints]:
-    """Token sequences with a language's skew: Zipf's law for words, and what follows depends on the last.
+    """Token sequences with the skew of a language: Zipf's law, and each token depends on the previous one.
 
-    Every token is drawn from a Zipf distribution over ranks; ranks name words through a permutation
-    picked by the previous token (one of ``branching``), so common beginnings are shared as in text.
+    Every token is drawn from a Zipf distribution over ranks. The previous token picks one of ``branching``
+    permutations from ranks to words, so common prefixes are shared as in text.
 
     Args:
         count: Number of passages.
         mean_tokens: Mean length, end token included; lengths vary by a fifth.
         vocabulary: Size of the vocabulary.
         branching: Number of distinct permutations.
-        seed: Of the random generator.
+        seed: Seed of the random generator.
     """
     rng = np.random.default_rng(seed)
     words = vocabulary - RESERVED
@@ -64,7 +64,7 @@ def synthetic_passages(
 
 
 def seconds(work: Callable[[], Result]) -> tuple[float, Result]:
-    """Wall-clock seconds of one call, and what it returned."""
+    """Wall-clock seconds of one call, and its result."""
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result
@@ -77,7 +77,7 @@ def median_seconds(work: Callable[[], object], repeats: int = 5) -> float:
 
 
 def machine() -> str:
-    """One line about what the figures were measured on."""
+    """One line about the machine of the measurement."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     return (
         f"{platform.machine()}, {os.cpu_count()} cores, {device}; Python {platform.python_version()}, "

@@ -4,11 +4,11 @@
     python -m benchmarks.compare entailmentbank --dry_run true
 
 Systems: the generator with and without the memorisation stage, the bi-encoder fine-tuned and frozen, BM25,
-ensembles of generator and bi-encoder, and the generator with the bi-encoder looking ahead. Every step is a
-`grls` command, printed before it runs; what exists already is not made again, so a killed comparison goes on
-(after a change of settings, remove runs/NAME). The one thing decided here is the weight of DONE: of a few
-biases the one with the best set F1 on dev is used on test. Weights of ensembles and of hybrid decoding are
-tuned on dev by their commands. Nothing is chosen on test.
+ensembles of generator and bi-encoder, and the generator with the bi-encoder as a prior. Every step is a
+`grls` command, printed before it runs; existing results are not made again, so a killed comparison goes on
+(after a change of settings, remove runs/NAME). This module only decides the bias of DONE: the bias with the
+best set F1 on dev is used on test. The commands tune weights of ensembles and of hybrid decoding on dev.
+Nothing is chosen on test.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BIASES = {
     "generator": (0.0, -1.0, -2.0),
     "biencoder": (0.0, 0.1, 0.2, 0.3),
 }
-"""What is tried on dev: log-odds for a generator, an inner product of unit vectors for the bi-encoder."""
+"""Biases of DONE to try on dev: log-odds for a generator, inner products of unit vectors for a bi-encoder."""
 
 SECOND = ("generator2", "biencoder2")
 """The systems trained with a second seed."""
@@ -39,17 +39,17 @@ SECOND = ("generator2", "biencoder2")
 
 @dataclass(frozen=True)
 class Plan:
-    """What is compared on a data set.
+    """The comparison on a data set.
 
     Args:
         hops: Hops of fixed multi-step retrieval; 0 leaves it out.
-        dynamic: Compare dynamic retrieval, too.
+        dynamic: Compare dynamic retrieval.
         pooled: Fixed retrieval ranks the passages of several chains (HotpotQA: two hops, twenty passages).
-        frozen: Compare the sentence encoder as it is (not where the language is made up).
-        biases: What is tried on dev for the bi-encoder, where its vectors have another length than one.
-        ks: Cut-offs of the report; significance is tested at ``k``.
-        k: See ``ks``.
-        seeds: Train generator and bi-encoder with a second seed, for ensembles of two alike.
+        frozen: Compare the sentence encoder without fine-tuning (useless for an invented language).
+        biases: Biases to try on dev for the bi-encoder; vectors of another length than one need other biases.
+        ks: Cut-offs of the report.
+        k: Cut-off of the significance test.
+        seeds: Train generator and bi-encoder with a second seed, for ensembles of two equal systems.
         nomem: Options that replace the memorised model by an untrained one.
     """
 
@@ -93,13 +93,13 @@ class Comparison:
     """Runs the commands of one comparison.
 
     Args:
-        name: Data set: ``data/NAME``; everything is written to ``runs/NAME``.
+        name: Data set: ``data/NAME``; results go to ``runs/NAME``.
         dry_run: Print the commands only.
-        skip: Systems that are left out.
-        steps: Kinds of retrieval that are compared, as far as the plan has them.
-        commands: What was run or printed.
+        skip: Systems to leave out.
+        steps: Kinds of retrieval to compare, if the plan has them.
+        commands: The commands that were run or printed.
         runs: The runs on test, for the report.
-        best_bias: What dynamic retrieval of each system took for DONE.
+        best_bias: System -> bias of DONE in its dynamic retrieval.
     """
 
     name: str
@@ -138,11 +138,11 @@ class Comparison:
         return tuple(system for system in every if system not in self.skip)
 
     def seconds(self) -> list[str]:
-        """The systems of a second seed."""
+        """The systems with a second seed."""
         return [system for system in SECOND if self.plan.seeds and system not in self.skip]
 
     def train(self) -> None:
-        """Both stages of the generator, the second one also without the first, and the bi-encoder."""
+        """Train both stages of the generator, the second one also without the first, and the bi-encoder."""
         stages = {
             "memorise": ("memorise", ()),
             "retrieve": ("retrieve", ()),
@@ -186,7 +186,7 @@ class Comparison:
                 )  # fmt: skip
 
     def retrieve(self, system: str) -> None:
-        """Single-step (on dev too, to tune fusion), fixed and dynamic, as far as plan and system go."""
+        """Retrieve in a single step (also on dev, to tune fusion), and hop by hop as planned."""
         for split in ("dev", "test"):
             self.one(system, "single", split, "--k", "20", "--search.beams", "20")
         if self.plan.pooled:
@@ -198,7 +198,7 @@ class Comparison:
             self.dynamic(system)
 
     def dynamic(self, system: str) -> None:
-        """Dynamic retrieval with the bias of DONE that is best on dev (for nomem: the generator's)."""
+        """Dynamic retrieval with the best bias of DONE on dev (nomem takes the generator's bias)."""
         options = _hops(12, 2)
         if system == "nomem":
             bias = self.best_bias.get("generator", 0.0)
@@ -228,7 +228,7 @@ class Comparison:
         )  # fmt: skip
 
     def ensembles(self) -> None:
-        """Generator and bi-encoder fused as in the paper, and with tuned weights; two alike; all three."""
+        """Fuse generator and bi-encoder as in the paper, and with tuned weights; two seeds; and with BM25."""
         pair = ("generator", "biencoder")
         dev = [f"{self.folder}/{system}-single-dev.jsonl" for system in pair]
         tuned = ("--config", "configs/fusion.yaml", "--tune.runs", json.dumps(dev))
@@ -248,7 +248,7 @@ class Comparison:
             self.fuse(f"ensemble-{system}s-single", name, (system, second))
 
     def hybrid(self) -> None:
-        """The generator with the bi-encoder looking ahead, less the empty prompt; weights tuned on dev."""
+        """The generator with the bi-encoder and the empty prompt as priors; weights tuned on dev."""
         folder, output = f"{self.folder}/hybrid-retriever", f"{self.folder}/hybrid-single"
         made, wide = Path(f"{output}.info.json"), ("--search.beams", "20")
         priors = json.dumps([{"retriever": f"{self.folder}/biencoder-retriever"}])
@@ -256,7 +256,7 @@ class Comparison:
             "index", "hybrid", f"{self.folder}/generator-retriever", "--priors", priors, "--output", folder,
             makes=Path(folder) / "grls.json",
         )  # fmt: skip
-        # the weights stand in the folder, so that the run alone tells whether they were tuned
+        # the folder holds the weights, so only the run tells whether they were tuned
         self.grls("tune", folder, "--data", self.data, *wide, makes=made)
         self.runs.append(f"{output}.jsonl")
         self.grls(
@@ -273,7 +273,7 @@ class Comparison:
         self.grls("fuse", *runs, *options, makes=Path(f"{made}.info.json"))
 
     def grls(self, *arguments: str, makes: Path | None = None) -> None:
-        """Run a command unless what it makes is there."""
+        """Run a command unless its result exists."""
         command = list(arguments)
         self.commands.append(command)
         print(f"grls {shlex.join(command)}", flush=True)
@@ -284,7 +284,7 @@ class Comparison:
 
 
 def _hops(most: int, chains: int) -> tuple[str, ...]:
-    """So many hops, of so many chains and as many passages that continue each."""
+    """Options for ``most`` hops with ``chains`` chains and as many passages that continue each chain."""
     return ("--hops.max", str(most), "--hops.chains", str(chains), "--hops.branch", str(chains))
 
 
@@ -297,10 +297,10 @@ def main(
     """Compare every system on a data set.
 
     Args:
-        name: entailmentbank, strategyqa, explagraphs, nq, hotpotqa or ruletaker; its data stand in data/NAME.
+        name: entailmentbank, strategyqa, explagraphs, nq, hotpotqa or ruletaker; the data are in data/NAME.
         dry_run: Print the commands only.
         skip: Systems to leave out; without generator or bi-encoder there are no ensembles.
-        steps: Kinds of retrieval to compare; ``single`` always is.
+        steps: Kinds of retrieval to compare; ``single`` is always included.
     """
     if name not in PLANS:
         raise SystemExit(f"error: unknown data set {name!r}; choose one of {', '.join(PLANS)}.")

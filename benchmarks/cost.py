@@ -1,11 +1,11 @@
-"""What the constraint costs: its share of the decoder's time, at 12,000 and at a million passages.
+"""The cost of the constraint: its share of the decoder's time, at 12,000 and at a million passages.
 
     python -m benchmarks.cost
 
-A random model of t5-small's shape, beams 1 and 5, batch 8. Decoder is the time of its forward passes and of
-the products of the head, constraint everything but encoder and decoder: allowed sets, normalization,
-selection, the trees' bookkeeping. Targets: at most 5 % of the decoder's time at 12,000 passages and 8 % at a
-million; queries a second at a million at least 70 % of those at 12,000.
+The model is random with t5-small's shape, beams 1 and 5, batch 8. "Decoder" is the time of its forward passes
+and of the products of the head; "constraint" is everything except encoder and decoder: allowed sets,
+normalization, selection, the trees' bookkeeping. Targets: at most 5 % of the decoder's time at 12,000
+passages and 8 % at a million; queries a second at a million at least 70 % of those at 12,000.
 
 Rival: the bi-encoder of the same backbone (encoder, first decoder step) with exact maximum inner product
 search by faiss over vectors of the same number of passages.
@@ -39,7 +39,7 @@ class Cost(NamedTuple):
     """Seconds of one search over all queries.
 
     Attributes:
-        total: All of it.
+        total: The whole search.
         encoder: The encoder.
         decoder: The decoder's forward passes and the products of the head.
     """
@@ -50,18 +50,18 @@ class Cost(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the constraint, in percent of the decoder's time."""
+        """The constraint's time in percent of the decoder's time."""
         return 100 * (self.total - self.encoder - self.decoder) / self.decoder
 
 
 class Clock:
-    """Adds up the time spent in some methods while it runs."""
+    """Adds up the time spent in wrapped functions."""
 
     def __init__(self) -> None:
         self.spent = 0.0
 
     def wrap(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same, timed."""
+        """The function, timed."""
 
         def timed(*arguments: Any, **options: Any) -> Any:
             start = time.perf_counter()
@@ -95,7 +95,7 @@ def clocks() -> Iterator[tuple[Clock, Clock]]:
 
 
 def cost(decoder: FastDecoder, inputs: list[list[int]], repeats: int) -> Cost:
-    """The median of some searches, by total time, after a warm-up."""
+    """The median of ``repeats`` searches, by total time, after a warm-up."""
     decoder.search(inputs[:BATCH])
     costs = []
     for _ in range(repeats):

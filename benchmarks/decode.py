@@ -4,11 +4,11 @@
     python -m benchmarks.decode --corpus data/entailmentbank --tokenizer PATH/TO/T5
 
 All run the same random model of t5-small's shape, beam 5, batch 8, in the same score mode: ``generate`` with
-``renormalize_logits=True, length_penalty=0.0`` writes every passage to its end; ours score the allowed tokens
-alone and stop at the unique prefix. The rival's constraint is a nested dict trie, which answers a step faster
-than our own adapter would. ``plain`` is the specification (:mod:`grls.decode.beam`), ``fast`` is what
-retrievers use (:mod:`grls.decode.fast`). Targets: at least 7 times the queries a second on short passages, at
-least 45 times on 80-token passages; in bfloat16, against bfloat16, 4 and 30.
+``renormalize_logits=True, length_penalty=0.0`` writes every passage to its end; our decoders score only the
+allowed tokens and stop at the unique prefix. The rival's constraint is a nested dict trie, which answers a
+step faster than our adapter would. ``plain`` is the specification (:mod:`grls.decode.beam`), ``fast`` is the
+decoder of the retrievers (:mod:`grls.decode.fast`). Targets: at least 7 times the queries a second on short
+passages, at least 45 times on 80-token passages; in bfloat16, against bfloat16, 4 and 30.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ TARGETS = {"float32": {"short": 7, "long": 45}, "bfloat16": {"short": 4, "long":
 
 
 class Setting(NamedTuple):
-    """What is decoded.
+    """Settings of a measurement.
 
     Attributes:
-        model: In the precision that is measured.
-        precision: Its name.
-        batches: Batches of queries that ours decode.
-        rival_batches: How many of them the rival decodes, too.
-        repeats: Of ours; the median counts.
+        model: The model, in the measured precision.
+        precision: The name of the precision.
+        batches: Batches of queries for our decoders.
+        rival_batches: Number of these batches for the rival.
+        repeats: Repeats of our decoders; the median counts.
         length: Tokens of a model input.
     """
 
@@ -103,13 +103,13 @@ class Rates(NamedTuple):
     """Queries a second on one corpus, in one precision.
 
     Attributes:
-        corpus: What was decoded.
-        precision: In which numbers.
-        generate: The rival.
-        plain: Our specification.
-        fast: What retrievers use.
+        corpus: The corpus.
+        precision: The precision.
+        generate: Rate of the rival.
+        plain: Rate of our specification.
+        fast: Rate of the decoder of the retrievers.
         target: The ratio to reach.
-        equal: On how many queries the rival and ours agree on the best passage, and of how many.
+        equal: Number of queries with the same best passage, and number of all queries.
     """
 
     corpus: str
@@ -164,7 +164,7 @@ def compare(setting: Setting, name: str, rows: Sequence[Ints]) -> Rates:
 
 
 def draw(rates: Sequence[Rates], file: str) -> None:
-    """Bars of the queries a second, as times those of the rival."""
+    """Draw bars of the queries a second as multiples of the rival's."""
     with plt.rc_context({"svg.hashsalt": "grls", "font.family": "DejaVu Sans"}):
         figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.8 * len(rates)), layout="constrained")
         colours = {"generate": "#9aa0a6", "plain": "#7aa6da", "fast": "#1a5fb4"}
@@ -211,12 +211,12 @@ def main(
     Args:
         short: Number of short passages (11 tokens on average, as EntailmentBank's sentences).
         long: Number of 80-token passages; 0 leaves them out.
-        batches: Batches of 8 queries that ours decode.
-        rival_batches: How many of them the rival decodes too.
-        repeats: Times that ours decode them; the median counts.
+        batches: Batches of 8 queries for our decoders.
+        rival_batches: Number of these batches for the rival.
+        repeats: Repeats of our decoders; the median counts.
         input_length: Tokens of a model input.
-        precisions: In which numbers all compute.
-        corpus: Data set folder whose passages take the place of the short ones.
+        precisions: Precisions of all systems.
+        corpus: Data set folder whose passages replace the short ones.
         tokenizer: T5's tokenizer, for ``corpus``.
         picture: SVG or PNG file for a picture of the ratios.
     """

@@ -1,17 +1,17 @@
-"""Decoding on a GPU: queries a second by batch and beam width, and what the constraint costs a step.
+"""Decoding on a GPU: queries a second by batch and beam width, and the cost of the constraint a step.
 
     python -m benchmarks.device
 
-A random model of t5-small's shape on 80-token passages, in float32. ``generate`` is transformers' constrained
-beam search with its best settings, as in :mod:`benchmarks.decode`; ``device`` is what retrievers use on a GPU
-(:mod:`grls.decode.gpu.search`), ``fast`` the search for CPUs with the model on the GPU. The constraint is
-all of a search but encoder, decoder and head: from the time of a search that of loading queries is taken,
-and that of the model's part of its very steps, run alone afterwards (compiled and replayed as a CUDA graph
-where the step was, ``--compiled true``). Compiling takes minutes a row; ``--batches [64] --beams [10]``
-makes it one. Targets at batch 64 and beam 10: at least 20 times ``generate``, constraint at most 2 % of a
-step.
+The model is random with t5-small's shape, on 80-token passages, in float32. ``generate`` is transformers'
+constrained beam search with its best settings, as in :mod:`benchmarks.decode`; ``device`` is the search of
+the retrievers on a GPU (:mod:`grls.decode.gpu.search`), ``fast`` the search for CPUs with the model on the
+GPU. The constraint is everything except encoder, decoder and head: the time of a search, minus the time of
+loading queries, minus the time of the model's part of the same steps, run alone afterwards (compiled and
+replayed as a CUDA graph with ``--compiled true``). Compiling takes minutes a row; ``--batches [64] --beams
+[10]`` prints only one row. Targets at batch 64 and beam 10: at least 20 times ``generate``, constraint at
+most 2 % of a step.
 
-Without a GPU, ``--device cpu`` shows that it runs; its figures mean nothing there.
+Without a GPU, ``--device cpu`` shows that the benchmark runs; the figures then mean nothing.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ TARGETS = {(64, 10): (20, 2.0)}
 
 
 def wait(device: str) -> None:
-    """Until the device has done all it was told."""
+    """Wait until the device has finished all work."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
 
 
 @contextmanager
 def watched(device: str) -> Iterator[Watch]:
-    """Adds up the seconds of loading queries, the device waited for, and notes the steps."""
+    """Adds up the seconds of loading queries (waiting for the device), and notes the steps."""
     seen = Watch()
 
     def timed(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,7 +86,7 @@ def watched(device: str) -> Iterator[Watch]:
 
 
 class Watch:
-    """What was seen of a search: seconds of loading queries, the step, and the rooms that it looked at."""
+    """Observations of a search: seconds of loading queries, the step, and the rooms of its steps."""
 
     def __init__(self) -> None:
         self.loading = 0.0
@@ -96,7 +96,7 @@ class Watch:
 
 @torch.inference_mode()
 def model_seconds(step: DeviceStep, rooms: list[Room], device: str) -> float:
-    """Seconds of the model's part alone of the same steps, compiled and replayed as they were.
+    """Seconds of the model's part of the same steps, compiled and replayed as in the search.
 
     The search is over, so no slot has a query, and the same kernels run over tensors of the same shapes.
     """
@@ -117,12 +117,12 @@ def model_seconds(step: DeviceStep, rooms: list[Room], device: str) -> float:
         wait(device)
 
     if replays is not None:
-        every()  # once more than median_seconds does, for a room of a single step to be captured
+        every()  # one more call than median_seconds makes, so that a room of a single step is captured
     return median_seconds(every, _TIMES)
 
 
 def constraint_share(search: Callable[[], object], device: str) -> float:
-    """Percent of the model's steps that the rest of the steps takes; not a number where there are none."""
+    """Time of the rest of the steps, in percent of the model's part; not a number without steps."""
     steps = []
     for _ in range(_TIMES):
         with watched(device) as seen:
@@ -148,17 +148,19 @@ def main(
     """Measure and print a table.
 
     Args:
-        device: Where the model is.
+        device: Device of the model.
         passages: Number of 80-token passages.
-        batches: Queries in flight.
+        batches: Batch sizes: queries in flight.
         beams: Beam widths.
-        rounds: Batches of queries that ours decode.
-        repeats: Times that ours decode them, and the rival the first batch; medians count.
+        rounds: Batches of queries for our decoders.
+        repeats: Repeats of our decoders, and of the rival on the first batch; medians count.
         input_length: Tokens of a model input.
         compiled: Compile the whole step, and on a GPU replay it as a CUDA graph.
     """
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise SystemExit("error: no CUDA GPU here; --device cpu shows that it runs, without meaning.")
+        raise SystemExit(
+            "error: no CUDA GPU here; --device cpu shows that the benchmark runs, without useful figures."
+        )
     print(machine())
     torch.set_float32_matmul_precision("highest")
     sequences = synthetic_passages(passages, LONG, seed=1)
@@ -184,7 +186,8 @@ def main(
             best = measured[0][1]
             rate = batch / statistics.median(spent for spent, _ in measured)
             rates = [
-                len(inputs) / median_seconds(partial(some.search, inputs), repeats) for some in (ours, fast)
+                len(inputs) / median_seconds(partial(decoder.search, inputs), repeats)
+                for decoder in (ours, fast)
             ]
             share = constraint_share(partial(ours.search, inputs), device)
             found = [index.tokens(hits[0].passage).tolist() for hits in ours.search(inputs[:batch])]

@@ -2,19 +2,18 @@
 
     python -m benchmarks.efficiency
 
-The comparison of arXiv 2204.13596, section 5.3, in form: what the index costs (seconds to build, bytes) and
-what a query costs (queries a second, peak memory), of
+The comparison has the form of arXiv 2204.13596, section 5.3: the cost of the index (seconds to build, bytes)
+and the cost of a query (queries a second, peak memory), for
 
-- the bi-encoder: the corpus encoded, exact maximum inner product search;
+- the bi-encoder: encoded corpus, exact maximum inner product search;
 - the generator on its constraint index: greedy to the end of the passage, greedy with early stop at the
   unique prefix, beam 5 with early stop;
 - the rival: transformers' ``generate`` with beam 5, constrained by a nested dict trie, same model, same score
   mode.
 
-Both models have the same backbone (the encoder of all-MiniLM-L6-v2, extra ``local-models``) unless folders
-are given. Corpora: the one of a data set, and a large one made by a word bigram model of it, so that
-beginnings are shared as in text. Each system works in a process of its own, so that its peak memory is its
-own.
+Both models have the same backbone (the encoder of all-MiniLM-L6-v2, extra ``local-models``) unless options
+name other folders. Corpora: the corpus of a data set, and a large one from a word bigram model of it, so that
+prefixes are shared as in text. Each system runs in a separate process, to measure its peak memory.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ REPEATS = 5
 
 
 class Setting(NamedTuple):
-    """What every process needs to know.
+    """Settings of a process.
 
     Attributes:
         corpus: File of the corpus.
@@ -61,7 +60,7 @@ class Setting(NamedTuple):
         queries: Number of queries.
         model: Generator folder; None: a warm start whose decoder is untrained.
         biencoder: Bi-encoder folder or name.
-        encoded: Passages that the bi-encoder encodes; the rest is extrapolated.
+        encoded: Passages that the bi-encoder encodes; the time for the rest is extrapolated.
     """
 
     corpus: str
@@ -73,13 +72,13 @@ class Setting(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What one system cost.
+    """The cost of one system.
 
     Attributes:
         build: Seconds to build the index.
         size: Bytes of the index.
         rate: Queries a second, median over repeats.
-        peak: Peak memory of the process, MiB, what it had before model and corpus left out.
+        peak: Peak memory of the process, MiB, minus its memory before model and corpus were loaded.
         top: Best passage of each query, as a passage number.
     """
 
@@ -94,9 +93,9 @@ def bigram_corpus(corpus: Corpus, count: int, seed: int = 0) -> list[Passage]:
     """Distinct passages drawn from the word bigrams of a corpus.
 
     Args:
-        corpus: Whose words, beginnings and ends are counted.
+        corpus: The corpus whose bigrams are counted, with starts and ends.
         count: Number of passages.
-        seed: Of the random generator.
+        seed: Seed of the random generator.
     """
     follow: dict[str, list[str]] = {}
     for passage in corpus:
@@ -135,8 +134,8 @@ def dense(setting: Setting) -> Figures:
     sample = corpus.passages(range(min(setting.encoded, len(corpus))))
     spent, encoded = seconds(lambda: biencoder.encode_passages([passage_text(passage) for passage in sample]))
     build = spent * len(corpus) / len(sample)
-    # Passages that are not encoded get vectors near those that are: repeated ones would tie, which no corpus
-    # does, and cost the search a second pass.
+    # Passages that are not encoded get vectors near encoded ones. Exact copies would tie, as in no real
+    # corpus, and cost the search a second pass.
     rng = np.random.default_rng(0)
     vectors = np.resize(encoded, (len(corpus) + 1, encoded.shape[1])).astype(np.float32)
     vectors[len(sample) :] += 0.02 * rng.standard_normal(vectors[len(sample) :].shape, dtype=np.float32)
@@ -235,7 +234,7 @@ SYSTEMS: dict[str, Callable[[Setting], Figures]] = {
 }
 RIVAL = f"HF generate, beam {BEAMS}"
 SAME = f"generator, beam {BEAMS}, early stop"
-"""What must find the same best passages as the rival."""
+"""The system that must find the same best passages as the rival."""
 
 
 def table(title: str, setting: Setting) -> None:

@@ -1,11 +1,11 @@
-"""What a filter costs: queries a second with filters of several widths, against none in the same run.
+"""The cost of filters: queries a second with filters of several widths, against no filter in the same run.
 
     python -m benchmarks.filters
 
-The fast search over synthetic passages with a random model. A filter shared by all queries, a filter a query,
-removals (a filter that leaves nearly everything), and a second segment of added passages. A narrow
-filter leaves less to decide, so it may well be faster than none: the ratios say what a search costs under it,
-all told. What it costs to make the filters for an index is a column of its own.
+The fast search runs over synthetic passages with a random model. The cases are one filter for all queries, a
+filter a query, removals (a filter that leaves nearly everything), and a second segment of added passages. A
+narrow filter leaves fewer decisions, so it may be faster than no filter: the ratios compare whole searches. A
+separate column has the time to make the filters for an index.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ VOCABULARY = 32_000
 SHARES = (0.5, 0.01, 0.0001)
 
 
-def subsets(index: ConstraintIndex, share: float, queries: int, own: bool) -> list[Subset | None]:
-    """A filter for each query that leaves a share of the passages: one for all, or one each."""
+def subsets(index: ConstraintIndex, share: float, queries: int, each: bool) -> list[Subset | None]:
+    """A filter for each query that leaves a share of the passages: one for all queries, or one for each."""
     rng = np.random.default_rng(4)
     size = max(1, round(share * len(index)))
     made: list[Subset | None] = [
-        Subset(index.rows, rng.choice(len(index), size, replace=False)) for _ in range(queries if own else 1)
+        Subset(index.rows, rng.choice(len(index), size, replace=False)) for _ in range(queries if each else 1)
     ]
-    return made if own else made * queries
+    return made if each else made * queries
 
 
 def rate(
@@ -78,20 +78,20 @@ def main(passages: int = 100_000, tokens: int = 40, queries: int = 32, repeats: 
     kinds = [(f"{share:.2%} of the passages, one filter", share, False) for share in SHARES]
     kinds += [(f"{share:.2%} of the passages, a filter a query", share, True) for share in SHARES]
     kinds.append(("all but ten passages (removals)", 1 - 10 / passages, False))
-    for name, share, own in kinds:
-        making, allow = seconds(partial(subsets, index, share, queries, own))
-        found = rate(trees, index, inputs, allow, repeats)
-        table.append([name, f"{1e3 * making:.1f}", f"{found:.1f}", f"{found / bare:.2f}"])
+    for name, share, each in kinds:
+        making, allow = seconds(partial(subsets, index, share, queries, each))
+        filtered = rate(trees, index, inputs, allow, repeats)
+        table.append([name, f"{1e3 * making:.1f}", f"{filtered:.1f}", f"{filtered / bare:.2f}"])
     tenth = passages // 10
     base = index_sequences([*rows[: passages - tenth], rows[0]], END)
     making, union = seconds(lambda: UnionIndex(base, index_sequences(rows[passages - tenth :], END)))
-    found = rate(trees, union, inputs, [], repeats)
+    joined = rate(trees, union, inputs, [], repeats)
     table.append(
         [
             "no filter, a tenth in a second segment",
             f"{1e3 * making:.1f}",
-            f"{found:.1f}",
-            f"{found / bare:.2f}",
+            f"{joined:.1f}",
+            f"{joined / bare:.2f}",
         ]
     )
     print_table(

@@ -1,9 +1,9 @@
-"""Two ways to train the same model on the same hops, with one clock: what ``benchmarks.train`` compares.
+"""Two ways to train the same model on the same hops, with one clock, for ``benchmarks.train``.
 
 ``fit_plain`` is the plain recipe: transformers' ``Seq2SeqTrainer`` (``Trainer`` for a causal model) over
 (source, target) pairs, hop by hop, whole targets, the loss over the vocabulary, batches of mixed lengths.
-``fit_ours`` is this package's training through Lightning. Both begin with the weights of one folder, and have
-AdamW with a constant rate, gradients clipped to a norm of 1, and as many hops a batch.
+``fit_ours`` is this package's training through Lightning. Both start with the weights of one folder, and use
+AdamW with a constant rate, gradients clipped to a norm of 1, and the same number of hops a batch.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from grls.train.stages.examples import RetrieveExamples
 from grls.train.stages.module import Retrieve
 
 _FOREVER = 10**9
-"""Steps: a watch ends the run."""
+"""Number of steps without an end: a watch ends the run."""
 
 
 class Recipe(NamedTuple):
-    """What both sides have in common.
+    """Settings of both sides.
 
     Attributes:
         data: Data set folder.
         start: Folder of the model to start from.
         causal: Whether it is a causal language model.
         batch_size: Hops a batch.
-        learning_rate: AdamW's.
-        freeze_encoder: Train the decoder alone.
-        freeze_embeddings: Leave the word embeddings as they are.
-        seed: Of the order of examples and of dropout.
+        learning_rate: AdamW's learning rate.
+        freeze_encoder: Train only the decoder.
+        freeze_embeddings: Do not train the word embeddings.
+        seed: Seed of the order of examples and of dropout.
     """
 
     data: str
@@ -74,10 +74,10 @@ class Recipe(NamedTuple):
 
 
 class Fast(NamedTuple):
-    """What ours alone has.
+    """Settings of our side only.
 
     Attributes:
-        precision: Lightning's name of the numbers that it computes in.
+        precision: Lightning's name of the precision.
         length_pool: Batches that are sorted by length together.
         cache_encoder: GiB for the states of a frozen encoder.
     """
@@ -88,7 +88,7 @@ class Fast(NamedTuple):
 
 
 class Pairs(Dataset[dict[str, list[int]]]):
-    """(source, target) pairs as transformers wants them, counted when they are taken.
+    """(source, target) pairs in the form of transformers, counted when they are drawn.
 
     A causal model reads the target behind the source, and has no loss on the source.
     """
@@ -163,9 +163,9 @@ class Counted:
     """Examples that are counted when they are drawn.
 
     Args:
-        examples: Single hops, or chains of them.
-        meter: Counts.
-        targets: Gives the tokens of a passage's whole sequence, by its number.
+        examples: Single hops, or chains of hops.
+        meter: The counter.
+        targets: Returns the tokens of a passage's whole sequence, by its number.
     """
 
     def __init__(self, examples: Any, meter: Meter, targets: Any):
@@ -211,8 +211,8 @@ class _Watched(L.Callback):
 def fit_ours(recipe: Recipe, watch: Watch, meter: Meter, fast: Fast) -> None:
     """Train with this package until the watch ends it.
 
-    A sequence-to-sequence model learns single hops (``Retrieve``), a causal one all hops of a query as one
-    tree (``RetrieveChains``); its batches have as many queries as make up the hops of the rival's.
+    A sequence-to-sequence model learns single hops (``Retrieve``), a causal model all hops of a query as one
+    tree (``RetrieveChains``); its batches hold as many queries as give about the rival's number of hops.
     """
     options: dict[str, Any] = {
         "optimizer": "adamw", "learning_rate": recipe.learning_rate, "schedule": "constant", "warmup": 0.0,
@@ -240,7 +240,7 @@ def fit_ours(recipe: Recipe, watch: Watch, meter: Meter, fast: Fast) -> None:
 
 
 def _queries(recipe: Recipe) -> int:
-    """Queries whose hops are about as many as a batch has."""
+    """Number of queries with about as many hops as a batch."""
     corpus = Corpus.read(recipe.data)
     tokenizer = recipe.generator.load().tokenizer
     queries, qrels = read_split(recipe.data, "train", corpus)

@@ -1,13 +1,13 @@
-"""Hybrid decoding against fusion after the fact: what each finds, and what each costs.
+"""Hybrid decoding against fusion of rankings: recall and cost.
 
     python -m benchmarks.hybrid data/NAME runs/NAME/generator-retriever runs/NAME/biencoder-retriever
 
-Systems, all asked in the same process: generator, bi-encoder and BM25 alone, the lists of the first two fused
-afterwards (calibrated scores), and one pass of the generator with the bi-encoder, BM25, the empty prompt, or
-all of them as priors. All weights are tuned on the same dev queries, from a grid a prior; fusion has its own
-of eleven. Times are of the whole system, queries embedded and all, in turns so that a busy machine is busy
-for all alike; ratios are of the processor's time, against the generator alone. The walk under the empty
-prompt, once a retriever, is timed apart.
+The systems, all in the same process: generator, bi-encoder and BM25 alone; the rankings of generator and
+bi-encoder fused (calibrated scores); and one pass of the generator with the bi-encoder, BM25, the empty
+prompt, or all of them as priors. All weights are tuned on the same dev queries, from a grid for each prior;
+fusion has a grid of eleven weights. Times cover the whole system, including the embedding of queries. The
+systems take turns, so that a busy machine slows all of them. Ratios compare processor time with the
+generator alone. The walk under the empty prompt, once a retriever, is timed separately.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Asked(NamedTuple):
         queries, qrels = read_split(data, split)
         return cls(queries[:limit], [gold_passages(query, qrels) for query in queries[:limit]])
 
-    def recall(self, found: Rankings, ks: Sequence[int] = KS) -> list[float]:
+    def recall(self, rankings: Rankings, ks: Sequence[int] = KS) -> list[float]:
         """Sequence recall at each cut-off, in percent."""
-        measured = sequence_recall([[hit.id for hit in hits] for hits in found], self.gold, list(ks))
+        measured = sequence_recall([[hit.id for hit in hits] for hits in rankings], self.gold, list(ks))
         return [100 * measured[f"recall@{k}"] for k in ks]
 
 
@@ -67,10 +67,10 @@ class Bench:
     Args:
         generator: The generator.
         dense: The bi-encoder.
-        dev: What weights are tuned on.
-        tried: The weights.
+        dev: Queries for tuning.
+        tried: The weights to try.
         depth: Hits a query.
-        k: Cut-off of the recall that tuning makes high.
+        k: Cut-off of the recall that tuning maximises.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Bench:
         self.dev, self.tried, self.depth, self.k = dev, tried, depth, k
 
     def systems(self) -> dict[str, System]:
-        """All systems by name, their weights tuned."""
+        """All systems by name, with tuned weights."""
         dense, words = RetrieverPrior(self.dense), RetrieverPrior(self.bm25)
         made: dict[str, System] = {
             "generator": lambda queries: self.generator.retrieve(queries, self.depth),
@@ -110,7 +110,8 @@ class Bench:
 
     def fused(self) -> Fusion:
         """Fusion of generator and bi-encoder with the weights that are best on dev."""
-        lists = [some.retrieve(self.dev.queries, self.depth) for some in (self.generator, self.dense)]
+        members = (self.generator, self.dense)
+        lists = [member.retrieve(self.dev.queries, self.depth) for member in members]
 
         def recall(fusion: Fusion) -> float:
             return self.dev.recall(_fuse(fusion, lists, self.depth), [self.k])[0]
@@ -127,13 +128,13 @@ class Bench:
         def recall(setting: Setting) -> Quality:
             found = HybridRetriever(self.generator, setting).candidates(self.dev.queries, self.depth)
             pool.add(setting, found)
-            ranked = [self.generator.hits(some[: self.depth]) for some in found]
+            ranked = [self.generator.hits(candidates[: self.depth]) for candidates in found]
             ids = [[hit.id for hit in hits[: self.k]] for hits in ranked]
             return Quality(self.dev.recall(ranked, [self.k])[0], ndcg(ids, self.dev.gold))
 
         best = tune_together(choices, recall, pool).priors
-        own = [*sources, self.empty]
-        priors = [found._replace(source=source) for found, source in zip(best, own, strict=True)]
+        plain = [*sources, self.empty]
+        priors = [prior._replace(source=source) for prior, source in zip(best, plain, strict=True)]
         return priors if empty else priors[:-1]
 
     def _hybrid(self, priors: list[WeightedSource]) -> System:
@@ -202,16 +203,16 @@ def main(
         data: Data set folder.
         retriever: Folder of the generator.
         dense: Folder of the bi-encoder.
-        split: What is reported.
-        tune_split: What all weights are tuned on.
-        limit: Only so many queries of either.
-        weights: Tried for each prior.
-        temperatures: Factors of each prior's usual temperature, tried with each weight.
-        empty_weights: Tried for the empty prompt.
+        split: Split to report.
+        tune_split: Split for tuning all weights.
+        limit: Number of first queries of each split; null: all.
+        weights: Weights to try for each prior.
+        temperatures: Factors of each prior's default temperature, tried with each weight.
+        empty_weights: Weights to try for the empty prompt.
         beams: Beam width.
-        k: Cut-off of the recall that tuning makes high.
-        repeats: Times that each system retrieves; the median counts.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        k: Cut-off of the recall that tuning maximises.
+        repeats: Repeats of each system; the median counts.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU if there is one.
     """
     print(machine())
     generator = GenerativeRetriever.from_pretrained(retriever, device, options=SearchOptions(beams))

@@ -48,7 +48,7 @@ def traced_bytes(work: Any) -> int:
 
 
 def random_states(index: ConstraintIndex, count: int, seed: int = 0) -> Ints:
-    """States that a beam meets: random walks from the root, of random lengths."""
+    """States as in a beam search: random walks from the root, of random lengths."""
     rng = np.random.default_rng(seed)
     states = np.full(count, index.start(), dtype=np.int64)
     steps = rng.integers(1, 6, count)
@@ -87,11 +87,11 @@ def main(passages: int = 100_000, tokens: int = 80, step_passages: int = 20_000,
         passages: Size of the corpus.
         tokens: Mean tokens a passage.
         step_passages: Size of the corpus for the allowed-set step (``flat`` is large).
-        beams: Beam states of that step.
+        beams: Number of beam states in that step.
     """
     sequences = synthetic_passages(passages, tokens)
-    lists = [sequence.tolist() for sequence in sequences]  # what the dict trie reads fastest
-    flat_tokens = np.concatenate(sequences).astype(np.uint16)  # what a tokenized corpus is for the array
+    lists = [sequence.tolist() for sequence in sequences]  # the fastest input for the dict trie
+    flat_tokens = np.concatenate(sequences).astype(np.uint16)  # the form of a tokenized corpus
     offsets = np.concatenate(([0], np.cumsum([len(sequence) for sequence in sequences])))
     total = len(flat_tokens)
     print(machine())

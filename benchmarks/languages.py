@@ -1,12 +1,12 @@
-"""BM25 in twelve languages, beside one regular expression with English function words for all of them.
+"""BM25 in twelve languages, with our words against one regular expression and English function words.
 
     python -m benchmarks.languages
 
-``languages.tsv`` has twelve made-up passages of each language and a query for each, as people write them:
-inflected, in capitals, with or without vowel points. What is printed is the share of queries whose passage
-comes first: by the regular expression that bm25s has for a default, by our words, and by their stems where
-there is a stemmer; and by both of the first for queries in decomposed Unicode (NFD). A corpus of this size
-says whether a language is found at all, not which of two good ways is the better one.
+``languages.tsv`` has twelve invented passages of each language and a query for each, as people write them:
+inflected, in capitals, with or without vowel points. The table has the share of queries whose passage comes
+first: with the default regular expression of bm25s, with our words, and with their stems if there is a
+stemmer; and with the first two for queries in decomposed Unicode (NFD). A corpus of this size shows whether
+a language works at all, not which of two good ways is better.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from grls.retrieve.bm25 import BM25Retriever
 
 FILE = Path(__file__).with_name("languages.tsv")
 Search = Callable[[Sequence[str]], list[int | None]]
-"""From queries to the number of the first passage of each; None: nothing is found."""
+"""From queries to the number of the first passage of each; None if nothing is found."""
 
 
 def read(file: Path = FILE) -> dict[str, list[tuple[str, str]]]:
     """Passages and queries by language."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    pairs: dict[str, list[tuple[str, str]]] = {}
     for line in file.read_text(encoding="utf-8").splitlines():
         language, passage, query = line.split("\t")
-        found.setdefault(language, []).append((passage, query))
-    return found
+        pairs.setdefault(language, []).append((passage, query))
+    return pairs
 
 
 def by_expression(passages: Sequence[str]) -> Search:
     """BM25 over lower-cased runs of letters and digits, without English function words."""
 
     def words(texts: Sequence[str]) -> list[list[str]]:
-        given = bm25s.tokenize(list(texts), stopwords="english", return_ids=False, show_progress=False)
-        return [list(row) for row in given]
+        rows = bm25s.tokenize(list(texts), stopwords="english", return_ids=False, show_progress=False)
+        return [list(row) for row in rows]
 
     held = words(passages)
     if not any(held):
@@ -53,11 +53,11 @@ def by_expression(passages: Sequence[str]) -> Search:
     index.index(held, show_progress=False)
 
     def search(queries: Sequence[str]) -> list[int | None]:
-        found: list[int | None] = []
+        first: list[int | None] = []
         for asked in words(queries):
             scores = index.get_scores(asked) if asked else None
-            found.append(None if scores is None or not scores.any() else int(scores.argmax()))
-        return found
+            first.append(None if scores is None or not scores.any() else int(scores.argmax()))
+        return first
 
     return search
 
@@ -69,13 +69,13 @@ def by_words(passages: Sequence[str], analyzer: Analyzer) -> Search:
 
     def search(queries: Sequence[str]) -> list[int | None]:
         hits = retriever.retrieve([Query(str(n), text) for n, text in enumerate(queries)], 1)
-        return [int(some[0].id) if some else None for some in hits]
+        return [int(ranking[0].id) if ranking else None for ranking in hits]
 
     return search
 
 
 def recall(search: Search, queries: Sequence[str]) -> float:
-    """The share of queries (in percent) whose own passage comes first."""
+    """The share of queries (in percent) whose passage comes first."""
     return 100 * sum(n == first for n, first in enumerate(search(queries))) / len(queries)
 
 
@@ -85,8 +85,8 @@ def measure(language: str, pairs: Sequence[tuple[str, str]]) -> list[float | Non
     apart = [unicodedata.normalize("NFD", query) for query in queries]
     old, new = by_expression(passages), by_words(passages, Analyzer())
     stems = by_words(passages, Analyzer(language, stem=True)) if language in STEMMERS else None
-    found = [recall(old, queries), recall(new, queries), recall(stems, queries) if stems else None]
-    return [*found, recall(old, apart), recall(new, apart)]
+    composed = [recall(old, queries), recall(new, queries), recall(stems, queries) if stems else None]
+    return [*composed, recall(old, apart), recall(new, apart)]
 
 
 def main() -> None:
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def _mean(column: Sequence[float | None]) -> str:
-    """The mean of a column; none where a language lacks a figure, as it could not stand beside the others."""
+    """The mean of a column; a dash if a language lacks a figure, because means would not be comparable."""
     values = [value for value in column if value is not None]
     return f"{sum(values) / len(values):.0f}" if len(values) == len(column) else "-"
 

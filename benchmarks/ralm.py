@@ -1,12 +1,11 @@
-"""In-context RALM: what sharing the computation of strides brings, against the plain loop.
+"""In-context RALM: the gain of sharing the computation of strides, against the plain loop.
 
     python -m benchmarks.ralm --data data/vimdoc --text data/vimdoc/texts/test/starting.txt
 
 The rival is the loop of the paper's method: for every stride the whole window (document, text, stride) goes
-through the model, transformers' own logits and all. Both read the same windows with the same documents, which
-are retrieved beforehand. Beside it stands what cutting the text in steps costs in perplexity: that of
-``cut`` 1.
-Target: at least 3 times at stride 4, the same perplexity to 1e-3.
+through the model, and transformers computes all logits. Both read the same windows with the same documents,
+which are retrieved first. The table also compares the perplexity with that of ``cut`` 1, the cost of cutting
+the text in steps. Target: at least 3 times faster at stride 4, the same perplexity to 1e-3.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ def main(
     tokens: int = 256,
     repeats: int = 5,
 ) -> None:
-    """Time both.
+    """Measure both and print a table.
 
     Args:
         data: Data set folder with the corpus to retrieve from.
-        text: The text that is read.
+        text: The text to read.
         model: A causal language model.
         stride: Strides s.
         cut: Steps in which the text is cut; 1 slides the window.
-        begin: The first token that is scored; from 1,024 on the window is full.
-        tokens: Tokens that are scored.
+        begin: The first scored token; from 1,024 on the window is full.
+        tokens: Number of scored tokens.
         repeats: Runs of each; the median counts.
     """
     quiet()
@@ -64,11 +63,11 @@ def main(
             options = WindowOptions(stride=s, cut=step)
             reader = InContextRalm(*loaded, options, retriever, corpus)
             ids = reader.tokens(Path(text).read_text(encoding="utf-8"))[: begin + tokens]
-            some = [found for found in strides(len(ids), options) if found.first >= begin]
+            scored = [stride for stride in strides(len(ids), options) if stride.first >= begin]
             begun = perf_counter()
-            documents = reader.documents_for(ids, some)
+            documents = reader.documents_for(ids, scored)
             looking = perf_counter() - begun
-            row, value = _compare(reader, ids, some, documents, repeats)
+            row, value = _compare(reader, ids, scored, documents, repeats)
             exact = value if step == 1 else exact
             rows.append([str(s), str(step), *row, f"{value - exact:+.3f}", f"{looking:.2f}"])
     print_table(
@@ -83,12 +82,12 @@ def main(
 def _compare(
     reader: InContextRalm,
     text: Sequence[int],
-    some: Sequence[Stride],
+    scored: Sequence[Stride],
     documents: Sequence[tuple[int, ...]],
     repeats: int,
 ) -> tuple[list[str], float]:
     """A row of the table, and the perplexity."""
-    wanted = [reader.scorer.wanted(names, s) for s, names in zip(some, documents, strict=True)]
+    wanted = [reader.scorer.wanted(names, s) for s, names in zip(scored, documents, strict=True)]
     plain, ours = [], []
     for _ in range(repeats):
         spent, expected = seconds(lambda: _plain(reader, text, wanted))
@@ -106,15 +105,15 @@ def _compare(
 @torch.inference_mode()
 def _plain(reader: InContextRalm, text: Sequence[int], wanted: Sequence[Wanted]) -> Any:
     """Log-probabilities, a window at a time."""
-    found = []
-    for some in wanted:
-        before = reader.scorer.before(some.documents)
-        tokens = torch.tensor([[*before, *text[some.start : some.last]]], device=reader.model.device)
+    parts = []
+    for stretch in wanted:
+        before = reader.scorer.before(stretch.documents)
+        tokens = torch.tensor([[*before, *text[stretch.start : stretch.last]]], device=reader.model.device)
         scores = reader.model(input_ids=tokens, use_cache=False).logits[0, :-1].float().log_softmax(-1)
         targets = tokens[0, 1:]
-        values = scores.gather(1, targets[:, None])[:, 0][-(some.last - some.first) :]
-        found.append(values.double().cpu().numpy())
-    return np.concatenate(found)
+        values = scores.gather(1, targets[:, None])[:, 0][-(stretch.last - stretch.first) :]
+        parts.append(values.double().cpu().numpy())
+    return np.concatenate(parts)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""In-context RALM on a corpus and texts of yours: the comparisons of arXiv 2302.00083, in form.
+"""In-context RALM on any corpus and texts: comparisons in the form of arXiv 2302.00083.
 
     python -m benchmarks.ralm_study --data data/vimdoc --text data/vimdoc/texts/test --output runs/vimdoc/ralm
 
-One table a question: no retrieval, retrievers and rerankers (its table 1, with the oracle of its figure on
-the gain that is left), the stride, the length of the query. Each configuration is one call of ``grls ralm``
-whose files stay, so an interrupted study goes on where it stopped. The last two are drawn as OUTPUT.svg.
+There is one table a question: no retrieval, retrievers and rerankers (table 1 of the paper, with the oracle
+of its figure on the remaining gain), the stride, the length of the query. Each configuration is one call of
+``grls ralm`` whose files stay, so an interrupted study goes on where it stopped. OUTPUT.svg shows the last
+two tables.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from grls.io.files import write_json
 
 
 class _Run(NamedTuple):
-    """A configuration: its name in tables, the end of its files' names, its options."""
+    """A configuration: name in tables, suffix of its files, options."""
 
     name: str
     file: str
@@ -55,27 +56,27 @@ def main(
         text: A text, or a folder of texts.
         output: Path of the results without ending.
         model: A causal language model.
-        limit: Only the first so many tokens of each text.
+        limit: Number of first tokens of each text; null: all.
         dense: A dense retriever over the same corpus, to compare with BM25.
-        reranker: What ``grls train reranker`` wrote for the model with BM25.
-        judge: A smaller language model with the same tokenizer that reranks, too (equation 6).
+        reranker: Folder of a reranker trained for the model with BM25.
+        judge: A smaller language model with the same tokenizer, as a further reranker (equation 6).
         strides: Strides to compare; the other tables have stride 4. Empty: no such table.
         query_tokens: Query lengths to compare; the other tables have 32. Empty: no such table.
-        candidates: Documents to rerank, which takes as many times longer; 0 leaves it out.
-        exclude: Titles or passage ids that must not be found.
+        candidates: Documents to rerank; the time grows with their number. 0 leaves reranking out.
+        exclude: File of titles or passage ids to exclude from retrieval.
     """
     common = {"model": model, "text": text, "limit": limit, "exclude": None}
-    found = {"data": data, "retriever": "bm25", "exclude": exclude, "stride": 4, "query_tokens": 32}
-    retrieval = [_Run("no retrieval", "none", {}), _Run("BM25", "s4-l32", found)]
+    bm25 = {"data": data, "retriever": "bm25", "exclude": exclude, "stride": 4, "query_tokens": 32}
+    retrieval = [_Run("no retrieval", "none", {}), _Run("BM25", "s4-l32", bm25)]
     by_dense = {"retriever": dense, "exclude": exclude}
     if dense:
         retrieval.append(_Run("dense", "dense", by_dense))
     if candidates:
-        retrieval += _reranked("BM25", "", {**found, "candidates": candidates}, judge, reranker)
-        if dense:  # the trained reranker has learned from BM25's candidates
+        retrieval += _reranked("BM25", "", {**bm25, "candidates": candidates}, judge, reranker)
+        if dense:  # the reranker was trained on BM25's candidates
             retrieval += _reranked("dense", "dense-", {**by_dense, "candidates": candidates}, judge, None)
-    by_stride = [_Run(f"{s}", f"s{s}-l32", {**found, "stride": s}) for s in strides]
-    by_length = [_Run(f"{n}", f"s4-l{n}", {**found, "query_tokens": n}) for n in query_tokens]
+    by_stride = [_Run(f"{s}", f"s{s}-l32", {**bm25, "stride": s}) for s in strides]
+    by_length = [_Run(f"{n}", f"s4-l{n}", {**bm25, "query_tokens": n}) for n in query_tokens]
     parts = (("Retrieval and reranking", "run", retrieval), ("Stride", "stride", by_stride),
              ("Query length", "tokens", by_length))  # fmt: skip
     for _, _, runs in parts:
@@ -103,7 +104,7 @@ def main(
 def _reranked(
     retriever: str, file: str, options: dict[str, Any], judge: str | None, reranker: str | None
 ) -> list[_Run]:
-    """The candidates of a retriever, reranked by the model, a smaller one, a trained judge, the oracle."""
+    """Runs that rerank a retriever's candidates: by the model, a smaller one, a reranker, the oracle."""
     zero_shot = {**options, "rerank": "zero-shot"}
     runs = [_Run(f"{retriever}, zero-shot reranking", f"{file}zero-shot", zero_shot)]
     if judge:
@@ -116,24 +117,26 @@ def _reranked(
 
 
 def _make(output: str, options: dict[str, Any]) -> None:
-    """A run, unless there is one with these options."""
+    """Make a run, unless it exists with these options."""
     result, made = Path(f"{output}.json"), Path(f"{output}.options.json")
     if result.exists() and made.exists() and json.loads(made.read_text(encoding="utf-8")) == options:
         settings = json.loads(result.read_text(encoding="utf-8"))["settings"]
-        if {field.name for field in fields(WindowOptions)} <= set(settings):  # earlier windows do not compare
+        if {field.name for field in fields(WindowOptions)} <= set(
+            settings
+        ):  # windows of earlier versions are not comparable
             return
     ralm(output=output, **_nested(options))
     write_json(made, options)
 
 
 def _nested(options: dict[str, Any]) -> dict[str, Any]:
-    """Options as the command takes them."""
-    given = dict(options)
-    reader = {name: given.pop(name) for name in ("stride", "query_tokens") if name in given}
-    rerank = {name: given.pop(name) for name in ("candidates", "judge", "reranker") if name in given}
-    by = given.pop("rerank", "none")
+    """Options in the form of the command."""
+    rest = dict(options)
+    reader = {name: rest.pop(name) for name in ("stride", "query_tokens") if name in rest}
+    rerank = {name: rest.pop(name) for name in ("candidates", "judge", "reranker") if name in rest}
+    by = rest.pop("rerank", "none")
     chosen = RerankOptions(by, **rerank) if by != "none" else RerankOptions()
-    return {**given, "reader": WindowOptions(**reader), "rerank": chosen}
+    return {**rest, "reader": WindowOptions(**reader), "rerank": chosen}
 
 
 def _cells(result: dict[str, Any], base: float) -> list[str]:

@@ -1,6 +1,6 @@
-"""What `benchmarks.seeds` trains and measures: stages, runs, ensembles and cuts of each recipe.
+"""The recipes of `benchmarks.seeds`: stages of training, runs, ensembles and cuts.
 
-Weights stand here as dev chose them for the first seed. The module runs nothing.
+The weights were tuned on dev for the first seed. The module runs nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ class Stage(NamedTuple):
     """A stage of training.
 
     Attributes:
-        config: Its name among the trainings of the data set (:mod:`benchmarks.trainings`).
-        after: Begins with the model of that stage.
+        config: Name of the training in :mod:`benchmarks.trainings`.
+        after: The stage whose model this stage starts with.
     """
 
     config: str
@@ -23,19 +23,20 @@ class Stage(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """What is trained and measured.
+    """Trainings and measurements.
 
     Attributes:
-        stages: In order; the last one makes the retriever.
-        runs: Options of each run of a retriever on test, by its name.
-        beside: Retriever and options of each run that no seed changes, by its name; for ensembles.
-        ensembles: Members of each ensemble, by its name; the weights are tuned on dev.
-        by: The stages that make the retrievers of those ``runs`` that are not the last one's, by run.
-        data: The data set, ``data/DATA``; None: that of the recipe's name.
-        cuts: Those of ``runs``, ``beside`` and ``ensembles`` that are also cut where F1 is expected to be
-            highest, by dev.
-        across: Ensembles of ``runs`` over all seeds, by name: those of each kind are fused alike first.
-        priors: What looks ahead in those of ``runs`` that decode with priors, by run: retriever -> weight.
+        stages: Stages in order; the last one makes the retriever.
+        runs: Name of a run on test -> its options.
+        beside: Name of a run that does not depend on the seed -> its retriever and options; for ensembles.
+        ensembles: Name of an ensemble -> its members; the weights are tuned on dev.
+        by: Name of a run -> the stage that makes its retriever, if it is not the last stage.
+        data: The data set, ``data/DATA``; None: the data set of the recipe's name.
+        cuts: Names in ``runs``, ``beside`` and ``ensembles`` whose rankings are also cut at the highest
+            expected F1, tuned on dev.
+        across: Name of an ensemble over all seeds -> its members; the runs of a member are fused over the
+            seeds first, with equal weights.
+        priors: Name of a run with priors -> retriever -> weight.
     """
 
     stages: tuple[Stage, ...]
@@ -61,7 +62,7 @@ _FIVE_HOPS = (
 
 
 def _beside(dense: str) -> Mapping[str, tuple[str, ...]]:
-    """BM25 and a bi-encoder, their lists long, as fusion wants them."""
+    """BM25 and a bi-encoder, with long rankings for fusion."""
     return {"bm25": ("bm25", "--k", "100"), "biencoder": (dense, "--k", "100")}
 
 
@@ -71,7 +72,7 @@ def _ahead(dense: str, weight: float, bm25: float) -> Mapping[str, float]:
 
 
 def _rescored(weight: str, passages: str = "40") -> tuple[str, ...]:
-    """The best of what is found rescored."""
+    """Options that rescore the best passages."""
     return ("--search.rescore", passages, "--search.rescore_weight", weight)
 
 

@@ -2,12 +2,11 @@
 
     python -m benchmarks.riches
 
-A random model of SmolLM2-135M's shape behind a long prompt, over the keys of a synthetic corpus in a suffix
-array. Free text may hold nothing but the opening marker, so that both write one quote after the other, to the
-same length. The rival is ``generate`` with a ``prefix_allowed_tokens_fn`` over the very same index, which
-remembers the state of every prefix it has seen, and the full beam; ours is the full beam, too, and the same
-output is asked for. Targets: at least 3 times the tokens a second; constraint at most 3 % of the model's
-step.
+The model is random with SmolLM2-135M's shape behind a long prompt, over the keys of a synthetic corpus in a
+suffix array. Free text may only hold the opening marker, so that both write one quote after the other, to the
+same length. The rival is ``generate`` with the full beam and a ``prefix_allowed_tokens_fn`` over the same
+index, which caches the state of every prefix; our search also uses the full beam, and must write the same
+output. Targets: at least 3 times the tokens a second; constraint at most 3 % of the model's step.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def smollm2(layers: int) -> Any:
 
 
 def keys(tokens: int, mean: int = 20, branching: int = 300) -> list[Ints]:
-    """Sentences with a language's skew, as :func:`benchmarks.common.synthetic_passages` makes them."""
+    """Sentences with the skew of a language, as in :func:`benchmarks.common.synthetic_passages`."""
     rng = np.random.default_rng(0)
     words = VOCABULARY - RESERVED
     weights = 1.0 / np.arange(1, words + 1)
@@ -73,7 +72,7 @@ def generate(
     known: dict[tuple[int, ...], Any] = {}
 
     def state(written: tuple[int, ...]) -> Any:
-        """None in free text, else the state of the key that is being written."""
+        """None in free text, else the state of the current key."""
         if not written:
             return None
         if written not in known:
@@ -92,8 +91,8 @@ def generate(
         if now is None:
             return [OPEN]
         close = [CLOSE] if index.closes(now[None])[0] else []
-        found: list[int] = index.follow(now[None]).tokens.tolist()
-        return found + close
+        following: list[int] = index.follow(now[None]).tokens.tolist()
+        return following + close
 
     prompt = len(inputs[0])
     tokens = torch.tensor(inputs)
@@ -101,13 +100,13 @@ def generate(
         input_ids=tokens, attention_mask=torch.ones_like(tokens), num_beams=beams, do_sample=False,
         max_new_tokens=length, min_new_tokens=length, prefix_allowed_tokens_fn=allowed, length_penalty=0.0,
     )  # fmt: skip
-    found: list[list[int]] = output[:, prompt:].tolist()
-    return found
+    written: list[list[int]] = output[:, prompt:].tolist()
+    return written
 
 
 @contextmanager
 def model_clock() -> Iterator[dict[str, float]]:
-    """Adds up the seconds of the model: its forward passes, its head, and normalizing over the vocabulary."""
+    """Adds up the seconds of the model: forward passes, head, and normalization over the vocabulary."""
     spent = {"model": 0.0}
 
     def timed(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -135,12 +134,12 @@ def model_clock() -> Iterator[dict[str, float]]:
 
 
 class Written(NamedTuple):
-    """What ours wrote.
+    """Outputs and speed of our search.
 
     Attributes:
-        outputs: Of each question, best first.
+        outputs: The outputs of each question, best first.
         rate: Tokens a second.
-        share: Of all but the model, in percent of the model's time.
+        share: Time of everything except the model, in percent of the model's time.
     """
 
     outputs: list[list[Interlaced]]
@@ -149,7 +148,7 @@ class Written(NamedTuple):
 
 
 def written(writer: Interleaver, questions: list[list[int]], repeats: int) -> Written:
-    """Medians over some runs, after a warm-up."""
+    """Medians over ``repeats`` runs, after a warm-up."""
     outputs = writer.write(questions)
     times, shares = [], []
     for _ in range(repeats):
@@ -174,14 +173,14 @@ def main(
     """Measure and print a table.
 
     Args:
-        tokens: Of the corpus.
-        layers: Of the model.
+        tokens: Tokens of the corpus.
+        layers: Layers of the model.
         queries: Questions, answered together.
-        prompt: Tokens that all questions begin with.
+        prompt: Tokens of the prompt that all questions share.
         question: Tokens of a question.
-        length: Tokens written for each.
+        length: Tokens written for each question.
         beams: Beam width.
-        repeats: Of ours and of the rival; medians count.
+        repeats: Repeats of both sides; medians count.
     """
     print(machine())
     spent, index = seconds(lambda: SubstringIndex.build(keys(tokens)))
@@ -196,7 +195,7 @@ def main(
     barred = np.array([token for token in range(VOCABULARY) if token != OPEN])
     trees = plant_causal(model, shared)
     made: list[Written] = []
-    for repeat in (True, False):  # the rival lets a key be quoted again; ours does only on request
+    for repeat in (True, False):  # the rival may quote a key again; our search does so only on request
         options = InterleaveOptions(
             beams,
             "full",
@@ -209,7 +208,7 @@ def main(
         writer = Interleaver(trees, index, Markers(((OPEN,),), (CLOSE,), barred), (END,), options)
         made.append(written(writer, questions, repeats))
     outputs, rate, _ = made[0]
-    inputs = [[*shared, *some] for some in questions]
+    inputs = [[*shared, *tokens_of_question] for tokens_of_question in questions]
     generate(model, index, inputs[:1], beams, 2)
     rival = [seconds(lambda: generate(model, index, inputs, beams, length)) for _ in range(repeats)]
     best = rival[0][1]

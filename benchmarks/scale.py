@@ -3,13 +3,14 @@
     python -m benchmarks.scale
     python -m benchmarks.scale --passages '[1000000, 5000000]' --memory 512
 
-Passages are generated a chunk at a time. Every build runs in a process of its own, so that its peak memory
-is known: resident memory at its highest, less what the process held before (of a build in memory the tokens
-are a part of it). Rivals in the same run: the build in memory (at sizes up to ``rival_passages``) and
-marisa-trie (``marisa_passages``: it takes a string a prefix). The design point, 20 million passages of 100
-tokens, is extrapolated from the largest size: bytes by the passage and the token; seconds in proportion to
-the tokens, a lower bound where a sort needs more runs. Targets: at most 16 bytes a passage beside the tokens,
-loaded in under a second; 1,000,000 passages of 80 tokens from token arrays in memory in under 5 s on 2 cores.
+Passages are generated a chunk at a time. Every build runs in a separate process to measure its peak memory:
+the highest resident memory, minus the memory before the build (for a build in memory this includes the
+tokens). Rivals in the same run: the build in memory (at sizes up to ``rival_passages``) and marisa-trie
+(``marisa_passages``: it takes a string a prefix). The design point, 20 million passages of 100 tokens, is
+extrapolated from the largest size: bytes by the passage and the token; seconds in proportion to the tokens,
+which is a lower bound if sorting needs more runs. Targets: at most 16 bytes a passage in addition to the
+tokens, loaded in under a second; 1,000,000 passages of 80 tokens from token arrays in memory in under 5 s on
+2 cores.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ How = Literal["stream", "memory", "marisa"]
 
 
 class Build(NamedTuple):
-    """What one build cost.
+    """The cost of one build.
 
     Attributes:
-        seconds: From the token stream to the index; generating the stream is not counted.
-        saving: Seconds to write it to disk where that is a step of its own.
-        peak: Bytes of resident memory at the highest, less those before the build.
-        beside: Bytes a passage beside the tokens.
+        seconds: Seconds from the token stream to the index, without generating the stream.
+        saving: Seconds to write the index to disk, if that is a separate step.
+        peak: Highest resident memory in bytes, minus the memory before the build.
+        beside: Bytes a passage in addition to the tokens.
         stored: Bytes a passage, tokens included.
-        load: Median milliseconds to open it, checks included.
+        load: Median milliseconds to open the index, checks included.
     """
 
     seconds: float
@@ -81,7 +82,7 @@ def passages(
 
 
 class Stopwatch:
-    """Passes a stream on and knows how long it took to make it."""
+    """Passes a stream on and measures the time to generate it."""
 
     def __init__(self, stream: Iterator[tuple[Array, Array]]):
         self.seconds = 0.0
@@ -98,16 +99,16 @@ class Stopwatch:
 
 
 def resident() -> int:
-    """Bytes of resident memory of this process at its highest."""
+    """The highest resident memory of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def one_build(how: How, count: int, tokens: int, memory: int, form: Form) -> Build:
-    """Build, save and open one index; to be run in a process of its own."""
+    """Build, save and open one index; call this in a separate process."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "index"
         watch = Stopwatch(passages(count, tokens))
-        next(passages(CHUNK, tokens))  # what generating takes is not the build's
+        next(passages(CHUNK, tokens))  # memory of the generator does not belong to the build
         saving = 0.0
         before = resident()
         if how == "stream":
@@ -115,7 +116,7 @@ def one_build(how: How, count: int, tokens: int, memory: int, form: Form) -> Bui
             took -= watch.seconds
         else:
             chunks = list(watch)
-            flat = np.concatenate([some for some, _ in chunks])
+            flat = np.concatenate([chunk for chunk, _ in chunks])
             lengths = np.concatenate([np.diff(offsets) for _, offsets in chunks])
             del chunks
             offsets = np.concatenate(([0], np.cumsum(lengths)))
@@ -131,7 +132,7 @@ def one_build(how: How, count: int, tokens: int, memory: int, form: Form) -> Bui
 
 
 def of_corpus(corpus: str, tokenizer: str) -> str:
-    """What the index of a corpus takes, in a line."""
+    """The size of a corpus' index, on one line."""
     index = index_sequences(tokenized(corpus, tokenizer), END)
     with tempfile.TemporaryDirectory() as folder:
         save_index(index, Path(folder) / "index")
@@ -145,17 +146,17 @@ def _child(pipe: Any, arguments: tuple[Any, ...]) -> None:
 
 
 def measure(how: How, count: int, tokens: int, memory: int, form: Form = "whole") -> Build:
-    """:func:`one_build` in a process of its own."""
+    """:func:`one_build` in a separate process."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_child, args=(there, (how, count, tokens, memory, form)))
     process.start()
     there.close()
     try:
-        found: Build = here.recv()
+        build: Build = here.recv()
     finally:
         process.join()
-    return found
+    return build
 
 
 def _row(name: str, build: Build, rival: Build | None) -> list[str]:
@@ -180,10 +181,10 @@ def main(
     Args:
         passages: Sizes of the corpora.
         tokens: Mean tokens a passage.
-        memory: What sorting may take, in MiB.
-        rival_passages: Largest corpus that is built in memory, too.
+        memory: Memory for sorting, in MiB.
+        rival_passages: Largest corpus that is also built in memory.
         marisa_passages: Size of the corpus for marisa-trie.
-        corpus: Data set folder; only what the index of its passages takes is printed.
+        corpus: Data set folder; print only the size of its index.
         tokenizer: T5's tokenizer, for ``corpus``.
     """
     if (corpus is None) != (tokenizer is None):

@@ -1,14 +1,14 @@
-"""The same training with several seeds, and what of its results is chance.
+"""The same training with several seeds: mean and spread of its results.
 
     python -m benchmarks.seeds ruletaker-paper
     python -m benchmarks.seeds entailmentbank --seeds '[0, 1, 2]' --dry_run true
 
-Every seed draws the first weights, the order of the examples and what is drawn of them anew; data and options
-stay. Each step is a `grls` command, printed before it runs; what exists already is not made again, so a
-killed run goes on (after a change of settings, remove runs/NAME/seed-*). Two processes may share the
-work, one seed each; once both have ended, call it with all seeds for the table. Rankings may be cut, too, so
-that sets are measured, and the runs of all seeds fused. The table on test has the mean over seeds, the sample
-standard deviation, and every seed's value; it is written to runs/NAME/seeds.md, too.
+A seed decides the first weights, the order of the examples and all draws of training; data and options stay.
+Each step is a `grls` command, printed before it runs; existing results are not made again, so a killed run
+goes on (after a change of settings, remove runs/NAME/seed-*). Two processes may share the work, one seed
+each; after both have ended, call the benchmark with all seeds for the table. Rankings may also be cut, to
+measure sets, and the runs of all seeds fused. The table on test has the mean over seeds, the sample standard
+deviation, and every seed's value; it is also written to runs/NAME/seeds.md.
 """
 
 from __future__ import annotations
@@ -42,12 +42,11 @@ class Repeat:
     """Runs the commands of one recipe with several seeds.
 
     Args:
-        name: The recipe, mostly that of a data set: ``data/NAME``; everything is written to
-            ``runs/NAME/seed-N``.
+        name: The recipe, mostly named after its data set ``data/NAME``; results go to ``runs/NAME/seed-N``.
         dry_run: Print the commands only.
-        precision: In which numbers it trains, as lightning names them; None: as the configs say.
-        search_precision: In which numbers it retrieves, as `grls retrieve` names them.
-        commands: What was run or printed.
+        precision: Precision of training, by lightning's name; None: as in the configs.
+        search_precision: Precision of retrieval.
+        commands: The commands that were run or printed.
     """
 
     name: str
@@ -66,79 +65,79 @@ class Repeat:
         retrievers[last] = folder / "retriever"
         for config, retriever in retrievers.items():
             model = folder / config / "model"
-            given: tuple[str, ...] = (str(model), "--corpus", data, "--output", str(retriever))
-            self._grls("index", *given, makes=retriever / "grls.json")
-        found = {}
+            arguments: tuple[str, ...] = (str(model), "--corpus", data, "--output", str(retriever))
+            self._grls("index", *arguments, makes=retriever / "grls.json")
+        measured = {}
         runs = {}
         for name, options in recipe.runs.items():
-            own = retrievers[recipe.by.get(name, last)]
+            retriever = retrievers[recipe.by.get(name, last)]
             if name in recipe.priors:
-                own = self._hybrid(own, recipe.priors[name], folder / f"{name}-retriever")
-            runs[name] = (folder, (str(own), "--precision", self.search_precision, *options))
+                retriever = self._hybrid(retriever, recipe.priors[name], folder / f"{name}-retriever")
+            runs[name] = (folder, (str(retriever), "--precision", self.search_precision, *options))
         runs |= {name: (folder.parent, options) for name, options in recipe.beside.items()}
         fused = (*recipe.ensembles.values(), *recipe.across.values())
         tuned = {member for members in fused for member in members} | set(recipe.cuts)
         for name, (where, options) in runs.items():
             for split in ("dev", "test") if name in tuned else ("test",):
                 output = where / f"{name}-{split}"
-                given = (*options, "--data", data, "--split", split)
+                arguments = (*options, "--data", data, "--split", split)
                 made = Path(f"{output}.info.json")
-                self._grls("retrieve", *given, "--output", str(output), makes=made)
-            found[name] = self._measured(output)
+                self._grls("retrieve", *arguments, "--output", str(output), makes=made)
+            measured[name] = self._measured(output)
         files = {name: where / name for name, (where, _) in runs.items()}
         for name, members in recipe.ensembles.items():
             output = folder / f"{name.replace(' ', '')}-test"
             inputs = [files[member] for member in members]
-            found[name] = self._fused(inputs, output)
+            measured[name] = self._fused(inputs, output)
             if name in recipe.cuts:
                 files[name] = self._fused_on_dev(inputs, output)
         for name in recipe.cuts:
-            found[f"{name}, cut"] = self._cut(files[name])
-        return found
+            measured[f"{name}, cut"] = self._cut(files[name])
+        return measured
 
     def _hybrid(self, generator: Path, priors: Mapping[str, float], output: Path) -> Path:
-        """The folder of a generator with priors; which."""
+        """Make the folder of a generator with priors, and return its path."""
         named = [{"retriever": name, "weight": weight} for name, weight in priors.items()]
-        given = (str(generator), "--priors", json.dumps(named), "--output", str(output))
-        self._grls("index", "hybrid", *given, makes=output / "grls.json")
+        arguments = (str(generator), "--priors", json.dumps(named), "--output", str(output))
+        self._grls("index", "hybrid", *arguments, makes=output / "grls.json")
         return output
 
     def across(self, seeds: Sequence[int]) -> dict[str, dict[str, float]]:
-        """Fuse the runs of all seeds: those of each kind alike, then the kinds. The measures by name."""
+        """Fuse the runs of all seeds, with equal weights for each member, then the members; the measures."""
         root, of = Path("runs") / self.name, "-".join(["of", *map(str, seeds)])
-        found = {}
+        measured = {}
         for name, members in RECIPES[self.name].across.items():
             kinds = [root / f"{member}-{of}" for member in members]
             for member, kind in zip(members, kinds, strict=True):
                 for split in ("dev", "test"):
                     runs = [f"{root}/seed-{seed}/{member}-{split}.jsonl" for seed in seeds]
-                    given = (*_ALIKE, "--data", self._data, "--output", f"{kind}-{split}")
-                    self._grls("fuse", *runs, *given, makes=Path(f"{kind}-{split}.info.json"))
-            found[name] = self._fused(kinds, root / f"{name.replace(' ', '')}-{of}-test")
-        return found
+                    arguments = (*_ALIKE, "--data", self._data, "--output", f"{kind}-{split}")
+                    self._grls("fuse", *runs, *arguments, makes=Path(f"{kind}-{split}.info.json"))
+            measured[name] = self._fused(kinds, root / f"{name.replace(' ', '')}-{of}-test")
+        return measured
 
     def _fused(self, members: Sequence[Path], output: Path) -> dict[str, float]:
-        """Fuse runs, their weights tuned on dev: the measures."""
+        """Fuse runs with weights tuned on dev; the measures."""
         dev, test = ([f"{member}-{split}.jsonl" for member in members] for split in ("dev", "test"))
-        given = (*_FUSED, "--data", self._data, "--output", str(output))
-        self._grls("fuse", *test, "--tune.runs", json.dumps(dev), *given, makes=Path(f"{output}.info.json"))
+        arguments = (*_FUSED, "--data", self._data, "--output", str(output))
+        made = Path(f"{output}.info.json")
+        self._grls("fuse", *test, "--tune.runs", json.dumps(dev), *arguments, makes=made)
         return self._measured(output)
 
     def _fused_on_dev(self, members: Sequence[Path], output: Path) -> Path:
-        """Fuse the dev runs with the weights of the ensemble ``output``; its path without split."""
+        """Fuse the dev runs with the weights of the ensemble ``output``; the path without the split."""
         info = read_info(f"{output}.jsonl")
         weights = "WEIGHTS" if info is None else json.dumps(list(info.options["weights"]))
         run = Path(str(output).removesuffix("-test"))
-        given = (*_ALIKE, "--fusion.weights", weights, "--data", self._data, "--output", f"{run}-dev")
-        self._grls(
-            "fuse", *(f"{some}-dev.jsonl" for some in members), *given, makes=Path(f"{run}-dev.info.json")
-        )
+        arguments = (*_ALIKE, "--fusion.weights", weights, "--data", self._data, "--output", f"{run}-dev")
+        runs = [f"{member}-dev.jsonl" for member in members]
+        self._grls("fuse", *runs, *arguments, makes=Path(f"{run}-dev.info.json"))
         return run
 
     def _cut(self, run: Path) -> dict[str, float]:
-        """End the rankings of a run where dev says: the measures."""
-        given = ("--tune", f"{run}-dev.jsonl", "--data", self._data, "--output", f"{run}-cut")
-        self._grls("fuse", "cut", f"{run}-test.jsonl", *given, makes=Path(f"{run}-cut.info.json"))
+        """Cut the rankings of a run with the rule tuned on dev; the measures."""
+        arguments = ("--tune", f"{run}-dev.jsonl", "--data", self._data, "--output", f"{run}-cut")
+        self._grls("fuse", "cut", f"{run}-test.jsonl", *arguments, makes=Path(f"{run}-cut.info.json"))
         return self._measured(Path(f"{run}-cut"))
 
     @property
@@ -150,7 +149,7 @@ class Repeat:
         return RECIPES[self.name].data or self.name
 
     def _measured(self, run: Path) -> dict[str, float]:
-        """The measures of a run on test; nothing where it was not made."""
+        """The measures of a run on test; empty in a dry run."""
         return {} if self.dry_run else flat(evaluate_run(f"{run}.jsonl", self._data, "test"))
 
     def _train(self, stage: Stage, folder: Path, seed: int) -> None:
@@ -166,7 +165,7 @@ class Repeat:
         self._grls("train", *options, "--output", str(output), *going_on(made), makes=made)
 
     def _grls(self, *arguments: str, makes: Path) -> None:
-        """Run a command unless what it makes is there."""
+        """Run a command unless its result exists."""
         command = list(arguments)
         self.commands.append(command)
         print(f"grls {shlex.join(command)}", flush=True)
@@ -177,28 +176,28 @@ class Repeat:
 
 
 def flat(measures: Mapping[str, Any]) -> dict[str, float]:
-    """Measures between 0 and 1 by name, that of their group before it where it says more; no counts."""
-    found: dict[str, float] = {}
+    """Measures between 0 and 1 by name, without counts; the group is added to names that do not say it."""
+    named: dict[str, float] = {}
     for name, value in measures.items():
         group = name.replace("_", " ")
         if isinstance(value, Mapping):
             for key, number in flat(value).items():
-                told = any(word in key for word in group.split())  # "sequence recall", "recall@5"
-                found[key if told else f"{group} {key}"] = number
+                says_group = any(word in key for word in group.split())  # "sequence recall", "recall@5"
+                named[key if says_group else f"{group} {key}"] = number
         elif isinstance(value, float):
-            found[group] = value
-    return found
+            named[group] = value
+    return named
 
 
-def table(found: Sequence[Mapping[str, Mapping[str, float]]], seeds: Sequence[int]) -> str:
-    """A table in Markdown, in percent, of what every seed has."""
+def table(by_seed: Sequence[Mapping[str, Mapping[str, float]]], seeds: Sequence[int]) -> str:
+    """A table in Markdown of the measures of every seed, in percent."""
     lines = [
         f"| run | measure | mean | spread | {' | '.join(f'seed {seed}' for seed in seeds)} |",
         f"|---|---|---:|---:|{'---:|' * len(seeds)}",
     ]
-    for run in found[0]:
-        for measure in found[0][run]:
-            values = [100 * some[run][measure] for some in found]
+    for run in by_seed[0]:
+        for measure in by_seed[0][run]:
+            values = [100 * measures[run][measure] for measures in by_seed]
             spread = f"{statistics.stdev(values):.1f}" if len(values) > 1 else "–"
             each = " | ".join(f"{value:.1f}" for value in values)
             lines.append(f"| {run} | {measure} | {statistics.mean(values):.1f} | {spread} | {each} |")
@@ -216,26 +215,26 @@ def main(
 
     Args:
         name: ruletaker-paper; entailmentbank, strategyqa, nq or explagraphs (a language model that writes
-            spans, of explagraphs then hop by hop, of entailmentbank then with passages as queries);
-            entailmentbank-wt (with WorldTree's pairs: spans and rescore learned together, then hop by
-            hop); explagraphs-rescore, strategyqa-rescore (spans and rescore learned together). The data
-            are in data/NAME, those of the last two in data/explagraphs and data/strategyqa. The bi-encoder's
-            retriever, and the neighbours, that trainings and runs name must be there.
-        seeds: Which.
+            spans, then hop by hop for explagraphs, then with passages as queries for entailmentbank);
+            entailmentbank-wt (with WorldTree's pairs: spans and rescoring learned together, then hop by
+            hop); explagraphs-rescore, strategyqa-rescore (spans and rescoring learned together). The data
+            are in data/NAME, or in data/explagraphs and data/strategyqa for the last two. The bi-encoder's
+            retriever, and the neighbours, that trainings and runs name must exist.
+        seeds: The seeds.
         dry_run: Print the commands only.
-        precision: In which numbers to train; `bf16-mixed` where the processor has bfloat16.
-        search_precision: In which numbers to retrieve; likewise `bfloat16`.
+        precision: Precision of training; `bf16-mixed` on a processor with bfloat16.
+        search_precision: Precision of retrieval; `bfloat16` on a processor with bfloat16.
     """
     if name not in RECIPES:
         raise SystemExit(f"error: unknown recipe {name!r}; choose one of {', '.join(RECIPES)}.")
     if not seeds:
-        raise SystemExit("error: --seeds names none.")
+        raise SystemExit("error: --seeds is empty; name at least one seed.")
     repeat = Repeat(name, dry_run, precision, search_precision)
-    found = [repeat.one(seed) for seed in seeds]
+    by_seed = [repeat.one(seed) for seed in seeds]
     across = repeat.across(seeds) if len(seeds) > 1 else {}
     if dry_run:
         return
-    text = table(found, seeds)
+    text = table(by_seed, seeds)
     for run, measures in across.items():
         rows = [f"| {run} | {measure} | {100 * value:.1f} |" for measure, value in measures.items()]
         text = "\n".join([text, "", "| all seeds fused | measure | |", "|---|---|---:|", *rows])

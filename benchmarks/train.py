@@ -3,17 +3,18 @@
     python -m benchmarks.train
     python -m benchmarks.train --warm_start true --data data/entailmentbank
 
-Both sides begin with the same weights and train with the same optimizer, rate and hops a batch
+Both sides start with the same weights and train with the same optimizer, rate and hops a batch
 (:mod:`benchmarks.fitting`). The rival is the plain recipe: (source, target) pairs hop by hop, whole targets,
-the loss over the vocabulary, mixed lengths, float32. Ours: targets cut where a passage is told from all
-others, the loss over what the index allows (no product with the vocabulary), batches of similar length; a
-causal model reads all hops of a query as one tree. With ``--precision bf16-mixed`` ours computes in bfloat16,
-with ``--freeze_encoder true`` neither side trains the encoder and ours keeps its states.
+the loss over the vocabulary, mixed lengths, float32. Our training cuts targets at the unique prefix, takes
+the loss over the tokens that the index allows (no product with the vocabulary), and batches similar lengths;
+a causal model reads all hops of a query as one tree. With ``--precision bf16-mixed`` our side computes in
+bfloat16; with ``--freeze_encoder true`` neither side trains the encoder and our side caches its states.
 
-Tokens are those of the whole, uncut hops on both sides. Speeds are medians over runs in turn, each of some
-steps after some that do not count. Recall@k is that of the constrained search on dev hops (query and gold
-evidence so far -> a right next passage), every few steps, while the clock stands still; the rival's is the
-better one of ``full`` and ``renormalized`` scores. Target: three times the speed, and a third of the seconds.
+Tokens are counted over the whole, uncut hops on both sides. Speeds are medians over runs that take turns,
+each with ``steps`` steps after a warm-up. Recall@k is measured by the constrained search on dev hops (query
+and gold evidence so far -> a correct next passage), every few steps, while the clock is stopped; for the
+rival the better of ``full`` and ``renormalized`` scores counts. Target: three times the speed, and a third
+of the seconds.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from grls.io.logs import quiet
 from grls.models.load.build import Loaded, ScratchT5, WarmStart, train_tokenizer
 
 TARGET = 3
-"""Times the rival's speed, and times fewer seconds."""
+"""Target ratio of speeds, and of seconds."""
 
 Kind = Literal["seq2seq", "causal"]
 
@@ -49,9 +50,9 @@ class Shape(NamedTuple):
     """The size of a model from scratch.
 
     Attributes:
-        width: Of its states; a head of attention has 32.
-        layers: Of the encoder, and of the decoder.
-        vocabulary: Words that it has weights for (at least the tokenizer's).
+        width: Width of the states; an attention head has 32.
+        layers: Layers of the encoder, and of the decoder.
+        vocabulary: Size of the vocabulary (at least the tokenizer's).
     """
 
     width: int
@@ -60,18 +61,18 @@ class Shape(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is measured.
+    """Settings of the measurement.
 
     Attributes:
-        warmup: Steps before the clock starts, of a run that measures speed.
-        steps: Steps that are timed.
-        repeats: Such runs of each side.
+        warmup: Steps before the clock starts, in a run that measures speed.
+        steps: Timed steps.
+        repeats: Number of such runs of each side.
         k: Cut-off of recall.
-        recalls: To be reached.
+        recalls: Recalls to reach.
         every: Steps between two measurements of recall.
-        cap: Seconds of training after which a side has not reached what it has not.
-        dev_size: Dev queries.
-        bf16: The rival computes in bfloat16, too.
+        cap: Seconds of training after which a side is stopped.
+        dev_size: Number of dev queries.
+        bf16: Whether the rival computes in bfloat16.
     """
 
     warmup: int
@@ -110,46 +111,46 @@ def scratch_llama(data: str, shape: Shape) -> Loaded:
 
 
 def write_start(folder: Path, loaded: Loaded) -> str:
-    """The folder that both sides begin with."""
+    """Write the model that both sides start with; the path of its folder."""
     loaded.model.save_pretrained(folder)
     loaded.tokenizer.save_pretrained(folder)
     return str(folder)
 
 
 def sides(recipe: Recipe, plan: Plan, fast: Fast) -> dict[str, Any]:
-    """What trains under a watch and a meter, by name: the rival first."""
+    """Name of a side -> its training under a watch and a meter; the rival first."""
     rival = "Trainer" if recipe.causal else "Seq2SeqTrainer"
     return {rival: partial(fit_plain, recipe, bf16=plan.bf16), "grls": partial(fit_ours, recipe, fast=fast)}
 
 
 def speeds(fits: dict[str, Any], plan: Plan) -> dict[str, tuple[float, float]]:
-    """Median hops and tokens a second of each side; runs take turns, as the machine may be shared."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in fits}
+    """Median hops and tokens a second of each side; runs take turns, because the machine may be shared."""
+    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in fits}
     for _ in range(plan.repeats):
         for name, fit in fits.items():
             meter = Meter()
             watch = Speed(meter, plan.warmup, plan.steps)
             fit(watch=watch, meter=meter)
-            found[name].append(watch.rates)
-    medians = {name: np.median(rates, axis=0) for name, rates in found.items()}
+            measured[name].append(watch.rates)
+    medians = {name: np.median(rates, axis=0) for name, rates in measured.items()}
     return {name: (float(hops), float(tokens)) for name, (hops, tokens) in medians.items()}
 
 
 def climbs(fits: dict[str, Any], plan: Plan, recall: HopRecall) -> dict[str, Climb]:
     """One run of each side, until the highest recall is reached or time is over."""
-    found = {}
+    by_side = {}
     for name, fit in fits.items():
         modes: Any = ("renormalized",) if name == "grls" else ("full", "renormalized")
-        found[name] = Climb(recall, modes, plan.every, max(plan.recalls), plan.cap)
-        fit(watch=found[name], meter=Meter())
-    return found
+        by_side[name] = Climb(recall, modes, plan.every, max(plan.recalls), plan.cap)
+        fit(watch=by_side[name], meter=Meter())
+    return by_side
 
 
 def seconds_cells(climbs: Sequence[Climb], recall: float) -> list[str]:
-    """Seconds of the rival and of ours to a recall, and how many times fewer ours are."""
+    """Seconds of both sides to a recall, and their ratio."""
     cells = []
     for climb in climbs:
-        reached, best = climb.reached(recall), max(found for _, found in climb.curve)
+        reached, best = climb.reached(recall), max(measured for _, measured in climb.curve)
         missed = f"not reached in {climb.seconds:.0f} s (best {best:.2f})"
         cells.append(missed if reached is None else f"{reached:.1f}")
     rival, ours = (climb.reached(recall) for climb in climbs)
@@ -174,12 +175,12 @@ def table(title: str, recipe: Recipe, plan: Plan, fast: Fast) -> None:
         rows.append([f"seconds to recall@{plan.k} of {wanted:g}", *cells, f">= {TARGET}"])
     print_table(f"{title}; {len(recall.hops)} dev hops", ["", *fits, "ratio", "target"], rows)
     for name, climb in climbed.items():
-        curve = ", ".join(f"{seconds:.0f} s {found:.2f}" for seconds, found in climb.curve)
+        curve = ", ".join(f"{seconds:.0f} s {measured:.2f}" for seconds, measured in climb.curve)
         print(f"\nrecall@{plan.k} of {name}: {curve}")
 
 
 def generate(folder: Path, queries: int, dev: int) -> str:
-    """RuleTaker-Open as the quickstart has it, without a word on the terminal."""
+    """Generate RuleTaker-Open with the quickstart's options, without output on the terminal."""
     out = folder / "ruletaker"
     with redirect_stdout(io.StringIO()):
         ruletaker.prepare(out, train=queries, dev=dev, test=0)
@@ -221,27 +222,27 @@ def main(
         warm_start: The sequence-to-sequence model is warm-started from all-MiniLM-L6-v2 (extra
             ``local-models``) instead of a T5 from scratch.
         causal: A causal language model (a folder or a hub name) instead of a Llama from scratch.
-        width: Of models from scratch.
-        layers: Of their encoder and decoder each; a causal one has as many as both.
-        vocabulary: Of models from scratch; T5's by default, of which the data uses a part.
-        queries: Training queries that are generated.
+        width: Width of models from scratch.
+        layers: Layers of their encoder and of their decoder; a causal model has as many as both together.
+        vocabulary: Vocabulary of models from scratch; by default T5's size, of which the data use a part.
+        queries: Number of generated training queries.
         batch_size: Hops a batch.
-        learning_rate: AdamW's, constant.
-        freeze_encoder: Neither side trains the encoder; ours keeps its states.
-        freeze_embeddings: Neither side trains the word embeddings.
-        precision: Lightning's name of the numbers that ours computes in.
-        rival_bf16: The rival computes in bfloat16, too.
-        length_pool: Batches that ours sorts by length together.
+        learning_rate: AdamW's learning rate, constant.
+        freeze_encoder: Do not train the encoder on either side; our side caches its states.
+        freeze_embeddings: Do not train the word embeddings on either side.
+        precision: Precision of our side, by Lightning's name.
+        rival_bf16: Let the rival compute in bfloat16.
+        length_pool: Batches that our side sorts by length together.
         cache_encoder: GiB for the states of a frozen encoder.
-        warmup: Steps that are not timed.
-        steps: Steps that are.
-        repeats: Runs of so many steps; the median counts.
+        warmup: Steps before the timed ones.
+        steps: Timed steps.
+        repeats: Timed runs; the median counts.
         k: Cut-off of recall.
-        recalls: Recalls to be reached.
+        recalls: Recalls to reach.
         every: Steps between two measurements of recall.
         cap: Seconds of training after which a side is stopped.
-        dev_size: Dev queries whose hops are retrieved for.
-        seed: Of the weights and of the order of examples.
+        dev_size: Number of dev queries whose hops are measured.
+        seed: Seed of the weights and of the order of examples.
     """
     quiet()
     print(machine())

@@ -1,10 +1,10 @@
-"""What was trained on each public set, as `grls` commands: recipes of ``configs/`` and what a set changes.
+"""The trainings of each public data set as `grls` commands: recipes of ``configs/`` and options of the set.
 
     python -m benchmarks.trainings                                      # lists the sets and their trainings
     python -m benchmarks.trainings strategyqa spans --dry_run true      # prints the command
     python -m benchmarks.trainings strategyqa spans --trainer.precision bf16-mixed
 
-Options of the command that follow override those of the table, ``trainings.yaml``. Data lie in data/SET; a
+Further options of the command override those of the table, ``trainings.yaml``. The data are in data/SET; a
 training writes to runs/SET/NAME.
 """
 
@@ -29,9 +29,9 @@ class Training(NamedTuple):
     """One training of a set.
 
     Attributes:
-        layers: Its files in ``configs``, later ones over earlier ones. The first has the name of what is
-            trained (``grls train NAME``).
-        options: What the set changes.
+        layers: Its files in ``configs``; later files override earlier ones. The first file has the name of
+            the training command (``grls train NAME``).
+        options: Options of the set.
     """
 
     layers: tuple[str, ...]
@@ -39,7 +39,7 @@ class Training(NamedTuple):
 
 
 def _read(name: str, line: str) -> Training:
-    """A training as the table has it.
+    """Read a training from a line of the table.
 
     Args:
         name: The set.
@@ -58,7 +58,7 @@ TRAININGS: Mapping[str, Mapping[str, Training]] = {
 
 
 def options(name: str, run: str) -> list[str]:
-    """What follows ``grls train``: its name, the layers and options, and where it writes.
+    """The arguments of ``grls train``: name, layers, options, and output.
 
     Args:
         name: The set.
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print a command and run it.
 
     Args:
-        arguments: Those of the command line, where None.
+        arguments: The arguments; None: those of the command line.
 
     Returns:
         The exit code.
@@ -86,17 +86,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--dry_run", choices=("true", "false"), default="false", help="print the command only"
     )
-    given, more = parser.parse_known_args(arguments)
-    if given.run is None:
+    chosen, more = parser.parse_known_args(arguments)
+    if chosen.run is None:
         print("\n".join(f"{name}: {', '.join(runs)}" for name, runs in TRAININGS.items()))
         return 0
-    if given.run not in TRAININGS.get(given.name, ()):
+    if chosen.run not in TRAININGS.get(chosen.name, ()):
         raise SystemExit(
-            f"error: no training {given.run!r} of {given.name!r}; without arguments they are listed."
+            f"error: no training {chosen.run!r} of {chosen.name!r}; call without arguments to list all."
         )
-    command = ["train", *options(given.name, given.run), *more]
+    command = ["train", *options(chosen.name, chosen.run), *more]
     print(f"grls {shlex.join(command)}", flush=True)
-    return 0 if given.dry_run == "true" else grls(command)
+    return 0 if chosen.dry_run == "true" else grls(command)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Who looks on while a model is trained: how fast it is, and how soon it finds what it should.
+"""Watches of a training: its speed, and the seconds until it reaches a recall.
 
-The clock is the same for both sides of ``benchmarks.train``; it knows nothing of how they train.
+Both sides of ``benchmarks.train`` have the same clock. The module does not know how they train.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from grls.train.chains.examples import ChainExamples
 
 @dataclass
 class Meter:
-    """What was trained on: hops, and tokens of their whole sources and targets, however they were cut."""
+    """Counts the hops of a training, and the tokens of their whole, uncut sources and targets."""
 
     hops: int = 0
     tokens: int = 0
 
     def add(self, source: int, target: int) -> None:
-        """Count one hop, given the tokens of its source and of its target."""
+        """Count one hop with the numbers of tokens of its source and of its target."""
         self.hops += 1
         self.tokens += source + target
 
 
 class Watch(Protocol):
-    """Looks on while a model is trained, and ends it."""
+    """Watches a training, and ends it."""
 
     def start(self) -> None:
         """Training begins."""
@@ -50,7 +50,7 @@ class Watch(Protocol):
 
 @dataclass
 class Speed:
-    """Hops and tokens a second, over ``steps`` steps after ``warmup`` others."""
+    """Hops and tokens a second, over ``steps`` steps after ``warmup`` steps."""
 
     meter: Meter
     warmup: int
@@ -78,7 +78,7 @@ class Speed:
 class Climb:
     """Dev recall every ``every`` steps, until it reaches ``goal`` or ``cap`` seconds of training have passed.
 
-    The clock stands still while recall is measured.
+    The clock is stopped while recall is measured.
 
     Attributes:
         curve: Seconds of training and recall.
@@ -107,25 +107,25 @@ class Climb:
         return late or self.curve[-1][1] >= self.goal
 
     def reached(self, recall: float) -> float | None:
-        """Seconds until a recall was first measured; None: it was not."""
-        return next((seconds for seconds, found in self.curve if found >= recall), None)
+        """Seconds until a recall was first reached; None if it was not."""
+        return next((seconds for seconds, measured in self.curve if measured >= recall), None)
 
 
 def _now() -> float:
-    """The clock, when a GPU has done what it was given."""
+    """The time after a GPU has finished its work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 class HopRecall:
-    """Recall@k of the dev hops: query and gold evidence so far -> the passages that are a right next step.
+    """Recall@k of the dev hops: query and gold evidence so far -> the correct next passages.
 
     Args:
         data: Data set folder.
-        codec: Text to tokens.
+        codec: Turns text into tokens.
         k: Cut-off.
-        queries: Dev queries whose hops are measured, at most.
+        queries: Most dev queries whose hops are measured.
     """
 
     def __init__(self, data: str, codec: Codec, k: int, queries: int):
@@ -133,13 +133,13 @@ class HopRecall:
         self.corpus = Corpus.read(data)
         self.codec = codec
         self.index = build_index(self.corpus, codec)
-        some, qrels = read_split(data, "dev", self.corpus)
-        every = ChainExamples(some[:queries], qrels, self.corpus, codec)
+        dev, qrels = read_split(data, "dev", self.corpus)
+        every = ChainExamples(dev[:queries], qrels, self.corpus, codec)
         chains = [every.draw(n, 0) for n in range(len(every))]
         self.hops = [hop for chain in chains for hop in chain.hops if hop.gold != (len(self.corpus),)]
 
     def __call__(self, model: Any, mode: ScoreMode) -> float:
-        """Mean recall of the constrained search, in [0, 1]; the model is left in the mode it was in."""
+        """Mean recall of the constrained search, in [0, 1]; the model stays in its training or eval mode."""
         training = model.training
         options = SearchOptions(beams=max(self.k, 10), mode=mode)
         retriever = GenerativeRetriever(model, self.codec, self.corpus, self.index, options)

@@ -237,5 +237,5 @@ def test_the_table_has_mean_and_spread() -> None:
 def test_unknown_recipes_are_refused() -> None:
     with pytest.raises(SystemExit, match="unknown recipe 'nowhere'"):
         main("nowhere")
-    with pytest.raises(SystemExit, match="names none"):
+    with pytest.raises(SystemExit, match="name at least one seed"):
         main("ruletaker-paper", ())
