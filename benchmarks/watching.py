@@ -147,7 +147,7 @@ class HopRecall:
         found = retriever.search([hop.source for hop in self.hops], self.k, exclude)
         model.train(training)
         values = [
-            recall_at([hit.id for hit in retriever.hits(some)], self.corpus.ids(hop.gold), self.k)
-            for some, hop in zip(found, self.hops, strict=True)
+            recall_at([hit.id for hit in retriever.hits(candidates)], self.corpus.ids(hop.gold), self.k)
+            for candidates, hop in zip(found, self.hops, strict=True)
         ]
         return sum(values) / len(values)

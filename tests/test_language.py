@@ -26,6 +26,12 @@ CLEAN = (
     "grls/retrieve/fusion/cut.py",
     "grls/retrieve/spec.py",
     # Answers, reports, and what stands beside the package.
+    "grls/answer",
+    "grls/explain",
+    "grls/evaluation",
+    "grls/report",
+    "data_prep",
+    "benchmarks",
 )
 """Files and folders whose texts have been gone through. Add a folder once it is plain."""
 

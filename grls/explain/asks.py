@@ -13,7 +13,7 @@ from grls.data.dataset import Qrels, gold_passages, read_qrels, read_queries
 from grls.data.types import Query, Steps
 from grls.errors import ConfigError, DataError
 from grls.explain.explain import Explainer
-from grls.explain.summary import TOLD_APART, Ask, of_ask
+from grls.explain.summary import IDENTIFYING_FIELDS, Ask, of_ask
 from grls.io.resumable import GrowingFile
 from grls.runs.manifest import fingerprint_queries
 
@@ -141,5 +141,5 @@ def kept_verdicts(
         "precision": precision,
     }  # fmt: skip
     file = GrowingFile(f"{output}.explained.jsonl", settings, keep=False)
-    file.refuse_other(TOLD_APART, map(of_ask, every))
+    file.refuse_other(IDENTIFYING_FIELDS, map(of_ask, every))
     return file

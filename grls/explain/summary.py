@@ -45,12 +45,12 @@ class Summary(NamedTuple):
     sufficient: dict[str, int]
 
 
-TOLD_APART = ("query_id", "gold", "evidence")
+IDENTIFYING_FIELDS = ("query_id", "gold", "evidence")
 """The fields that identify a record."""
 
 
 def of_ask(ask: Ask) -> tuple[str, list[str], list[str]]:
-    """The values of :data:`TOLD_APART` for an ask."""
+    """The values of :data:`IDENTIFYING_FIELDS` for an ask."""
     query, gold, evidence = ask
     return query.id, list(gold), list(evidence)
 
@@ -118,7 +118,7 @@ def _judged(explainer: Explainer, ask: Ask, dynamic: bool) -> Record:
     """The record of an ask: verdict, step, and sufficient beam width of each gold passage."""
     judgements = explainer.judge(*ask, dynamic)
     judged = [[judgement.verdict, step, judgement.sufficient] for judgement, step in judgements]
-    return {**dict(zip(TOLD_APART, of_ask(ask), strict=True)), "judged": judged}
+    return {**dict(zip(IDENTIFYING_FIELDS, of_ask(ask), strict=True)), "judged": judged}
 
 
 def format_summary(s: Summary) -> str:
