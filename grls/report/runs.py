@@ -21,7 +21,7 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.evaluation.evaluate import all_gold
 from grls.io.jsonl import read_jsonl
 from grls.runs.comparable import refuse_other_data
-from grls.runs.manifest import RunInfo, Steps, differ, info_file
+from grls.runs.manifest import RunInfo, Steps, difference, info_file
 from grls.runs.results import find_passages
 from grls.runs.run import Run
 from grls.runs.trec import refuse_unknown
@@ -213,15 +213,13 @@ def _group(name: str, placed: Sequence[_Placed], split: str | None) -> DataGroup
 def _refuse_different(name: str, stated: Sequence[tuple[Path, RunInfo]]) -> None:
     for path, info in stated[1:]:
         first, other = stated[0]
-        if differ(info.corpus, other.corpus):
-            what = "corpora"
-        elif info.split == other.split and differ(info.queries, other.queries):
-            what = "sets of queries"
-        else:
+        what = difference(info, other)
+        if what is None or (what != "corpus" and info.split != other.split):  # splits: see _split
             continue
+        plural = "corpora" if what == "corpus" else "sets of queries"
         raise MismatchError(
-            f"{first} and {path} are both of {name}, but over different {what}, so they cannot be compared; "
-            "retrieve again for one of them, or report on them apart."
+            f"{first} and {path} are both of {name}, but over different {plural}, so they cannot be "
+            "compared; retrieve again for one of them, or report on them apart."
         )
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from grls.data.types import Query
 from grls.data.types import Steps as Steps
@@ -71,6 +71,19 @@ def fingerprint_queries(queries: Sequence[Query]) -> str:
 def differ(fingerprint: str, other: str) -> bool:
     """Whether two fingerprints differ; the empty one is unknown and differs from none."""
     return bool(fingerprint and other) and fingerprint != other
+
+
+def difference(info: RunInfo, other: RunInfo) -> Literal["corpus", "queries", "split"] | None:
+    """The first thing in which two runs differ, so that they cannot be compared; None: in nothing known.
+
+    Splits count only where the queries are unknown: two names may be of the same queries.
+    """
+    if differ(info.corpus, other.corpus):
+        return "corpus"
+    if differ(info.queries, other.queries):
+        return "queries"
+    known = info.queries and other.queries
+    return "split" if not known and differ(info.split or "", other.split or "") else None
 
 
 def info_file(run: str | Path) -> Path:

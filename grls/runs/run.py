@@ -13,7 +13,7 @@ from pathlib import Path
 from grls.data.corpus import Corpus
 from grls.data.types import Chain, Hit, Query
 from grls.errors import ConfigError, MismatchError
-from grls.runs.manifest import RunInfo, Steps, differ, read_info
+from grls.runs.manifest import RunInfo, Steps, difference, read_info
 from grls.runs.results import Retrieved, read_results
 from grls.runs.save import save_retrieved, save_without_texts
 from grls.runs.trec import chain_ranking, read_run, refuse_unknown, without_done
@@ -135,17 +135,17 @@ class Run:
         """
         if self.info is None or other.info is None:
             return
-        if differ(self.info.corpus, other.info.corpus):
+        what = difference(self.info, other.info)
+        if what == "corpus":
             raise MismatchError(
                 f"{self.called} is a run over the corpus of {self.info.data}, {other.called} over another "
                 f"one, of {other.info.data}; give runs over the same corpus."
             )
         both = f"{self.called} ({asked_of(self.info)}) and {other.called} ({asked_of(other.info)})"
-        if differ(self.info.queries, other.info.queries):
+        if what == "queries":
             why = self.unlike(other) or "the ids are the same, the texts differ"
             raise MismatchError(f"{both} answer different queries: {why}; retrieve for the same ones.")
-        known = self.info.queries and other.info.queries  # then the fingerprints have decided
-        if not known and differ(self.info.split or "", other.info.split or ""):
+        if what == "split":
             raise MismatchError(f"{both} answer different splits; retrieve for the same one.")
 
     def unlike(self, other: Run) -> str:

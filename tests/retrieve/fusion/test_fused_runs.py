@@ -1,0 +1,51 @@
+"""Runs in memory are fused as their steps allow."""
+
+from dataclasses import replace
+
+import pytest
+
+from grls.data.types import Chain, Hit
+from grls.errors import ConfigError
+from grls.retrieve.fusion.fuse import Fusion
+from grls.retrieve.fusion.runs import RunFusion, shared_steps
+from grls.runs.manifest import RunInfo
+from grls.runs.run import Run
+
+INFO = RunInfo("bm25", "one", "single", "c", "q", "data", "test", "bm25", stages=("retrieve",), seconds=2.0)
+FIRST = replace(Run.of({"q": [Hit("a", 2.0), Hit("b", 1.0)]}, info=INFO), path="one.jsonl")
+SECOND = Run({"q": [Hit("c", 9.0)]}, path="two.trec")
+CHAINS = Run.of(chains={"q": Chain((Hit("a", -0.5), Hit("DONE", -0.5)), -1.0, True)})
+
+
+def test_rankings_are_interleaved_and_the_manifest_says_of_what() -> None:
+    runs = [FIRST, SECOND]
+    fused = RunFusion.of(runs, None, "mean").ensemble(runs, Fusion(), None, {"tune": ["x"]})
+    assert [hit.id for hit in fused.rankings["q"]] == ["a", "c"]
+    assert fused.info is not None
+    assert (fused.info.name, fused.info.members) == ("interleave of one + two", ("one", "two"))
+    assert (fused.info.system, fused.info.steps, fused.info.stages) == ("ensemble", "single", ("retrieve",))
+    assert fused.info.seconds >= 2.0
+    assert list(fused.info.options) == [
+        "runs", "k", "length", "method", "normalization", "rrf_k", "tune", "weights"
+    ]  # fmt: skip
+    assert fused.info.options["runs"] == ["one.jsonl", "two.trec"]
+
+
+def test_chains_give_a_chain_and_take_no_k() -> None:
+    fused = RunFusion.of([CHAINS, CHAINS], None, "max").fuse([CHAINS, CHAINS], Fusion())
+    assert [hit.id for hit in fused.chains["q"].hits] == ["a"]
+    assert fused.chains["q"].done
+    with pytest.raises(ConfigError, match="--k is of rankings"):
+        RunFusion.of([CHAINS, CHAINS], 3, "mean")
+
+
+def test_steps_are_those_of_all_members() -> None:
+    fixed = Run({}, info=replace(INFO, steps="fixed"))
+    assert shared_steps([fixed, fixed]) == "fixed"
+    assert shared_steps([fixed, FIRST]) == "single"
+    assert shared_steps([CHAINS, CHAINS]) == "dynamic"
+    with pytest.raises(ConfigError, match=r"is dynamic and one\.jsonl is single"):
+        shared_steps([CHAINS, FIRST])
+    without = Run({"q": [Hit("a", 1.0)]}, info=replace(INFO, steps="dynamic"), path="d.trec")
+    with pytest.raises(ConfigError, match=r"d\.trec is dynamic, and its chains stand in JSONL alone"):
+        shared_steps([without, without])
