@@ -111,7 +111,7 @@ def test_every_config_is_run_here() -> None:
     named = {f"{name}/{stage}" for name, stages in SETTINGS.items() for stage in stages}
     words = {word for command in readme_commands() for word in command}
     read = {word.removeprefix("configs/")[:-5] for word in words if word.startswith("configs/")}
-    others = {"fusion", "sparse", "multi-vector"}  # in test_ensemble_command.py and test_encoded.py
+    others = {"fusion", "sparse", "multi-vector"}  # in test_ensemble.py and test_encoded.py
     others |= {f"prepare/{name}" for name in MADE}
     assert shipped == trained | named | read | others
 

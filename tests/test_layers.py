@@ -244,6 +244,28 @@ def test_body_lines_leave_out_signature_and_docstring() -> None:
     assert lines("def f():\n    '''What.'''\n") == 0
 
 
+def duty(node: ast.ClassDef | ast.FunctionDef) -> str | None:
+    """The file of a training folder that a class or function belongs to; None: any."""
+    if isinstance(node, ast.FunctionDef):
+        return "loss" if node.name.endswith("_loss") else None
+    bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+    if node.name.endswith("Collator"):
+        return "collate"
+    if any(base.endswith("Module") or base == "Interlace" for base in bases):
+        return "module"
+    return "data" if any(base.endswith("Data") for base in bases) else None
+
+
+def test_training_folders_have_one_duty_under_one_name() -> None:
+    wrong = []
+    for file in (ROOT / "grls" / "train").glob("*/*.py"):
+        for node in parsed(file).body:
+            name = duty(node) if isinstance(node, ast.ClassDef | ast.FunctionDef) else None
+            if name not in (None, file.stem) and file.stem != "datamodule":
+                wrong.append(f"{file.relative_to(ROOT)}: {node.name} belongs to {name}.py")
+    assert wrong == []
+
+
 def test_no_two_test_files_have_one_name() -> None:
     """pytest imports test files by their base names, so the second of one name is an error of collection."""
     names = Counter(file.name for file in (ROOT / "tests").rglob("*.py") if file.name != "__init__.py")
