@@ -1,16 +1,16 @@
-"""What may follow: the constraint index.
+"""The constraint index: which tokens may follow a prefix.
 
-``rows`` sorts the token sequences of a corpus; every backend stands on these rows, so a state covers a
+``rows`` sorts the token sequences of a corpus. All backends are built on these rows, so a state covers a
 range of rows, and counting, filtering and removing passages is arithmetic on ranges. ``base`` is the
-protocol. Three backends answer it: ``flat`` (a dictionary from prefix to next tokens, the readable
-reference), ``marisa`` (the same map in marisa-trie) and ``array`` (the default: branching nodes only, in
-NumPy arrays, memory-mapped). ``union`` shows two segments as one index (passages added later), ``merge``
-makes one of them, ``subset`` counts some of the passages by ranges of rows. ``build`` makes a segment of a
-corpus, ``options`` says how, ``storage`` moves it to and from disk (``array_files``: one file an array);
-``external_sort/`` does so for what does not fit the memory. ``tensors`` is a copy of ``array`` on a GPU.
+protocol. It has three backends: ``flat`` (a dictionary from prefix to next tokens, the readable reference),
+``marisa`` (the same map in marisa-trie) and ``array`` (the default: branching nodes only, in NumPy arrays,
+memory-mapped). ``union`` makes one index of two segments (passages added later), ``merge`` copies both into
+one segment, and ``subset`` counts selected passages by ranges of rows. ``build`` makes a segment from a
+corpus, ``options`` are its options, ``storage`` saves and loads it (``array_files``: one file per array), and
+``external_sort/`` builds an index that does not fit into memory. ``tensors`` is a copy of ``array`` on a GPU.
 
-``keys`` are spans that may be quoted in free text, ``substring`` a suffix array over them. ``corpus_check``
-reports what is peculiar about a corpus.
+``keys`` are spans that may be quoted in free text, ``substring`` is a suffix array over them.
+``corpus_check`` reports peculiarities of a corpus.
 """
 
 from typing import TYPE_CHECKING

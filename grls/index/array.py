@@ -1,8 +1,8 @@
 """The default index: a Patricia trie over the sorted rows, in flat NumPy arrays.
 
-Only the nodes where rows part are stored, in breadth-first order, so the edges of a node are
-contiguous; between two such nodes the next token is read from the rows themselves. Legend: R rows, M
-branching nodes, E edges (E = M + R - 1), S states, A allowed tokens.
+Only branching nodes are stored, in breadth-first order, so the edges of a node are contiguous. Between two
+such nodes the next token is read from the rows. Legend: R rows, M branching nodes, E edges (E = M + R - 1), S
+states, A allowed tokens.
 
 A state packs (node, depth): the node in the upper 48 bits, the tokens written so far in the lower 16. A
 node >= 0 is a branching node, a node < 0 the leaf of row ``~node``. The node of a state is the first one
@@ -51,9 +51,9 @@ class ArrayIndex(Segment):
     ):
         super().__init__(rows)
         self.complete: Callable[[int], Ints] | None = None
-        """Gives whole passages where the form is ``prefixes``; whoever has the corpus sets it."""
+        """Number -> tokens of the whole passage, for the form ``prefixes``; set by the corpus' owner."""
         self.files: tempfile.TemporaryDirectory[str] | None = None
-        """The folder its arrays are mapped from, where that folder goes when the index goes."""
+        """The folder of the memory-mapped arrays, if it is deleted together with the index."""
         self._depths = depths
         self._spans = spans
         self._first_edges = first_edges
@@ -70,7 +70,7 @@ class ArrayIndex(Segment):
             parts.append((part.depths, part.lows, part.highs, part.fanouts, rows.tokens[position], children))
             nodes += int(part.inner.sum())
         depths, lows, highs, fanouts, tokens, below = (
-            np.concatenate(some) for some in zip(*parts, strict=True)
+            np.concatenate(arrays) for arrays in zip(*parts, strict=True)
         )
         numbers, places = edge_types(len(rows))
         return cls(
@@ -109,7 +109,7 @@ class ArrayIndex(Segment):
         return Allowed(tokens, children, offsets)
 
     def _position(self, node: Ints, inner: Ints, leaf: Array, depth: Ints) -> Ints:
-        """Where in the row tokens the next token of each state stands, were it forced."""
+        """The place of the next token of each state in the tokens of the rows, if it is forced."""
         row = np.where(leaf, ~node, self._spans[inner, 0])
         return np.asarray(self.rows.offsets[row] + depth, dtype=np.int64)
 
@@ -140,19 +140,19 @@ class ArrayIndex(Segment):
 
     @staticmethod
     def nodes(states: Ints) -> Ints:
-        """The node of each state, ``[S]``: all that :meth:`span` asks of it."""
+        """The node of each state, ``[S]``; :meth:`span` needs nothing else."""
         return states >> _DEPTH_BITS
 
     @staticmethod
     def states(nodes: Ints, written: int) -> Ints:
-        """The inverse of :meth:`nodes` where so many tokens have been written, ``[S]``."""
+        """The inverse of :meth:`nodes` after ``written`` tokens, ``[S]``."""
         return (nodes << _DEPTH_BITS) | written
 
     def tokens(self, passage: int) -> Ints:
         """The token sequence of a passage, end token included.
 
         Raises:
-            ConfigError: The form is ``prefixes`` and nobody has said where whole passages are found.
+            ConfigError: The form is ``prefixes`` and ``complete`` is not set.
         """
         if self.rows.form == "whole":
             return super().tokens(passage)
@@ -176,14 +176,14 @@ class ArrayIndex(Segment):
 
 
 class BranchingNodes(NamedTuple):
-    """Some branching nodes, in breadth-first order, and their children.
+    """Consecutive branching nodes, in breadth-first order, and their children.
 
     Attributes:
         depths: ``[m]`` tokens before each branch.
         lows: ``[m]`` first row of each node.
         highs: ``[m]`` end row of each node.
         fanouts: ``[m]`` children of each node.
-        child_lows: ``[e]`` first row of each child, the children of a node side by side.
+        child_lows: ``[e]`` first row of each child; the children of a node are adjacent.
         child_highs: ``[e]`` end row of each child.
     """
 
@@ -202,15 +202,15 @@ class BranchingNodes(NamedTuple):
 
 
 def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[BranchingNodes]:
-    """All branching nodes of R sorted rows in breadth-first order, some at a time.
+    """All branching nodes of R sorted rows in breadth-first order, in parts.
 
-    Memory: what ``block`` rows need (about 100 bytes a row of it), a byte a row while one node covers more
-    than a block, and the nodes of two levels (16 bytes a node).
+    Memory: about 100 bytes for each row of a block, one byte a row while a node covers more than a block, and
+    the nodes of two levels (16 bytes a node).
 
     Args:
         rows: R.
-        shared: ``[R]`` the prefix each row shares with the row before it.
-        block: Rows looked at together.
+        shared: ``[R]`` the length of the prefix that each row shares with the row before it.
+        block: How many rows are processed together.
     """
     kind = unsigned(rows, np.uint32)
     low: Array = np.array([0], dtype=kind)
@@ -222,30 +222,30 @@ def branches(rows: int, shared: Array, block: int = 1 << 20) -> Iterator[Branchi
         while first < len(low):
             before = int(ends[first - 1]) if first else 0
             last = max(first + 1, int(np.searchsorted(ends, before + block, side="right")))
-            some = low[first:last].astype(np.int64), high[first:last].astype(np.int64)
+            ranges = low[first:last].astype(np.int64), high[first:last].astype(np.int64)
             wide = int(ends[last - 1]) - before > block
-            depths, child_lows, child_highs, fanouts = (_branch_wide if wide else _branch)(*some, shared)
-            part = BranchingNodes(depths, *some, fanouts, child_lows, child_highs)
+            depths, child_lows, child_highs, fanouts = (_branch_wide if wide else _branch)(*ranges, shared)
+            part = BranchingNodes(depths, *ranges, fanouts, child_lows, child_highs)
             yield part
             below.append((child_lows[part.inner].astype(kind), child_highs[part.inner].astype(kind)))
             first = last
-        low, high = (np.concatenate(some) for some in zip(*below, strict=True))
+        low, high = (np.concatenate(bounds) for bounds in zip(*below, strict=True))
 
 
 def number_children(part: BranchingNodes, nodes: int) -> Ints:
-    """The node that each edge of a part leads to, when ``nodes`` have a number already."""
+    """The node at the end of each edge of a part, if ``nodes`` nodes are numbered already."""
     numbers: Ints = np.where(part.inner, nodes + np.cumsum(part.inner) - 1, ~part.child_lows)
     return numbers
 
 
 def edge_types(rows: int) -> tuple[type[np.signedinteger[Any]], type[np.unsignedinteger[Any]]]:
-    """The types that number nodes and leaves, and edges: no more nodes than rows, and two edges a row."""
+    """The types for numbers of nodes and leaves, and of edges: at most R nodes and two edges a row."""
     kinds: list[type[np.signedinteger[Any]]] = [np.int16, np.int32, np.int64]
     return next(kind for kind in kinds if rows <= np.iinfo(kind).max), unsigned(2 * rows)
 
 
 def _branch_wide(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Ints]:
-    """What :func:`_branch` returns, for one range of many rows and with little memory."""
+    """The results of :func:`_branch` for one range of many rows, with little memory."""
     inside = shared[int(low[0]) + 1 : int(high[0])]
     depth = int(inside.min())
     opens = np.flatnonzero(inside == depth) + int(low[0]) + 1
@@ -254,11 +254,11 @@ def _branch_wide(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints
 
 
 def _branch(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Ints]:
-    """Split every row range ``low[i]:high[i]`` where its rows part first.
+    """Split every row range ``low[i]:high[i]`` at the first token in which its rows differ.
 
     Returns:
-        The depth of each branch, the ranges of all children (first row, end row), and the number of
-        children of each branch. The root of an empty corpus has none, that of one row has one.
+        The depth of each branch, the ranges of all children (first row, end row), and the number of children
+        of each branch. The root of an empty corpus has no child, the root of a single row has one.
     """
     size = high - low
     if size.sum() == 0:
@@ -267,7 +267,7 @@ def _branch(low: Ints, high: Ints, shared: Array) -> tuple[Ints, Ints, Ints, Int
     starts = np.cumsum(size) - size
     row = np.arange(int(size.sum())) + np.repeat(low - starts, size)
     common = shared[row].astype(np.int64)
-    common[starts] = np.iinfo(np.int64).max  # a range's first row shares with a row outside of it
+    common[starts] = np.iinfo(np.int64).max  # the row before the first row is outside of the range
     depth = np.minimum.reduceat(common, starts)
     depth[size == 1] = 0
     opens = common == np.repeat(depth, size)

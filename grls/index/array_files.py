@@ -1,4 +1,4 @@
-"""The arrays of an index on disk: one ``.npy`` file each, with sizes and checksums to hold them against."""
+"""The arrays of an index on disk: one ``.npy`` file each, with sizes and checksums in a manifest."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from grls.index.rows import Array
 from grls.io.files import sha256
 
 CHECKED_BYTES = 64 * 2**20
-"""An index up to this size is compared with its checksums whenever it is opened: a fraction of a second."""
+"""The checksums of an index up to this size are compared at every load; it takes a fraction of a second."""
 REBUILD = "build it again with `grls index`."
-"""What to do with a damaged index."""
+"""The remedy for a damaged index."""
 
 _SAMPLES, _SAMPLE_BYTES = 16, 1 << 16
 
@@ -27,7 +27,7 @@ _verify: ContextVar[bool | None] = ContextVar("verify", default=None)
 
 @contextmanager
 def verifying(verify: bool | None) -> Iterator[None]:
-    """Within this context checksums are compared as ``verify`` says, wherever a call does not say itself."""
+    """A context that sets ``verify`` for all loads that do not set it."""
     before = _verify.set(verify)
     try:
         yield
@@ -36,12 +36,12 @@ def verifying(verify: bool | None) -> Iterator[None]:
 
 
 def asked_to_verify(verify: bool | None) -> bool | None:
-    """Whether checksums are to be compared: as a call says, or else as :func:`verifying` does."""
+    """The ``verify`` of a call or, if None, of the context :func:`verifying`."""
     return _verify.get() if verify is None else verify
 
 
 def describe_arrays(folder: Path) -> dict[str, dict[str, Any]]:
-    """What the manifest says of the arrays in a folder: by name, size and checksums."""
+    """The manifest entries of the arrays in a folder: name -> size and checksums."""
     return {
         file.stem: {"bytes": file.stat().st_size, "sha256": sha256(file), "sample": _sample(file)}
         for file in sorted(folder.glob("*.npy"))
@@ -49,7 +49,7 @@ def describe_arrays(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def is_entry(entry: Any) -> bool:
-    """Whether a manifest's word on an array is well-formed."""
+    """Whether the manifest entry of an array is well-formed."""
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("bytes"), int)
@@ -61,11 +61,11 @@ def load_arrays(folder: Path, files: dict[str, dict[str, Any]], verify: bool | N
     """Open the arrays of a folder, memory-mapped.
 
     Args:
-        folder: Where they are.
-        files: What the manifest says of them.
-        verify: True: compare checksums, which reads every byte once. None, where :func:`verifying` does not
-            say either: do so where they are small (``CHECKED_BYTES``); of larger ones compare sixteen blocks
-            of each file. False: neither.
+        folder: The folder.
+        files: The manifest entries of the arrays.
+        verify: True: compare checksums, which reads every byte once. False: compare nothing. None: the value
+            of :func:`verifying`; if that is None, too, compare the checksums of small indexes (up to
+            ``CHECKED_BYTES``), and sixteen blocks of each file of a larger one.
 
     Raises:
         IndexFormatError: A file is missing, truncated or damaged.
@@ -87,15 +87,15 @@ def _load(file: Path, entry: dict[str, Any], verify: bool | None) -> Array:
     if (verify and sha256(file) != entry["sha256"]) or (sampled and _sample(file) != entry["sample"]):
         raise IndexFormatError(f"{file}: the checksum differs, the file is damaged; {REBUILD}")
     try:
-        # A plain span: indexing through the memmap class is several times slower.
+        # A plain array: indexing through the memmap class is several times slower.
         mapped: Array = np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
     except (ValueError, EOFError):
-        raise IndexFormatError(f"{file}: no array can be read from it, it is damaged; {REBUILD}") from None
+        raise IndexFormatError(f"{file}: no array can be read, the file is damaged; {REBUILD}") from None
     return mapped
 
 
 def _sample(file: Path) -> str:
-    """SHA-256 of sixteen blocks of a file, evenly spaced from its begin to its end."""
+    """SHA-256 of sixteen blocks of a file, evenly spaced from its beginning to its end."""
     size = file.stat().st_size
     digest = hashlib.sha256()
     with file.open("rb") as stream:

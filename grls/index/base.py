@@ -1,15 +1,15 @@
-"""The constraint index: which tokens may follow, and which passages a prefix stands for.
+"""The protocol of a constraint index: which tokens may follow a prefix, and which passages begin with it.
 
-Legend: S states, A allowed tokens of all states together. A state is one 64-bit integer that names a
-prefix; it travels with its beam and is gathered by beam index like the KV cache. What the integer means
-is the backend's own business.
+Legend: S states, A allowed tokens of all states together. A state is one 64-bit integer that identifies a
+prefix. It is kept with its beam and gathered by beam index like the KV cache. Each backend defines what the
+integer means.
 
 Invariants, held by one property test over every backend against a naive set of sequences:
 
 * the allowed tokens are exactly the next tokens of the passages under the prefix;
 * every path ends in a passage, and only a state whose last token is the end token allows nothing;
 * DONE is a passage like any other;
-* passages with equal tokens are all found; a passage that is a prefix of another is found too.
+* all passages with equal tokens are found; a passage that is a prefix of another one is found, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Allowed(NamedTuple):
 
     Attributes:
         tokens: ``[A]`` allowed tokens, ascending within a state.
-        states: ``[A]`` the state each leads to.
+        states: ``[A]`` the state after each token.
         offsets: ``[S + 1]``; state s owns the entries ``offsets[s]:offsets[s + 1]``.
     """
 
@@ -37,10 +37,10 @@ class Allowed(NamedTuple):
 
 
 class ConstraintIndex(ABC):
-    """What may follow a prefix, for one corpus and one tokenizer.
+    """The tokens that may follow a prefix, for one corpus and one tokenizer.
 
     Args:
-        rows: The sorted sequences of the corpus. A state stands for a range of them.
+        rows: The sorted sequences of the corpus. A state stands for a range of these rows.
     """
 
     def __init__(self, rows: SortedRows):
@@ -60,9 +60,9 @@ class ConstraintIndex(ABC):
 
     @abstractmethod
     def span(self, states: Ints) -> tuple[Ints, Ints]:
-        """First row and end row (exclusive) under each state, two arrays ``[S]``.
+        """First row and end row (exclusive) of each state, two arrays ``[S]``.
 
-        The spans of what may follow one state stand side by side: each ends where the next one begins.
+        The ranges of the states that follow one state are adjacent: each ends where the next one begins.
         """
 
     def count(self, states: Ints) -> Ints:
@@ -71,7 +71,7 @@ class ConstraintIndex(ABC):
         return self.rows.members_before(high) - self.rows.members_before(low)
 
     def unique(self, states: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """True where one sequence is left, so that every further token is forced, ``[S]``."""
+        """True if one sequence is left, so that every further token is forced, ``[S]``."""
         low, high = self.span(states)
         single: np.ndarray[tuple[int], np.dtype[np.bool_]] = high - low == 1
         return single
@@ -90,7 +90,7 @@ class ConstraintIndex(ABC):
 
 
 class Segment(ConstraintIndex):
-    """A constraint index that is built from its rows at once, and stored: what a backend is.
+    """The base class of a backend: a constraint index that is built from its rows at once and can be stored.
 
     Args:
         rows: The sorted sequences of the corpus.
@@ -105,11 +105,11 @@ class Segment(ConstraintIndex):
     @classmethod
     @abstractmethod
     def build(cls, rows: Rows, shared: Ints) -> Self:
-        """Build from what :func:`grls.index.rows.sort_rows` returns."""
+        """Build from the results of :func:`grls.index.rows.sort_rows`."""
 
     @abstractmethod
     def arrays(self) -> dict[str, Array]:
-        """What a backend stores beside the rows, by file name."""
+        """File name -> array, of all arrays that the backend stores beside the rows."""
 
     @classmethod
     @abstractmethod

@@ -1,6 +1,6 @@
-"""Building an index from a corpus: its passages as tokens, sorted in memory, or on disk if they do not fit.
+"""Builds an index from a corpus: its passages as tokens, sorted in memory, or on disk if they do not fit.
 
-Moving an index to and from disk is :mod:`grls.index.storage`'s affair.
+Saving and loading an index: :mod:`grls.index.storage`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def index_sequences(
     """Index token sequences; passage n is the n-th sequence.
 
     Args:
-        sequences: One array of token ids a passage, each ending in ``end``.
+        sequences: One array of token ids per passage; each ends in ``end``.
         end: The end token.
         backend: ``array``, ``marisa`` or ``flat``.
-        form: ``whole``, or ``prefixes`` (``array`` alone).
+        form: ``whole``, or ``prefixes`` (only ``array``).
 
     Raises:
         ConfigError: The backend or the form is unknown, or they do not go together.
@@ -59,21 +59,22 @@ def build_index(
     memory: int | None = None,
     scratch: str | Path | None = None,
 ) -> Segment:
-    """Index a corpus and DONE. Passage n of the corpus is passage n here; DONE is number N.
+    """Index a corpus and DONE. Passage n of the corpus is passage n of the index; DONE is number N.
 
     Args:
-        corpus: N passages; or their spans, which then are what N counts and is numbered.
+        corpus: N passages, or N spans.
         codec: Turns passages into tokens.
         backend: ``array``, ``marisa`` or ``flat``.
         progress: Show a progress bar.
-        form: ``whole``, or ``prefixes``: of each passage what tells it from the others (``array`` alone).
-        memory: Bytes that building may take; a corpus that needs more is sorted on disk and comes back
-            memory-mapped (``array`` alone). None: no bound.
-        scratch: Where to sort on disk; the folder must exist, and what is put there goes with the index.
-            None: the system's folder for temporary files.
+        form: ``whole``, or ``prefixes``: the shortest prefix of each passage that no other one has (only
+            ``array``).
+        memory: Memory for building in bytes; a larger index is sorted on disk and is memory-mapped (only
+            ``array``). None: no limit.
+        scratch: An existing folder for sorting on disk; its files are deleted together with the index. None:
+            the system's folder for temporary files.
 
     Raises:
-        ConfigError: The options do not go together.
+        ConfigError: The options do not fit together.
         DataError: The corpus is empty, or a passage has the id reserved for DONE.
     """
     _check_options(backend, form)
@@ -109,10 +110,10 @@ def build_segment(
         corpus: The passages.
         codec: Turns passages into tokens.
         backend: ``array``, ``marisa`` or ``flat``.
-        before: A segment whose passages come before these.
+        before: A segment whose passages come first.
 
     Raises:
-        DataError: There is none, or one has the id reserved for DONE.
+        DataError: The corpus is empty, or a passage has the id reserved for DONE.
     """
     _refuse_unusable(corpus)
     pieces = list(_tokenized(corpus, codec))
@@ -136,7 +137,7 @@ def _token_type(codec: Codec) -> type[np.unsignedinteger[Any]]:
 
 
 def _tokenized(corpus: Corpus | Spans, codec: Codec, bar: Progress | None = None) -> Iterator[Sequences]:
-    """The passages as tokens, a batch at a time; in the end tells how many were cut."""
+    """The passages as tokens, in batches; warns in the end if passages were cut."""
     before = codec.cut_passages
     for batch in corpus.batches():
         yield _sequences(codec.passages(batch), _token_type(codec))
@@ -145,8 +146,8 @@ def _tokenized(corpus: Corpus | Spans, codec: Codec, bar: Progress | None = None
     cut = codec.cut_passages - before
     if cut:
         log.warning(
-            "%d of %d passages are longer than %d tokens, and what is behind is neither written nor found "
-            "(--limits.passage of grls index).",
+            "%d of %d passages are longer than %d tokens: the rest of them is neither indexed nor found "
+            "(raise --limits.passage of grls index).",
             cut, len(corpus), codec.limits.passage,
         )  # fmt: skip
 
@@ -157,13 +158,13 @@ def _sequences(rows: list[Any], kind: Any) -> Sequences:
 
 
 def _followed(pieces: Iterator[Sequences], ended: Callable[[], None]) -> Iterator[Sequences]:
-    """The pieces, and a call when the last one has been taken."""
+    """The pieces; calls ``ended`` after the last one."""
     yield from pieces
     ended()
 
 
 def _drained(kept: list[Sequences], rest: Iterator[Sequences]) -> Iterator[Sequences]:
-    """``kept`` and then ``rest``; nothing is held once it has been handed on."""
+    """``kept``, then ``rest``; a piece is released as soon as it is yielded."""
     kept.reverse()
     while kept:
         yield kept.pop()
@@ -200,14 +201,14 @@ def _check_options(backend: str, form: str) -> None:
 def index_tokens(
     tokens: Array, offsets: Array, end: int, backend: str = "array", form: Form = "whole"
 ) -> Segment:
-    """Index the sequences of N passages that stand one after another.
+    """Index the concatenated sequences of N passages.
 
     Args:
-        tokens: ``[T]`` all tokens; an unsigned 16-bit array is used as it is.
-        offsets: ``[N + 1]`` where each sequence begins; the last is T.
+        tokens: ``[T]`` all tokens; an unsigned 16-bit array is not copied.
+        offsets: ``[N + 1]`` the start of each sequence; the last is T.
         end: The end token.
         backend: ``array``, ``marisa`` or ``flat``.
-        form: ``whole``, or ``prefixes`` (``array`` alone).
+        form: ``whole``, or ``prefixes`` (only ``array``).
 
     Raises:
         ConfigError: The backend or the form is unknown, or they do not go together.

@@ -1,7 +1,7 @@
-"""What is peculiar about a corpus: counts and examples of what users should know before they train.
+"""Reports peculiarities of a corpus that users should know before they train: counts and examples.
 
-None of it breaks retrieval, because a passage is its id: duplicates are all found, a passage that is a
-prefix of another has an end of its own, and no decoded text is ever compared.
+No peculiarity breaks retrieval, because a passage is identified by its id: all duplicates are found, a
+passage that is a prefix of another one has an end token, and decoded texts are never compared.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Finding(NamedTuple):
     """One kind of peculiarity.
 
     Attributes:
-        kind: What it is.
-        passages: How many passages it concerns.
-        examples: Some of their ids; ``a = b`` and ``a < b`` name the other passage, too.
+        kind: The peculiarity, as a text.
+        passages: How many passages have it.
+        examples: The ids of a few of these passages; ``a = b`` and ``a < b`` name the related passage, too.
     """
 
     kind: str
@@ -38,12 +38,12 @@ class CorpusCheck(NamedTuple):
     """The report on a corpus.
 
     Attributes:
-        corpus: Where it was read.
+        corpus: The source of the corpus.
         passages: Number of passages.
-        tokens: ``tokens`` of the tokenizer, or ``words``.
-        mean_tokens: Mean length in these, the end not counted.
-        longest: Longest passage in these.
-        findings: One entry a kind, zero counts included.
+        tokens: The unit of lengths: ``tokens`` of the tokenizer, or ``words``.
+        mean_tokens: Mean length in this unit, without the end token.
+        longest: The longest passage in this unit.
+        findings: One entry a kind, including kinds without a passage.
     """
 
     corpus: str
@@ -58,9 +58,9 @@ class _Sequences(NamedTuple):
     """The uncut token sequences of a corpus, a few bytes a token.
 
     Attributes:
-        tokens: ``[T]`` one passage after another; tokens are moved up by one and each sequence ends in 0,
-            so the end sorts before every token.
-        lengths: ``[N]`` without the end.
+        tokens: ``[T]`` the concatenated passages; every token id is raised by one and each sequence ends in
+            0, so the end sorts before every token.
+        lengths: ``[N]`` lengths without the end.
     """
 
     tokens: npt.NDArray[np.uint32]
@@ -68,7 +68,7 @@ class _Sequences(NamedTuple):
 
 
 class _Relations(NamedTuple):
-    """Passages related to another one: ``[n, 2]`` numbers of passage and other, by passage."""
+    """Passages that are related to another one: ``[n, 2]`` numbers of both, sorted by the first."""
 
     twins: Ints
     cut_twins: Ints
@@ -78,15 +78,15 @@ class _Relations(NamedTuple):
 def check_corpus(
     corpus: Corpus, codec: Codec | None = None, limit: int = 512, examples: int = 3
 ) -> CorpusCheck:
-    """Look at every passage once.
+    """Check all passages of a corpus.
 
-    Duplicates and prefixes are looked for in the first 65,534 tokens of a passage.
+    Duplicates and prefixes are searched in the first 65,534 tokens of a passage.
 
     Args:
         corpus: The passages.
-        codec: Tokenizer to measure with; None measures in words and skips the round trip.
-        limit: Longest passage, in tokens (or words).
-        examples: Ids of each kind to name; below 1 names none.
+        codec: The tokenizer; None measures in words and skips the round trip.
+        limit: The longest passage that is not cut, in tokens (or words).
+        examples: How many ids of each kind to name; below 1 names none.
     """
     parts: list[npt.NDArray[np.uint32]] = [np.empty(0, np.uint32)]
     lengths: list[Ints] = [np.empty(0, np.int64)]
@@ -104,7 +104,7 @@ def check_corpus(
             broken.append(_changed(batch, bodies, codec))
     sequences = _Sequences(np.concatenate(parts), np.concatenate(lengths))
     del parts
-    found = _relations(sequences, limit)
+    related = _relations(sequences, limit)
 
     def single(kind: str, flags: Array) -> Finding:
         numbers = np.flatnonzero(flags)
@@ -115,11 +115,11 @@ def check_corpus(
         return Finding(kind, len(pairs), named)
 
     findings = [
-        paired("duplicate of an earlier passage", found.twins, "="),
+        paired("duplicate of an earlier passage", related.twins, "="),
         single("empty text", np.concatenate(empty)),
         single(f"longer than {limit} (will be cut)", sequences.lengths > limit),
-        paired("equal to another once cut", found.cut_twins, "="),
-        paired("prefix of another passage", found.prefixes, "<"),
+        paired("equal to another once cut", related.cut_twins, "="),
+        paired("prefix of another passage", related.prefixes, "<"),
     ]
     if codec is not None:
         findings.append(single("changed by the tokenizer's round trip", np.concatenate(broken)))
@@ -141,7 +141,7 @@ def format_check(report: CorpusCheck) -> str:
 
 
 def _words(texts: list[str], known: dict[str, int]) -> list[list[int]]:
-    """Numbers of words in order of appearance; of scripts without white space, of their characters."""
+    """The words of each text (characters in unspaced scripts), numbered by their first appearance."""
     return [[known.setdefault(word, len(known)) for word in pieces(text)] for text in texts]
 
 
@@ -161,7 +161,7 @@ def _with_titles(
 
 
 def _flat(rows: list[list[int]]) -> npt.NDArray[np.uint32]:
-    """One sequence after another, tokens moved up by one, a 0 after each."""
+    """The concatenated sequences, every token raised by one, and a 0 after each sequence."""
     return np.fromiter(chain.from_iterable([*row, -1] for row in rows), np.int64).astype(np.uint32) + 1
 
 
@@ -173,8 +173,8 @@ def _changed(batch: list[Passage], bodies: list[list[int]], codec: Codec) -> npt
 def _relations(sequences: _Sequences, limit: int) -> _Relations:
     """Which passages are equal, equal once cut, or a prefix of another.
 
-    In sorted order a sequence that is a prefix of any other is one of the next distinct sequence, because
-    the end sorts before every token; and sequences that are equal once cut stand side by side.
+    The end sorts before every token. So in sorted order, a sequence that is a prefix of any other one is a
+    prefix of the next distinct sequence, and sequences that are equal once cut are adjacent.
     """
     tokens, lengths = _cut(sequences, MAX_LENGTH - 1)
     rows, shared = sort_rows(tokens, np.concatenate(([0], np.cumsum(lengths + 1))), end=0)

@@ -1,8 +1,8 @@
 """The flattened prefix dictionary: prefix -> next tokens.
 
-Algorithm 2 of "Generative Retrieval for Long Sequences" (arXiv 2204.13596): every prefix of every
-passage is a key, so one look-up answers a step. It is the readable reference of the other backends and
-takes hundreds of bytes a token; it is made from the rows again when it is loaded.
+Algorithm 2 of "Generative Retrieval for Long Sequences" (arXiv 2204.13596): every prefix of every passage is
+a key, so a step takes one look-up. It is the readable reference of the other backends and takes hundreds of
+bytes a token. It is not stored: loading builds it again from the rows.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Spans that may be quoted: what interlaced retrieval asks of an index, and the prefix index as one kind.
+"""The protocol of an index of keys for interlaced retrieval, and its implementation by a prefix index.
 
 Legend: S states, A allowed tokens, w integers a state.
 
-A key is what a model quotes to retrieve: a title, a sentence, a proposition, a paragraph ("retrieval keys" in
-arXiv 2407.00361). A state stands for the span written so far; it is a row of w integers that travels with its
-beam.
-Two kinds of index answer: where a span must begin with its key, the prefix index (:class:`PrefixKeys`); where
-it may begin anywhere, :class:`grls.index.substring.SubstringIndex`.
+A key is a text that a model quotes to retrieve: a title, a sentence, a proposition, a paragraph ("retrieval
+keys" in arXiv 2407.00361). A span is a part of a key. A state stands for the span written so far; it is a row
+of w integers that is kept with its beam. There are two kinds of index. In a prefix index
+(:class:`PrefixKeys`) a span begins where its key begins. In a :class:`grls.index.substring.SubstringIndex` it
+may begin anywhere.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Following(NamedTuple):
 
     Attributes:
         tokens: ``[A]`` ascending within a state.
-        states: ``[A, w]`` the state each leads to.
+        states: ``[A, w]`` the state after each token.
         offsets: ``[S + 1]``; state s owns the entries ``offsets[s]:offsets[s + 1]``.
     """
 
@@ -42,10 +42,10 @@ class Following(NamedTuple):
 
 
 class KeyIndex(ABC):
-    """Which spans may be quoted."""
+    """The spans that may be quoted."""
 
     width: int
-    """w."""
+    """w, the number of integers of a state."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def follow(self, states: States) -> Following:
-        """What may follow each span.
+        """The tokens that may follow each span.
 
         Args:
             states: ``[S, w]``.
@@ -65,11 +65,11 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def closes(self, states: States) -> npt.NDArray[np.bool_]:
-        """Whether each span reaches the end of a key, ``[S]``; an empty one does not."""
+        """Whether each span reaches the end of a key, ``[S]``; False for the empty span."""
 
     @abstractmethod
     def count(self, states: States) -> Ints:
-        """How often each span occurs, ``[S]``; a key may hold it several times."""
+        """How often each span occurs, ``[S]``; a key may hold a span several times."""
 
     @abstractmethod
     def keys(self, state: Ints, whole: bool = True, limit: int | None = None) -> Ints:
@@ -77,17 +77,17 @@ class KeyIndex(ABC):
 
         Args:
             state: ``[w]``.
-            whole: Only those that it reaches the end of.
-            limit: Occurrences looked at, at most.
+            whole: Only keys that end with the span.
+            limit: The number of occurrences to look at, at most.
         """
 
     @abstractmethod
     def held(self, state: Ints, whole: bool = True) -> int:
-        """How many keys hold a span: as many as :meth:`keys` names without a limit.
+        """How many keys hold a span: the number of results of :meth:`keys` without a limit.
 
         Args:
             state: ``[w]``.
-            whole: Only those that it reaches the end of; these are counted without being looked at.
+            whole: Only keys that end with the span; this count takes no listing of keys.
         """
 
     @abstractmethod
@@ -96,11 +96,11 @@ class KeyIndex(ABC):
 
     @abstractmethod
     def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:
-        """Write the index to a folder, atomically; an earlier one there is replaced.
+        """Write the index to a folder, atomically; an earlier index there is replaced.
 
         Args:
             folder: Destination.
-            tokenizer: Fingerprint of the tokenizer the keys were written with.
+            tokenizer: Fingerprint of the tokenizer of the keys.
             corpus: Fingerprint of the corpus.
 
         Raises:
@@ -119,19 +119,19 @@ class KeyIndex(ABC):
         """Open an index, memory-mapped.
 
         Args:
-            folder: Where :meth:`save` wrote it.
-            tokenizer: Fingerprint it must have been built with; None accepts any.
-            corpus: Fingerprint it must have been built from; None accepts any.
+            folder: The folder that :meth:`save` wrote.
+            tokenizer: The required fingerprint of the tokenizer; None accepts any.
+            corpus: The required fingerprint of the corpus; None accepts any.
             verify: Compare checksums; see :func:`grls.index.array_files.load_arrays`.
 
         Raises:
-            IndexFormatError: A file is missing or damaged, or the format is another one.
-            MismatchError: It was built with another tokenizer or corpus.
+            IndexFormatError: A file is missing or damaged, or has an unknown format.
+            MismatchError: The index was built with another tokenizer or corpus.
         """
 
 
 class PrefixKeys(KeyIndex):
-    """Spans that begin with their key.
+    """Spans that begin where their key begins.
 
     Args:
         index: An index whose passages are the keys.
@@ -169,8 +169,8 @@ class PrefixKeys(KeyIndex):
                 return np.empty(0, dtype=np.int64)
             states = ended[:, None]
         low, high = self._index.span(states[:, 0])
-        found = self._index.rows.members_in(int(low[0]), int(high[0]))
-        return np.unique(found if limit is None else found[:limit])
+        members = self._index.rows.members_in(int(low[0]), int(high[0]))
+        return np.unique(members if limit is None else members[:limit])
 
     def held(self, state: Ints, whole: bool = True) -> int:  # noqa: D102
         states = np.asarray(state)[None]
@@ -179,7 +179,7 @@ class PrefixKeys(KeyIndex):
             if not closed[0]:
                 return 0
             states = ended[:, None]
-        return int(self.count(states)[0])  # a key begins once
+        return int(self.count(states)[0])  # a key has one beginning, so it is counted once
 
     def tokens(self, key: int) -> Ints:  # noqa: D102
         return self._index.tokens(key)[:-1]
@@ -200,7 +200,7 @@ class PrefixKeys(KeyIndex):
         return cls(load_index(folder, tokenizer, corpus, verify))
 
     def _ends(self, states: States) -> tuple[npt.NDArray[np.bool_], Ints]:
-        """Whether the end token may follow each span, ``[S]``, and the states it leads to."""
+        """Whether the end token may follow each span, ``[S]``, and the states after it."""
         allowed = self._index.allowed(states[:, 0])
         ends = np.flatnonzero(allowed.tokens == self._end)
         owner = np.searchsorted(allowed.offsets, ends, side="right") - 1

@@ -1,8 +1,8 @@
-"""The prefix map in marisa-trie: the keys of ``flat``, in a succinct trie that goes to disk.
+"""The prefix map in marisa-trie: the keys of ``flat`` in a succinct trie that can be stored.
 
-A prefix is a string with one character a token; the trie numbers its keys, and arrays indexed by that
-number hold the next tokens and the range of rows. A state is the key number; the empty prefix, which is
-no key, has the number after the last.
+A prefix is a string with one character a token. The trie numbers its keys, and arrays indexed by this number
+hold the next tokens and the range of rows. A state is the number of a key. The empty prefix is no key and has
+the number after the last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class MarisaIndex(Segment):
         rows: The sorted sequences of the corpus.
         trie: All non-empty prefixes of all rows.
         next_tokens: ``[A]`` next tokens of every prefix, by state.
-        next_offsets: ``[states + 1]`` where those of each state begin.
+        next_offsets: ``[states + 1]`` the start of each state in ``next_tokens``.
         spans: ``[states, 2]`` first row and end row of each state.
     """
 
@@ -96,7 +96,7 @@ class MarisaIndex(Segment):
 
 
 def _encode_token(token: int) -> str:
-    """One character a token: no NUL, and no surrogate, which UTF-8 cannot hold."""
+    """The character of a token: never NUL, and never a surrogate, which UTF-8 cannot encode."""
     code = token + 1
     return chr(code if code < _SURROGATES else code + 0x800)
 

@@ -1,7 +1,7 @@
-"""Two sorted segments into one, and passages taken out: in one pass, without sorting again.
+"""Merges two sorted segments and removes passages, in one pass and without sorting again.
 
-Legend: N passages and R rows. Where the added rows stand among the base rows is known from
-:class:`grls.index.union.UnionIndex`, so what is left is copying, and comparing neighbours.
+Legend: N passages and R rows. :class:`grls.index.union.UnionIndex` knows the places of the added rows among
+the base rows, so the merge only copies rows and compares neighbours.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from grls.index.union import UnionIndex
 
 
 def merge(index: ConstraintIndex, keep: Array) -> Segment:
-    """One segment with some of the passages of an index, equal to one built of them from scratch.
+    """One segment with selected passages of an index, equal to a segment that is built from scratch.
 
-    It is made in memory, tokens and all. Of unique prefixes, tokens may take fewer bytes than from scratch:
-    a passage's rest, which is not there, may hold greater ones.
+    It is made in memory, including all tokens. In the form ``prefixes``, tokens may take fewer bytes than
+    from scratch, since the rest of a passage is missing and may hold larger token ids.
 
     Args:
         index: A segment, or a union of two.
-        keep: ``[N]`` bool; passages that stay are numbered anew, in their order.
+        keep: ``[N]`` bool; the passages to keep. They are renumbered in their order.
 
     Raises:
-        TypeError: The index is neither.
+        TypeError: The index is of another class.
     """
     if isinstance(index, UnionIndex):
         segments = [index.base, index.added]
@@ -53,7 +53,7 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
     tokens = np.concatenate([segment.rows.tokens.astype(wide, copy=False) for segment in segments])
     tokens = gather(tokens, _starts(index)[left], offsets)
     shared = shared_prefixes(tokens, offsets)
-    if index.rows.form == "prefixes":  # where a neighbour has gone, fewer tokens tell a row from the others
+    if index.rows.form == "prefixes":  # without a removed neighbour, fewer tokens identify a row
         lengths = kept_lengths(lengths, shared, 0, "prefixes")
         starts, offsets = offsets[:-1], np.concatenate(([0], np.cumsum(lengths)))
         tokens = gather(tokens, starts, offsets)
@@ -75,7 +75,7 @@ def merge(index: ConstraintIndex, keep: Array) -> Segment:
 
 
 def _members(rows: SortedRows, keep: Array) -> tuple[Ints, Ints]:
-    """Passages that stay, by row and renumbered, and where those of each row begin, ``[R + 1]``."""
+    """The kept passages, renumbered and grouped by row, and the start of each row, ``[R + 1]``."""
     members = rows.members_in(0, len(rows))
     row = rows.row_of[members].astype(np.int64)
     stay = keep[members]
@@ -85,7 +85,7 @@ def _members(rows: SortedRows, keep: Array) -> tuple[Ints, Ints]:
 
 
 def _starts(index: ConstraintIndex) -> Ints:
-    """``[R]`` where each row begins in the tokens of the segments, one after another."""
+    """``[R]`` the start of each row in the concatenated tokens of the segments."""
     if isinstance(index, UnionIndex):
         base, added = index.base.rows, index.added.rows
         starts = np.empty(len(index.rows), dtype=np.int64)

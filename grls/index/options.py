@@ -1,4 +1,4 @@
-"""How a constraint index is built, as options. Light to import: command lines are made of it."""
+"""The options for building a constraint index. The module is light to import, for the command line."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Literal
 from grls.errors import ConfigError
 
 Form = Literal["whole", "prefixes"]
-"""What is stored of each row: all of it, or only the tokens that tell it from every other row."""
+"""What is stored of each row: the whole row, or only the shortest prefix that no other row has."""
 
 Backend = Literal["array", "marisa", "flat"]
 
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """How the passages of a corpus are indexed for a generator.
+    """How to index the passages of a corpus for a generator.
 
     Args:
         backend: Index backend.
-        form: What the index holds of each passage: ``whole``, or ``prefixes``: only what tells it from the
-            others, a fraction of the size. That is all that early stop needs; decoding to the end
-            (``--search.early_stop false``, ``full`` scores) and adding passages later are refused then.
-            Backend ``array``.
-        memory: What building the index may take, as 500MB or 8GB; a larger corpus is sorted on disk, beside
-            the output. Backend ``array``; model and corpus are not counted.
-        span_words: Words of the spans that the model writes instead of passages from their beginning; 0:
-            whole passages; null: as in training (other models write passages).
+        form: What the index stores of each passage: ``whole``, or ``prefixes``: only the shortest prefix that
+            no other passage has, a fraction of the size. Early stop needs no more. Decoding to the end
+            (``--search.early_stop false``, ``full`` scores) and adding passages later need ``whole``. Only
+            with backend ``array``.
+        memory: Memory for building the index, such as 500MB or 8GB, without model and corpus. A larger index
+            is sorted on disk, beside the output. Only with backend ``array``.
+        span_words: Length in words of the spans that the model writes; 0: it writes whole passages; null: as
+            in training (a model without a record of it writes passages).
 
     Raises:
-        ConfigError: The memory is no size, or the words are below 0.
+        ConfigError: ``memory`` is no size, or ``span_words`` is below 0.
     """
 
     backend: Backend = "array"
@@ -46,15 +46,15 @@ class IndexOptions:
 
 @dataclass(frozen=True)
 class LimitOptions:
-    """The longest texts, in tokens.
+    """Length limits in tokens.
 
     Args:
-        passage: Passages are cut to this length; null: as in training (512 for other models). An encoder has
-            the one limit ``input``.
-        query: Longest query; null: as in training (256).
-        input: Longest model input, evidence included; null: as in training (512).
-        evidence: Words that a model input has of the text of each passage found so far, the first sentence
-            and those nearest to the question; 0: all; null: as in training (all).
+        passage: Cut passages to this length; null: as in training (512 for other models). For an encoder set
+            only ``input``.
+        query: The longest query; null: as in training (256).
+        input: The longest model input, including evidence; null: as in training (512).
+        evidence: How many words of each retrieved passage a model input holds: its first sentence and the
+            sentences nearest to the question; 0: all; null: as in training (all).
     """
 
     passage: int | None = None
@@ -64,12 +64,12 @@ class LimitOptions:
 
 
 def memory_bytes(text: str) -> int:
-    """``2GB`` in bytes (powers of 1,024; KB, MB, GB, TB).
+    """A size such as ``2GB`` in bytes (powers of 1,024; KB, MB, GB, TB).
 
     Raises:
-        ConfigError: It is no such size.
+        ConfigError: The text is no such size.
     """
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([KMGT])i?B?", text.strip(), re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)\s*([KMGT])i?B?", text.strip(), re.IGNORECASE)
+    if match is None:
         raise ConfigError(f"expected a size such as 500MB or 8GB as memory, got {text!r}.")
-    return int(float(found[1]) * 1024 ** (1 + "KMGT".index(found[2].upper())))
+    return int(float(match[1]) * 1024 ** (1 + "KMGT".index(match[2].upper())))

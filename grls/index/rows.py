@@ -1,10 +1,10 @@
 """The token sequences of a corpus, distinct and in lexicographic order.
 
-Legend: N passages, R distinct rows (R <= N; passages with equal tokens share a row), T tokens of all
-rows together. Every sequence ends in the end token, which stands nowhere else: so no sequence is a
-prefix of another one, and a passage that is a prefix of another passage has a row of its own.
+Legend: N passages, R distinct rows (R <= N; passages with equal tokens share a row), T tokens of all rows
+together. Every sequence ends in the end token, which occurs nowhere else. So no sequence is a prefix of
+another one, and a passage that is a prefix of another passage has a separate row.
 
-The module knows nothing of text: it sorts integers.
+The module does not know texts: it sorts integers.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _SHIFT = 5
 _BLOCK = 1 << _SHIFT
 _GATHER_ROWS = 1 << 12
 MAX_LENGTH = (1 << 16) - 1
-"""Longest row, in tokens: a state keeps the depth in 16 bits."""
+"""The longest row, in tokens: a state keeps the depth in 16 bits."""
 
 
 class SortedRows(ABC):
-    """What a search asks of the R sorted rows of N passages, however they are stored."""
+    """The protocol of the R sorted rows of N passages, for any way of storing them."""
 
     end: int
     """The end token."""
     longest: int
-    """Most tokens stored of a row."""
+    """The number of stored tokens of the longest row."""
     form: Form = "whole"
     """What is stored of each row."""
 
@@ -51,7 +51,7 @@ class SortedRows(ABC):
 
     @abstractmethod
     def row(self, r: int) -> Ints:
-        """What is stored of row r (of the whole form: all its tokens, end token included), ``[length]``."""
+        """The stored tokens of row r (form ``whole``: all tokens, including the end token), ``[length]``."""
 
     @abstractmethod
     def tokens_at(self, rows: Ints, positions: Ints) -> Ints:
@@ -59,11 +59,11 @@ class SortedRows(ABC):
 
     @abstractmethod
     def lengths(self) -> Ints:
-        """``[R]`` tokens stored of each row."""
+        """``[R]`` the number of stored tokens of each row."""
 
     @abstractmethod
     def members_before(self, rows: Array) -> Ints:
-        """How many passages stand in the rows before each of ``rows`` (which may be R)."""
+        """How many passages are in the rows before each of ``rows`` (which may be R)."""
 
     @abstractmethod
     def members_in(self, low: int, high: int) -> Ints:
@@ -71,15 +71,15 @@ class SortedRows(ABC):
 
     @property
     def shared(self) -> bool:
-        """Whether passages share a row."""
+        """Whether any passages share a row."""
         return len(self) < len(self.row_of)
 
     def refuse_prefixes(self, what: str, decoding: bool = True) -> None:
-        """Raise where only unique prefixes are stored.
+        """Raise an error if only unique prefixes are stored.
 
         Args:
-            what: What needs the rest of the rows, for the error text.
-            decoding: Whether early stop would do without them.
+            what: The operation that needs whole rows, for the error text.
+            decoding: Whether decoding with early stop is an alternative, for the error text.
 
         Raises:
             ConfigError: The form is ``prefixes``.
@@ -93,14 +93,14 @@ class SortedRows(ABC):
 
 
 class Offsets:
-    """``[R + 1]`` where each row begins, in little more than two bytes a row.
+    """``[R + 1]`` the start of each row, in little more than two bytes a row.
 
-    The rows stand in blocks of 32: ``blocks[r // 32] + within[r]``. Where a row is so long that a distance
-    within a block could exceed 16 bits, ``within`` is empty and ``blocks`` holds the offsets themselves.
+    Rows are grouped in blocks of 32: row r begins at ``blocks[r // 32] + within[r]``. If a row is so long
+    that a distance within a block could exceed 16 bits, ``within`` is empty and ``blocks`` holds the offsets.
 
     Args:
-        blocks: ``[R // 32 + 1]`` (or ``[R + 1]``) unsigned, where each block begins.
-        within: ``[R + 1]`` 16-bit distances from there, or empty.
+        blocks: ``[R // 32 + 1]`` (or ``[R + 1]``) unsigned, the start of each block.
+        within: ``[R + 1]`` 16-bit distances from the start of the block, or empty.
     """
 
     shift = _SHIFT
@@ -112,7 +112,7 @@ class Offsets:
 
     @classmethod
     def pack(cls, offsets: Ints) -> Self:
-        """From plain offsets, the first of which is 0."""
+        """Offsets from an array of plain offsets, the first of which is 0."""
         lengths = np.diff(offsets)
         kind = unsigned(int(offsets[-1]), np.uint32)
         if not packable(int(lengths.max(initial=0))):
@@ -124,7 +124,7 @@ class Offsets:
         return len(self.within) or len(self.blocks)
 
     def __getitem__(self, rows: Any) -> Any:
-        """Offsets of some rows (an array of row numbers, or one) as 64-bit integers."""
+        """The offsets of rows (an array of row numbers, or one number) as 64-bit integers."""
         if len(self.within):
             return self.blocks[rows >> _SHIFT].astype(np.int64) + self.within[rows]
         return self.blocks[rows].astype(np.int64)
@@ -140,7 +140,7 @@ def packable(longest: int) -> bool:
 
 
 def pack_offsets(offsets: Ints) -> tuple[Ints, Array]:
-    """Blocks and distances of consecutive offsets, the first of which begins a block."""
+    """Blocks and distances of consecutive offsets; the first offset begins a block."""
     blocks = offsets[::_BLOCK]
     within = offsets - np.repeat(blocks, _BLOCK)[: len(offsets)]
     return blocks, within.astype(np.uint16)
@@ -148,15 +148,15 @@ def pack_offsets(offsets: Ints) -> tuple[Ints, Array]:
 
 @dataclass(frozen=True)
 class Rows(SortedRows):
-    """Distinct sequences in lexicographic order and the passages each stands for, in arrays.
+    """Distinct sequences in lexicographic order and the passages of each, in arrays.
 
     Attributes:
-        tokens: ``[T]`` unsigned; what is stored of the rows, one after another.
+        tokens: ``[T]`` unsigned; the concatenated stored tokens of the rows.
         offsets: ``[R + 1]``; row r is ``tokens[offsets[r]:offsets[r + 1]]``.
         members: ``[N]`` unsigned; passage numbers, grouped by row, ascending within a row.
-        member_offsets: ``[R + 1]`` where rows are shared, else empty (row r holds ``members[r]``).
+        member_offsets: ``[R + 1]`` if rows are shared, else empty (row r holds ``members[r]``).
         end: The end token.
-        longest: Most tokens stored of a row.
+        longest: The number of stored tokens of the longest row.
         form: ``whole``, or ``prefixes``: of each row only the shortest prefix that no other row has.
     """
 
@@ -175,8 +175,8 @@ class Rows(SortedRows):
         return self.tokens[int(self.offsets[r]) : int(self.offsets[r + 1])].astype(np.int64)
 
     def tokens_at(self, rows: Ints, positions: Ints) -> Ints:  # noqa: D102
-        found: Ints = self.tokens[self.offsets[rows] + positions].astype(np.int64)
-        return found
+        tokens: Ints = self.tokens[self.offsets[rows] + positions].astype(np.int64)
+        return tokens
 
     def lengths(self) -> Ints:  # noqa: D102
         return np.diff(self.offsets.all())
@@ -210,18 +210,18 @@ class Rows(SortedRows):
 def sort_rows(tokens: Array, offsets: Array, end: int, form: Form = "whole") -> tuple[Rows, Ints]:
     """Sort the sequences of a corpus and drop repeated ones.
 
-    Tokens are compared eight bytes at a time (four 16-bit or two 32-bit tokens), and each round touches
-    only the rows that are still tied, so the cost follows the shared prefixes and not the lengths.
+    Tokens are compared eight bytes at a time (four 16-bit or two 32-bit tokens), and each round compares only
+    rows that are still equal. So the cost depends on the shared prefixes and not on the lengths.
 
     Args:
-        tokens: ``[T]`` the sequences of passages 0, 1, … one after another.
-        offsets: ``[N + 1]`` where each begins; the last is T.
+        tokens: ``[T]`` the concatenated sequences of passages 0, 1, …
+        offsets: ``[N + 1]`` the start of each sequence; the last is T.
         end: The end token, last in every sequence and nowhere else.
         form: What to keep of each row.
 
     Returns:
-        The rows, and ``[R]`` the length of the prefix each row shares with the row before it
-        (0 for the first).
+        The rows, and ``[R]`` the length of the prefix that each row shares with the row before it (0 for the
+        first).
 
     Raises:
         ValueError: A sequence lacks the end token, has it inside, or is longer than ``MAX_LENGTH``.
@@ -256,8 +256,8 @@ def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
     """``[R]`` the length of the prefix that each of R distinct rows shares with the row before (0: first).
 
     Args:
-        tokens: The rows one after another.
-        offsets: ``[R + 1]`` where each begins.
+        tokens: The concatenated rows.
+        offsets: ``[R + 1]`` the start of each row.
     """
     shared = np.zeros(len(offsets) - 1, dtype=np.int64)
     width = 4 if tokens.dtype == np.uint16 else 2
@@ -275,12 +275,12 @@ def shared_prefixes(tokens: Array, offsets: Ints) -> Ints:
 
 
 def kept_lengths(lengths: Ints, shared: Ints, following: int, form: Form) -> Ints:
-    """How many tokens of each of some consecutive rows a form keeps.
+    """How many tokens of each of R consecutive rows a form keeps.
 
     Args:
         lengths: ``[R]`` tokens of each row.
-        shared: ``[R]`` the prefix each shares with the row before it.
-        following: The prefix that the last of them shares with the row after it.
+        shared: ``[R]`` length of the prefix that each row shares with the row before it.
+        following: Length of the prefix that the last row shares with the row after it.
         form: ``whole``, or ``prefixes``: one token more than a row shares with either neighbour.
     """
     if form == "whole" or not len(lengths):
@@ -290,7 +290,7 @@ def kept_lengths(lengths: Ints, shared: Ints, following: int, form: Form) -> Int
 
 
 def validate(tokens: Array, offsets: Ints, end: int) -> None:
-    """Refuse sequences that :func:`sort_rows` cannot take, with a ValueError that says why."""
+    """Refuse sequences that :func:`sort_rows` cannot sort, with a ValueError that says why."""
     lengths = np.diff(offsets)
     if len(lengths) == 0:
         return
@@ -317,11 +317,11 @@ def narrow(tokens: Array) -> Array:
 
 
 def sort(tokens: Array, offsets: Ints) -> tuple[Ints, Ints]:
-    """Stable order of the sequences, and the prefix each shares with its predecessor (-1: equal)."""
+    """Stable order of the sequences; the length of the prefix each shares with the last one (-1: equal)."""
     count = len(offsets) - 1
     order = np.arange(count)
     shared = np.zeros(count, dtype=np.int64)
-    place = np.arange(count)  # where in `order` the rows still tied stand
+    place = np.arange(count)  # the places in `order` of rows that are still equal to a neighbour
     group = np.zeros(count, dtype=np.int64)
     width = 4 if tokens.dtype == np.uint16 else 2
     depth = 0
@@ -356,7 +356,7 @@ def keys_at(tokens: Array, offsets: Ints, rows: Ints, depth: int, width: int) ->
 
 
 def _equal_tokens(difference: npt.NDArray[np.uint64], width: int) -> Ints:
-    """How many leading tokens two keys share, given their exclusive or."""
+    """How many leading tokens two keys share, from their exclusive or."""
     bits = 64 // width
     equal = np.zeros(len(difference), dtype=np.int64)
     for step in range(1, width):
@@ -365,7 +365,7 @@ def _equal_tokens(difference: npt.NDArray[np.uint64], width: int) -> Ints:
 
 
 def gather(tokens: Array, starts: Ints, offsets: Ints) -> Array:
-    """Copy the rows that begin at ``starts`` to the places that ``offsets`` gives them."""
+    """Copy the rows that begin at ``starts`` to new places: row r to ``offsets[r]:offsets[r + 1]``."""
     result = np.empty(int(offsets[-1]), dtype=tokens.dtype)
     for first in range(0, len(starts), _GATHER_ROWS):
         last = min(first + _GATHER_ROWS, len(starts))

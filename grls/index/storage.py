@@ -1,8 +1,8 @@
-"""An index on disk: a folder with ``index.json`` (the manifest) and one ``.npy`` file an array.
+"""An index on disk: a folder with ``index.json`` (the manifest) and one ``.npy`` file per array.
 
-The manifest carries the format version, the size and checksums of every file, and the fingerprints of the
-tokenizer and the corpus the index was built with; loading refuses what does not match and says what to do.
-What an index is built from is :mod:`grls.index.build`'s affair.
+The manifest holds the format version, the size and checksums of every file, and the fingerprints of the
+tokenizer and the corpus of the index. Loading refuses files that do not match, and names the remedy. Building
+an index: :mod:`grls.index.build`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from grls.index.rows import Array, Form, Offsets, Rows
 from grls.io.files import atomic_folder, read_json, write_json
 
 FORMAT = 2
-"""1 had no ``within.npy``: its ``offsets.npy`` holds all offsets. It is read still."""
+"""The format version. Format 1, which is still read, has no ``within.npy``: its ``offsets.npy`` holds all."""
 MANIFEST = "index.json"
 BACKENDS: dict[str, type[Segment]] = {b.backend: b for b in (ArrayIndex, MarisaIndex, FlatIndex)}
 FORMS = ("whole", "prefixes")
@@ -44,19 +44,18 @@ def save_stream(
     tokenizer: str = "",
     corpus: str = "",
 ) -> None:
-    """Index a stream of passages (backend ``array``) straight to a folder, in bounded memory, atomically.
+    """Index a stream of passages (backend ``array``) directly in a folder, in bounded memory, atomically.
 
-    The files are those that :func:`index_tokens` and :func:`save_index` would write.
+    The files equal those of :func:`index_tokens` and :func:`save_index`.
 
     Args:
-        pieces: Tokens and offsets of some consecutive passages each, as :func:`index_tokens` takes them;
-            a piece should be small against ``memory``.
-        folder: Destination, and place of the scratch files; an earlier index there is replaced.
+        pieces: Tokens and offsets of consecutive passages, as in :func:`index_tokens`; a piece should be
+            small compared with ``memory``.
+        folder: Destination, also of the scratch files; an earlier index there is replaced.
         end: The end token.
-        memory: Bytes that sorting may take; what else is held is said in
-            :mod:`grls.index.external_sort.stream`.
+        memory: Memory for sorting in bytes; other needs of memory: :mod:`grls.index.external_sort.stream`.
         form: ``whole`` or ``prefixes``.
-        tokenizer: Fingerprint of the codec the tokens come from.
+        tokenizer: Fingerprint of the codec of the tokens.
         corpus: Fingerprint of the corpus.
 
     Raises:
@@ -73,10 +72,10 @@ def save_index(index: Segment, folder: str | Path, tokenizer: str = "", corpus: 
     """Write an index to a folder, atomically.
 
     Args:
-        index: What to write.
+        index: The index.
         folder: Destination; an earlier index there is replaced.
-        tokenizer: Fingerprint of the codec it was built with.
-        corpus: Fingerprint of the corpus it was built from.
+        tokenizer: Fingerprint of the codec of the index.
+        corpus: Fingerprint of the corpus of the index.
 
     Raises:
         WriteError: The disk is full or the folder cannot be written.
@@ -86,7 +85,7 @@ def save_index(index: Segment, folder: str | Path, tokenizer: str = "", corpus: 
 
 
 def write_index(index: Segment, folder: Path, tokenizer: str, corpus: str) -> None:
-    """Write an index into an existing folder (which the caller makes final)."""
+    """Write an index into an existing folder; the caller gives the folder its final name."""
     if isinstance(index, ArrayIndex) and index.files is not None:
         for file in (Path(index.files.name) / "index").glob("*.npy"):
             _link(file, folder / file.name)
@@ -111,7 +110,7 @@ def write_index(index: Segment, folder: Path, tokenizer: str, corpus: str) -> No
 
 
 def _link(file: Path, other: Path) -> None:
-    """A second name for a file that nobody will change, or a copy where the file system has no such thing."""
+    """Make a hard link to a file that never changes, or a copy if the file system has no hard links."""
     try:
         os.link(file, other)
     except OSError:
@@ -142,16 +141,17 @@ def load_index(
     Sizes, types and shapes of all files are always compared with the manifest.
 
     Args:
-        folder: Where :func:`save_index` wrote it.
-        tokenizer: Fingerprint the index must have been built with; None accepts any.
-        corpus: Fingerprint the index must have been built from; None accepts any.
-        verify: True: compare checksums, which reads every byte once. None: do so where the index is small
-            (``CHECKED_BYTES``); of a larger one compare sixteen blocks of each file, which finds a file that
-            was cut, has holes or belongs to another index, but not one changed byte. False: neither.
+        folder: The folder that :func:`save_index` wrote.
+        tokenizer: The required fingerprint of the tokenizer; None accepts any.
+        corpus: The required fingerprint of the corpus; None accepts any.
+        verify: True: compare checksums, which reads every byte once. False: compare nothing. None: compare
+            the checksums of a small index (up to ``CHECKED_BYTES``), and sixteen blocks of each file of a
+            larger one. The blocks reveal a file that was cut, has holes or belongs to another index, but not
+            a single changed byte.
 
     Raises:
-        IndexFormatError: A file is missing, truncated or damaged, or the format is another one.
-        MismatchError: It was built with another tokenizer or corpus.
+        IndexFormatError: A file is missing, truncated or damaged, or has an unknown format.
+        MismatchError: The index was built with another tokenizer or corpus.
     """
     path = Path(folder)
     if not (path / MANIFEST).is_file():
@@ -167,7 +167,7 @@ def load_index(
     _refuse_incomplete(manifest, path / MANIFEST)
     for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
         if expected is not None and manifest[what] != expected:
-            raise MismatchError(f"{path}: the index was built with another {what} than this one; {REBUILD}")
+            raise MismatchError(f"{path}: the index was built with another {what}; {REBUILD}")
     files = manifest["files"]
     arrays = load_arrays(path, files, verify)
     rows = _rows(manifest, arrays, path)
@@ -175,13 +175,13 @@ def load_index(
         return BACKENDS[manifest["backend"]].restore(rows, arrays)
     except (KeyError, TypeError) as error:
         raise IndexFormatError(
-            f"{path / MANIFEST}: its files are not those of the backend {manifest['backend']!r} ({error}); "
+            f"{path / MANIFEST}: its files do not fit the backend {manifest['backend']!r} ({error}); "
             f"{REBUILD}"
         ) from None
 
 
 def _rows(manifest: dict[str, Any], arrays: dict[str, Array], path: Path) -> Rows:
-    """Take the arrays of the rows out of ``arrays``."""
+    """Make the rows from ``arrays`` and remove their arrays from it."""
     tokens, blocks, members, member_offsets = (
         arrays.pop(name) for name in ("tokens", "offsets", "members", "member_offsets")
     )
@@ -192,15 +192,15 @@ def _rows(manifest: dict[str, Any], arrays: dict[str, Array], path: Path) -> Row
     rows = Rows(
         tokens, offsets, members, member_offsets, manifest["end"], manifest["longest"], manifest["form"]
     )
-    found = {"passages": len(members), "rows": len(rows), "tokens": len(tokens)}
-    for name, count in found.items():
+    counts = {"passages": len(members), "rows": len(rows), "tokens": len(tokens)}
+    for name, count in counts.items():
         if manifest[name] != count:
             raise IndexFormatError(f"{path}: {count} {name}, the manifest says {manifest[name]}; {REBUILD}")
     return rows
 
 
 def _refuse_incomplete(manifest: dict[str, Any], file: Path) -> None:
-    """Raise where the manifest lacks what :func:`write_index` puts there."""
+    """Raise an error if the manifest lacks a key of :func:`write_index`."""
     kinds: dict[str, type] = {"end": int, "tokenizer": str, "corpus": str, "files": dict}
     arrays = {*_ROW_ARRAYS}
     if manifest["format"] == 1:

@@ -1,9 +1,9 @@
-"""Some of the passages of an index, counted by ranges of rows.
+"""Counts selected passages of an index in ranges of rows, for filters.
 
-Legend: N passages, R rows, n members of a set. A state of an index stands for a range of rows, so what a
-filter leaves of it is the number of its rows in that range: one subtraction of two ranks, and the index is
-never rebuilt. A rank is a look-up in a sorted list where the set is small, and in a bit vector with a running
-count a word where it is large: whichever takes less memory (8 bytes a member, or a bit and a half a row).
+Legend: N passages, R rows, n members of a set. A state of an index stands for a range of rows. So the number
+of selected rows under a state is the difference of two ranks, and the index is never rebuilt. A small set is
+a sorted list; a large set is a bit vector with a running count for each word. The form with less memory is
+used (8 bytes a member, or a bit and a half a row).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Words = npt.NDArray[np.uint64]
 
 
 class NumberSet:
-    """A set of numbers below ``limit`` that knows how many of them lie in a range.
+    """A set of numbers below ``limit`` that counts its members in a range.
 
     Args:
-        numbers: ``[n]`` ascending, none twice.
-        limit: What all of them are below.
+        numbers: ``[n]`` ascending and distinct.
+        limit: All numbers are below it.
     """
 
     def __init__(self, numbers: Ints, limit: int):
@@ -54,7 +54,7 @@ class NumberSet:
         return low + np.flatnonzero(marked[low - first * _WORD : high - first * _WORD])
 
     def holds(self, numbers: Ints) -> npt.NDArray[np.bool_]:
-        """Which of some numbers below the limit are members."""
+        """Whether each of the numbers, all below the limit, is a member."""
         if self.sparse:
             return np.isin(numbers, self.list)
         bits = self.words[numbers // _WORD] >> (numbers % _WORD).astype(np.uint64)
@@ -65,23 +65,23 @@ class NumberSet:
 
 
 class Several:
-    """Sets over one range of numbers, asked side by side: each question names its set.
+    """Several sets with the same limit, counted in one call; each count names its set.
 
     Args:
-        sets: G sets of one ``limit``.
+        sets: G sets with the same ``limit``.
     """
 
     def __init__(self, sets: Sequence[NumberSet]):
-        self._stride = 1 + max((some.limit for some in sets), default=0)
-        self._sparse = np.array([some.sparse for some in sets], dtype=bool)
-        lists = [g * self._stride + some.list for g, some in enumerate(sets) if some.sparse]
+        self._stride = 1 + max((each.limit for each in sets), default=0)
+        self._sparse = np.array([each.sparse for each in sets], dtype=bool)
+        lists = [g * self._stride + each.list for g, each in enumerate(sets) if each.sparse]
         self._keys = np.concatenate(lists) if lists else np.empty(0, dtype=np.int64)
-        large = [some for some in sets if not some.sparse]
+        large = [each for each in sets if not each.sparse]
         self._first_word = np.cumsum(~self._sparse) - 1
         if large:
             self._first_word *= len(large[0].words)
-            self._words = np.concatenate([some.words for some in large])
-            self._ranks = np.concatenate([some.ranks for some in large])
+            self._words = np.concatenate([each.words for each in large])
+            self._ranks = np.concatenate([each.ranks for each in large])
 
     def count(self, sets: Ints, low: Ints, high: Ints) -> Ints:
         """How many members of set ``sets[i]`` lie from ``low[i]`` to below ``high[i]``."""
@@ -91,12 +91,12 @@ class Several:
             return self._in_words(sets, high) - self._in_words(sets, low)
         counts = np.empty(len(sets), dtype=np.int64)
         for kind, before in ((True, self._in_lists), (False, self._in_words)):
-            some = np.flatnonzero(self._sparse[sets] == kind)
-            counts[some] = before(sets[some], high[some]) - before(sets[some], low[some])
+            chosen = np.flatnonzero(self._sparse[sets] == kind)
+            counts[chosen] = before(sets[chosen], high[chosen]) - before(sets[chosen], low[chosen])
         return counts
 
     def _in_lists(self, sets: Ints, numbers: Ints) -> Ints:
-        """Members below each number, and those of all sets before (which a difference takes out)."""
+        """Members below each number, plus all members of earlier sets (which a difference cancels)."""
         return np.searchsorted(self._keys, sets * self._stride + numbers)
 
     def _in_words(self, sets: Ints, numbers: Ints) -> Ints:
@@ -108,40 +108,41 @@ class Several:
 
 
 class Subset:
-    """Some passages of an index.
+    """Selected passages of an index.
 
-    Passages with equal tokens share a row: a row belongs to the subset where any of its passages does, and
-    only those that do are members.
+    Passages with equal tokens share a row. A row belongs to the subset if any of its passages does; its other
+    passages are still no members.
 
     Args:
         rows: The rows of the index.
         passages: ``[n]`` numbers of passages, in any order.
 
     Raises:
-        ValueError: A number is that of no passage.
+        ValueError: There is no passage with one of these numbers.
     """
 
     def __init__(self, rows: SortedRows, passages: Ints):
         members = np.unique(np.asarray(passages, dtype=np.int64))
         if len(members) and not 0 <= members[0] <= members[-1] < len(rows.row_of):
-            raise ValueError(f"the index has {len(rows.row_of):,} passages; a number is that of none")
+            wrong = members[0] if members[0] < 0 else members[-1]
+            raise ValueError(f"the index has {len(rows.row_of):,} passages; there is no passage {wrong}")
         self._index = rows
         self._members = NumberSet(members, len(rows.row_of)) if rows.shared else None
         self.rows = NumberSet(np.unique(rows.row_of[members].astype(np.int64)), len(rows))
         self.size = len(members)
 
     def belongs(self, rows: SortedRows) -> bool:
-        """Whether it was made for these rows."""
+        """Whether the subset was made for these rows."""
         return self._index is rows
 
     def holds(self, passages: Ints) -> npt.NDArray[np.bool_]:
-        """Which of some passages, by number, belong to it."""
+        """Whether each of the passages, by number, belongs to the subset."""
         if self._members is not None:
             return self._members.holds(passages)
         return self.rows.holds(np.asarray(self._index.row_of)[passages].astype(np.int64))
 
     def each_in(self, low: int, high: int) -> Iterator[int]:
-        """Numbers of the passages of the subset in the rows ``low:high``, in row order, one after another."""
+        """Yield the numbers of the passages of the subset in the rows ``low:high``, in row order."""
         for row in self.rows.between(low, high).tolist():
             for passage in map(int, self._index.members_in(row, row + 1)):
                 if self._members is None or passage in self._members:

@@ -1,16 +1,16 @@
-"""Which tokens may follow any span of a key: a suffix array over the keys of a corpus.
+"""A suffix array over the keys of a corpus: which tokens may follow any span of a key.
 
 Legend: T tokens of all keys (a separator after each), U distinct tokens, N keys, S states, A allowed tokens.
 
-Where :mod:`grls.index.array` answers for sequences from their beginning, this index lets a span begin
-anywhere: "From RAG to RICHES" (arXiv 2407.00361) constrains the quoted parts of an answer so. The
-suffixes of all keys are sorted once (by divsufsort, in linear time); those that begin with a span stand side
-by side, so a state is that interval and the length of the span, and a token more narrows it: nothing is ever
-searched again from the whole range. The separator sorts before all tokens, so whether a span reaches the end
-of a key is a look at the interval's first suffix, and no span crosses keys.
+In :mod:`grls.index.array` a sequence begins at its beginning; here a span may begin anywhere. "From RAG to
+RICHES" (arXiv 2407.00361) constrains the quoted parts of an answer in this way. The suffixes of all keys are
+sorted once (by divsufsort, in linear time). The suffixes that begin with a span are adjacent, so a state is
+this interval and the length of the span. A further token narrows the interval, and the whole range is never
+searched again. The separator sorts before all tokens. So the first suffix of an interval shows whether the
+span reaches the end of a key, and no span crosses keys.
 
-What may follow is read off the interval. Of a large one only every 64th suffix is looked at, and the blocks
-between two that differ; the answers for large intervals are kept, as they are those of frequent spans.
+The next tokens are read from the interval. Of a large interval only every 64th suffix is read, and the block
+between two of them if they differ. Results for large intervals are cached, as they belong to frequent spans.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from grls.index.rows import Array, Ints, unsigned
 from grls.io.files import atomic_folder, read_json, write_json
 
 _LARGE = 4096
-"""Suffixes in an interval from which on it is sampled, and its answer kept."""
+"""From this number of suffixes on, an interval is sampled and its result cached."""
 _BLOCK = 64
 _KEPT = 4096
 _SEPARATOR = 0
@@ -48,10 +48,10 @@ class SubstringIndex(KeyIndex):
     A state is (first suffix, end suffix, tokens written).
 
     Args:
-        ranks: ``[T]`` unsigned; every token as its place among the distinct tokens, from 1; 0 ends a key.
-        suffixes: ``[T - N]`` unsigned; where the suffixes begin, in order, those of separators left out.
+        ranks: ``[T]`` unsigned; the rank of every token among the distinct tokens, from 1; 0 ends a key.
+        suffixes: ``[T - N]`` unsigned; the starts of the sorted suffixes, without those of separators.
         vocabulary: ``[U]`` the distinct tokens, ascending.
-        starts: ``[N + 1]`` where each key begins in ``ranks``.
+        starts: ``[N + 1]`` the start of each key in ``ranks``.
     """
 
     width = 3
@@ -67,13 +67,13 @@ class SubstringIndex(KeyIndex):
     def build(cls, keys: Iterable[Array]) -> Self:
         """Sort the suffixes of N keys.
 
-        Memory: 12 bytes a token while sorting where at most 65,535 tokens are distinct, 24 otherwise.
+        Memory while sorting: 12 bytes a token with at most 65,535 distinct tokens, 24 bytes otherwise.
 
         Args:
-            keys: The tokens of each key, without an end token; at least one each.
+            keys: The tokens of each key, at least one, without an end token.
 
         Raises:
-            DataError: There is no key, or one is empty.
+            DataError: There is no key, or a key is empty.
         """
         rows = [np.asarray(key, dtype=np.int64) for key in keys]
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
@@ -109,15 +109,15 @@ class SubstringIndex(KeyIndex):
         lows = np.concatenate([bounds[:-1] for _, bounds in answers])
         highs = np.concatenate([bounds[1:] for _, bounds in answers])
         depth = np.repeat(states[:, 2] + 1, sizes)
-        ranks = np.concatenate([some for some, _ in answers])
+        ranks = np.concatenate([following for following, _ in answers])
         return Following(self._vocabulary[ranks - 1], np.stack((lows, highs, depth), axis=1), offsets)
 
     def closes(self, states: States) -> npt.NDArray[np.bool_]:  # noqa: D102
-        found = np.zeros(len(states), dtype=bool)
-        some = (states[:, 1] > states[:, 0]) & (states[:, 2] > 0)
-        place = self._suffixes[states[some, 0]].astype(np.int64) + states[some, 2]
-        found[some] = self._ranks[place] == _SEPARATOR
-        return found
+        closed = np.zeros(len(states), dtype=bool)
+        written = (states[:, 1] > states[:, 0]) & (states[:, 2] > 0)
+        place = self._suffixes[states[written, 0]].astype(np.int64) + states[written, 2]
+        closed[written] = self._ranks[place] == _SEPARATOR
+        return closed
 
     def count(self, states: States) -> Ints:  # noqa: D102
         return states[:, 1] - states[:, 0]
@@ -133,7 +133,7 @@ class SubstringIndex(KeyIndex):
 
     def held(self, state: Ints, whole: bool = True) -> int:  # noqa: D102
         low, high, depth = (int(part) for part in state)
-        if whole:  # a key ends once
+        if whole:  # a key has one end, so it is counted once
             return self._separators_end(low, high, depth) - low
         return len(self.keys(state, whole=False))
 
@@ -142,7 +142,7 @@ class SubstringIndex(KeyIndex):
         return self._vocabulary[ranks - 1]
 
     def arrays(self) -> dict[str, Array]:
-        """What is stored, by file name."""
+        """File name -> array, of all stored arrays."""
         return dict(zip(_ARRAYS, (self._ranks, self._suffixes, self._vocabulary, self._starts), strict=True))
 
     def save(self, folder: str | Path, tokenizer: str = "", corpus: str = "") -> None:  # noqa: D102
@@ -165,18 +165,18 @@ class SubstringIndex(KeyIndex):
             raise IndexFormatError(f"{path}: no substring index here ({MANIFEST} is missing).")
         manifest = read_json(path / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            found = manifest.get("format") if isinstance(manifest, dict) else manifest
-            raise IndexFormatError(f"{path}: format {found}, this version reads {FORMAT}; build it again.")
+            stored = manifest.get("format") if isinstance(manifest, dict) else manifest
+            raise IndexFormatError(f"{path}: format {stored}, this version reads {FORMAT}; build it again.")
         files = manifest.get("files")
         if not isinstance(files, dict) or not all(is_entry(files.get(name)) for name in _ARRAYS):
             raise IndexFormatError(f"{path / MANIFEST}: the key 'files' is malformed; build it again.")
         for what, expected in (("tokenizer", tokenizer), ("corpus", corpus)):
             if expected is not None and manifest.get(what) != expected:
-                raise MismatchError(f"{path}: built with another {what} than this one; build it again.")
+                raise MismatchError(f"{path}: built with another {what}; build it again.")
         return cls(**load_arrays(path, {name: files[name] for name in _ARRAYS}, verify))
 
     def _small(self, states: States) -> list[tuple[Ints, Ints]]:
-        """Ranks and bounds of what follows each small interval; those of large ones are left empty."""
+        """Ranks and bounds of the tokens that follow each small interval; empty for large intervals."""
         low, high, depth = states.T
         size = np.where(high - low < _LARGE, high - low, 0)
         ends = np.cumsum(size)
@@ -191,7 +191,7 @@ class SubstringIndex(KeyIndex):
         return [(rank[a:b], np.append(first[a:b], high[s])) for s, (a, b) in enumerate(pairwise(place))]
 
     def _large(self, low: int, high: int, depth: int) -> tuple[Ints, Ints]:
-        """Ranks and bounds of what follows a large interval."""
+        """Ranks and bounds of the tokens that follow a large interval."""
         key = (low, high, depth)
         kept = self._answers.get(key)
         if kept is not None:
@@ -220,7 +220,7 @@ class SubstringIndex(KeyIndex):
         return self._ranks[places].astype(np.int64)
 
     def _separators_end(self, low: int, high: int, depth: int) -> int:
-        """Where in an interval the spans that end a key end."""
+        """The end of those suffixes of an interval whose key ends after the span."""
         while low < high:
             middle = (low + high) // 2
             if self._ranks[int(self._suffixes[middle]) + depth] == _SEPARATOR:
@@ -231,7 +231,7 @@ class SubstringIndex(KeyIndex):
 
 
 def _sort_suffixes(ranks: Array) -> Ints:
-    """The suffix array of unsigned ranks: of their bytes, big-endian, where a rank begins."""
+    """The suffix array of unsigned ranks, from the suffixes of their big-endian bytes that begin a rank."""
     width = ranks.dtype.itemsize
     octets = ranks.astype(f">u{width}").view(np.uint8)
     places = np.asarray(divsufsort(octets))

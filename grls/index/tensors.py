@@ -1,11 +1,11 @@
-"""The default index as tensors: what may follow a prefix, told on the device where the model is.
+"""The default index as tensors: the tokens that may follow a prefix, computed on the device of the model.
 
 Legend: S slots, K beams a slot, C candidates of a slot at most, M branching nodes, E edges, R rows.
 
-The arrays are those of :class:`grls.index.array.ArrayIndex`, with the same nodes; all beams of a slot have
-written equally many tokens, so a state is a node alone. How many candidates a slot has is known only on the
-device. The host does not ask: it makes room for the most that K different prefixes of so many tokens can
-have, which the index tells beforehand.
+The arrays and nodes are those of :class:`grls.index.array.ArrayIndex`. All beams of a slot have the same
+number of tokens, so a state is just a node. Only the device knows how many candidates a slot has. The host
+does not wait for this number: it allocates the maximum for K different prefixes of this length, which follows
+from the index.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from grls.index.rows import Array, Ints
 
 
 class Children(NamedTuple):
-    """What may follow the beams of S slots, ``[S, C]`` each.
+    """The candidates that may follow the beams of S slots, ``[S, C]`` each.
 
     Attributes:
-        beams: Which beam it continues; ascending within a slot.
-        tokens: The token it writes.
-        nodes: The node it leads to.
-        valid: False where there is nothing.
+        beams: The beam that a candidate continues; ascending within a slot.
+        tokens: The token of the candidate.
+        nodes: The node after this token.
+        valid: False at places without a candidate.
     """
 
     beams: Tensor
@@ -37,7 +37,7 @@ class Children(NamedTuple):
 
 
 class _Column:
-    """An array of integers on a device, in as few bytes as in memory; read as 64-bit integers."""
+    """An array of integers on a device, stored in as few bytes as on the host, read as 64-bit integers."""
 
     def __init__(self, array: Array, device: torch.device):
         size = array.dtype.itemsize
@@ -48,8 +48,8 @@ class _Column:
         return len(self._values)
 
     def __getitem__(self, places: Tensor) -> Tensor:
-        found = self._values[places].long()
-        return found if self._mask is None else found & self._mask
+        values = self._values[places].long()
+        return values if self._mask is None else values & self._mask
 
 
 class TensorIndex:
@@ -57,7 +57,7 @@ class TensorIndex:
 
     Args:
         index: The index.
-        device: Where.
+        device: The device.
     """
 
     def __init__(self, index: ArrayIndex, device: torch.device):
@@ -78,19 +78,19 @@ class TensorIndex:
         self._most: dict[int, Ints] = {}
 
     def most(self, beams: int, written: int) -> int:
-        """Candidates that K different prefixes of so many tokens can have at most."""
+        """The most candidates that K different prefixes of ``written`` tokens can have."""
         if beams not in self._most:
             self._most[beams] = _widest(*self._host, beams)
         widest = self._most[beams]
         return int(widest[written]) if written < len(widest) else beams
 
     def children(self, nodes: Tensor, written: Tensor, alive: Tensor, width: int) -> Children:
-        """What may follow each beam.
+        """The candidates that may follow each beam.
 
         Args:
             nodes: ``[S, K]``.
             written: ``[S]`` tokens written so far.
-            alive: ``[S, K]``; nothing follows the others.
+            alive: ``[S, K]``; False for beams without a candidate.
             width: C; at least :meth:`most`.
         """
         leaf = nodes < 0
@@ -124,7 +124,7 @@ class TensorIndex:
         )
 
     def _next(self, rows: Tensor, written: Tensor) -> Tensor:
-        """The token that follows so many tokens of a row (any where the row is as short)."""
+        """The token after ``written`` tokens of a row (any token if the row ends there)."""
         begins = self._blocks[rows if self._within is None else rows >> self._shift]
         if self._within is not None:
             begins = begins + self._within[rows]
@@ -134,7 +134,8 @@ class TensorIndex:
 def _widest(depths: Array, first_edges: Array, beams: int) -> Ints:
     """The most candidates of ``beams`` different prefixes of each length, ``[deepest + 1]``.
 
-    A prefix that ends at a branching node has as many as that node has edges, every other one.
+    A prefix that ends at a branching node has one candidate for each edge; any other prefix has one
+    candidate.
     """
     depth = depths.astype(np.int64)
     extra = np.diff(first_edges.astype(np.int64)) - 1

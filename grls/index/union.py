@@ -1,14 +1,14 @@
-"""Two segments as one index: passages that were added later stand in a second, small one.
+"""Two segments as one index: passages that were added later are in a second, small segment.
 
-Legend: N0 passages of the base (DONE among them, last) and R0 rows; M added passages and A rows; S states.
+Legend: N0 passages of the base (including DONE, the last) and R0 rows; M added passages and A rows; S states.
 
-Rows are numbered in the merged order, so a state of the union covers one range of rows as in any index. Where
-the added rows stand among the base rows is found once, by walking them through the base, all of them a token
-at a time. A state is one of three kinds, in its lowest two bits: a prefix of the base alone, of the added
-segment alone, or of both. One of both is named by the added segment's state; the base's is looked up in a
-sorted list, which that same walk has filled.
+Rows are numbered in the merged order, so a state of the union covers one range of rows as in any index. The
+places of the added rows among the base rows are computed once: all added rows walk through the base together,
+one token at a time. The lowest two bits of a state say which segments hold its prefix: only the base, only
+the added segment, or both. A state of both is the state of the added segment; a sorted list, filled by the
+walk, gives the state of the base.
 
-Passages keep the order of a corpus to which the added ones were appended: base, added, DONE.
+Passages have the order of a corpus to which the added passages were appended: base, added, DONE.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UnionRows(SortedRows):
         base: R0 rows.
         added: A rows.
         before: ``[A]`` base rows before each added row.
-        new: ``[A]`` bool: no base row is equal.
+        new: ``[A]`` bool; whether no base row equals the added row.
     """
 
     def __init__(self, base: SortedRows, added: SortedRows, before: Ints, new: Array):
@@ -49,16 +49,16 @@ class UnionRows(SortedRows):
         return len(self.base) + len(self.new_at)
 
     def split(self, rows: Ints) -> tuple[Ints, Ints]:
-        """How many base rows, and how many added rows, stand before each merged row (which may be R)."""
+        """How many base rows, and how many added rows, come before each merged row (which may be R)."""
         added: Ints = np.searchsorted(self.places, rows)
         return rows - self.new_before[added], added
 
     def merged(self, base_rows: Ints) -> Ints:
-        """The merged number of base rows."""
+        """The numbers of base rows in the merged order."""
         return base_rows + np.searchsorted(self.new_at, base_rows, side="right")
 
     def _is_new(self, rows: Ints) -> tuple[Array, Ints, Ints]:
-        """Whether each merged row is a new one, its base row where it is not, its added row where it is."""
+        """Whether each merged row is a new added row; its base row (if not) and its added row (if so)."""
         base, added = self.split(rows)
         inside = np.minimum(added, len(self.new) - 1)
         return (self.places[inside] == rows) & self.new[inside], base, inside
@@ -96,7 +96,7 @@ class UnionRows(SortedRows):
 
     @property
     def _first_added(self) -> int:
-        """The number of the first added passage; DONE's number in the base."""
+        """The number of the first added passage, which is the number of DONE in the base."""
         return len(self.base.row_of) - 1
 
     @cached_property
@@ -107,14 +107,14 @@ class UnionRows(SortedRows):
 
 
 class UnionIndex(ConstraintIndex):
-    """What may follow a prefix in either of two segments.
+    """The tokens that may follow a prefix in either of two segments.
 
     Args:
         base: A segment whose last passage is DONE.
         added: A segment of at least one passage, without DONE.
 
     Raises:
-        ConfigError: One of them holds only unique prefixes, which do not tell its rows from the other's.
+        ConfigError: A segment holds only unique prefixes, which may occur in the other segment, too.
     """
 
     rows: UnionRows
@@ -131,19 +131,19 @@ class UnionIndex(ConstraintIndex):
         return self.added.start() << 2 | _BOTH
 
     def allowed(self, states: Ints) -> Allowed:  # noqa: D102
-        kind, own = states & 3, states >> 2
-        if not kind.any():  # far from the start nearly every prefix is the base's alone
-            found = self.base.allowed(own)
-            return found._replace(states=found.states << 2)
+        kind, inner = states & 3, states >> 2
+        if not kind.any():  # far from the start, nearly every prefix is only in the base
+            allowed = self.base.allowed(inner)
+            return allowed._replace(states=allowed.states << 2)
         in_base, in_added = np.flatnonzero(kind != _ADDED), np.flatnonzero(kind != _BASE)
-        base = self.base.allowed(self._base_states(kind[in_base], own[in_base]))
-        added = self.added.allowed(own[in_added])
+        base = self.base.allowed(self._base_states(kind[in_base], inner[in_base]))
+        added = self.added.allowed(inner[in_added])
         owner = np.concatenate(
             (np.repeat(in_base, np.diff(base.offsets)), np.repeat(in_added, np.diff(added.offsets)))
         )
         tokens = np.concatenate((base.tokens, added.tokens))
         children = np.concatenate((base.states << 2 | _BASE, added.states << 2 | _ADDED))
-        order = np.argsort(owner << _TOKEN_BITS | tokens, kind="stable")  # the base's before the added one
+        order = np.argsort(owner << _TOKEN_BITS | tokens, kind="stable")  # the base's token comes first
         owner, tokens, children = owner[order], tokens[order], children[order]
         twice = np.flatnonzero((owner[1:] == owner[:-1]) & (tokens[1:] == tokens[:-1]))
         children[twice + 1] += _BOTH - _ADDED
@@ -153,64 +153,64 @@ class UnionIndex(ConstraintIndex):
         return Allowed(tokens[once], children[once], offsets)
 
     def span(self, states: Ints) -> tuple[Ints, Ints]:  # noqa: D102
-        kind, own = states & 3, states >> 2
+        kind, inner = states & 3, states >> 2
         low, high = np.empty(len(states), dtype=np.int64), np.empty(len(states), dtype=np.int64)
-        some = np.flatnonzero(kind == _BASE)
-        base_low, base_high = self.base.span(own[some])
-        low[some] = self.rows.merged(base_low)
-        high[some] = low[some] + base_high - base_low
-        some = np.flatnonzero(kind == _ADDED)  # no row under it is equal to a base row
-        added_low, added_high = self.added.span(own[some])
-        low[some] = self.rows.places[added_low]
-        high[some] = low[some] + added_high - added_low
-        some = np.flatnonzero(kind == _BOTH)
-        added_low, added_high = self.added.span(own[some])
-        base_low, base_high = self.base.span(self._base_states(kind[some], own[some]))
-        low[some] = base_low + self.rows.new_before[added_low]
-        high[some] = base_high + self.rows.new_before[added_high]
+        chosen = np.flatnonzero(kind == _BASE)
+        base_low, base_high = self.base.span(inner[chosen])
+        low[chosen] = self.rows.merged(base_low)
+        high[chosen] = low[chosen] + base_high - base_low
+        chosen = np.flatnonzero(kind == _ADDED)  # no row under such a state equals a base row
+        added_low, added_high = self.added.span(inner[chosen])
+        low[chosen] = self.rows.places[added_low]
+        high[chosen] = low[chosen] + added_high - added_low
+        chosen = np.flatnonzero(kind == _BOTH)
+        added_low, added_high = self.added.span(inner[chosen])
+        base_low, base_high = self.base.span(self._base_states(kind[chosen], inner[chosen]))
+        low[chosen] = base_low + self.rows.new_before[added_low]
+        high[chosen] = base_high + self.rows.new_before[added_high]
         return low, high
 
-    def _base_states(self, kind: Array, own: Ints) -> Ints:
-        """The base's states of prefixes that it holds."""
+    def _base_states(self, kind: Array, inner: Ints) -> Ints:
+        """The states in the base of prefixes that the base holds."""
         both = kind == _BOTH
-        states = own.copy()
-        states[both] = self._shared[1][np.searchsorted(self._shared[0], own[both])]
+        states = inner.copy()
+        states[both] = self._shared[1][np.searchsorted(self._shared[0], inner[both])]
         return states
 
 
 def _walk(base: Segment, added: Segment) -> tuple[tuple[Ints, Ints], Ints, Array]:
-    """Walk the added rows through the base, all at once, a token at a time.
+    """Walk all added rows through the base together, one token at a time.
 
     Returns:
-        The prefixes that both hold, as the added segment's states (ascending) and the base's; how many base
-        rows stand before each added row, ``[A]``; and which added rows equal no base row, ``[A]``.
+        The prefixes that both segments hold, as states of the added segment (ascending) and of the base; how
+        many base rows come before each added row, ``[A]``; and which added rows equal no base row, ``[A]``.
     """
     before = np.zeros(len(added.rows), dtype=np.int64)
     new = np.ones(len(added.rows), dtype=bool)
-    ours, theirs = np.array([added.start()]), np.array([base.start()])
-    levels = [(ours, theirs)]
-    while len(ours):
-        mine, its = added.allowed(ours), base.allowed(theirs)
-        low, _ = base.span(its.states)
-        _, end = base.span(theirs)
-        # Where the base has a continuation not below ours: its first row; where it has none: the end.
-        owner = np.repeat(np.arange(len(ours)), np.diff(mine.offsets))
-        its_owner = np.repeat(np.arange(len(ours)), np.diff(its.offsets))
-        keys = its_owner << _TOKEN_BITS | its.tokens
-        wanted = owner << _TOKEN_BITS | mine.tokens
+    added_states, base_states = np.array([added.start()]), np.array([base.start()])
+    levels = [(added_states, base_states)]
+    while len(added_states):
+        in_added, in_base = added.allowed(added_states), base.allowed(base_states)
+        low, _ = base.span(in_base.states)
+        _, end = base.span(base_states)
+        # The first row of the base's next token that is not below the added one, or the end of the range.
+        owner = np.repeat(np.arange(len(added_states)), np.diff(in_added.offsets))
+        base_owner = np.repeat(np.arange(len(added_states)), np.diff(in_base.offsets))
+        keys = base_owner << _TOKEN_BITS | in_base.tokens
+        wanted = owner << _TOKEN_BITS | in_added.tokens
         place = np.searchsorted(keys, wanted)
-        last = place >= its.offsets[owner + 1]
+        last = place >= in_base.offsets[owner + 1]
         inside = np.minimum(place, max(len(keys) - 1, 0))
         at = np.where(last, end[owner], low[inside]) if len(keys) else end[owner]
         same = ~last & (keys[inside] == wanted) if len(keys) else np.zeros(len(owner), dtype=bool)
-        first, stop = added.span(mine.states)
-        settled = ~same | (mine.tokens == added.rows.end)
+        first, stop = added.span(in_added.states)
+        settled = ~same | (in_added.tokens == added.rows.end)
         sizes = (stop - first)[settled]
         rows = np.repeat(first[settled] - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
         before[rows] = np.repeat(at[settled], sizes)
         new[first[same & settled]] = False
-        ours, theirs = mine.states[same], its.states[inside[same]]
-        levels.append((ours, theirs))
+        added_states, base_states = in_added.states[same], in_base.states[inside[same]]
+        levels.append((added_states, base_states))
     shared = [np.concatenate(part) for part in zip(*levels, strict=True)]
     order = np.argsort(shared[0])
     return (shared[0][order], shared[1][order]), before, new

@@ -61,7 +61,7 @@ def test_a_backend_that_is_none_is_refused(folder: Path, value: object) -> None:
 def test_the_files_of_another_backend_are_refused(folder: Path, backend: str) -> None:
     save_index(index_sequences([np.array([3, 1])], 1, backend), folder)
     change(folder, "backend", value="marisa" if backend == "flat" else "array")
-    with pytest.raises(IndexFormatError, match=r"index\.json: its files are not those of .*grls index"):
+    with pytest.raises(IndexFormatError, match=r"index\.json: its files do not fit .*grls index"):
         load_index(folder)
 
 

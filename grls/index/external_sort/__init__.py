@@ -1,5 +1,5 @@
-"""Building the array index in bounded memory.
+"""Builds the array index in bounded memory.
 
-``runs`` sorts portions on disk, ``stream`` merges them straight into the files of the index, and ``npy`` is a
-``.npy`` file that grows at its end.
+``runs`` sorts parts of the corpus on disk, ``stream`` merges them directly into the files of the index, and
+``npy`` is a ``.npy`` file that grows at its end.
 """

@@ -13,14 +13,15 @@ from grls.index.rows import Array
 
 
 class GrowingArray:
-    """Writes an array piece by piece; in the end the file is byte for byte what ``np.save`` writes.
+    """Writes an array piece by piece; the final file has the same bytes as a file of ``np.save``.
 
-    NumPy pads the header so that the first axis can grow in place: it is written again with the final length.
+    NumPy pads the header so that the first axis can grow in place. At the end the header is written again
+    with the final length.
 
     Args:
-        file: Where to write.
-        dtype: Of the elements; what is appended is converted.
-        columns: Length of the second axis; 0 for an array with one.
+        file: The file.
+        dtype: The type of the elements; appended values are converted.
+        columns: Length of the second axis; 0 for an array with one axis.
     """
 
     def __init__(self, file: Path, dtype: npt.DTypeLike, columns: int = 0):

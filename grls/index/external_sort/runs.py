@@ -1,8 +1,8 @@
 """Sorted runs on disk: the first half of an external sort.
 
-A stream of passages is cut into pieces that fit the memory; each is sorted and written to a scratch folder.
-Then the key range is cut so that what all runs hold of a part fits the memory, too: parts are in order, so
-sorting them one after another sorts everything. Legend: N passages, P runs.
+A stream of passages is cut into pieces that fit into memory; each piece is sorted and written to a scratch
+folder. Then the range of keys is cut into parts, so that the rows of a part in all runs fit into memory, too.
+The parts are in order, so sorting them one by one sorts everything. Legend: N passages, P runs.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from grls.index.external_sort.npy import GrowingArray
 from grls.index.rows import Array, Ints, gather, keys_at, sort, unsigned, validate
 
 COPIES = 4
-"""Times the tokens of a piece are in memory while it is sorted."""
+"""How many copies of the tokens of a piece are in memory while it is sorted."""
 ROW_BYTES = 200
-"""Bytes a passage that sorting takes beside its tokens."""
+"""Memory for sorting, in bytes a passage, beside the tokens."""
 _SAMPLE = 512
 
 
 class Sequences(NamedTuple):
-    """Some consecutive passages of a stream.
+    """Consecutive passages of a stream.
 
     Attributes:
-        tokens: ``[t]`` their sequences, one after another.
-        offsets: ``[n + 1]`` where each begins; the last is t.
+        tokens: ``[t]`` the concatenated sequences.
+        offsets: ``[n + 1]`` the start of each sequence; the last is t.
     """
 
     tokens: Array
@@ -37,7 +37,7 @@ class Sequences(NamedTuple):
 
 
 def cost(tokens: int, rows: int, width: int) -> int:
-    """Bytes of memory that sorting takes.
+    """Memory for sorting, in bytes.
 
     Args:
         tokens: Tokens of all rows.
@@ -48,10 +48,10 @@ def cost(tokens: int, rows: int, width: int) -> int:
 
 
 class SortedRun(NamedTuple):
-    """Sorted passages in three files: tokens, where each row begins, and passage numbers (ascending in ties).
+    """Sorted passages in three files: tokens, the start of each row, and passage numbers (ascending in ties).
 
     Attributes:
-        folder: Where ``tokens.npy``, ``offsets.npy`` and ``numbers.npy`` stand.
+        folder: The folder of ``tokens.npy``, ``offsets.npy`` and ``numbers.npy``.
         rows: Number of passages.
     """
 
@@ -69,7 +69,7 @@ class SortedRun(NamedTuple):
         return read_part(self.folder / "numbers.npy", low, high)
 
     def offsets(self, low: int, high: int) -> Ints:
-        """Where rows ``low:high`` begin, and where the last of them ends."""
+        """The starts of rows ``low:high``, and the end of the last of them."""
         return read_part(self.folder / "offsets.npy", low, high + 1)
 
     def tokens(self, low: int, high: int) -> Array:
@@ -78,7 +78,7 @@ class SortedRun(NamedTuple):
 
 
 def read_part(file: Path, low: int, high: int) -> Array:
-    """Elements ``low:high`` of an array with one axis; read, not mapped, so that no page stays ours."""
+    """Elements ``low:high`` of an array with one axis; read, not mapped, so that no page stays in memory."""
     with file.open("rb") as stream:
         np.lib.format.read_magic(stream)
         _, _, dtype = np.lib.format.read_array_header_1_0(stream)
@@ -88,18 +88,18 @@ def read_part(file: Path, low: int, high: int) -> Array:
 
 
 class Spill:
-    """Takes the pieces of a stream, and writes what does not fit the memory as sorted runs.
+    """Takes the pieces of a stream and writes them as sorted runs whenever the memory is full.
 
     Args:
         folder: Scratch folder.
         end: The end token.
-        memory: Bytes to stay within.
+        memory: Memory limit in bytes.
     """
 
     def __init__(self, folder: Path, end: int, memory: int):
         self.runs: list[SortedRun] = []
         self.passages = 0
-        self.top = 0  # the greatest token
+        self.top = 0  # the largest token id
         self._folder = folder
         self._end = end
         self._memory = memory
@@ -122,7 +122,7 @@ class Spill:
         self._write()
 
     def _fitting(self, piece: Sequences) -> Iterator[Sequences]:
-        """A piece in parts that fit the memory (or hold one passage)."""
+        """A piece in parts that fit into memory (or hold one passage)."""
         offsets = np.asarray(piece.offsets, dtype=np.int64)
         top = int(piece.tokens.max(initial=0))
         self.top = max(self.top, top)
@@ -163,12 +163,12 @@ class Spill:
 
 
 class RowSlice(NamedTuple):
-    """Consecutive rows of the sorted whole.
+    """Consecutive rows in the order of all passages.
 
     Attributes:
-        low: ``[P]`` its first row in each run.
-        high: ``[P]`` its end row in each run.
-        equal: Whether all its rows are equal.
+        low: ``[P]`` the first row in each run.
+        high: ``[P]`` the end row in each run.
+        equal: Whether all rows are equal.
     """
 
     low: Ints
@@ -177,12 +177,12 @@ class RowSlice(NamedTuple):
 
 
 class Partition:
-    """Cuts the sorted runs into parts that fit the memory.
+    """Cuts the sorted runs into parts that fit into memory.
 
     Args:
         runs: The runs.
         width: Bytes a token, 2 or 4.
-        memory: Bytes to stay within.
+        memory: Memory limit in bytes.
     """
 
     def __init__(self, runs: list[SortedRun], width: int, memory: int):
@@ -191,7 +191,7 @@ class Partition:
         self._memory = memory
 
     def parts(self) -> Iterator[RowSlice]:
-        """All parts in order; one that is larger than the memory has only equal rows."""
+        """All parts in order; a part that does not fit into memory has only equal rows."""
         yield from self._cut(np.zeros(len(self._runs), np.int64), np.array([run.rows for run in self._runs]))
 
     def _cut(self, low: Ints, high: Ints) -> Iterator[RowSlice]:
@@ -208,7 +208,7 @@ class Partition:
         cuts = self._cuts(low, high, depth, min(_SAMPLE, 8 * (whole // self._memory + 1)))
         costs = self._costs(cuts)
         begin = 0
-        for n in range(1, len(cuts)):  # gather neighbours while they fit
+        for n in range(1, len(cuts)):  # join neighbours while they fit
             if costs[n] - costs[begin] > self._memory:
                 yield from self._gathered(cuts, begin, n - 1)
                 begin = n - 1
@@ -222,7 +222,7 @@ class Partition:
             yield RowSlice(cuts[begin], cuts[end], equal=False)
 
     def _costs(self, cuts: Ints) -> Ints:
-        """Bytes that sorting the rows before each of some cuts ``[C, P]`` takes, less those of the first."""
+        """Memory for sorting the rows between the first of the cuts ``[C, P]`` and each cut, in bytes."""
         tokens = np.zeros(len(cuts), dtype=np.int64)
         for n, run in enumerate(self._runs):
             tokens += run.mapped()[1][cuts[:, n]]
@@ -231,7 +231,7 @@ class Partition:
         return costs
 
     def _common(self, low: Ints, high: Ints) -> tuple[int, bool]:
-        """How many tokens all rows of a range share, and whether they are equal: its extremes tell."""
+        """How many tokens all rows of a range share, and whether all are equal; reads only the extremes."""
         extremes: list[Array] = []
         for run, a, b in zip(self._runs, low.tolist(), high.tolist(), strict=True):
             for row in (a, b - 1) if b > a else ():
@@ -245,12 +245,12 @@ class Partition:
         return (shortest, True) if same.all() else (int(np.argmin(same)), False)
 
     def _cuts(self, low: Ints, high: Ints, depth: int, sample: int) -> Ints:
-        """``[C, P]`` cuts of a range in order: its begin, before and after every sampled key, its end."""
+        """``[C, P]`` cuts of a range in order: its start, before and after every sampled key, its end."""
         step = max(1, int((high - low).sum()) // sample)
         width = 8 // self._width
         keys = []
         for n, run in enumerate(self._runs):
-            # Runs are alike, so each is sampled at other places, lest their samples say the same.
+            # Runs are alike, so each is sampled at different places to get different keys.
             shift = min(n * step // len(self._runs), max(0, int(high[n] - low[n]) - 1))
             rows = np.arange(low[n] + shift, high[n], step)
             keys.append(keys_at(*run.mapped(), rows, depth, width))
@@ -273,7 +273,7 @@ def _search(
     width: int,
     after: bool,
 ) -> Ints:
-    """For each pivot the first row of ``low:high`` whose key is not below it (``after``: is above it)."""
+    """For each pivot, the first row of ``low:high`` whose key is not below it (``after``: is above it)."""
     lows, highs = np.full(len(pivots), low), np.full(len(pivots), high)
     while (open_ := np.flatnonzero(lows < highs)).size:
         middle = (lows[open_] + highs[open_]) // 2

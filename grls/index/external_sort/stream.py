@@ -1,14 +1,15 @@
-"""Building the array index from a stream of passages, in bounded memory: an external sort.
+"""Builds the array index from a stream of passages in bounded memory, by an external sort.
 
-Sorted runs go to a scratch folder (:mod:`grls.index.external_sort.runs`); parts of them are sorted in
-memory and appended to the final files, and what tells where rows part is kept aside: with it the branching
-nodes are written level by level. The files are byte for byte those of the in-memory build, which is the
-naive form of this module. Legend: N passages, R rows, M nodes, T tokens.
+Sorted runs are written to a scratch folder (:mod:`grls.index.external_sort.runs`). Parts of them are sorted
+in memory and appended to the final files. Scratch files keep the place at which each row differs from the row
+before it; from these the branching nodes are written level by level. The final files have the same bytes as
+those of the in-memory build, which is the naive form of this module. Legend: N passages, R rows, M nodes, T
+tokens.
 
-Memory: what the caller allows for sorting, plus, while the nodes are made, 6 bytes a row (10 with 32-bit
-tokens) and 16 bytes for every node of two levels: for 20 million passages of which one in seven adds a node,
-under 200 MB. Disk beside the index, until it is done: the tokens once more, 16 bytes a passage, and 12 to 16
-bytes a row.
+Memory: the limit of the caller for sorting; while the nodes are made, 6 bytes a row (10 with 32-bit tokens)
+and 16 bytes for every node of two levels: under 200 MB for 20 million passages of which one in seven adds a
+node. Disk beside the index, until it is done: the tokens once more, 16 bytes a passage, and 12 to 16 bytes a
+row.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ from grls.index.rows import (
 )
 
 SMALLEST_MEMORY = 64 * 2**20
-"""Least memory worth asking for, in bytes."""
+"""The least useful memory limit, in bytes."""
 _AT_ONCE = 1 << 20
 
 
 def write_stream(
     pieces: Iterable[Sequences], folder: Path, scratch: Path, end: int, memory: int, form: Form = "whole"
 ) -> dict[str, int]:
-    """Index a stream of passages; the ``.npy`` files of an array index appear in ``folder``.
+    """Index a stream of passages: write the ``.npy`` files of an array index to ``folder``.
 
     Args:
-        pieces: The passages in order; each piece should be small against ``memory``.
-        folder: Where the files go.
+        pieces: The passages in order; each piece should be small compared with ``memory``.
+        folder: Destination.
         scratch: An empty folder for the sort.
         end: The end token.
-        memory: Bytes that sorting may take.
+        memory: Memory for sorting in bytes.
         form: What to keep of each row.
 
     Returns:
@@ -84,8 +85,8 @@ def _sorted(
 ) -> Iterator[tuple[Array, Ints, Ints, Ints, Ints]]:
     """The distinct rows of a part in order: tokens, offsets, shared, members, and members of each row.
 
-    Of a part with equal rows alone, the members come some at a time: as rows without tokens, which belong to
-    the row before.
+    If all rows of a part are equal, the members come in several pieces: as rows without tokens, which belong
+    to the row before.
     """
     bounds = [(run, int(a), int(b)) for run, a, b in zip(runs, part.low, part.high, strict=True) if b > a]
     if part.equal:
@@ -126,12 +127,13 @@ def _sorted(
 
 
 class _SortedFiles:
-    """Appends sorted rows to the final files, and what the later steps need to scratch files.
+    """Appends sorted rows to the final files, and the data for later steps to scratch files.
 
-    Scratch: ``lengths`` (stored tokens of each row), ``sizes`` (members of each row), ``shared``, and the
-    two tokens by which each row parts from the one before: its own (``own``) and the other's (``above``).
+    Scratch files: ``lengths`` (stored tokens of each row), ``sizes`` (members of each row), ``shared``, and
+    the two tokens in which each row first differs from the row before: ``own`` (of this row) and ``above``
+    (of the row before).
 
-    The last row waits for the next one, which says how much of it the form ``prefixes`` keeps.
+    The last row is held back until the next row shows how much of it the form ``prefixes`` keeps.
     """
 
     def __init__(self, folder: Path, scratch: Path, kind: Any, passages: int, form: Form):
@@ -187,7 +189,7 @@ class _SortedFiles:
         self._last_size = int(sizes[-1])
 
     def _finish_last(self, following: int) -> None:
-        """Write the row that waits; ``following`` is what the next one shares with it."""
+        """Write the row that is held back; ``following`` is the length of the prefix the next row shares."""
         if not len(self._last):
             return
         length, shared = np.array([len(self._last)]), np.array([self._last_shared])
@@ -203,15 +205,15 @@ class _SortedFiles:
         self.longest = max(self.longest, int(lengths.max(initial=0)))
 
 
-def _common(some: Array, others: Array) -> int:
-    """How many tokens two rows share at their begin."""
-    shortest = min(len(some), len(others))
-    differ = np.flatnonzero(some[:shortest] != others[:shortest])
+def _common(one: Array, other: Array) -> int:
+    """The length of the common prefix of two rows."""
+    shortest = min(len(one), len(other))
+    differ = np.flatnonzero(one[:shortest] != other[:shortest])
     return int(differ[0]) if len(differ) else shortest
 
 
 def _pieces(file: Path, count: int) -> Iterator[Ints]:
-    """A scratch array of ``count`` elements, some at a time, as 64-bit integers."""
+    """A scratch array of ``count`` elements in pieces, as 64-bit integers."""
     for low in range(0, count, _AT_ONCE):
         yield read_part(file, low, min(low + _AT_ONCE, count)).astype(np.int64)
 
@@ -225,17 +227,17 @@ def _write_offsets(folder: Path, scratch: Path, tokens: int, longest: int) -> No
         lengths_file = scratch / "lengths.npy"
         total = 0
         count = len(np.load(lengths_file, mmap_mode="r"))
-        # An offset more than rows: the last piece, which may have no row, ends with the number of tokens.
+        # There is one offset more than rows: the last piece, perhaps without a row, ends with T.
         for low in range(0, count + 1, _AT_ONCE):
             lengths = read_part(lengths_file, low, min(low + _AT_ONCE, count)).astype(np.int64)
             offsets = np.concatenate(([total], total + np.cumsum(lengths)))
             total = int(offsets[-1])
             if low + _AT_ONCE <= count:
-                offsets = offsets[:-1]  # the next piece begins with it
+                offsets = offsets[:-1]  # the next piece begins with the last offset
             if packable(longest):
-                some, rest = pack_offsets(offsets)
-                blocks.append(some)
-                within.append(rest)
+                starts, distances = pack_offsets(offsets)
+                blocks.append(starts)
+                within.append(distances)
             else:
                 blocks.append(offsets)
 
@@ -278,8 +280,8 @@ def _write_nodes(folder: Path, scratch: Path, rows: int, kind: Any, row_kind: An
 def _edge_tokens(child_lows: Ints, firsts: Ints, fanouts: Ints, own: Array, above: Array) -> Array:
     """The token of each edge.
 
-    A child but the first begins with the row that parts from the one before;
-    the first one's token is that row's from which the second child parts.
+    For every child but the first, it is the token in which the child's first row differs from the row before.
+    For the first child, it is the token of the row before the second child at this place.
     """
     tokens = own[child_lows]
     several = firsts[fanouts > 1]
