@@ -47,7 +47,7 @@ PHRASES = {
     r"\b[Ww]hoever\b": "name who does it",
     r"\bheed(?:s|ed|ing)?\b": "'used', 'obeyed' or 'taken into account'",
     r"\bas is usual for\b": "'by default'",
-    r"\bassess(?:es|ed|ing|ments?)?\b(?!-)": "'rescore', 'score' or 'judge'",
+    r"(?<!self-)\bassess(?:es|ed|ing|ments?)?\b(?!-|\.json)": "'rescore', 'score' or 'judge'",
     r"\bbeginnings\b": "'first step' or 'prefixes'",
 }
 """Turns that are not plain -> what to write instead."""

@@ -1,14 +1,18 @@
-"""Models as decoders drive them.
+"""Models, and the interface by which decoders use them.
 
-``base`` is the protocol: encode a batch, then step its beams. ``seq2seq/`` and ``causal/`` fulfil it for
-the two kinds of transformers models, each plainly and by slots; ``sessions/`` is the memory behind the slots.
-``head`` computes logits of the allowed tokens only. ``load/`` opens models and tokenizers, ``precision``
-moves them to a device (``precision_names`` are for options), ``lora`` adds adapters, ``turns`` gives a model
-to one thread at a time, ``positions`` says how many tokens it has room for.
-``biencoder`` embeds texts (``biencoder_kinds`` are for options, ``sentence_model`` makes its model,
-``encoder_input`` what it reads), ``st5`` by an encoder-decoder; ``text_encoder`` is what it shares with
-encoders whose output is no single vector. ``cross_encoder`` reads a query and a passage together;
-``entailment`` judges whether a hypothesis follows.
-``rescore_spec`` says how much of a passage a generator reads to rescore it. Nothing here knows what an index
-is.
+Generators: ``base`` is the protocol: encode a batch, then step its beams. ``seq2seq/`` and ``causal/``
+implement it for the two kinds of transformers models, each in a plain form and with slots; ``sessions/`` is
+the memory behind the slots. ``head`` computes logits of the allowed tokens only. ``rescore_spec`` says how
+much of a passage a generator reads to rescore it.
+
+All models: ``load/`` opens models and tokenizers, ``precision`` moves them to a device (``precision_names``:
+for options), ``lora`` adds adapters, ``turns`` gives a model to one thread at a time, ``positions`` says how
+many tokens it can read.
+
+Encoders: ``biencoder`` embeds texts (``biencoder_kinds``: for options; ``sentence_model`` opens its network,
+``encoder_input`` makes the input), ``st5`` embeds with an encoder-decoder. ``text_encoder`` is the common
+base of the bi-encoder and of encoders with other outputs than a single vector. ``cross_encoder`` reads a
+query and a passage together; ``entailment`` decides whether a hypothesis follows.
+
+Nothing here knows an index.
 """

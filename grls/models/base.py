@@ -1,11 +1,11 @@
-"""What the decoders ask of a model.
+"""The protocols by which decoders use a model.
 
 Legend: B inputs of a batch, R rows (live beams of all inputs together), A (row, token) pairs, V vocabulary, N
-tokens asked of several rows alike, S slots (queries in flight). The protocols say nothing of encoders, so a
-causal language model that reads its input as a prefix can fulfil them too.
+tokens whose logits are read for all rows, S slots (queries in flight). The protocols do not mention encoders,
+so a causal language model, which reads its input as a prefix, can implement them, too.
 
-The plain search asks for a :class:`Generator`, the fast one for a :class:`TreeGenerator`, the one that runs
-on the model's device for a :class:`GridGenerator`.
+The plain search needs a :class:`Generator`, the fast search a :class:`TreeGenerator`, and the search on the
+device of the model a :class:`GridGenerator`.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class StepRows(Protocol):
 
 
 class Session(StepRows, Protocol):
-    """The decoding of one batch: the model's memory of R rows, one a live beam."""
+    """The decoding of one batch: the model's memory of R rows, one row for each live beam."""
 
     def first(self) -> None:
-        """Read the inputs; afterwards there are R = B rows, each about to write its first token."""
+        """Read the inputs. Afterwards there are R = B rows, each about to write its first token."""
 
     def step(self, parents: Ints, tokens: Ints) -> None:
         """Replace the rows: new row r continues row ``parents[r]`` with ``tokens[r]``, both ``[R]``."""
 
 
 class Generator(Protocol):
-    """A model that writes token sequences given an input."""
+    """A model that writes token sequences for an input."""
 
     def open(self, inputs: Sequence[Sequence[int]]) -> Session:
         """Begin to decode a batch of B inputs (token ids)."""
@@ -58,16 +58,16 @@ class SlotSession(Protocol):
     """The memory of S queries in flight."""
 
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots, forgetting what these held.
+        """Read new queries into slots; their old content is dropped.
 
-        Returns the node that each writes on from, ``[R]``. Afterwards row r is the query of ``slots[r]``,
+        Returns the node that each query continues, ``[R]``. Afterwards row r is the query of ``slots[r]``,
         about to write its first token.
         """
 
     def shared(self, tokens: Ints) -> Tensor:
-        """Logits of the same N tokens for every row, ``[R, N]`` in float32, on the model's device.
+        """Logits of the same N tokens for every row, ``[R, N]`` in float32, on the device of the model.
 
-        The part of the head that belongs to ``tokens`` is kept for the next call with that very array.
+        The part of the head for ``tokens`` is cached for the next call with the same array object.
         """
 
     def log_normalizer(self) -> Floats:
@@ -84,22 +84,22 @@ class TreeSession(SlotSession, StepRows, Protocol):
         """
 
     def every(self) -> Tensor:
-        """Logits of every token for every row, ``[R, V]`` in float32, on the model's device."""
+        """Logits of every token for every row, ``[R, V]`` in float32, on the device of the model."""
 
 
 class TreeGenerator(Protocol):
-    """A model that keeps what it writes as trees."""
+    """A model that keeps the written tokens of a query as a tree."""
 
     def open_trees(self, slots: int, longest: int) -> TreeSession:
-        """Room for S queries in flight, whose inputs have at most ``longest`` tokens."""
+        """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
 
 
 class Room(NamedTuple):
-    """How much of its memory a step of a grid looks at.
+    """How much of its memory a step of a grid reads.
 
     Attributes:
-        steps: Steps that a slot has written at most, this one among them.
-        reach: Tokens of an input at most.
+        steps: The most steps that a slot has written, including this step.
+        reach: The most tokens of an input.
     """
 
     steps: int
@@ -107,30 +107,31 @@ class Room(NamedTuple):
 
 
 class GridSession(SlotSession, Protocol):
-    """The memory of S queries in flight with K beams each, on the model's device."""
+    """The memory of S queries in flight with K beams each, on the device of the model."""
 
     written: Tensor
     """``[S]`` tokens that every beam of a slot has written."""
     moved: int
-    """Rises when tensors of the memory have been replaced by others."""
+    """A count of how often tensors of the memory were replaced."""
 
     def begin(self) -> None:
-        """Forget all queries, and read anew what was derived from the model's weights."""
+        """Drop all queries, and compute again what depends on the weights of the model."""
 
     def release(self, slots: Ints) -> None:
-        """Forget the queries of some slots."""
+        """Drop the queries of these slots."""
 
     def attending(self) -> AbstractContextManager[None]:
-        """Within the block :meth:`write` can be called."""
+        """The context in which :meth:`write` can be called."""
 
     def room(self) -> Room:
-        """Count a step, and make room for it: the host's part."""
+        """Count a step and allocate memory for it: the part of the host."""
 
     def write(self, parents: Tensor, tokens: Tensor, room: Room) -> Tensor:
         """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``, both ``[S, K]``.
 
-        Returns the logits of every token that may follow, ``[S, K, V]`` in float32. Tensors alone, which stay
-        where they are while :attr:`moved` says the same: it can be compiled or captured.
+        Returns the logits of every token that may follow, ``[S, K, V]`` in float32. It uses only tensors,
+        which keep their addresses as long as :attr:`moved` does not change. So it can be compiled or
+        captured.
         """
 
 
@@ -139,13 +140,13 @@ class GridGenerator(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
 
     def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> GridSession:
-        """Room for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens.
+        """Memory for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens.
 
-        ``fixed``: a step looks at whole rooms, so that its shapes are few.
+        ``fixed``: a step reads all of the allocated memory, so that there are few different shapes.
         """
 
     def addresses(self) -> tuple[int, ...]:
-        """Where the weights lie: a step that was captured is of use while they stay."""
+        """The addresses of the weights; a captured step is valid as long as they do not change."""

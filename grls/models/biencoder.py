@@ -2,12 +2,11 @@
 
 Legend: n texts, d embedding dimension.
 
-A thin layer on sentence-transformers: the network is a ``SentenceTransformer``, any one from a hub or folder,
-or an encoder-decoder by its first decoder output (:mod:`grls.models.st5`); :mod:`grls.models.sentence_model`
-opens it. Here is what it lacks for
-multi-step retrieval: how query, evidence and DONE become text (training and retrieval take it from here),
-what identifies a model, and an atomic folder with the stages of training. It knows nothing of corpora or
-search.
+A thin layer on sentence-transformers. The network is any ``SentenceTransformer`` from the hub or a folder, or
+an encoder-decoder that embeds by its first decoder output (:mod:`grls.models.st5`);
+:mod:`grls.models.sentence_model` opens it. This module adds what multi-step retrieval needs: the text for a
+query, evidence and DONE (in training and retrieval), the fingerprint of a model, and an atomic folder with
+the stages of training. It does not know corpora or search.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ from grls.models.st5 import FirstDecoderOutput
 from grls.models.text_encoder import DEFAULT_TOKENS, Role, TextEncoder
 
 STAGE = "biencoder"
-"""What a training of a bi-encoder is called among the stages that a model has gone through."""
+"""The name of the training of a bi-encoder in the list of stages of a model."""
 
 DONE_TEXT = "DONE: the evidence is complete."
-"""What stands for DONE among the passages: it is embedded like any other."""
+"""The text of DONE, which is embedded like a passage."""
 
 DONE_PASSAGE = Passage(DONE_ID, DONE_TEXT)
 
@@ -60,21 +59,21 @@ class BiEncoder(TextEncoder):
     """Embeds queries and passages with one network.
 
     Args:
-        model: The network; it is used where it is, in the precision it has.
-        max_tokens: Longer texts are cut, in tokens, special tokens included; None: what the model says.
-        stages: The training stages that the weights have gone through.
-        learned_done: Whether the last of them taught the model when DONE follows; None: not known. A model
-            that was never trained as a bi-encoder has not learned it.
-        similarity: What embeddings are compared by; None: what the model says.
+        model: The network; its device and precision are kept.
+        max_tokens: The longest text in tokens, special tokens included; longer texts are cut. None: the limit
+            of the model.
+        stages: The training stages of the weights.
+        learned_done: Whether the last stage taught the model when DONE follows; None: unknown. False for a
+            model that was never trained as a bi-encoder.
+        similarity: ``dot`` or ``cosine``; None: the setting of the model.
 
     Raises:
-        ConfigError: ``max_tokens`` is more than the model has positions for, or leaves no room for a text; or
+        ConfigError: ``max_tokens`` is more than the positions of the model, or leaves no room for a text; or
             the model compares by a distance.
 
     Attributes:
-        similarity: What the model compares embeddings by, ``dot`` or ``cosine``; where it says nothing,
-            ``dot``. Embeddings of a model that compares by cosine have length 1, so that their inner product
-            is the cosine.
+        similarity: How embeddings are compared, ``dot`` (the default) or ``cosine``. For ``cosine``,
+            embeddings have length 1, so that their inner product is the cosine.
     """
 
     what = "a bi-encoder"
@@ -93,10 +92,10 @@ class BiEncoder(TextEncoder):
         self.compare_by(similarity or model._similarity_fn_name or DOT)
 
     def compare_by(self, similarity: str) -> None:
-        """Compare by another similarity, which :meth:`save` writes with the model.
+        """Set the similarity; :meth:`save` writes it with the model.
 
         Raises:
-            ConfigError: It is neither ``dot`` nor ``cosine``.
+            ConfigError: The similarity is neither ``dot`` nor ``cosine``.
         """
         if similarity not in (DOT, COSINE):
             raise ConfigError(
@@ -108,7 +107,7 @@ class BiEncoder(TextEncoder):
         self.model.similarity_fn_name = SimilarityFunction(similarity)
 
     def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
-        """``[q, p]`` similarities of embeddings ``[q, d]`` and ``[p, d]`` as the network gives them."""
+        """``[q, p]`` similarities of embeddings ``[q, d]`` and ``[p, d]`` from the network."""
         rows, columns = (part[:, : self.model.truncate_dim] for part in (queries, passages))
         compare: Tensor = (cos_sim if self.similarity == COSINE else dot_score)(rows, columns)
         return compare
@@ -117,18 +116,18 @@ class BiEncoder(TextEncoder):
     def load(
         cls, source: str, kind: Kind = "auto", device: str = "auto", max_tokens: int | None = None
     ) -> Self:
-        """Open a bi-encoder, or make one of an encoder-decoder.
+        """Open a bi-encoder, or make one from an encoder-decoder.
 
         Args:
-            source: Folder or hub name. ``all-MiniLM-L6-v2`` finds the one that the extra ``local-models``
-                installs.
-            kind: ``sentence``: a model of sentence-transformers (or an encoder, which it pools by the mean);
-                ``st5``: an encoder-decoder by its first decoder output; ``auto``: what the source is.
-            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
-            max_tokens: Longest text in tokens; None: what the model was trained with.
+            source: Folder or hub name. ``all-MiniLM-L6-v2`` is the model of the extra ``local-models``.
+            kind: ``sentence``: a model of sentence-transformers (or an encoder, with mean pooling); ``st5``:
+                an encoder-decoder, embedding by its first decoder output; ``auto``: by the content of the
+                source.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` uses a GPU if there is one.
+            max_tokens: The longest text in tokens; None: as in training.
 
         Raises:
-            ConfigError: There is no such model, it is not of that kind, or the device is not there.
+            ConfigError: There is no such model, it is of another kind, or the device does not exist.
         """
         refuse_missing_folder(source)
         folder = packaged_encoder(source)
@@ -150,20 +149,19 @@ class BiEncoder(TextEncoder):
     def from_generator(
         cls, loaded: Loaded, max_tokens: int | None = None, stages: Sequence[str] = ()
     ) -> Self:
-        """The bi-encoder of a generator: same backbone, same number of parameters, no new weight.
+        """A bi-encoder from a generator: same backbone, same number of parameters, no new weight.
 
         Args:
-            loaded: What a :class:`~grls.models.load.build.GeneratorSpec` loads; the model is used, not
-                copied.
-            max_tokens: Longest text in tokens; None: 512.
-            stages: The training stages that the weights have gone through.
+            loaded: The result of :meth:`grls.models.load.build.GeneratorSpec.load`; the model is not copied.
+            max_tokens: The longest text in tokens; None: 512.
+            stages: The training stages of the weights.
         """
         module = FirstDecoderOutput(loaded.model, loaded.tokenizer, max_tokens or DEFAULT_TOKENS)
         network = SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
         return cls(network, max_tokens, stages)
 
     def embed(self, features: dict[str, Any]) -> Tensor:
-        """Embeddings ``[n, d]`` of what :meth:`features` made, on the model's device and with gradients."""
+        """Embeddings ``[n, d]`` of the result of :meth:`features`, on the model's device, with gradients."""
         device = self.model.device
         moved = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in features.items()}
         embedding: Tensor = self.model(moved)["sentence_embedding"]
@@ -172,8 +170,9 @@ class BiEncoder(TextEncoder):
     def encode_queries(
         self, texts: Sequence[str], batch_size: int = 32, progress: bool | None = False
     ) -> Matrix:
-        """Embeddings ``[n, d]`` of query texts, in eval mode; of length 1 where the model normalises
-        or compares by cosine.
+        """Embeddings ``[n, d]`` of query texts, in eval mode.
+
+        They have length 1 if the model normalises or compares by cosine.
 
         Raises:
             DataError: An embedding is not finite.
@@ -181,7 +180,7 @@ class BiEncoder(TextEncoder):
         return self._encode(texts, "query", batch_size, progress)
 
     def encode_passages(self, texts: Sequence[str], batch_size: int = 32, progress: bool = False) -> Matrix:
-        """Embeddings ``[n, d]`` of passage texts (:func:`passage_text`), as :meth:`encode_queries`."""
+        """Embeddings ``[n, d]`` of passage texts (:func:`passage_text`); see :meth:`encode_queries`."""
         return self._encode(texts, "passage", batch_size, progress)
 
     def _encode(self, texts: Sequence[str], role: Role, batch_size: int, progress: bool | None) -> Matrix:
@@ -189,16 +188,16 @@ class BiEncoder(TextEncoder):
             return np.empty((0, self.dimension), dtype=np.float32)
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         with Progress(len(texts), "embed", "texts", shown=progress) as bar, self.telling(bar.update):
-            found = encode(
+            embeddings = encode(
                 list(texts), prompt=self._prompt(role) or "", batch_size=batch_size, show_progress_bar=False,
                 normalize_embeddings=self.similarity == COSINE,
             )  # fmt: skip
-        matrix: Matrix = np.asarray(found, dtype=np.float32)
+        matrix: Matrix = np.asarray(embeddings, dtype=np.float32)
         wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
         if len(wrong):
             raise DataError(
                 f"the embedding of {texts[wrong[0]][:60]!r} is not finite ({len(wrong)} of {len(texts)} "
-                "such): the weights are damaged or overflow; use float32, or an earlier checkpoint."
+                "texts): the weights are damaged or overflow; use float32, or an earlier checkpoint."
             )
         return matrix
 
@@ -206,7 +205,7 @@ class BiEncoder(TextEncoder):
         return ["biencoder-1", self.model.truncate_dim], [COSINE] if self.similarity == COSINE else []
 
     def write(self, folder: Path) -> None:
-        """Write into a folder that the caller makes final."""
+        """Write to a temporary folder, which the caller renames."""
         super().write(folder)
         known = {} if self.learned_done is None else {"done": self.learned_done}
         compared = {} if self.similarity == DOT else {"similarity": self.similarity}

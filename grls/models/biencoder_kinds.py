@@ -1,4 +1,4 @@
-"""The kinds of bi-encoders, for options: what they are says :mod:`grls.models.biencoder`."""
+"""The kinds of bi-encoders, for options; see :meth:`grls.models.biencoder.BiEncoder.load`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A cross-encoder: reads a query and a passage together and says in one number how well they go together.
+"""A cross-encoder: reads a query and a passage together and returns one number, the relevance of the passage.
 
-A thin layer on sentence-transformers' ``CrossEncoder``, from a folder or a hub. The number is the model's
-logit, before any activation. The library's model reads a special token that a text spells as that token;
-:class:`PairNetwork` does not. The module knows nothing of retrievers.
+A thin layer on sentence-transformers' ``CrossEncoder``, from a folder or the hub. The number is the logit of
+the model, before any activation. If a text spells a special token, the library's model reads it as this
+token; :class:`PairNetwork` does not. The module does not know retrievers.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ Pair = tuple[str, str]
 """A query and a passage, as texts."""
 
 _VOLATILE = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
-"""What of a config says nothing of what is computed."""
+"""Fields of a config that do not affect the output of a model."""
 _REMEDY = "Give a folder or hub name of a CrossEncoder of sentence-transformers: a classifier with one label."
 
 
 class PairNetwork(CrossEncoder):
-    """A cross-encoder to which a special token that a text spells is text, or nothing.
+    """A cross-encoder that reads special tokens in a text as plain text, or drops them.
 
-    Where texts hold none, its input is the library's.
+    For texts without special tokens, the input is the same as the library's.
     """
 
     @classmethod
     def of(cls, model: CrossEncoder) -> Self:
-        """The same model, reading so."""
-        model.tokenizer.split_special_tokens = True  # the library hands on no such option
+        """The same model as a :class:`PairNetwork`."""
+        model.tokenizer.split_special_tokens = True  # the library does not pass this option on
         model.__class__ = cls
         assert isinstance(model, cls)
         return model
@@ -56,40 +56,41 @@ class PairNetwork(CrossEncoder):
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Tensor | Any]:
-        """Model input of pairs, which are freed of special tokens where there are more than around them."""
+        """Model input of pairs; special tokens are removed if there are more than the tokenizer adds."""
 
         def read(pairs: Sequence[Any]) -> dict[str, Tensor | Any]:
             return super(PairNetwork, self).preprocess(pairs, prompt=prompt, **kwargs)
 
-        found, tokenizer = read(inputs), self.tokenizer
-        if special_tokens(tokenizer, found) > len(inputs) * special_tokens(tokenizer, read([("a", "a")])):
+        features, tokenizer = read(inputs), self.tokenizer
+        if special_tokens(tokenizer, features) > len(inputs) * special_tokens(tokenizer, read([("a", "a")])):
             columns = [without_controls(tokenizer, column) for column in zip(*inputs, strict=True)]
-            found = read(list(zip(*columns, strict=True)))
-        return found
+            features = read(list(zip(*columns, strict=True)))
+        return features
 
 
 class PairScorer:
     """Scores pairs of a query and a passage.
 
     Args:
-        model: A cross-encoder with one label; it is used where it is, in the precision it has.
+        model: A cross-encoder with one label; its device and precision are kept.
 
     Raises:
-        ConfigError: It has several labels, reads no plain text, or has no room for two texts.
+        ConfigError: The model has several labels, reads no plain text, or has no room for two texts.
 
     Attributes:
-        max_tokens: Longest pair, in tokens, special tokens included: the longer text of a pair is cut.
+        max_tokens: The longest pair in tokens, special tokens included. In a longer pair, the longer text is
+            cut.
     """
 
     def __init__(self, model: CrossEncoder):
         if model.num_labels != 1:
             raise ConfigError(
-                f"the cross-encoder has {model.num_labels} labels, and one number ranks passages: take a "
-                "model with one (num_labels=1)."
+                f"the cross-encoder has {model.num_labels} labels, but a ranking needs one number: use a "
+                "model with one label (num_labels=1)."
             )
         if "message" in model.modalities or not isinstance(model.tokenizer, PreTrainedTokenizerBase):
             raise ConfigError(
-                "the cross-encoder reads chat messages or no text: take one that reads pairs of texts."
+                "the cross-encoder reads chat messages or no text: use one that reads pairs of texts."
             )
         self.model = PairNetwork.of(model)
         self._markers = int(model.tokenizer.num_special_tokens_to_add(pair=True))
@@ -107,12 +108,12 @@ class PairScorer:
 
         Args:
             source: Folder or hub name.
-            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` uses a GPU if there is one.
             precision: ``float32`` or ``bfloat16``.
 
         Raises:
-            ConfigError: There is no such model, it is incomplete or of another kind, or the device is not
-                there.
+            ConfigError: There is no such model, it is incomplete or of another kind, or the device does not
+                exist.
         """
         refuse_missing_folder(source)
         with opening("a cross-encoder", source, _REMEDY):
@@ -132,30 +133,29 @@ class PairScorer:
         return made
 
     def fingerprint(self) -> str:
-        """SHA-256 of everything a logit depends on: weights, settings, tokenizer, prompt, length."""
+        """SHA-256 of everything that affects a logit: weights, settings, tokenizer, prompt, length."""
         return self._fingerprint
 
     def write(self, folder: Path) -> None:
-        """Write model and tokenizer into a folder that the caller makes final.
+        """Write model and tokenizer to a temporary folder, which the caller renames.
 
         Raises:
-            MismatchError: The weights are not as they were opened (trained on, or in another precision).
+            MismatchError: The weights have changed since loading (by training, or by another precision).
         """
         if _fingerprint(self.model, self.max_tokens) != self._fingerprint:
             raise MismatchError(
-                "the cross-encoder is not as it was when it was opened: open it in float32 before it is "
-                "saved."
+                "the cross-encoder has changed since it was loaded: load it again in float32, then save it."
             )
         reset_tokenizer(self.model.tokenizer)
         self.model.save(str(folder), create_model_card=False)
 
     def cut_queries(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
-        """The pairs that are too long and whose query is then not read to its end.
+        """The pairs that are too long and whose query is therefore cut.
 
-        Where a pair is too long its longer text is cut, so a query of half the room at most never is.
+        In a pair that is too long, the longer text is cut. So a query of at most half the limit is never cut.
 
         Returns:
-            (place, tokens of its query) of each.
+            (place, tokens of the query) of each such pair.
         """
         room, prompt = self.max_tokens - self._markers, _prompt(self.model) or ""
         queries = list(dict.fromkeys(query for query, _ in pairs))
@@ -172,12 +172,12 @@ class PairScorer:
     def logits(
         self, pairs: Sequence[Pair], batch_size: int = 32, decided: Callable[[int], object] | None = None
     ) -> Floats:
-        """``[n]`` logits of pairs, similar lengths together, in eval mode.
+        """``[n]`` logits of pairs, in eval mode; pairs of similar length share a batch.
 
         Args:
             pairs: n pairs.
-            batch_size: Pairs read together.
-            decided: Called with the number of pairs of each batch.
+            batch_size: Pairs in a batch.
+            decided: Called with the number of pairs after each batch.
 
         Raises:
             DataError: A logit is not finite.
@@ -185,29 +185,29 @@ class PairScorer:
         if not pairs:
             return np.empty(0)
         with self._telling(decided):
-            found = self.model.predict(
+            predicted = self.model.predict(
                 list(pairs), batch_size=batch_size, prompt=_prompt(self.model), activation_fn=nn.Identity(),
                 show_progress_bar=False,
             )  # fmt: skip
-        logits: Floats = np.asarray(found, dtype=np.float64)
+        logits: Floats = np.asarray(predicted, dtype=np.float64)
         wrong = np.flatnonzero(~np.isfinite(logits))
         if len(wrong):
             query, passage = pairs[wrong[0]]
             raise DataError(
                 f"the logit of {query[:60]!r} with {passage[:60]!r} is not finite ({len(wrong)} of "
-                f"{len(pairs)} such): the weights are damaged or overflow; use float32, or another model."
+                f"{len(pairs)} pairs): the weights are damaged or overflow; use float32, or another model."
             )
         return logits
 
     @contextmanager
     def _telling(self, decided: Callable[[int], object] | None) -> Iterator[None]:
-        """Within this block ``decided`` is called with the number of pairs of each batch."""
+        """A context in which ``decided`` is called with the number of pairs after each batch."""
 
-        def told(_: Any, __: Any, output: dict[str, Any]) -> None:
+        def report(_: Any, __: Any, output: dict[str, Any]) -> None:
             if decided is not None:
                 decided(len(output["scores"]))
 
-        hook = self.model.register_forward_hook(told)
+        hook = self.model.register_forward_hook(report)
         try:
             yield
         finally:
@@ -215,7 +215,7 @@ class PairScorer:
 
 
 def _refuse_foreign(source: str, parts: Sequence[tuple[str, Path]]) -> None:
-    """Refuse a bi-encoder and what else has no head for pairs; the library would make one at random."""
+    """Refuse a model without a head for pairs (a bi-encoder): the library would add a random head."""
     names = [kind.rpartition(".")[2] for kind, _ in parts]
     if any(name in ("Pooling", "FirstDecoderOutput", "SpladePooling") for name in names):
         raise IncompleteError(f"it is an encoder of single texts ({', '.join(names)}), no cross-encoder")
@@ -224,7 +224,7 @@ def _refuse_foreign(source: str, parts: Sequence[tuple[str, Path]]) -> None:
 
 
 def _prompt(model: CrossEncoder) -> str | None:
-    """What stands before a query, where the model has such."""
+    """The prompt before a query; None if the model has none."""
     return None if model.default_prompt_name is None else model.prompts.get(model.default_prompt_name)
 
 

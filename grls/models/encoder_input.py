@@ -1,9 +1,9 @@
-"""Padded encoder inputs of texts that come from users or a corpus: none of them spells a special token.
+"""Padded encoder inputs for texts from users or a corpus, without special tokens that a text spells.
 
-A tokenizer that splits the special tokens which a text spells may still write some: in a Unigram vocabulary
-``</s>`` and ``<pad>`` are pieces like others. Such texts are rare, so a batch is encoded as it is, and its
-texts are looked at only where it holds more special tokens than the tokenizer puts around them. The module
-does not know what is encoded; :func:`grls.data.codec.foreign_ids` is the same for rows without padding.
+A tokenizer that splits special tokens in a text may still produce special tokens: a Unigram vocabulary may
+hold ``</s>`` and ``<pad>`` as ordinary pieces. Such texts are rare. So a batch is encoded first, and its
+texts are checked only if it holds more special tokens than the tokenizer adds. The module does not know what
+is encoded. For rows without padding: :func:`grls.data.codec.foreign_ids`.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from grls.data.codec import special_ids
 
 
 def padded(tokenizer: Any, *texts: Sequence[str], **options: Any) -> Any:
-    """Texts, or pairs of them, as one batch of tensors.
+    """Texts, or pairs of texts, as one batch of tensors.
 
     Args:
-        tokenizer: The model's.
-        texts: The texts; or the first and the second of each pair.
-        options: Further ones of the tokenizer's call (``truncation``, ``max_length``).
+        tokenizer: The tokenizer of the model.
+        texts: The texts; for pairs, the first texts and the second texts.
+        options: Further options of the tokenizer call (``truncation``, ``max_length``).
 
     Returns:
-        What the tokenizer gives, as tensors of B rows and the longest one's length.
+        The output of the tokenizer, as tensors of B rows, padded to the longest row.
     """
-    ours = special_tokens(tokenizer, tokenizer(*(["a"] for _ in texts), return_tensors="pt"))
-    found = _padded(tokenizer, texts, options)
-    if special_tokens(tokenizer, found) > len(found["input_ids"]) * ours:
-        found = _padded(tokenizer, [without_controls(tokenizer, some) for some in texts], options)
-    return found
+    added = special_tokens(tokenizer, tokenizer(*(["a"] for _ in texts), return_tensors="pt"))
+    batch = _padded(tokenizer, texts, options)
+    if special_tokens(tokenizer, batch) > len(batch["input_ids"]) * added:
+        batch = _padded(tokenizer, [without_controls(tokenizer, column) for column in texts], options)
+    return batch
 
 
 def _padded(tokenizer: Any, texts: Sequence[Sequence[str]], options: dict[str, Any]) -> Any:
     return tokenizer(
-        *(list(some) for some in texts),
+        *(list(column) for column in texts),
         padding=True,
         return_tensors="pt",
         split_special_tokens=True,
@@ -46,14 +46,14 @@ def _padded(tokenizer: Any, texts: Sequence[Sequence[str]], options: dict[str, A
 
 
 def special_tokens(tokenizer: Any, features: dict[str, Tensor | Any]) -> int:
-    """How many special tokens a batch holds, its padding left out.
+    """How many special tokens a batch holds, without its padding.
 
     Args:
-        tokenizer: The model's.
-        features: ``input_ids``, and ``attention_mask`` where the batch is padded.
+        tokenizer: The tokenizer of the model.
+        features: ``input_ids``, and ``attention_mask`` if the batch is padded.
     """
     ids, mask = features["input_ids"], features.get("attention_mask")
-    filled = features.get("query_expansion_positions")  # special tokens that fill a query up to a length
+    filled = features.get("query_expansion_positions")  # special tokens that fill a query to a fixed length
     if mask is not None and filled is not None:
         mask = mask.bool() & ~filled.bool()
     barred = torch.isin(ids, torch.tensor(sorted(special_ids(tokenizer)), dtype=ids.dtype))
@@ -68,14 +68,14 @@ def spells_special(tokenizer: Any, texts: Sequence[str]) -> bool:
 
 
 def without_spelled(tokenizer: Any, texts: Sequence[str]) -> list[str]:
-    """The texts, without the spelling of any special token; for a tokenizer that must not split them."""
+    """The texts without the spellings of special tokens, for a tokenizer that must not split them."""
     barred = special_ids(tokenizer)
     spelled = sorted((str(tokenizer.convert_ids_to_tokens(one)).strip() for one in barred), key=len)[::-1]
     return [_without(str(text), spelled) for text in texts]
 
 
 def _without(text: str, spelled: Sequence[str]) -> str:
-    """A text without these; what is left is looked at again, since it may spell another one."""
+    """A text without these spellings; the rest is checked again, since it may spell another one."""
     before = None
     while before != text:
         before = text
@@ -85,9 +85,9 @@ def _without(text: str, spelled: Sequence[str]) -> str:
 
 
 def without_controls(tokenizer: Any, texts: Sequence[str]) -> list[str]:
-    """The texts, without the characters that the tokenizer reads as a special token however they stand there.
+    """The texts without the characters that the tokenizer reads as special tokens even if it splits them.
 
-    A text without any is left as it is.
+    A text without such characters does not change.
     """
     barred = special_ids(tokenizer)
     encoded = tokenizer(list(texts), add_special_tokens=False, split_special_tokens=True, verbose=False)
@@ -98,7 +98,7 @@ def without_controls(tokenizer: Any, texts: Sequence[str]) -> list[str]:
 
 
 def _cut(tokenizer: Any, text: str, barred: Collection[int]) -> str:
-    """A text without its special tokens; what is left is looked at again, since it may spell another one."""
+    """A text without its special tokens; the rest is checked again, since it may spell another one."""
     while places := _places(tokenizer, text, barred):
         for first, last in reversed(places):
             text = text[:first] + text[max(last, first + 1) :]
@@ -106,12 +106,12 @@ def _cut(tokenizer: Any, text: str, barred: Collection[int]) -> str:
 
 
 def _places(tokenizer: Any, text: str, barred: Collection[int]) -> list[tuple[int, int]]:
-    """Where a text's special tokens stand, in characters and in their order."""
+    """The places of a text's special tokens in order, as (first character, end)."""
     options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
-    if not tokenizer.is_fast:  # such tell no places: by their spelling
-        found = [token for token in tokenizer(text, **options)["input_ids"] if token in barred]
-        spelled = tokenizer.convert_ids_to_tokens(found[:1])
-        return [(text.find(some), text.find(some) + len(some)) for some in spelled if some in text]
+    if not tokenizer.is_fast:  # a slow tokenizer returns no places: search for the spelling
+        special = [token for token in tokenizer(text, **options)["input_ids"] if token in barred]
+        spelled = tokenizer.convert_ids_to_tokens(special[:1])
+        return [(text.find(token), text.find(token) + len(token)) for token in spelled if token in text]
     encoded = tokenizer(text, return_offsets_mapping=True, **options)
     pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
     return list(dict.fromkeys(place for token, place in pairs if token in barred))

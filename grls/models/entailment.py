@@ -1,9 +1,8 @@
-"""Does a hypothesis follow from a premise? Models of natural language inference, as transformers has them.
+"""Does a hypothesis follow from a premise? Models of natural language inference from transformers.
 
-Two kinds are read: a classifier of pairs with a label ``entailment``, and an encoder-decoder that writes
-``1`` for what follows and ``0`` for what does not (the form of the TRUE models, arXiv 2204.04991). Where a
-pair is too long, its premise is cut from the end; the hypothesis never is. The module does not know what is
-judged.
+There are two kinds: a classifier of pairs with a label ``entailment``, and an encoder-decoder that writes
+``1`` if the hypothesis follows and ``0`` if not (the form of the TRUE models, arXiv 2204.04991). If a pair is
+too long, the end of the premise is cut, never the hypothesis. The module does not know what the texts are.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ log = logging.getLogger(__name__)
 LABEL = "entailment"
 _MAX_TOKENS = 512
 _WRITTEN = 4
-"""Tokens that an encoder-decoder may take for its 1 or 0."""
+"""The most tokens that an encoder-decoder may write for 1 or 0."""
 
 
 class Entailment(Protocol):
@@ -40,7 +39,7 @@ class Entailment(Protocol):
     def entails(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[bool]:
         """Whether each hypothesis follows from its premise.
 
-        A hypothesis that leaves no room for any premise does not follow; that is logged.
+        A hypothesis that leaves no room for any premise counts as not following, with a warning.
 
         Args:
             premises: N texts.
@@ -60,12 +59,12 @@ def load_entailment(
     Args:
         name: A folder or hub name: a sequence classifier with a label ``entailment``, or an encoder-decoder
             that reads ``premise: … hypothesis: …`` and writes 1 or 0.
-        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
-        batch_size: Pairs judged together.
-        max_tokens: Longest pair, in tokens; fewer where the model has fewer positions.
+        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` uses a GPU if there is one.
+        batch_size: Pairs in a batch.
+        max_tokens: The longest pair in tokens; at most the positions of the model.
 
     Raises:
-        ConfigError: There is no such model, its labels have no entailment, or a number is below 1.
+        ConfigError: There is no such model, it has no label ``entailment``, or a number is below 1.
     """
     if batch_size < 1 or max_tokens < 1:
         raise ConfigError(
@@ -80,7 +79,7 @@ def load_entailment(
         config = open_config(name)
         kinds = config.architectures or ()
         seq2seq = config.is_encoder_decoder and not any("SequenceClassification" in kind for kind in kinds)
-        # Before the weights: a model without the label would get a head of random weights.
+        # Check before loading the weights: a model without the label would get a head of random weights.
         label = -1 if seq2seq else _label(name, config.id2label)
         kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForSequenceClassification
         tokenizer = open_tokenizer(name)
@@ -94,14 +93,14 @@ def load_entailment(
 
 
 class ClassifyingJudge:
-    """A classifier of pairs: what follows is what gets the label of entailment.
+    """A classifier of pairs: a hypothesis follows if the pair gets the label of entailment.
 
     Args:
         model: A sequence classifier.
         tokenizer: Its tokenizer.
         label: Number of the label ``entailment``.
-        batch_size: Pairs judged together.
-        max_tokens: Longest pair.
+        batch_size: Pairs in a batch.
+        max_tokens: The longest pair in tokens.
     """
 
     def __init__(self, model: Any, tokenizer: Any, label: int, batch_size: int, max_tokens: int):
@@ -116,28 +115,28 @@ class ClassifyingJudge:
         """See :class:`Entailment`."""
         added = self.tokenizer.num_special_tokens_to_add(pair=True)
         judged = _with_room(self.tokenizer, hypotheses, self.max_tokens - added)
-        found = [False] * len(premises)
-        for some in _batches(judged, self.batch_size):
+        follows = [False] * len(premises)
+        for batch in _batches(judged, self.batch_size):
             encoded = padded(
-                self.tokenizer, [premises[n] for n in some], [hypotheses[n] for n in some],
+                self.tokenizer, [premises[n] for n in batch], [hypotheses[n] for n in batch],
                 truncation="only_first", max_length=self.max_tokens,
             ).to(self.model.device)  # fmt: skip
             logits = self.model(**encoded).logits
             refuse_nan_logits(logits)
             best = logits.argmax(-1).tolist()
-            for place, label in zip(some, best, strict=True):
-                found[place] = label == self.label
-        return found
+            for place, label in zip(batch, best, strict=True):
+                follows[place] = label == self.label
+        return follows
 
 
 class WritingJudge:
-    """An encoder-decoder that writes 1 for what follows.
+    """An encoder-decoder that writes 1 if a hypothesis follows.
 
     Args:
         model: An encoder-decoder.
         tokenizer: Its tokenizer.
-        batch_size: Pairs judged together.
-        max_tokens: Longest input.
+        batch_size: Pairs in a batch.
+        max_tokens: The longest input in tokens.
     """
 
     def __init__(self, model: Any, tokenizer: Any, batch_size: int, max_tokens: int):
@@ -152,9 +151,9 @@ class WritingJudge:
         ends = [f"hypothesis: {text}" for text in hypotheses]
         added = self.tokenizer.num_special_tokens_to_add(pair=False)
         judged = _with_room(self.tokenizer, ends, self.max_tokens - added)
-        found = [False] * len(premises)
-        for some in _batches(judged, self.batch_size):
-            rows = [self._row(premises[n], ends[n], self.max_tokens - added) for n in some]
+        follows = [False] * len(premises)
+        for batch in _batches(judged, self.batch_size):
+            rows = [self._row(premises[n], ends[n], self.max_tokens - added) for n in batch]
             encoded = self.tokenizer.pad({"input_ids": rows}, padding=True, return_tensors="pt")
             written = self.model.generate(
                 **encoded.to(self.model.device), max_new_tokens=_WRITTEN, do_sample=False, num_beams=1,
@@ -162,40 +161,41 @@ class WritingJudge:
             )  # fmt: skip
             refuse_nan_logits(written.logits[0])
             texts = self.tokenizer.batch_decode(written.sequences, skip_special_tokens=True)
-            for place, text in zip(some, texts, strict=True):
-                found[place] = text.strip() == "1"
-        return found
+            for place, text in zip(batch, texts, strict=True):
+                follows[place] = text.strip() == "1"
+        return follows
 
     def _row(self, premise: str, end: str, room: int) -> list[int]:
-        """Tokens of a pair, the premise cut so that both fit, and what the tokenizer adds to a text."""
+        """Tokens of a pair, the premise cut so that both fit, and the special tokens of the tokenizer."""
         tail = _tokens(self.tokenizer, end)
         head = _tokens(self.tokenizer, f"premise: {premise}")[: room - len(tail)]
-        added = self.tokenizer("", verbose=False)["input_ids"]  # T5's is the end token alone
+        added = self.tokenizer("", verbose=False)["input_ids"]  # for T5, only the end token
         return [*head, *tail, *added]
 
 
 def _label(name: str, labels: dict[int, str]) -> int:
-    """The label of entailment; ``not_entailment`` is another one."""
-    found = [number for number, label in labels.items() if label.casefold() == LABEL]
-    if len(found) != 1:
+    """The number of the label of entailment; ``not_entailment`` is another label."""
+    numbers = [number for number, label in labels.items() if label.casefold() == LABEL]
+    if len(numbers) != 1:
         raise ConfigError(
             f"{name!r} has the labels {', '.join(labels.values())}, and exactly one must be named {LABEL!r}: "
-            "take a model of natural language inference, or name it in the id2label of its config.json."
+            "use a model of natural language inference, or name the label in id2label of its config.json."
         )
-    return int(found[0])
+    return int(numbers[0])
 
 
 def _positions(tokenizer: Any, config: Any) -> int:
-    """The longest input that the model can read; a large number where there is no limit."""
+    """The longest input of the model in tokens; a large number if there is no limit."""
     return int(min(encoder_positions(config) or 10**9, tokenizer.model_max_length))
 
 
 def _with_room(tokenizer: Any, texts: Sequence[str], room: int) -> list[int]:
-    """Places of the texts that leave room for a premise."""
+    """The places of the texts that leave room for a premise."""
     judged = [n for n, text in enumerate(texts) if len(_tokens(tokenizer, text)) < room]
     if len(judged) < len(texts):
         log.warning(
-            "%d hypotheses leave no room for a premise; they do not follow.", len(texts) - len(judged)
+            "%d hypotheses leave no room for a premise; they count as not following.",
+            len(texts) - len(judged),
         )
     return judged
 

@@ -1,16 +1,15 @@
-"""Logits of chosen tokens without the whole vocabulary.
+"""Logits of selected tokens without the whole vocabulary.
 
 Legend: R rows, d model width, V vocabulary, A (row, token) pairs, U distinct tokens among them.
 
-A model's output head maps ``[R, d]`` to ``[R, V]``: at V = 32,000 the dearest step of a small model's
-decoding, though a constraint allows a handful of tokens. What reaches the head is caught, and the
-products are taken for the wanted pairs alone.
+The output head of a model maps ``[R, d]`` to ``[R, V]``. At V = 32,000 this is the most expensive step of
+decoding with a small model, though a constraint allows only a few tokens. So the input of the head is
+captured, and the products are computed only for the pairs that are needed.
 
-Some models change what the head gives (Gemma 2 caps it, Cohere and Granite scale it, others mask it). Whether
-a model's logits really are ``W h + b`` is decided here for all who use a head (:attr:`Head.linear`): not from
-its weights, whose logits may be too small to show a cap, but by handing the model an answer of the head that
-spans all sizes of logits, which must come out as it was handed in. Where it does not, the model's own logits
-take the place of hidden states (:meth:`Head.read`).
+Some models change the output of the head (Gemma 2 caps it, Cohere and Granite scale it, others mask it).
+:attr:`Head.linear` says whether the logits of a model really are ``W h + b``. The real logits may be too
+small to show a cap. So the test replaces the output of the head by numbers of all sizes, which the model must
+return unchanged. If it does not, whole logits take the place of hidden states (:meth:`Head.read`).
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from grls.models.turns import turn
 Cut = Callable[[Tensor], Tensor]
 
 _DENSE_GAIN = 4
-"""Pairs a distinct token, above which one matrix product beats gathering a weight row for each pair."""
+"""Above this number of pairs per distinct token, one matrix product is faster than a weight row per pair."""
 
 _SIZES = (-3.0, 4.0)
-"""Sizes of logits that are tried, as powers of ten: caps of 5 to 100 are in use, and all are far below."""
+"""The range of the tested logits, as powers of ten. Caps in use are 5 to 100, far below the largest one."""
 
 
 class Head:
-    """The output head of a model: catches its input, and gives logits from it.
+    """The output head of a model: captures its input and computes logits from it.
 
     Args:
         model: A transformers model with output embeddings.
@@ -48,15 +47,15 @@ class Head:
 
     @property
     def linear(self) -> bool:
-        """Whether the model's logits are ``W h + b`` of what reaches its head; tried at the first look."""
+        """Whether the logits of the model are ``W h + b`` for the head input h; tested at first use."""
         if self._linear is None:
             self._linear = _is_linear(self.module) and self._passes_on()
         return self._linear
 
     def read(self, **arguments: Any) -> Tensor:
-        """Run the model: what reaches the head, or its own logits where the head is not linear.
+        """Run the model and return the input of the head, or whole logits if the head is not linear.
 
-        Either is what :meth:`all`, :meth:`some`, :meth:`cut` and :meth:`pairs` take.
+        :meth:`all`, :meth:`some`, :meth:`cut` and :meth:`pairs` accept both.
         """
         with turn(self.model):
             if not self.linear:
@@ -68,7 +67,7 @@ class Head:
 
     @torch.no_grad()
     def _passes_on(self) -> bool:
-        """Whether the model gives the head's answer as its logits, but for a bias that we know."""
+        """Whether the model returns the output of its head unchanged, except for BART's bias."""
         device = self.model.device
         tokens = torch.tensor([[3, 4, 5]], device=device)
         arguments: dict[str, Any] = {"input_ids": tokens, "use_cache": False}
@@ -82,30 +81,30 @@ class Head:
         def answer(hidden: Tensor) -> Tensor:
             rows = [signed.roll(n * places // 3) for n in range(hidden.shape[-2])]
             probes.append(torch.stack(rows).expand(*hidden.shape[:-1], -1).to(hidden.dtype))
-            return probes[-1].clone()  # some models write into it
+            return probes[-1].clone()  # some models change it in place
 
         modes = [(part, part.training) for part in self.model.modules()]
         self.model.eval()
         try:
             with self._answering(answer):
-                found = self.model(**arguments).logits
+                logits = self.model(**arguments).logits
         finally:
             for part, training in modes:
                 part.training = training
-        if len(probes) != 1 or found.shape != probes[0].shape:
+        if len(probes) != 1 or logits.shape != probes[0].shape:
             return False
         expected = probes[0] if self._final_bias is None else probes[0] + self._final_bias
-        return torch.equal(found.float(), expected.float())
+        return torch.equal(logits.float(), expected.float())
 
     @property
     def _final_bias(self) -> Tensor | None:
-        """BART's bias, read when it is used: a buffer is replaced when the model moves."""
+        """BART's bias. It is read at each use, because moving the model replaces the buffer."""
         bias: Tensor | None = getattr(self.model, "final_logits_bias", None)
         return bias
 
     @contextmanager
     def catch(self) -> Iterator[list[Tensor]]:
-        """Within the block the head stores what reaches it and returns one zero column."""
+        """A context in which the head stores its input and returns one column of zeros."""
         caught: list[Tensor] = []
 
         def store(hidden: Tensor) -> Tensor:
@@ -117,22 +116,22 @@ class Head:
 
     @contextmanager
     def _answering(self, answer: Callable[[Tensor], Tensor]) -> Iterator[None]:
-        """Within the block the head answers otherwise, for this thread alone."""
+        """A context in which ``answer`` replaces the head, for this thread only."""
         with turn(self.model):
-            own = self.module.__dict__.get("forward")  # accelerate puts its hooks there
+            before = self.module.__dict__.get("forward")  # accelerate keeps its hooks there
             self.module.forward = answer  # type: ignore[method-assign, assignment]
             try:
                 yield
             finally:
                 del self.module.forward
-                if own is not None:
-                    self.module.forward = own  # type: ignore[method-assign]
+                if before is not None:
+                    self.module.forward = before  # type: ignore[method-assign]
 
     def all(self, hidden: Tensor) -> Tensor:
         """All logits, ``[R, V]``, from hidden states ``[R, d]`` (or from whole logits)."""
         if not self.linear:
             return hidden.float()
-        with turn(self.model):  # or another thread's answer would be taken for the head's
+        with turn(self.model):  # otherwise another thread might have replaced the head
             logits: Tensor = self.module(hidden).float()
         return logits if self._final_bias is None else logits + self._final_bias.float()
 
@@ -144,14 +143,14 @@ class Head:
         return logits + self._bias(tokens)
 
     def cut(self, tokens: Tensor) -> Cut:
-        """The part of the head that gives the logits of some tokens, ``[R, d]`` to ``[R, U]`` in float32."""
+        """A function for the logits of U tokens, from ``[R, d]`` to ``[R, U]`` in float32."""
         if not self.linear:
             return lambda hidden: self.some(hidden, tokens)
         weight, bias = self.module.weight[tokens].T.contiguous(), self._bias(tokens)
         return lambda hidden: (hidden @ weight).float() + bias
 
     def _bias(self, tokens: Tensor) -> Tensor | float:
-        """What is added to the logits of ``tokens``."""
+        """The bias of ``tokens``."""
         bias: Tensor | float = 0.0
         if self.module.bias is not None:
             bias = self.module.bias[tokens].float()
@@ -161,7 +160,7 @@ class Head:
         """Logits ``[A]`` in float32 for pairs of row and token.
 
         Args:
-            hidden: ``[R, d]``, or whole logits ``[R, V]`` where the head is not linear.
+            hidden: ``[R, d]``, or whole logits ``[R, V]`` if the head is not linear.
             rows: ``[A]``.
             tokens: ``[A]``.
         """
@@ -190,6 +189,6 @@ def _is_linear(module: Any) -> bool:
         return False
     hidden = torch.linspace(-1, 1, 3 * module.in_features, device=weight.device, dtype=weight.dtype)
     hidden = hidden.view(3, -1) * torch.tensor([[1.0], [10.0], [100.0]]).to(hidden)
-    found, expected = module(hidden).float(), functional.linear(hidden, weight, module.bias).float()
+    output, expected = module(hidden).float(), functional.linear(hidden, weight, module.bias).float()
     close = 4 * torch.finfo(weight.dtype).eps
-    return torch.allclose(found, expected, rtol=close, atol=close * float(expected.abs().max()))
+    return torch.allclose(output, expected, rtol=close, atol=close * float(expected.abs().max()))

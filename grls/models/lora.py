@@ -1,7 +1,7 @@
 """Low-rank adapters (LoRA, arXiv 2106.09685) by peft: few weights are trained, and merged at the end.
 
-The model stays what it was, its linear layers with adapters in them, so whoever drives it need not know. What
-is saved is a plain model with the adapters merged into its weights.
+The model keeps its class; only its linear layers get adapters. So code that uses the model need not know of
+them. A saved model is a plain model, with the adapters merged into its weights.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from grls.errors import ConfigError
 
 
 def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
-    """Give every linear layer but the output head an adapter; all other weights are frozen.
+    """Add an adapter to every linear layer except the output head, and freeze all other weights.
 
     Args:
-        model: A transformers model; it is changed.
-        rank: Of the adapters, r. They are scaled by 2, that is alpha = 2 r.
-        dropout: Of their inputs.
+        model: A transformers model; it is changed in place.
+        rank: The rank of the adapters, r. They are scaled by 2, that is, alpha = 2 r.
+        dropout: The dropout rate of the adapters' inputs.
 
     Raises:
-        ConfigError: peft is not installed, or the rank is not positive.
+        ConfigError: peft is not installed, the rank is below 1, or the dropout is not in [0, 1).
     """
     if rank < 1 or not 0 <= dropout < 1:
         raise ConfigError(f"lora_rank must be at least 1 and its dropout below 1, got {rank} and {dropout}.")
@@ -37,7 +37,7 @@ def add_adapters(model: Any, rank: int, dropout: float = 0.0) -> None:
 
 
 def merge_adapters(model: Any) -> None:
-    """Merge all adapters into the weights, and take them out; a model without any stays as it is."""
+    """Merge all adapters into the weights and remove them; a model without adapters does not change."""
     if find_spec("peft") is None:
         return
     from peft.tuners.tuners_utils import BaseTunerLayer
@@ -45,5 +45,5 @@ def merge_adapters(model: Any) -> None:
     adapted = [(name, part) for name, part in model.named_modules() if isinstance(part, BaseTunerLayer)]
     for name, part in adapted:
         part.merge()
-        owner, _, own = name.rpartition(".")
-        setattr(model.get_submodule(owner), own, part.get_base_layer())
+        owner, _, attribute = name.rpartition(".")
+        setattr(model.get_submodule(owner), attribute, part.get_base_layer())

@@ -1,4 +1,4 @@
-"""How many tokens a model has positions for, by its config."""
+"""The number of positions of a model, from its config."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def positions_in(config: Any) -> int | None:
-    """Most tokens of a model's input; None where its positions have no end.
+    """The longest input of a model in tokens; None if its positions have no limit.
 
     Args:
-        config: Of a transformers model, or of one of its parts. XLNet's says -1, which is no limit either.
+        config: The config of a transformers model, or of a part of it. XLNet has -1, which means no limit.
     """
     most = getattr(config, "max_position_embeddings", None)
     return int(most) if most is not None and most > 0 else None

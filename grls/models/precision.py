@@ -1,10 +1,11 @@
-"""In which numbers a model computes: chosen by name, or by measuring on the machine at hand.
+"""The precision of a model: selected by name, or by a measurement on this machine.
 
-``float32`` and ``bfloat16`` are the model's own. ``float16-weights`` and ``int8`` are for CPUs: the weights
-of the linear layers (not of the head, whose rows are picked one by one) are kept in half or eight bits, and
-what is computed is float32, or for ``int8`` whole numbers scaled anew for each product, so that an input gets
-slightly different scores in different company. Which one is fast depends on the processor: bfloat16 beats
-float32 where there are instructions for it, and is several times slower where there are none.
+``float32`` and ``bfloat16`` apply to all computation. ``float16-weights`` and ``int8`` are for CPUs: they
+store the weights of the linear layers in 16 or 8 bits, except the head, whose rows are read one by one.
+Computation is then in float32; for ``int8``, in whole numbers that are scaled for each product, so the scores
+of an input depend slightly on the other inputs of its batch. The fastest precision depends on the processor:
+bfloat16 is faster than float32 on a processor with instructions for it, and several times slower without
+them.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ _ROWS, _WIDTH, _REPEATS = 40, 512, 8
 
 
 def move(model: Any, device: str, precision: str) -> Any:
-    """Put a model on a device in a precision, in eval mode; it may be changed in place.
+    """Move a model to a device and a precision, in eval mode; the model may be changed in place.
 
     Args:
         model: A transformers model in float32.
         device: ``cpu``, ``cuda``, ``cuda:1``, ….
-        precision: One of :data:`Precision`; ``auto`` is the fastest of all but ``int8``, by
-            measuring one product.
+        precision: One of :data:`Precision`; ``auto`` measures one product in each precision except ``int8``
+            and takes the fastest.
 
     Raises:
-        ConfigError: The device is not there, or cannot compute so; or the precision is unknown.
+        ConfigError: The device does not exist or does not support the precision, or the precision is unknown.
     """
     if precision not in get_args(Precision):
         raise ConfigError(
@@ -52,7 +53,7 @@ def move(model: Any, device: str, precision: str) -> Any:
             raise
         reason = str(error).splitlines()[0]
         raise ConfigError(
-            f"cannot use device {device!r} ({reason}); choose cpu, or a GPU that is there."
+            f"cannot use device {device!r} ({reason}); choose cpu, or a GPU of this machine."
         ) from error
     chosen = fastest(where) if precision == "auto" else precision
     if chosen in _PACKED:
@@ -80,16 +81,16 @@ def fastest(device: torch.device) -> str:
 
 
 def accelerator() -> torch.device:
-    """The GPU where there is one, else the CPU."""
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return found or torch.device("cpu")
+    """The GPU if there is one, else the CPU."""
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return device or torch.device("cpu")
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether a processor multiplies in bfloat16 by instructions of its own, so that training gains by it.
+    """Whether a processor has bfloat16 instructions, so that training in bfloat16 is faster.
 
     Args:
-        device: A GPU, or the CPU: where that is no x86, or PyTorch too old to tell, it is False.
+        device: A GPU or the CPU. False for a CPU that is no x86, or if this version of PyTorch cannot say.
     """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
@@ -100,28 +101,28 @@ def has_bfloat16(device: torch.device) -> bool:
 
 
 def warn_of_emulation(device: torch.device, remedy: str) -> None:
-    """Warn that bfloat16, asked for by name, is slow: on an x86 processor that has no instructions for it.
+    """Warn that bfloat16 is slow on an x86 processor without bfloat16 instructions.
 
     Args:
-        device: Where is computed.
-        remedy: What to ask for instead.
+        device: The device of the model.
+        remedy: The option to use instead, for the text.
     """
     if device.type == "cpu" and "avx512_bf16" in _capabilities() and not has_bfloat16(device):
         log.warning(
             "this processor has no bfloat16 instructions, so bfloat16 is several times slower here than "
-            "float32: take %s.",
+            "float32: use %s.",
             remedy,
         )
 
 
 def _capabilities() -> dict[str, Any]:
-    """What the CPU can do, by name; nothing where PyTorch is too old to tell."""
-    found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return found
+    """Name -> whether the CPU has this capability; empty if this version of PyTorch cannot say."""
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return capabilities
 
 
 def _seconds(work: Callable[[], Tensor], device: torch.device) -> float:
-    """The fastest of a few runs."""
+    """The time of the fastest of a few runs, in seconds."""
     best = float("inf")
     for _ in range(_REPEATS):
         _wait(device)
@@ -138,7 +139,7 @@ def _wait(device: torch.device) -> None:
 
 
 def packs(precision: str) -> bool:
-    """Whether this build of PyTorch can keep weights so."""
+    """Whether this build of PyTorch can store weights in a precision."""
     try:
         _packed(nn.Linear(2, 2), precision)
     except (AttributeError, ImportError, RuntimeError):
@@ -147,13 +148,13 @@ def packs(precision: str) -> bool:
 
 
 def pack(model: Any, precision: str) -> None:
-    """Replace the linear layers of a model, all but its head, by packed ones.
+    """Replace all linear layers of a model, except its head, by packed ones.
 
     Raises:
-        ConfigError: This build of PyTorch cannot.
+        ConfigError: This build of PyTorch cannot store weights in this precision.
     """
     if not packs(precision):
-        raise ConfigError(f"this build of PyTorch cannot keep weights as {precision}; choose float32.")
+        raise ConfigError(f"this build of PyTorch cannot store weights as {precision}; choose float32.")
     head = model.get_output_embeddings()
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
@@ -162,13 +163,13 @@ def pack(model: Any, precision: str) -> None:
 
 
 def is_packed(model: Any) -> bool:
-    """Whether :func:`pack` has changed a model, so that its weights cannot be saved any more."""
+    """Whether :func:`pack` has changed a model, so that its weights can no longer be saved."""
     return any(type(module).__module__.startswith("torch.ao.") for module in model.modules())
 
 
 def _packed(linear: nn.Linear, precision: str) -> nn.Module:
-    # PyTorch deprecates this in favour of a package whose CPU kernels need a compiler; when it is removed,
-    # `packs` says so.
+    # PyTorch deprecates this in favour of a package whose CPU kernels need a compiler. Once it is removed,
+    # `packs` returns False.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from torch.ao.nn.quantized.dynamic import Linear
@@ -176,15 +177,15 @@ def _packed(linear: nn.Linear, precision: str) -> nn.Module:
 
         half = _PACKED[precision] is torch.float16
         linear.qconfig = float16_dynamic_qconfig if half else per_channel_dynamic_qconfig  # type: ignore[assignment]
-        made: nn.Module = Linear.from_float(linear)
-        return made
+        packed: nn.Module = Linear.from_float(linear)
+        return packed
 
 
 def refuse_nan_logits(logits: Tensor) -> None:
     """Refuse logits that are not numbers.
 
     Raises:
-        ConfigError: One of them is NaN.
+        ConfigError: A logit is NaN.
     """
     if bool(logits.isnan().any()):
         raise ConfigError(NOT_NUMBERS)

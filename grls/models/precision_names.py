@@ -1,4 +1,4 @@
-"""The names of precisions, for options: what they do says :mod:`grls.models.precision`."""
+"""The names of precisions, for options; see :mod:`grls.models.precision`."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from typing import Literal
 Precision = Literal["float32", "bfloat16", "float16-weights", "int8", "auto"]
 
 Numbers = Literal["float32", "bfloat16"]
-"""Those that every model computes in."""
+"""The precisions that every model supports."""

@@ -1,17 +1,16 @@
-"""A generator that rescores what it has written: is this passage evidence for the query?
+"""A generator that rescores its own passages: is this passage evidence for the query?
 
-A generator commits itself token by token, so a passage that was never an answer in training loses at its
-first words, whatever stands in it. Read to its end, it can be judged as a whole, with all of the query and
-all of the passage in sight: the "self-rescore" of Self-Retrieval (arXiv 2403.00801), by the
-same model, in the pass in which it writes. Here the model says it by one step more. Behind the end token of
-passage x
+A generator decides token by token. So a passage that was never an answer in training loses at its first
+words, whatever comes later. After reading the whole passage, the same model can judge it together with the
+whole query, in the same pass: the "self-assessment" of Self-Retrieval (arXiv 2403.00801). Here this takes one
+more step. After the end token of passage x
 
     a(x)  =  z(<EVIDENCE>) - z(<QUESTION>)   (nats),
 
-with z its logits there: the log-odds of going on with the marker that keeps what was written, against that
-which goes back to the question. (Self-Retrieval has it write a sentence, and takes its probability.) What it
-learns is :mod:`grls.train.chains.loss`'s affair, how a passage's score is made of both
-:mod:`grls.retrieve.generative.rescore`'s. This module knows nothing of models.
+where z are the logits at this place: the log-odds of the marker that keeps the passage against the marker
+that goes back to the question. (In Self-Retrieval the model writes a sentence, whose probability is used.)
+Training: :mod:`grls.train.chains.loss`. Score of a passage: :mod:`grls.retrieve.generative.rescore`. The
+module does not know models.
 """
 
 from __future__ import annotations
@@ -26,38 +25,38 @@ from grls.data.codec import Codec
 from grls.io.files import read_count
 
 RESCORE = "rescore.json"
-"""The file beside a trained model that says how it learned to rescore."""
+"""The file beside a trained model with the settings of rescoring in its training."""
 
 
 class RescoreInput(NamedTuple):
     """How much of a passage is read to rescore it.
 
     Attributes:
-        tokens: So many of its first tokens, and the end token.
+        tokens: How many of its first tokens are read, before the end token.
     """
 
     tokens: int
 
     def read(self, sequence: Sequence[int] | npt.NDArray[Any], codec: Codec) -> list[int]:
-        """What is read of a target sequence."""
+        """The tokens of a target sequence that are read."""
         body = [int(token) for token in sequence if token != codec.end]
         return [*body[: self.tokens], codec.end]
 
 
 def readout(codec: Codec) -> tuple[int, int]:
-    """The tokens whose logits are compared: that which keeps what was written, and the other."""
+    """The two tokens whose logits are compared: the marker that keeps a passage, and the other one."""
     return codec.evidence, codec.question
 
 
-def read_rescore_input(found: Any, file: Path) -> RescoreInput | None:
-    """What a file says of it; None where it says nothing.
+def read_rescore_input(value: Any, file: Path) -> RescoreInput | None:
+    """How much to read, from a JSON file; None if the file holds null.
 
     Args:
-        found: What stands there, ``{"tokens": 128}``.
-        file: For the error text.
+        value: The JSON value, ``{"tokens": 128}``.
+        file: The file, for the error text.
 
     Raises:
-        DataError: It says something else.
+        DataError: The value is something else.
     """
-    tokens = read_count(found, "tokens", "how much is read to rescore", 128, file)
+    tokens = read_count(value, "tokens", "how much is read to rescore", 128, file)
     return None if tokens is None else RescoreInput(tokens)

@@ -1,8 +1,8 @@
-"""The network of a bi-encoder: a sentence-transformers model, opened from what its folder says.
+"""The network of a bi-encoder: opens models of sentence-transformers.
 
-The library's model reads a special token that a text spells as that token where the vocabulary has it as a
-piece like others (``</s>`` of a Unigram vocabulary); :class:`PlainTexts` does not. What a training of ours
-wrote beside the model is read here, too. The module does not know how texts are made or compared.
+If a text spells a special token that is an ordinary piece of the vocabulary (``</s>`` of a Unigram
+vocabulary), the library's model reads it as this token; :class:`PlainTexts` does not. The module also reads
+the files that our training writes beside a model. It does not know how texts are made or compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from grls.models.load.sources import refuse_missing_folder
 from grls.models.st5 import FirstDecoderOutput
 
 DOT, COSINE = "dot", "cosine"
-"""What embeddings are compared by."""
+"""The similarities of embeddings."""
 
 Library = TypeVar("Library", bound=BaseModel)
 
@@ -41,17 +41,18 @@ _LATE = "MultiVectorEncoder"
 
 
 class PlainTexts:
-    """For a sentence-transformers model: a special token that a text spells is text, or nothing.
+    """A mix-in for models of sentence-transformers: special tokens in a text are read as plain text or
+    dropped.
 
-    Where texts hold none, its input is the library's. Mixed into a class of the library.
+    For texts without special tokens, the input is the same as the library's.
     """
 
     marked: bool
-    """A prompt holds special tokens (``[Q]`` of a ColBERT), so they are not split in what stands after it."""
+    """Whether a prompt holds special tokens (``[Q]`` of a ColBERT), so the tokenizer must not split them."""
 
     @classmethod
     def of(cls, model: Any) -> Self:
-        """The same model, reading so."""
+        """The same model with this mix-in."""
         if not isinstance(model, cls):
             model.__class__ = cls
         assert isinstance(model, cls)
@@ -59,42 +60,42 @@ class PlainTexts:
         if not isinstance(model[0], FirstDecoderOutput) and isinstance(tokenizer, PreTrainedTokenizerBase):  # type: ignore[index]
             prompts = [prompt for prompt in model.prompts.values() if prompt]  # type: ignore[attr-defined]
             model.marked = bool(prompts) and spells_special(tokenizer, prompts)
-            tokenizer.split_special_tokens = not model.marked  # the library hands on no such option
+            tokenizer.split_special_tokens = not model.marked  # the library does not pass this option on
         return model
 
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Tensor | Any]:
-        """Model input of texts, which are freed of special tokens where there are more than around them."""
+        """Model input of texts; special tokens are removed if there are more than the tokenizer adds."""
 
         def read(texts: Sequence[Any]) -> dict[str, Tensor | Any]:
-            found: dict[str, Tensor | Any] = super(PlainTexts, self).preprocess(  # type: ignore[misc]
+            batch: dict[str, Tensor | Any] = super(PlainTexts, self).preprocess(  # type: ignore[misc]
                 texts, prompt=prompt, **kwargs
             )
-            return found
+            return batch
 
         tokenizer = self.tokenizer  # type: ignore[attr-defined]
         if not isinstance(tokenizer, PreTrainedTokenizerBase):
             return read(inputs)
         if self.marked:
             inputs = without_spelled(tokenizer, inputs)
-        found = read(inputs)
-        if "input_ids" not in found:
-            return found
-        if special_tokens(tokenizer, found) > len(inputs) * special_tokens(tokenizer, read(["a"])):
-            found = read(without_controls(tokenizer, inputs))
-        return found
+        features = read(inputs)
+        if "input_ids" not in features:
+            return features
+        if special_tokens(tokenizer, features) > len(inputs) * special_tokens(tokenizer, read(["a"])):
+            features = read(without_controls(tokenizer, inputs))
+        return features
 
 
 class TextNetwork(PlainTexts, SentenceTransformer):
-    """A model of one vector a text."""
+    """A model with one vector for each text."""
 
 
 def learned_done_of(folder: str) -> bool | None:
-    """What a training wrote beside its model; None where it wrote nothing of DONE."""
+    """Whether the model in a folder has learned DONE, by its training file; None if the file does not say."""
     file = Path(folder) / TRAINING
-    found = read_json(file).get("done") if file.is_file() else None
-    return found if isinstance(found, bool) else None
+    done = read_json(file).get("done") if file.is_file() else None
+    return done if isinstance(done, bool) else None
 
 
 def evidence_words_of(folder: str) -> int:
@@ -111,18 +112,18 @@ def evidence_words_of(folder: str) -> int:
 
 
 def similarity_of(folder: str, network: SentenceTransformer) -> str:
-    """What a model compares by; where it says nothing, the inner product.
+    """The similarity of a model; the inner product if its settings do not say.
 
-    Folders that we wrote before they said so name the library's default, though by inner product their models
-    were trained and their passages embedded.
+    Old folders of grls name the default of the library, though their models were trained, and their passages
+    embedded, with the inner product. So in a folder with a training file, only this file counts.
     """
     file = Path(folder) / TRAINING
-    found = read_json(file).get("similarity", DOT) if file.is_file() else network._similarity_fn_name
-    return str(found or DOT)
+    named = read_json(file).get("similarity", DOT) if file.is_file() else network._similarity_fn_name
+    return str(named or DOT)
 
 
 def kind_of(source: str) -> Kind:
-    """What a source is: a model of sentence-transformers, an encoder-decoder, or a plain encoder."""
+    """The kind of bi-encoder for a source: ``st5`` for an encoder-decoder, ``sentence`` for other models."""
     with _opening(source):
         if is_sentence_transformer_model(source):
             return "sentence"
@@ -130,57 +131,58 @@ def kind_of(source: str) -> Kind:
 
 
 def open_network(source: str) -> SentenceTransformer:
-    """Open a model; a module of ours is made here, so that no foreign code needs to be trusted."""
+    """Open a model. A module of grls is made directly, so that the library need not trust foreign code."""
     with _opening(source):
         parts = module_folders(source)
         if [kind for kind, _ in parts] == [f"{FirstDecoderOutput.__module__}.{FirstDecoderOutput.__name__}"]:
             module = FirstDecoderOutput.load(source)
             return SentenceTransformer(modules=[module], device="cpu", similarity_fn_name="dot")
-        if (found := library_type(source)) not in (None, SentenceTransformer.__name__):
-            raise IncompleteError(f"it is a {found}, which gives no single vector of a text")
+        if (named := library_type(source)) not in (None, SentenceTransformer.__name__):
+            raise IncompleteError(f"it is a {named}, which gives no single vector of a text")
         return _library_model(SentenceTransformer, source, parts)
 
 
 def library_type(source: str) -> str | None:
-    """What the library says a model is: ``SentenceTransformer``, ``SparseEncoder``, ``MultiVectorEncoder``.
+    """The class of a model by its files: ``SentenceTransformer``, ``SparseEncoder``, ``MultiVectorEncoder``.
 
     Args:
         source: A folder, or a hub name.
 
     Returns:
-        None where it does not say: a model that was not saved by the library.
+        The name of the class; None for a model that the library did not save.
     """
     named = load_file_path(source, _CONFIG)
     if named is not None:
-        found = read_json(Path(named))
-        kind = str(found.get("model_type") or "SentenceTransformer") if isinstance(found, dict) else ""
+        settings = read_json(Path(named))
+        kind = str(settings.get("model_type") or "SentenceTransformer") if isinstance(settings, dict) else ""
         return _LATE if kind == "ColBERT" else kind
     config = load_file_path(source, "config.json")
-    found = read_json(Path(config)) if config is not None else {}
-    if isinstance(found, dict) and "HF_ColBERT" in (found.get("architectures") or []):
+    settings = read_json(Path(config)) if config is not None else {}
+    if isinstance(settings, dict) and "HF_ColBERT" in (settings.get("architectures") or []):
         return _LATE
     return "SentenceTransformer" if load_file_path(source, MODULES) is not None else None
 
 
 def open_library_model(kind: type[Library], source: str, what: str, plain: str | None = None) -> Library:
-    """Open a model as a class of the library; nothing of it is made up, and none of another class is taken.
+    """Open a complete model of a class of the library.
 
     Args:
-        kind: ``SparseEncoder`` or ``MultiVectorEncoder``. Its folder must say so: the library would make any
-            other model into one by layers of random numbers.
+        kind: ``SparseEncoder`` or ``MultiVectorEncoder``. The files of the model must name this class: the
+            library would extend any other model by layers with random weights.
         source: A folder, or a hub name.
         what: What is opened, for errors.
-        plain: End of the architecture of models that the library did not save and that will do, too.
+        plain: The ending of an architecture name; such models are accepted though the library did not save
+            them.
 
     Raises:
-        ConfigError: It cannot be opened, or is something else.
+        ConfigError: The model cannot be opened, or is of another class.
     """
     refuse_missing_folder(source)
     with opening(what, source, f"Give a folder, or the hub name, of a {kind.__name__}."):
         parts = module_folders(source)
-        found = library_type(source)
-        if found != kind.__name__ and not (found is None and plain and _is_plain(source, plain)):
-            named = "a model without its layers" if found is None else f"a {found}"
+        saved = library_type(source)
+        if saved != kind.__name__ and not (saved is None and plain and _is_plain(source, plain)):
+            named = "a model without its layers" if saved is None else f"a {saved}"
             raise IncompleteError(f"it is {named}, not a {kind.__name__}")
         return _library_model(kind, source, parts)
 
@@ -192,14 +194,14 @@ def _is_plain(source: str, ending: str) -> bool:
 
 def _library_model(kind: type[Library], source: str, parts: list[tuple[str, Path]]) -> Library:
     refuse_missing_parts(source, parts)
-    whole = {"dtype": torch.float32}  # whatever the config says: its weights may hold more
+    whole = {"dtype": torch.float32}  # not the dtype of the config: the weights may be more precise
     model = kind(source, device="cpu", trust_remote_code=False, model_kwargs=whole)
     refuse_unread(model)
     return model
 
 
 def positions_of(model: BaseModel) -> float:
-    """The longest text a network can read, in tokens; infinite where its positions are relative (T5)."""
+    """The longest text that a network can read, in tokens; infinite for relative positions (T5)."""
     network = getattr(model[0], "backbone", None) or model.transformers_model
     config = getattr(network, "config", None)
     most = encoder_positions(getattr(config, "encoder", config))
@@ -212,7 +214,7 @@ def _opening(source: str) -> AbstractContextManager[None]:
 
 
 def input_limit(folder: str) -> int | None:
-    """The longest model input of a generator that a training stage of ours wrote."""
+    """The longest model input of a generator that grls trained; None for other models."""
     file = Path(folder) / LIMITS
     if not file.is_file():
         return None

@@ -2,13 +2,13 @@
 
 Legend: B texts, L longest text in tokens, d width of the decoder.
 
-ST5's "encoder-decoder first" (Ni et al. 2021, arXiv 2108.08877) and the bi-encoder baseline of
-"Generative Multi-hop Retrieval" (arXiv 2204.13596): the decoder is fed its start token alone,
-and what it gives back for it (its last hidden state) is the embedding. Nothing is added to the backbone and
-nothing taken away, so a bi-encoder has exactly the parameters of the generator it is compared with. (ST5
-itself projects and normalises after this; the paper's baseline does not, and compares by inner product.)
+ST5's "encoder-decoder first" (Ni et al. 2021, arXiv 2108.08877) and the bi-encoder baseline of "Generative
+Multi-hop Retrieval" (arXiv 2204.13596): the decoder reads only its start token, and its last hidden state is
+the embedding. The backbone does not change, so a bi-encoder has exactly the parameters of the generator it is
+compared with. (ST5 also projects and normalises; the baseline of the paper does not, and compares by inner
+product.)
 
-The module is a sentence-transformers module: it does not know what it is trained for or compared with.
+This is a module of sentence-transformers. It does not know its training or what it is compared with.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from grls.models.seq2seq.plain import start_token
 class FirstDecoderOutput(InputModule):
     """Embeds a text by the decoder's output for its start token.
 
-    In a training framework: the backbone's own output head gets no gradient where it is not tied to the word
-    embeddings (BERT decoders, T5 1.1), so distributed training must look for unused parameters.
+    In training, the output head of the backbone gets no gradient unless it is tied to the word embeddings (it
+    is not in BERT decoders and T5 1.1). So distributed training must look for unused parameters.
 
     Args:
-        backbone: Any transformers sequence-to-sequence model; it is used as it is, output head included.
+        backbone: Any transformers sequence-to-sequence model, including its output head.
         tokenizer: Its tokenizer.
-        max_seq_length: Longer texts are cut, in tokens, special tokens included.
+        max_seq_length: The longest text in tokens, special tokens included; longer texts are cut.
 
     Raises:
         ConfigError: The model names no decoder start token.
@@ -57,7 +57,7 @@ class FirstDecoderOutput(InputModule):
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Tensor | Any]:
-        """Token ids and attention mask, ``[B, L]``; a prompt stands before each text."""
+        """Token ids and attention mask, ``[B, L]``; the prompt is put before each text."""
         texts = [(prompt or "") + str(text) for text in inputs]
         encoded = padded(self.tokenizer, texts, truncation=True, max_length=self.max_seq_length)
         return {name: encoded[name] for name in ("input_ids", "attention_mask")}
@@ -68,7 +68,7 @@ class FirstDecoderOutput(InputModule):
         encoder = self.backbone.get_encoder()
         states = encoder(input_ids=features["input_ids"], attention_mask=mask).last_hidden_state
         start = torch.full((len(states), 1), self._start, dtype=torch.long, device=states.device)
-        # Only the decoder keeps its hidden states, of one position each.
+        # Only the decoder returns hidden states, each of one position.
         output = self.backbone(
             encoder_outputs=BaseModelOutput(last_hidden_state=states),
             attention_mask=mask,
@@ -85,7 +85,7 @@ class FirstDecoderOutput(InputModule):
         return int(config.hidden_size)
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write backbone (safetensors), tokenizer and this module's own settings to a folder."""
+        """Write backbone (safetensors), tokenizer and settings of this module to a folder."""
         self.backbone.save_pretrained(output_path)
         self.save_tokenizer(output_path)
         self.save_config(output_path)
@@ -94,7 +94,7 @@ class FirstDecoderOutput(InputModule):
     def load(  # type: ignore[override]
         cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any
     ) -> Self:
-        """Open what :meth:`save` wrote in a local folder."""
+        """Open a local folder that :meth:`save` wrote."""
         folder = Path(model_name_or_path) / subfolder
         config = cls.load_config(str(folder))
         backbone = open_model(AutoModelForSeq2SeqLM, folder, dtype=torch.float32)

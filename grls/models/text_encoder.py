@@ -1,9 +1,10 @@
-"""What encoders of queries and passages have in common, whatever they make of a text.
+"""The common base of all encoders of queries and passages.
 
-A network of sentence-transformers that reads a text as far as its limit, with the prompt of its role. Here
-is how query and evidence become text, what is cut, where the network computes, and what identifies it. What
-the network gives (a vector, a sparse vector, vectors of tokens) and how texts are compared by it, a class
-below this one knows: :class:`grls.models.biencoder.BiEncoder` and those of the kinds of retrievers.
+The network is a model of sentence-transformers. It reads a text up to its limit, with the prompt of the
+text's role. This class makes one text of query and evidence, counts what is cut, moves the network to a
+device, and computes its fingerprint. Subclasses know the output of the network (a vector, a sparse vector,
+vectors of tokens) and how texts are compared: :class:`grls.models.biencoder.BiEncoder` and the classes of
+other kinds of retrievers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from grls.models.precision import warn_of_emulation
 from grls.models.sentence_model import positions_of
 
 DEFAULT_TOKENS = 512
-"""Longest text where neither the caller nor the model names a limit, in tokens."""
+"""The longest text in tokens, if neither the caller nor the model sets a limit."""
 
 Role = Literal["query", "passage"]
 
@@ -47,16 +48,17 @@ class TextEncoder:
     """A network that reads queries and passages.
 
     Args:
-        model: The network; it is used where it is, in the precision it has.
-        max_tokens: Longer texts are cut, in tokens, special tokens included; None: what the model says.
-        stages: The training stages that the weights have gone through.
+        model: The network; its device and precision are kept.
+        max_tokens: The longest text in tokens, special tokens included; longer texts are cut. None: the limit
+            of the model.
+        stages: The training stages of the weights.
 
     Raises:
-        ConfigError: ``max_tokens`` is more than the model has positions for, or leaves no room for a text.
+        ConfigError: ``max_tokens`` is more than the positions of the model, or leaves no room for a text.
     """
 
     what = "an encoder"
-    """What errors call it."""
+    """The name of the class in errors."""
 
     evidence_words = 0
     """Words that a query has of the text of each passage found so far (:func:`grls.data.evidence.excerpt`);
@@ -72,8 +74,8 @@ class TextEncoder:
         if not self._markers < self.max_tokens <= most:
             raise ConfigError(
                 f"max_tokens of {self.max_tokens} cannot work: {self._markers} special tokens need room "
-                f"beside a text, and the model has {most} positions. Choose another one, and index anew what "
-                "was indexed with this."
+                f"beside a text, and the model has {most} positions. Choose another limit, and index again "
+                "what was indexed with this one."
             )
         model.max_seq_length = self.max_tokens
 
@@ -81,7 +83,7 @@ class TextEncoder:
         """Move the network; returns this encoder.
 
         Raises:
-            ConfigError: The device is not there, or the precision is neither float32 nor bfloat16.
+            ConfigError: The device does not exist, or the precision is neither float32 nor bfloat16.
         """
         if precision not in ("float32", "bfloat16"):
             raise ConfigError(f"{self.what} computes in float32 or bfloat16, not in {precision!r}.")
@@ -91,7 +93,7 @@ class TextEncoder:
         except (RuntimeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(
-                f"cannot use device {where!r} ({reason}); choose cpu, or a GPU that is there."
+                f"cannot use device {where!r} ({reason}); choose cpu, or a GPU of this machine."
             ) from error
         if precision == "bfloat16":
             warn_of_emulation(torch.device(where), "precision float32")
@@ -108,14 +110,14 @@ class TextEncoder:
         return int(self.model.get_embedding_dimension() or 0)
 
     def limit(self, role: Role) -> int:
-        """The longest text that is read as a whole, in tokens, special tokens and prompt included."""
+        """The longest text that is not cut, in tokens, special tokens and prompt included."""
         return self.max_tokens
 
     def query_text(self, query: str, evidence: Sequence[Passage] = ()) -> str:
-        """A query and the passages found so far, in order, as one text.
+        """A query and the passages retrieved so far, in order, as one text.
 
-        The query stands first and is never touched. Where the whole is longer than a query may be, the oldest
-        evidence goes; the newest stays even where its end will be cut.
+        The query comes first and is never changed. If the text is longer than the limit of a query, the
+        oldest evidence is dropped. The newest passage stays, even if its end will be cut.
         """
         parts = [passage_text(excerpt(query, passage, self.evidence_words)) for passage in evidence]
         text = " ".join([query, *parts])
@@ -125,13 +127,13 @@ class TextEncoder:
         return text
 
     def tokens(self, query: str) -> int:
-        """Length of a query's text in tokens, its prompt and special tokens included."""
+        """Length of a query text in tokens, prompt and special tokens included."""
         return self._lengths([query], "query")[0]
 
     def _lengths(self, texts: Sequence[str], role: Role) -> list[int]:
-        """How long texts are in tokens, with prompt and special tokens."""
+        """Lengths of texts in tokens, with prompt and special tokens."""
         prompt, around = self._prompt(role) or "", self._markers
-        if prompt and self.model.marked:  # its own special tokens are no text
+        if prompt and self.model.marked:  # the special tokens of the prompt are no text
             around += len(self.tokenizer(prompt, add_special_tokens=False)["input_ids"])
             prompt = ""
         return [len(ids) + around for ids in foreign_ids(self.tokenizer, [prompt + text for text in texts])]
@@ -141,27 +143,27 @@ class TextEncoder:
         return int(self.tokenizer.num_special_tokens_to_add())
 
     def features(self, texts: Sequence[str], role: Role) -> dict[str, Any]:
-        """Model input of texts (tensors on the CPU), with the prompt that the model has for the role."""
+        """Model input of texts (tensors on the CPU), with the prompt of the model for the role."""
         task = "query" if role == "query" else "document"
         return dict(self.model.preprocess(list(texts), prompt=self._prompt(role), task=task))
 
     def _prompt(self, role: Role) -> str | None:
-        """What stands before a text: of the names that the role goes by, the first with a prompt."""
+        """The prompt before a text: the first prompt under one of the names of the role."""
         return next((self.model.prompts[p] for p in _PROMPTS[role] if self.model.prompts.get(p)), None)
 
     def count_cut(self, passages: Sequence[str]) -> int:
-        """How many passage texts are longer than the limit, so that their ends are not read."""
+        """How many passage texts are longer than the limit and are cut."""
         if not passages:
             return 0
         return sum(length > self.limit("passage") for length in self._lengths(passages, "passage"))
 
     def cut_notice(self, cut: int, passages: int, option: str) -> str:
-        """What to tell of passages that are cut.
+        """The warning that passages are cut.
 
         Args:
-            cut: How many are (:meth:`count_cut`).
-            passages: Of how many.
-            option: What the limit is called where the reader can set it.
+            cut: How many passages are cut (:meth:`count_cut`).
+            passages: How many passages there are.
+            option: The name of the option that sets the limit.
         """
         most, most_read = positions_of(self.model), self.limit("passage")
         remedy = f"raise {option}" if most == math.inf else f"raise {option}, to {most:.0f} at most"
@@ -174,23 +176,24 @@ class TextEncoder:
 
     @contextmanager
     def telling(self, decided: Callable[[int], object]) -> Iterator[None]:
-        """Within this block ``decided`` is called with the number of texts of each batch that is embedded."""
+        """A context in which ``decided`` is called with the number of texts after each batch."""
 
-        def told(_: Any, given: Any, output: Any) -> None:
-            ids = given[0].get("offsets", given[0].get("input_ids"))  # a static model has its texts in a row
+        def report(_: Any, inputs: Any, output: Any) -> None:
+            # A static model gets one row of tokens with the offsets of the texts.
+            ids = inputs[0].get("offsets", inputs[0].get("input_ids"))
             decided(0 if ids is None else len(ids))
 
-        hook = next(iter(self.model)).register_forward_hook(told)
+        hook = next(iter(self.model)).register_forward_hook(report)
         try:
             yield
         finally:
             hook.remove()
 
     def fingerprint(self) -> str:
-        """SHA-256 of all that its output depends on: weights, modules, tokenizer, prompts, length."""
+        """SHA-256 of everything that affects the output: weights, modules, tokenizer, prompts, length."""
         digest = hashlib.sha256()
-        own, compared = self._identity()
-        parts: list[Any] = [own[0], self.max_tokens, self.model.prompts, *own[1:]]
+        identity, compared = self._identity()
+        parts: list[Any] = [identity[0], self.max_tokens, self.model.prompts, *identity[1:]]
         parts += [[type(module).__name__, _settings(module)] for module in self.model]
         parts += compared
         parts += [{"evidence_words": self.evidence_words}] if self.evidence_words else []
@@ -202,31 +205,31 @@ class TextEncoder:
         return digest.hexdigest()
 
     def _identity(self) -> tuple[list[Any], list[Any]]:
-        """For the fingerprint: its name and what it does with a text; how it compares."""
+        """For the fingerprint: name and settings of the encoder; settings of the comparison."""
         raise NotImplementedError
 
     def settings(self) -> list[dict[str, Any]]:
-        """Of each network (:func:`grls.models.load.settings.settings_of`)."""
+        """The settings of each network (:func:`grls.models.load.settings.settings_of`)."""
         configs = (getattr(part, "config", None) for part in self.model.modules())
         return [settings_of(config.to_dict()) for config in configs if isinstance(config, PreTrainedConfig)]
 
     def save(self, folder: str | Path) -> None:
-        """Write model, tokenizer and what its training was to a folder, atomically; :meth:`load` opens it.
+        """Write model, tokenizer and training stages to a folder, atomically; :meth:`load` opens it.
 
         Raises:
             ConfigError: The folder exists and holds something else.
-            WriteError: The disk is full or the place cannot be written.
+            WriteError: The disk is full or the folder cannot be written.
         """
         with atomic_folder(folder, MODULES) as new:
             self.write(new)
 
     def write(self, folder: Path) -> None:
-        """Write into a folder that the caller makes final."""
+        """Write to a temporary folder, which the caller renames."""
         reset_tokenizer(self.tokenizer)
         self.model.save(str(folder), create_model_card=False)
 
 
 def _settings(module: Any) -> Any:
-    """The settings of a sentence-transformers module; those of a network are in its own config."""
-    own = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
-    return {name: value for name, value in own.items() if name != "max_seq_length"}
+    """The settings of a module of sentence-transformers, without those in the config of its network."""
+    config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
+    return {name: value for name, value in config.items() if name != "max_seq_length"}

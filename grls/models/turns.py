@@ -1,10 +1,10 @@
-"""One thread at a time for a model that is driven from within.
+"""One thread at a time for a model whose parts are replaced during a step.
 
-The fast search exchanges a model's attention, and whoever catches what reaches its head the head, for the
-time of a step; two threads that drive one model would compute with one another's. Whoever drives a model
-takes its turn; a thread that has it may take it again, and other models are not held up. A function of the
-user's is called outside of a turn: it may wait for a thread that needs the model. The module does not know
-what is computed.
+For the time of a step, the fast search replaces the attention of a model, and :class:`grls.models.head.Head`
+replaces its output head. Two threads with one model would get each other's parts. So a thread takes the turn
+of a model first. The same thread may take it again, and other models are not blocked. Functions of the user
+are called outside of a turn, because they may wait for a thread that needs the model. The module does not
+know what is computed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _making = threading.Lock()
 
 
 def turn(model: Any) -> threading.RLock:
-    """The turn of a model, to be held by ``with``; the same one for the same model."""
+    """The lock of a model, for ``with``; the same lock for the same model."""
     with _making:
         if model not in _turns:
             _turns[model] = threading.RLock()
