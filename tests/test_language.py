@@ -20,6 +20,7 @@ CLEAN = (
     "grls/train/cli_errors.py",
     "grls/train/core",
     "grls/train/signatures.py",
+    "grls/models",
     # Retrieval, training and the commands.
     "grls/tune",
     "grls/commands/index.py",

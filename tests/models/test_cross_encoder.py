@@ -106,7 +106,7 @@ def test_the_fingerprint_is_of_all_that_counts(folder: Path, tmp_path: Path) -> 
     scorer.write(tmp_path / "again")
     same = PairScorer.load(str(tmp_path / "again"), "cpu", "bfloat16")
     assert same.fingerprint() == scorer.fingerprint()
-    with pytest.raises(MismatchError, match="open it in float32"):
+    with pytest.raises(MismatchError, match="load it again in float32"):
         same.write(tmp_path / "short")
     settings = copied(folder, tmp_path / "settings")
     changed(settings / "config.json", layer_norm_eps=1e-3)
@@ -122,7 +122,7 @@ def test_the_fingerprint_is_of_all_that_counts(folder: Path, tmp_path: Path) -> 
 def test_what_is_no_whole_cross_encoder_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such folder"):
         PairScorer.load("./nowhere", "cpu")
-    with pytest.raises(ConfigError, match="3 labels, and one number ranks"):
+    with pytest.raises(ConfigError, match="3 labels, but a ranking needs one"):
         PairScorer.load(str(plain_classifier(tmp_path / "three", 3)), "cpu")
     with pytest.raises(ConfigError, match=r"cannot load a cross-encoder .*it lacks classifier"):
         PairScorer.load(str(tiny_bert(tmp_path / "bert")), "cpu")
@@ -166,7 +166,7 @@ def test_weights_that_are_missing_or_no_numbers_are_refused(folder: Path, tmp_pa
 def test_a_folder_runs_no_code(folder: Path, tmp_path: Path) -> None:
     other = copied(folder, tmp_path / "m")
     changed(other / "config.json", auto_map={"AutoModel": "mine.Model"})
-    with pytest.raises(ConfigError, match="brings code of its own"):
+    with pytest.raises(ConfigError, match="brings its own code"):
         PairScorer.load(str(other), "cpu")
     changed(other / "config.json", auto_map=None)
     entries = json.loads((other / "modules.json").read_text())

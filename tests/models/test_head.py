@@ -114,7 +114,7 @@ def test_searches_step_by_the_models_own_logits_and_trees_refuse_others() -> Non
     for name, make in CHANGED.items():
         model = make().eval()
         assert not CausalGenerator(model).head.linear, name
-        with pytest.raises(ConfigError, match="behind the head"):
+        with pytest.raises(ConfigError, match="after the head"):
             plant_causal(model)
 
 

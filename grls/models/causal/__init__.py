@@ -1,1 +1,1 @@
-"""Causal language models: ``plain`` is the readable adapter, ``slots`` the fast one, held against it."""
+"""Causal language models: ``plain`` is the readable adapter, ``slots`` the fast one, tested against it."""

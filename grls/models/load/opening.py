@@ -1,9 +1,9 @@
-"""Opening configs, tokenizers and weights: what a folder lacks, and what is not its own, is refused.
+"""Opens configs, tokenizers and weights, and refuses incomplete folders and foreign code.
 
-transformers fills gaps without a word: weights that are not in a folder are drawn at random, a tokenizer
-whose vocabulary is missing knows its special tokens alone, and weights that an architecture has no place for
-are dropped. Whatever is opened here is whole, or the error names what lacks. Nothing that comes with a model
-is ever run: no code of a folder, and no pickle. It does not know what a model is for.
+transformers fills gaps silently: weights that are missing in a folder become random numbers, a tokenizer
+without a vocabulary has only its special tokens, and weights without a place in the architecture are dropped.
+Here a model is opened as a whole, or the error names what is missing. Code and pickles of a model are never
+run. The module does not know the purpose of a model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _POOLER = "pooler"
-"""A layer of encoders that nothing here reads, unless a classifier stands behind it."""
+"""A layer of encoders that only classifiers read."""
 _NUMBERS = frozenset(
     {
         "max_length", "max_new_tokens", "min_length", "min_new_tokens", "num_beams", "num_return_sequences",
@@ -35,36 +35,36 @@ _NUMBERS = frozenset(
         "encoder_no_repeat_ngram_size", "guidance_scale", "max_time",
     }
 )  # fmt: skip
-"""Settings of transformers' ``generate`` that are numbers."""
+"""Settings of ``generate`` in transformers that are numbers."""
 _LISTS = ("suppress_tokens", "begin_suppress_tokens")
 _PENALTIES = ("repetition_penalty", "encoder_repetition_penalty")
 _SHOWN = 3
-"""Weights that an error names."""
+"""How many weights an error names."""
 _DAMAGED = (
     OSError, ValueError, ImportError, KeyError, IndexError, TypeError, AttributeError, RuntimeError, EOFError,
     AssertionError, ArithmeticError, SafetensorError, StrictDataclassError, struct.error,
 )  # fmt: skip
-"""What transformers raises over damaged files."""
+"""Errors that transformers raises for damaged files."""
 _PANIC = "PanicException"
-"""What the tokenizers library raises where it breaks off; it derives from BaseException and has no import.
-(Elsewhere it raises bare Exceptions, of that very class.)"""
+"""The error of the tokenizers library when it panics. It derives from BaseException and cannot be imported.
+(For other faults, the library raises errors of the class Exception itself.)"""
 
 
 class IncompleteError(ConfigError):
-    """A model folder lacks something, or brings what is not opened; :func:`opening` says of which it is."""
+    """A model folder lacks something, or holds something unsafe; :func:`opening` adds the model's name."""
 
 
 @contextmanager
 def opening(what: str, name: str | Path, remedy: str) -> Iterator[None]:
-    """Within the block whatever a damaged or incomplete folder makes a library raise is one error of ours.
+    """A context that turns all errors of libraries over a damaged or incomplete folder into one error.
 
     Args:
-        what: What is opened, "a generator".
-        name: As the user gave it.
-        remedy: What to give instead, a sentence.
+        what: What is opened, such as "a generator".
+        name: The name that the user wrote.
+        remedy: What the user should give instead, a sentence.
 
     Raises:
-        ConfigError: It cannot be opened; errors of ours and want of memory pass as they are.
+        ConfigError: The model cannot be opened. Errors of grls and lack of memory are raised unchanged.
     """
     import torch
 
@@ -93,10 +93,10 @@ def open_config(source: str | Path, **options: Any) -> Any:
 
     Args:
         source: A folder or hub name.
-        options: Further ones of ``from_pretrained``.
+        options: Further options of ``from_pretrained``.
 
     Raises:
-        IncompleteError: The model brings code of its own.
+        IncompleteError: The model needs code from its folder.
     """
     from transformers import AutoConfig
 
@@ -112,10 +112,10 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
 
     Args:
         source: A folder or hub name.
-        options: Further ones of ``from_pretrained``.
+        options: Further options of ``from_pretrained``.
 
     Raises:
-        IncompleteError: It is not there as a whole: transformers would make up a stub of special tokens.
+        IncompleteError: The tokenizer is not complete: transformers would make one of special tokens only.
     """
     from transformers import AutoTokenizer
 
@@ -130,7 +130,7 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
     if not set(known) - set(tokenizer.all_special_tokens) - set(tokenizer.get_added_vocab()):
         raise IncompleteError(
             f"its tokenizer has no words, only {len(known)} special tokens, so tokenizer.json or another "
-            "file of the vocabulary is missing: copy it from where the model comes from"
+            "file of the vocabulary is missing: copy it from the source of the model"
         )
     return tokenizer
 
@@ -138,20 +138,20 @@ def open_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
 def open_model(
     kind: Any, source: str | Path, new_head: bool = False, pooler: bool = False, **options: Any
 ) -> Any:
-    """A model with all of its weights, none left out and none made up.
+    """A model with exactly the weights of its folder; none is missing and none is dropped.
 
-    Weights of another head than the one that is loaded are no fault.
+    Weights of another head than the loaded one are ignored.
 
     Args:
-        kind: The class, or a class of classes such as ``AutoModelForCausalLM``.
+        kind: The class, or an auto class such as ``AutoModelForCausalLM``.
         source: A folder or hub name.
-        new_head: The head, and a pooler, need not be there: they are to be learned.
-        pooler: Whether what the model computes depends on its pooler.
-        options: Further ones of ``from_pretrained``.
+        new_head: Whether the head and the pooler may be missing, because they will be trained.
+        pooler: Whether the output depends on the pooler.
+        options: Further options of ``from_pretrained``.
 
     Raises:
-        IncompleteError: The folder lacks weights that the architecture needs, or has some without a
-            place in it, or keeps them as a pickle; or a setting of how it writes is of a wrong kind.
+        IncompleteError: The folder lacks weights of the architecture, has weights without a place in it, or
+            has its weights as a pickle; or a setting of its generation config is wrong.
     """
     refuse_code(source)
     if not options.get("gguf_file"):
@@ -166,16 +166,16 @@ def open_model(
 def refuse_incomplete(
     model: Any, report: dict[str, Any], new_head: bool = False, pooler: bool = False
 ) -> None:
-    """Refuse what transformers reports of a loading: weights that were made up, or dropped.
+    """Refuse a model for which transformers reports missing or dropped weights.
 
     Args:
         model: The model.
-        report: As ``output_loading_info`` gives it.
-        new_head: As of :func:`open_model`.
-        pooler: Likewise.
+        report: The report of loading (``output_loading_info``).
+        new_head: Whether the head and the pooler may be missing.
+        pooler: Whether the output depends on the pooler.
 
     Raises:
-        IncompleteError: Some were.
+        IncompleteError: Weights are missing or were dropped.
     """
     prefix = f"{model.base_model_prefix}." if new_head else ""
     needed = (key for key in report["missing_keys"] if key.startswith(prefix))
@@ -189,24 +189,24 @@ def refuse_incomplete(
     if unplaced:
         raise IncompleteError(
             f"it holds {_named(unplaced)}, for which a {type(model).__name__} of this config.json has "
-            "no place (they would be dropped): correct config.json, or take the weights that belong to it"
+            "no place (they would be dropped): correct config.json, or use the weights that belong to it"
         )
 
 
 def _refuse_unusable_generation(model: Any) -> None:
-    """Refuse settings of ``generate`` that it would break on in the middle of a run."""
+    """Refuse settings with which ``generate`` would fail in the middle of a run."""
     most = getattr(model.config, "vocab_size", math.inf)
     for name, value in vars(getattr(model, "generation_config", None) or object).items():
         expected = None if value is None else _expected(name, value, most)
         if expected:
             raise IncompleteError(
                 f"{name} of its generation_config.json is {value!r}, and {expected} is expected: correct it, "
-                "or copy the file from where the model comes from"
+                "or copy the file from the source of the model"
             )
 
 
 def _expected(name: str, value: Any, tokens: float) -> str | None:
-    """What a setting of ``generate`` ought to be; None where it may be what it is."""
+    """The expected value of a wrong setting of ``generate``; None if the setting is right."""
     if name.endswith(("_token_id", "_token_ids")):
         several = value if isinstance(value, list) and name.startswith(("eos", "forced_eos")) else [value]
         within = not name.startswith("forced") or all(
@@ -221,33 +221,33 @@ def _expected(name: str, value: Any, tokens: float) -> str | None:
 
 
 def _within(model: Any, key: str) -> bool:
-    """Whether a weight would belong to a part that the model has; another head's does not."""
-    parts = {name for some in (model, model.base_model) for name, _ in some.named_children()}
-    own = key.removeprefix(f"{model.base_model_prefix}.") if model.base_model_prefix else key
-    return own.split(".")[0] in parts
+    """Whether a weight belongs to a part of the model; a weight of another head does not."""
+    parts = {name for module in (model, model.base_model) for name, _ in module.named_children()}
+    inner = key.removeprefix(f"{model.base_model_prefix}.") if model.base_model_prefix else key
+    return inner.split(".")[0] in parts
 
 
 def _named(keys: list[str]) -> str:
-    """Some weights by name, and how many more there are."""
+    """The names of the first weights, and how many more there are."""
     more = len(keys) - _SHOWN
     return ", ".join(keys[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def refuse_code(source: str | Path) -> None:
-    """Refuse a folder that wants code of its own to be run.
+    """Refuse a folder that needs its own code to be run.
 
     Raises:
-        IncompleteError: It does.
+        IncompleteError: It is such a folder.
     """
     for name in ("config.json", "tokenizer_config.json"):
         file = Path(source) / name
-        if file.is_file() and isinstance(found := read_json(file), dict) and found.get("auto_map"):
+        if file.is_file() and isinstance(content := read_json(file), dict) and content.get("auto_map"):
             raise _brings_code(name)
 
 
 def _brings_code(name: str) -> IncompleteError:
     return IncompleteError(
-        f"it brings code of its own (auto_map in its {name}), which is never run: take a model that "
+        f"it brings its own code (auto_map in its {name}), which is never run: use a model that "
         "transformers knows; if it knows this one, remove auto_map"
     )
 
@@ -256,16 +256,16 @@ def refuse_pickle(source: str | Path) -> None:
     """Refuse a folder without weights that can be opened safely.
 
     Raises:
-        IncompleteError: It has none, or pickles alone.
+        IncompleteError: It has no weights, or only pickles.
     """
     folder = Path(source)
     if not folder.is_dir() or any(folder.glob("*.safetensors*")):
         return
-    found = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
-    if found:
+    pickles = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
+    if pickles:
         raise IncompleteError(
-            f"it has no *.safetensors, only {found[0]}, a pickle, which may run code and is never opened: "
-            "convert it where you trust it (load the model with transformers, save_pretrained)"
+            f"it has no *.safetensors, only {pickles[0]}, a pickle, which may run code and is never opened: "
+            "if you trust it, convert it (load the model with transformers, then save_pretrained)"
         )
     raise IncompleteError(f"it has no weights (no *.safetensors in {folder.name})")
 
@@ -274,9 +274,9 @@ def _refuse_missing_tokenizer(folder: Path) -> None:
     """Refuse a folder without the files of a tokenizer."""
     if not (folder / "tokenizer_config.json").is_file():
         raise IncompleteError(
-            "its tokenizer is missing, or tokenizer_config.json, which tells the special tokens: save it "
-            "there (save_pretrained), or copy its files from where the model comes from"
+            "its tokenizer is missing, or tokenizer_config.json, which names the special tokens: save it "
+            "there (save_pretrained), or copy its files from the source of the model"
         )
     file = folder / "tokenizer.json"
-    if file.is_file() and not (isinstance(found := read_json(file), dict) and "model" in found):
-        raise IncompleteError(f"its {file.name} is damaged: copy it from where the model comes from")
+    if file.is_file() and not (isinstance(content := read_json(file), dict) and "model" in content):
+        raise IncompleteError(f"its {file.name} is damaged: copy it from the source of the model")

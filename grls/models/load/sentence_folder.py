@@ -1,7 +1,7 @@
-"""Folders of sentence-transformers: which modules they name, and whether all of them are there as a whole.
+"""Folders of sentence-transformers: the modules that they name, and whether all of them are complete.
 
-The library makes up what is missing (mean pooling, random weights) and opens pickles; here such a folder is
-refused. It does not know what the embeddings are for.
+The library fills gaps silently (mean pooling, random weights) and opens pickles. This module refuses such
+folders. It does not know the purpose of the embeddings.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from grls.models.load.opening import (
 )
 
 MODULES = "modules.json"
-"""The file by which a folder is one of sentence-transformers."""
+"""The file that every folder of sentence-transformers holds."""
 
 _BARE = ("Normalize",)
-"""Modules without a file of their own."""
+"""Modules without a file."""
 _WITH_WEIGHTS = (
     "Transformer", "MLMTransformer", "Dense", "LayerNorm", "WeightedLayerPooling", "SparseAutoEncoder",
     "SparseStaticEmbedding",
 )  # fmt: skip
 _LEFT = ("config_sentence_transformers.json", "1_Pooling", "sentence_bert_config.json")
-"""What stands beside :data:`MODULES`."""
+"""Files and folders beside :data:`MODULES`."""
 
 
 def module_folders(source: str) -> list[tuple[str, Path]]:
-    """The modules that a folder names, as (class, folder); none of a plain encoder, or of a hub's.
+    """The modules that a folder names, as (class, folder); empty for a plain encoder and for a hub name.
 
     Raises:
-        IncompleteError: The folder is one of sentence-transformers without :data:`MODULES`, or it is
-            damaged.
-        DataError: It is no JSON.
+        IncompleteError: :data:`MODULES` is damaged, or missing though other files of sentence-transformers
+            are there.
+        DataError: :data:`MODULES` is no JSON.
     """
     folder = Path(source)
     file = folder / MODULES
@@ -46,10 +46,10 @@ def module_folders(source: str) -> list[tuple[str, Path]]:
         if folder.is_dir() and left:
             raise IncompleteError(f"it lacks {MODULES}, though {left[0]} is there: copy the whole model")
         return []
-    found = read_json(file)
-    if not isinstance(found, list) or not all(_names_module(entry) for entry in found) or not found:
-        raise IncompleteError(f'expected {MODULES} to list modules by "type" and "path", got {found!r}')
-    return [(entry["type"], folder / entry["path"]) for entry in found]
+    entries = read_json(file)
+    if not isinstance(entries, list) or not all(_names_module(entry) for entry in entries) or not entries:
+        raise IncompleteError(f'expected {MODULES} to list modules by "type" and "path", got {entries!r}')
+    return [(entry["type"], folder / entry["path"]) for entry in entries]
 
 
 def _names_module(entry: Any) -> bool:
@@ -57,14 +57,14 @@ def _names_module(entry: Any) -> bool:
 
 
 def refuse_missing_parts(source: str, parts: list[tuple[str, Path]]) -> None:
-    """Refuse a folder in which a module lacks its files, or keeps its weights as a pickle.
+    """Refuse a folder in which a module lacks its files or has its weights as a pickle.
 
     Args:
-        source: The folder, or a hub name, of which nothing is looked at.
-        parts: Its modules (:func:`module_folders`); none: it is a plain encoder.
+        source: The folder; a hub name is not checked.
+        parts: Its modules (:func:`module_folders`); empty for a plain encoder.
 
     Raises:
-        IncompleteError: It does.
+        IncompleteError: It is such a folder.
     """
     if not Path(source).is_dir():
         return
@@ -82,19 +82,19 @@ def refuse_missing_parts(source: str, parts: list[tuple[str, Path]]) -> None:
 
 
 def refuse_unread(model: Any, pooler: bool = False) -> None:
-    """Refuse a model whose transformer did not find all of its weights, or dropped some.
+    """Refuse a model whose transformer lacks weights or dropped weights while loading.
 
     Args:
-        model: As it was opened, of any class of sentence-transformers.
-        pooler: Whether what it computes depends on its pooler.
+        model: The loaded model, of any class of sentence-transformers.
+        pooler: Whether the output depends on the pooler.
 
     Raises:
-        IncompleteError: It did not.
+        IncompleteError: Weights are missing or were dropped.
     """
     network: Any = getattr(model, "transformers_model", None)
     if network is None or not hasattr(network, "name_or_path"):
         return
-    # The library keeps the report of its own loading to itself; this one reads no numbers.
+    # The library does not return the report of its loading. Loading to the device "meta" reads no numbers.
     _, report = type(network).from_pretrained(
         network.name_or_path, config=network.config, trust_remote_code=False, output_loading_info=True,
         device_map="meta",

@@ -1,10 +1,10 @@
-"""What a model computes by beside its weights: the settings in its folder, and whether they are as written.
+"""The settings in a model's folder that affect its output, and whether they have changed.
 
-Of ``config.json``, of the tokenizer's settings and of those of sentence-transformers all fields count but
-those that change no result: what transformers notes of itself, and what training alone reads. Of
-``generation_config.json`` the tokens count: how to sample is said by options here. A retriever's folder
-keeps these settings in its manifest, since another activation or start token fits the same weights. It does
-not know what a model is for.
+All fields of ``config.json``, of the settings of the tokenizer and of sentence-transformers count, except
+those that change no result: notes of transformers, and fields that only training reads. In
+``generation_config.json`` only the tokens count, because options of grls control sampling. The manifest of a
+retriever keeps these settings, since the same weights fit another activation or start token, too. The module
+does not know the purpose of a model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILES = (
     CONFIG, GENERATION, "tokenizer_config.json", "sentence_bert_config.json",
     "config_sentence_transformers.json",
 )  # fmt: skip
-"""The files of settings that a folder, and the folders of its parts, may hold."""
+"""The files of settings in a folder and in the folders of its parts."""
 
 Settings = dict[str, dict[str, Any]]
 """File, relative to the model's folder -> field (``encoder.hidden_act``) -> JSON value."""
@@ -44,62 +44,63 @@ _NOWHERE = object()
 
 
 def settings_of(config: Any) -> dict[str, Any]:
-    """The fields that count of a config as transformers gives it (``to_dict``), nested ones by their path.
+    """The fields of a config that count, nested fields by their path.
 
     Args:
-        config: An object of JSON values.
+        config: The config as an object of JSON values (``to_dict`` in transformers).
     """
     return dict(_flat(config, ""))
 
 
 def settings_in(folder: str | Path) -> Settings:
-    """The settings that count in a model's folder, those of its parts in folders below included.
+    """The settings that count in a model's folder, including those in folders of its parts.
 
     Raises:
-        DataError: A file holds something else than settings.
+        DataError: A file holds no settings.
     """
-    place, found = Path(folder), {}
+    place, settings = Path(folder), {}
     for file in sorted(file for name in FILES for file in place.rglob(name)):
         content = read_json(file)
         if not isinstance(content, dict):
             raise DataError(
-                "expected an object of settings: copy it from where the model comes from, or make the folder "
-                "again.",
+                "expected an object of settings: copy the file from the source of the model, or make the "
+                "folder again.",
                 file,
             )
         fields = settings_of(content)
         if file.name == GENERATION:
             fields = {name: value for name, value in fields.items() if _TOKEN.search(name)}
-        found[file.relative_to(place).as_posix()] = fields
-    return found
+        settings[file.relative_to(place).as_posix()] = fields
+    return settings
 
 
 def refuse_other_settings(folder: str | Path, known: Any, manifest: Path) -> None:
-    """Refuse a model's folder whose settings are not those that were written with it.
+    """Refuse a model's folder whose settings differ from those in a manifest.
 
     Args:
-        folder: The model's.
-        known: What :func:`settings_in` gave then; None: the manifest is older and does not know.
-        manifest: Where that stands, for errors.
+        folder: The folder of the model.
+        known: The result of :func:`settings_in` when the manifest was written; None: the manifest is older
+            and has no settings.
+        manifest: The file of the manifest, for errors.
 
     Raises:
-        MismatchError: They are others, with the file, the field and the remedy.
+        MismatchError: A setting differs; the error names the file, the field and the remedy.
         DataError: A file is damaged.
     """
     if known is None:
         return
     if not isinstance(known, dict) or not all(isinstance(fields, dict) for fields in known.values()):
         raise DataError(
-            "settings: expected those of the model by file; make it again with `grls index`.", manifest
+            "settings: expected the settings of the model by file; make it again with `grls index`.", manifest
         )
     now = settings_in(folder)
     for name in sorted({*known, *now}):
         before, after = known.get(name, {}), now.get(name, {})
         for field in sorted({*before, *after}):
-            was, found = (_shown(fields.get(field, _NOWHERE)) for fields in (before, after))
-            if was != found:
+            was, value = (_shown(fields.get(field, _NOWHERE)) for fields in (before, after))
+            if was != value:
                 raise MismatchError(
-                    f"{Path(folder) / name}: {field} is {found}, and was {was} when this retriever was made: "
+                    f"{Path(folder) / name}: {field} is {value}, and was {was} when this retriever was made: "
                     "the model would compute something else. Put it back, or make the retriever again with "
                     "`grls index`."
                 )

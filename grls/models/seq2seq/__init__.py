@@ -1,1 +1,1 @@
-"""Encoder-decoder models: ``plain`` is the readable adapter, ``slots`` the fast one, held against it."""
+"""Encoder-decoder models: ``plain`` is the readable adapter, ``slots`` the fast one, tested against it."""

@@ -2,9 +2,9 @@
 
 Legend: B inputs, R rows (live beams), L longest input, d model width, V vocabulary.
 
-Cross-attention keys and values belong to an input, not to a beam: they are computed once, and gathered
-again only when the rows that stand for an input change in number or place. Self-attention is gathered by
-parent row at every step.
+Cross-attention keys and values belong to an input, not to a beam. They are computed once, and gathered again
+only when the rows of an input change in number or place. Self-attention is gathered by parent row at every
+step.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from grls.models.positions import positions_in
 
 
 class Seq2SeqGenerator:
-    """Drives an ``AutoModelForSeq2SeqLM`` for the decoder.
+    """Runs an ``AutoModelForSeq2SeqLM`` for the decoder.
 
-    The model is used as it is (device, precision, eval or train mode): put it where you want it first.
+    The model is not changed: set its device, precision and mode (eval or train) first.
 
     Args:
         model: The model; its config must name ``decoder_start_token_id`` and ``pad_token_id``.
@@ -44,11 +44,11 @@ class Seq2SeqGenerator:
         if model.get_output_embeddings() is None:
             raise ConfigError(f"{type(model).__name__} has no output head; load it as a seq2seq LM.")
         self.head = Head(model)
-        _ = self.head.linear  # decided now, before searches share the model
+        _ = self.head.linear  # tested now, before searches share the model
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         device: torch.device = self.model.device
         return device
 
@@ -71,7 +71,7 @@ class Seq2SeqGenerator:
         return output.last_hidden_state, attention
 
     def forward(self, states: Tensor, mask: Tensor, tokens: Tensor, cache: Any = None) -> Tensor:
-        """What the head reads, ``[R, length, d]``, for decoder inputs ``tokens [R, length]``."""
+        """The input of the head, ``[R, length, d]``, for decoder inputs ``tokens [R, length]``."""
         arguments = {
             "encoder_outputs": BaseModelOutput(last_hidden_state=states),
             "attention_mask": mask,
@@ -99,7 +99,7 @@ class Seq2SeqSession:
         self._hidden: Tensor = self._encoded
 
     def first(self) -> None:
-        """Feed the start token to one row an input."""
+        """Feed the start token to one row per input."""
         self._feed(np.full(len(self._owner), self._generator.start_token))
 
     def step(self, parents: Ints, tokens: Ints) -> None:
@@ -121,10 +121,10 @@ class Seq2SeqSession:
         """Logits of (row, token) pairs, ``[A]``."""
         device = self._generator.device
         with torch.inference_mode():
-            found = self._generator.head.pairs(
+            logits = self._generator.head.pairs(
                 self._hidden, torch.from_numpy(rows).to(device), torch.from_numpy(tokens).to(device)
             )
-            array: Floats = found.cpu().numpy()
+            array: Floats = logits.cpu().numpy()
             return array
 
     def log_normalizer(self) -> Floats:
@@ -141,10 +141,10 @@ class Seq2SeqSession:
 
 
 def start_token(model: Any) -> int:
-    """What the model's decoder begins with.
+    """The start token of the decoder.
 
     Raises:
-        ConfigError: The model's config names no ``decoder_start_token_id``, or one that is no token.
+        ConfigError: The config of the model names no ``decoder_start_token_id``, or one that is no token.
     """
     for config in (getattr(model, "generation_config", None), model.config):
         token = getattr(config, "decoder_start_token_id", None)
@@ -154,8 +154,8 @@ def start_token(model: Any) -> int:
         if type(token) is not int or not 0 <= token < most:
             raise ConfigError(
                 f"decoder_start_token_id is {token!r} (of generation_config.json or config.json); "
-                f"expected the number of a token, 0 to {most - 1}: correct it, or copy the file from where "
-                "the model comes from."
+                f"expected the number of a token, 0 to {most - 1}: correct it, or copy the file from the "
+                "source of the model."
             )
         return token
     raise ConfigError(
@@ -164,13 +164,13 @@ def start_token(model: Any) -> int:
 
 
 def check_positions(model: Any, input_length: int, target_length: int) -> None:
-    """Refuse lengths for which a model with learned positions has none (T5 has relative ones).
+    """Refuse lengths beyond the positions of a model (T5 has relative positions, without a limit).
 
     Args:
-        model: A sequence-to-sequence model, or a causal one, which needs positions for input and target
+        model: A sequence-to-sequence model, or a causal model, which needs positions for input and target
             together.
-        input_length: Longest input, in tokens.
-        target_length: Longest target sequence, in tokens, end token included.
+        input_length: The longest input in tokens.
+        target_length: The longest target sequence in tokens, end token included.
 
     Raises:
         ConfigError: The model has fewer positions.

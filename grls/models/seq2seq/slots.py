@@ -1,12 +1,11 @@
-"""Slots for an encoder-decoder model: an input is read by the encoder, and attended to across.
+"""Slots for an encoder-decoder model: the encoder reads an input, and the decoder attends to it.
 
-Legend: S slots (queries in flight), P places a slot, T new tokens, m most new tokens of one slot, H heads,
-c width of a head, d model width, L longest input.
+Legend: S slots (queries in flight), P places a slot, T new tokens, m most new tokens of one slot, H heads, c
+width of a head, d model width, L longest input.
 
-How a model is made to work by slots is told in :mod:`grls.models.sessions.memory`. Keys and values of an
-input are computed once a query. A token's position is given as ``decoder_position_ids`` or by T5's relative
-bias; where a model takes neither (BART counts its cache), this cannot work: :func:`plant` tries it on the
-model itself.
+How slots work: :mod:`grls.models.sessions.memory`. Keys and values of an input are computed once a query. The
+position of a token is passed as ``decoder_position_ids`` or by T5's relative bias. A model that accepts
+neither is not supported (BART counts the tokens of its cache); :func:`plant` tests the model.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ class _InputCache(Cache):
 
 
 class _LoadCache(Cache):
-    """Takes keys and values of new queries straight to their slots.
+    """Writes keys and values of new queries directly to their slots.
 
     Args:
-        rooms: Of each layer, ``[S, P, H c]``; made where they are missing.
-        slots: ``[B]`` where each query goes.
-        make: Makes one, given a tensor like it and its width H c.
+        rooms: Keys and values of each layer, ``[S, P, H c]``; made if missing.
+        slots: ``[B]`` the slot of each query.
+        make: Makes a room from a tensor of the same type and its width H c.
     """
 
     def __init__(self, rooms: list[KeysValues], slots: Tensor, make: Callable[[Tensor, int], KeysValues]):
@@ -66,7 +65,7 @@ class _LoadCache(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Keep those of B queries, ``[B, H, L, c]``; returns the same."""
+        """Store keys and values of B queries, ``[B, H, L, c]``; returns them."""
         _, self.heads, length, width = key_states.shape
         if layer_idx == len(self._rooms):
             self._rooms.append(self._make(key_states, self.heads * width))
@@ -75,12 +74,12 @@ class _LoadCache(Cache):
         return key_states, value_states
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: what is loaded is the start."""
+        """Zero: the loaded tokens are the first ones."""
         return 0
 
 
 class _SlotCache(EncoderDecoderCache):
-    """What the model's decoder takes for its cache."""
+    """The cache for the decoder of the model."""
 
     def __init__(self, session: SlotMemory, inputs: list[Any]):
         super().__init__(OwnCache(session), _InputCache([]))
@@ -89,7 +88,7 @@ class _SlotCache(EncoderDecoderCache):
 
 
 class Seq2SeqTrees(SlotModel):
-    """Drives an ``AutoModelForSeq2SeqLM`` for the fast searches; see :func:`plant`.
+    """Runs an ``AutoModelForSeq2SeqLM`` for the fast searches; see :func:`plant`.
 
     Args:
         generator: The model.
@@ -104,15 +103,15 @@ class Seq2SeqTrees(SlotModel):
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return self.generator.device
 
     def open_trees(self, slots: int, longest: int) -> Seq2SeqTreeSession:
-        """Room for S queries in flight, whose inputs have at most ``longest`` tokens."""
+        """Memory for S queries in flight, whose inputs have at most ``longest`` tokens."""
         return Seq2SeqTreeSession(self, slots, longest)
 
     def open_grid(self, slots: int, beams: int, longest: int, fixed: bool = False) -> Seq2SeqGridSession:
-        """Room for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens."""
+        """Memory for S queries in flight with K beams each, whose inputs have at most ``longest`` tokens."""
         return Seq2SeqGridSession(self, slots, longest, beams, fixed)
 
     def distances(self, length: int) -> Tensor | None:
@@ -123,19 +122,19 @@ class Seq2SeqTrees(SlotModel):
         return bias[0, :, 0].flip(-1).T.contiguous()
 
     def forward(self, session: SlotMemory, tokens: Tensor, positions: Tensor, cache: Cache) -> Tensor:
-        """What the head sees, ``[T, d]``, for T decoder inputs at their positions."""
+        """The input of the head, ``[T, d]``, for T decoder inputs at their positions."""
         with self.attention(session), self.generator.head.catch() as caught:
             self._run(tokens, positions, cache)
         return caught[0][:, 0]
 
     def logits(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Tensor:
-        """The model's own logits, ``[T, V]`` in float32, within :meth:`attention`: what can be compiled."""
-        found: Tensor = self._run(tokens, positions, cache).logits[:, 0].float()
-        return found
+        """The logits of the model, ``[T, V]`` in float32, within :meth:`attention`; it can be compiled."""
+        logits: Tensor = self._run(tokens, positions, cache).logits[:, 0].float()
+        return logits
 
     def _run(self, tokens: Tensor, positions: Tensor, cache: Cache) -> Any:
         arguments = {
-            # The cache has the inputs; the model wants to see some.
+            # The cache holds the inputs, but the model requires this argument.
             "encoder_outputs": BaseModelOutput(last_hidden_state=tokens.new_empty((len(tokens), 0, 1))),
             "decoder_input_ids": tokens[:, None],
             "past_key_values": cache,
@@ -146,13 +145,13 @@ class Seq2SeqTrees(SlotModel):
         return self.generator.model(**arguments)
 
     def addresses(self) -> tuple[int, ...]:
-        """Where the weights lie: a step that was captured is of use while they stay."""
+        """The addresses of the weights; a captured step is valid as long as they do not change."""
         model = self.generator.model
-        return tuple(some.data_ptr() for kept in (model.parameters(), model.buffers()) for some in kept)
+        return tuple(weight.data_ptr() for kept in (model.parameters(), model.buffers()) for weight in kept)
 
 
 class _Reading(SlotMemory):
-    """Inputs are read by the encoder."""
+    """A memory whose inputs the encoder reads."""
 
     _model: Seq2SeqTrees
 
@@ -205,21 +204,21 @@ class _Reading(SlotMemory):
         return self._table
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
-        """Put keys and values of T new tokens in their places, and return all."""
-        found = super().keep(key, value, layer)
-        self._own_keys = found.keys
-        return found
+        """Store keys and values of T new tokens at their places; returns all keys and values."""
+        kept = super().keep(key, value, layer)
+        self._own_keys = kept.keys
+        return kept
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         heads, width = query.shape[1], query.shape[3]
         laid = self._lay(query.reshape(len(query), -1))
         laid = laid.view(self._slots, -1, heads, width).transpose(1, 2)
         bias = self._own_bias if key is self._own_keys else self._input_bias[..., : key.shape[2]]
-        found = functional.scaled_dot_product_attention(
+        output = functional.scaled_dot_product_attention(
             laid, key, value, attn_mask=bias.to(laid.dtype).expand(-1, heads, laid.shape[2], -1), scale=scale
         )
-        found = self._unlay(found.transpose(1, 2).reshape(-1, heads * width))
-        return found.view(-1, 1, heads, width)
+        output = self._unlay(output.transpose(1, 2).reshape(-1, heads * width))
+        return output.view(-1, 1, heads, width)
 
 
 class Seq2SeqTreeSession(TreeMemory, _Reading):
@@ -241,12 +240,11 @@ class Seq2SeqGridSession(GridMemory, _Reading):
 
 
 def plant(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
-    """Trees of a model, or None where its decoder cannot be driven so.
+    """Trees of a model, or None if its decoder does not support them.
 
-    Two inputs and three branches, one of them two tokens long, are tried against the model's own forward
-    pass.
+    Two inputs and three branches, one of two tokens, are tested against the forward pass of the model.
     """
-    with turn(generator.model):  # the trial reads the model as it is, not as another thread drives it
+    with turn(generator.model):  # another thread may have replaced parts of the model
         return _tried(generator)
 
 
@@ -256,7 +254,7 @@ def _tried(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
     model.eval()
     try:
         trees = Seq2SeqTrees(generator)
-        return trees if generator.head.linear and _told(trees) and _agrees(trees) else None
+        return trees if generator.head.linear and _reads_positions(trees) and _agrees(trees) else None
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
         if out_of_memory(error):
             raise
@@ -266,8 +264,8 @@ def _tried(generator: Seq2SeqGenerator) -> Seq2SeqTrees | None:
 
 
 @torch.inference_mode()
-def _told(trees: Seq2SeqTrees) -> bool:
-    """Whether the decoder stands where it is told, by our positions or by its bias of distances."""
+def _reads_positions(trees: Seq2SeqTrees) -> bool:
+    """Whether the decoder uses the positions that it is given, or a bias by distance."""
     if trees._biased is not None:
         return True
     generator = trees.generator
@@ -300,7 +298,7 @@ def _agrees(trees: Seq2SeqTrees) -> bool:
         slot = slots[row : row + 1]
         before = torch.tensor([[generator.start_token, *written]], device=generator.device)
         expected = generator.head.all(generator.forward(states[slot], mask[slot], before)[:, -1])
-        found = generator.head.all(session._hidden[row : row + 1])
-        if not agree(found, expected, session._hidden.dtype):
+        logits = generator.head.all(session._hidden[row : row + 1])
+        if not agree(logits, expected, session._hidden.dtype):
             return False
     return True

@@ -1,12 +1,11 @@
-"""The trees of tokens behind the fast search: who descends from whom.
+"""The trees of tokens behind the fast search: the ancestors and the depth of every token.
 
 Legend: S slots (queries in flight), P places (tokens kept a slot), R branches, T new tokens of all branches.
 
-A slot holds one query and a tree of the tokens fed so far. A beam is a node of that tree; what it attends to
-are its ancestors. So nothing is copied or reordered when beams are chosen: a beam that dies is a node without
-children, and two beams share the tokens they have in common. New tokens come in branches, each a run of
-tokens that continues one node, so a stretch without a decision is fed at once. The module knows nothing of
-models.
+A slot holds one query and a tree of the tokens fed so far. A beam is a node of this tree and attends to its
+ancestors. So choosing beams copies and reorders nothing: a dead beam is a node without children, and two
+beams share their common tokens. New tokens come in branches. A branch is a run of tokens that continues one
+node, so a stretch without a decision is fed at once. The module does not know models.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Branches(NamedTuple):
-    """R runs of tokens, each of which continues one node.
+    """R runs of tokens; each continues one node.
 
     Attributes:
-        slots: ``[R]`` ascending.
-        parents: ``[R]`` the node each continues.
-        lengths: ``[R]`` tokens of each, at least one.
-        tokens: ``[T]`` one branch after another.
+        slots: ``[R]`` the slot of each branch, ascending.
+        parents: ``[R]`` the node that each branch continues.
+        lengths: ``[R]`` tokens of each branch, at least one.
+        tokens: ``[T]`` the concatenated branches.
     """
 
     slots: Ints
@@ -38,14 +37,14 @@ class Branches(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where new tokens stand.
+    """The places of new tokens.
 
     Attributes:
-        slots: ``[T]`` ascending.
-        nodes: ``[T]`` place of each in its slot's tree.
-        depths: ``[T]`` tokens before it.
-        visible: ``[T, P]`` which places it attends to: its ancestors and itself.
-        last: ``[R]`` which of the tokens ends each branch.
+        slots: ``[T]`` the slot of each token, ascending.
+        nodes: ``[T]`` the place of each token in the tree of its slot.
+        depths: ``[T]`` how many tokens come before each token.
+        visible: ``[T, P]`` the places that each token attends to: its ancestors and itself.
+        last: ``[R]`` the last token of each branch.
     """
 
     slots: Ints
@@ -55,10 +54,10 @@ class Placed(NamedTuple):
     last: Ints
 
     def by_slot(self, slots: int) -> tuple[Ints, Ints]:
-        """How the T tokens are laid out by slot, ``[S, m]``, m the most of one slot, and back.
+        """The layout of the T tokens by slot, ``[S, m]``, where m is the most tokens of one slot.
 
         Returns:
-            ``[S m]`` the token that stands there (places to spare repeat one), and ``[T]`` where each stands.
+            ``[S m]`` the token at each place (unused places repeat one), and ``[T]`` the place of each token.
         """
         most = int(np.bincount(self.slots).max())
         within = np.arange(len(self.slots)) - np.searchsorted(self.slots, self.slots)
@@ -69,11 +68,11 @@ class Placed(NamedTuple):
 
 
 class Forest:
-    """The trees of all slots: who descends from whom, and how deep.
+    """The trees of all slots: the ancestors and the depth of every token.
 
     Args:
         slots: S.
-        places: Tokens a slot for which room is made at first; it doubles when it is full.
+        places: How many tokens a slot can hold at first; the memory doubles when it is full.
     """
 
     def __init__(self, slots: int, places: int = 64):
@@ -83,15 +82,15 @@ class Forest:
 
     @property
     def places(self) -> int:
-        """P."""
+        """P, the number of places a slot."""
         return self.depths.shape[1]
 
     def plant(self, slots: Ints, seen: bool = True) -> None:
-        """Begin the trees of some slots anew, with node 0.
+        """Start new trees in these slots, with node 0.
 
         Args:
-            slots: Which.
-            seen: Whether a token stands there, which the others attend to.
+            slots: The slots.
+            seen: Whether node 0 holds a token that all others attend to.
         """
         self.counts[slots] = 1
         self.depths[slots, 0] = 0

@@ -1,15 +1,16 @@
-"""One token of every beam at a time, decided on the device: the memory behind the search on a GPU.
+"""The memory behind the search on a GPU: one token of every beam at a time, decided on the device.
 
 Legend: S slots (queries in flight), K beams a slot, P places a slot, H heads, V vocabulary, T = S K.
 
-A step writes S K tokens: beam k of a slot that has written t tokens takes place ``1 + (t - 1) K + k``, and
-place 0 holds the start token. Which beam continues which is a tensor; choosing beams moves a row of booleans
-each (whom it sees), no keys and values. The shapes of a step depend on nothing that only the device knows, so
-the host never waits for it: it counts how many tokens a slot has written, and that bounds the places in use.
+A step writes S K tokens: beam k of a slot that has written t tokens takes place ``1 + (t - 1) K + k``; place
+0 holds the start token. A tensor says which beam continues which. Choosing beams moves one row of booleans
+per beam (the places it sees), but no keys and values. The shapes of a step never depend on results of the
+device, so the host need not wait for it: it counts how many tokens a slot has written, which bounds the
+places in use.
 
-A step is two calls. :meth:`GridMemory.room` is the host's part: it counts and makes room. What is left,
-:meth:`GridMemory.write`, is tensors alone, all of which stay where they are: it can be compiled, or captured
-once and replayed, as long as :attr:`GridMemory.moved` says the same.
+A step takes two calls. :meth:`GridMemory.room` is the part of the host: it counts and allocates memory.
+:meth:`GridMemory.write` uses only tensors, which keep their addresses: it can be compiled, or captured once
+and replayed, as long as :attr:`GridMemory.moved` does not change.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from grls.models.base import Room
 from grls.models.sessions.memory import KeysValues, SlotMemory, SlotModel
 
 _STEPS = 8
-"""Steps for which room is made at first; it doubles when it is full."""
+"""How many steps the memory can hold at first; it doubles when it is full."""
 
 
 class _InUse(NamedTuple):
-    """The parts of a memory that a step looks at.
+    """The parts of a memory that a step reads.
 
-    They are cut out by the host: their shapes and strides do not tell how large the memory is, so a compiled
-    step serves every memory.
+    The host slices them. Their shapes and strides do not depend on the size of the memory, so one compiled
+    step serves memories of all sizes.
 
     Attributes:
-        visible: ``[used, S, K]`` which places each beam sees.
-        table: ``[steps + 1, H]`` the bias by distance, where the model has one.
-        rooms: Of each layer, ``[S, used, H c]``.
+        visible: ``[used, S, K]`` the places that each beam sees.
+        table: ``[steps + 1, H]`` the bias by distance, if the model has one.
+        rooms: Keys and values of each layer, ``[S, used, H c]``.
     """
 
     visible: Tensor
@@ -54,46 +55,46 @@ class GridMemory(SlotMemory):
     Args:
         model: The model.
         slots: S.
-        longest: The longest input that will come, in tokens.
+        longest: The longest input in tokens.
         beams: K.
-        fixed: Let a step look at whole rooms, so that its shapes are few.
+        fixed: Whether a step reads all of the allocated memory, so that there are few different shapes.
     """
 
     def __init__(self, model: SlotModel, slots: int, longest: int, beams: int, fixed: bool = False):
         super().__init__(model, slots, longest, 1 + _STEPS * beams)
         self._beams = beams
         self._fixed = fixed
-        self._steps = np.zeros(slots, dtype=np.int64)  # tokens that a slot has written, as the host knows
+        self._steps = np.zeros(slots, dtype=np.int64)  # tokens that a slot has written, counted by the host
         self._open = np.zeros(slots, dtype=bool)  # whether a slot has a query
         device = model.device
         self.written = torch.zeros(slots, dtype=torch.long, device=device)
-        """``[S]`` tokens that every beam of a slot has written, on the model's device."""
+        """``[S]`` tokens that every beam of a slot has written, on the device of the model."""
         self.moved = 0
-        """Rises when tensors of the memory have been replaced by others."""
-        self._busy = torch.zeros_like(self.written)  # 1 where a slot has a query
+        """A count of how often tensors of the memory were replaced."""
+        self._busy = torch.zeros_like(self.written)  # 1 if a slot has a query
         self._visible = torch.zeros((self._places, slots, beams), dtype=torch.bool, device=device)
         self._owner = torch.arange(slots * beams, device=device) // beams  # the slot of each token
         self._beam = torch.arange(beams, device=device)[None, :]
         self._bias_table = self._distances(_STEPS)
-        self._now: _InUse  # what the next step looks at, set by room
+        self._now: _InUse  # what the next step reads, set by room
 
     def begin(self) -> None:
-        """Forget all queries, and read anew what was derived from the model's weights."""
+        """Drop all queries, and compute again what depends on the weights of the model."""
         self._steps[:] = 0
         self._open[:] = False
-        for some in (self.written, self._busy, self._visible):
-            some.zero_()
+        for tensor in (self.written, self._busy, self._visible):
+            tensor.zero_()
         self._cut = None
         self._learn()
 
     def attending(self) -> AbstractContextManager[None]:
-        """Within the block the model attends to this memory; :meth:`write` needs that."""
+        """The context in which the model attends to this memory; :meth:`write` needs it."""
         within: AbstractContextManager[None] = self._model.attention(self)
         return within
 
     @torch.inference_mode()
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; every beam writes on from the start token."""
+        """Read new queries into slots; every beam continues the start token."""
         self._steps[slots] = 0
         self._open[slots] = True
         into = self._tensor(slots)
@@ -101,11 +102,11 @@ class GridMemory(SlotMemory):
         self._busy[into] = 1
         self._visible[:, into] = False
         self._visible[0, into] = True
-        return super().load(slots, inputs)  # type: ignore[safe-super]  # a reader stands behind
+        return super().load(slots, inputs)  # type: ignore[safe-super]  # a subclass adds the reader
 
     @torch.inference_mode()
     def release(self, slots: Ints) -> None:
-        """Forget the queries of some slots."""
+        """Drop the queries of these slots."""
         self._steps[slots] = 0
         self._open[slots] = False
         into = self._tensor(slots)
@@ -113,7 +114,7 @@ class GridMemory(SlotMemory):
 
     @torch.inference_mode()
     def room(self) -> Room:
-        """Count a step, and make room for it."""
+        """Count a step and allocate memory for it."""
         self._steps[self._open] += 1
         steps = max(1, int(self._steps.max()))
         fitting = _STEPS << max(0, -(-steps // _STEPS) - 1).bit_length()
@@ -124,7 +125,7 @@ class GridMemory(SlotMemory):
         return room
 
     def look(self, room: Room) -> None:
-        """Cut out what the next step looks at."""
+        """Slice the parts of the memory that the next step reads."""
         used = 1 + room.steps * self._beams
         self._now = _InUse(
             self._visible[:used],
@@ -136,9 +137,9 @@ class GridMemory(SlotMemory):
         """Beam k of slot s continues its beam ``parents[s, k]`` with ``tokens[s, k]``.
 
         Args:
-            parents: ``[S, K]``, anything where a beam is dead.
-            tokens: ``[S, K]``. Slots without a query write them, too, into places that nobody will see.
-            room: What :meth:`room` said.
+            parents: ``[S, K]``; any value for a dead beam.
+            tokens: ``[S, K]``. Slots without a query write their tokens, too, to places that no beam sees.
+            room: The result of :meth:`room`.
 
         Returns:
             Logits of every token that may follow, ``[S, K, V]`` in float32.
@@ -152,18 +153,18 @@ class GridMemory(SlotMemory):
         self._write = place.flatten()
         self._own_bias = self._bias(clock, seen)
         logits = self._logits(tokens.flatten(), clock.expand(-1, self._beams).flatten(), room.reach)
-        del self._own_bias, self._write  # nothing of a step outlives it
-        found: Tensor = logits.unflatten(0, (self._slots, self._beams))
-        return found
+        del self._own_bias, self._write  # release the tensors of the step
+        by_slot: Tensor = logits.unflatten(0, (self._slots, self._beams))
+        return by_slot
 
     @abstractmethod
     def _logits(self, tokens: Tensor, depths: Tensor, reach: int) -> Tensor:
-        """Feed T tokens that have so many before them; returns the logits, ``[T, V]`` in float32."""
+        """Feed T tokens, each after ``depths`` tokens; returns the logits, ``[T, V]`` in float32."""
 
     @property
     @abstractmethod
     def _reach(self) -> int:
-        """Tokens of the longest input that was read."""
+        """The length of the longest input so far, in tokens."""
 
     @property
     def _used(self) -> int:
@@ -180,7 +181,7 @@ class GridMemory(SlotMemory):
         return rows
 
     def _empty(self, like: Tensor, places: int, width: int) -> Tensor:
-        """Places stand first, so that those in use have one layout, however many there are beside."""
+        """The axis of places comes first, so that the layout of the used places does not depend on P."""
         return like.new_zeros((places, self._slots, width)).transpose(0, 1)
 
     def _put(self, part: Tensor, new: Tensor) -> None:
@@ -195,7 +196,7 @@ class GridMemory(SlotMemory):
         self.moved += 1
 
     def _learn(self) -> None:
-        """Take the bias by distance from the model, to the same place where it fits."""
+        """Read the bias by distance from the model, into the same tensor if it fits."""
         new = self._distances((self._places - 1) // self._beams)
         if new is None or self._bias_table is None:
             return
@@ -205,7 +206,7 @@ class GridMemory(SlotMemory):
             self._bias_table = new
 
     def _bias(self, clock: Tensor, seen: Tensor) -> Tensor:
-        """Position bias where a beam may look, minus infinity elsewhere, ``[S, H or 1, K, used]``."""
+        """Position bias at places that a beam sees, else minus infinity, ``[S, H or 1, K, used]``."""
         visible, table = seen.permute(1, 2, 0)[:, None], self._now.table
         if table is None:
             return torch.zeros_like(visible, dtype=torch.float32).masked_fill(~visible, -torch.inf)

@@ -1,17 +1,17 @@
-"""A model's memory of several queries in flight, by an attention function and a cache of our own.
+"""The memory of a model for several queries in flight, by an attention function and a cache.
 
-Legend: S slots (queries in flight), P places a slot, T new tokens, m most new tokens of one slot, R rows,
-H heads, c width of a head, d model width, N tokens asked of every row.
+Legend: S slots (queries in flight), P places a slot, T new tokens, m most new tokens of one slot, R rows, H
+heads, c width of a head, d model width, N tokens whose logits are read for all rows.
 
-transformers lets an attention function be registered and a cache be handed in, and that is all that has to
-change. The new tokens of all beams of all queries go through the model's own code as T rows of one token, so
-every linear layer is one product without padding; the cache keeps keys and values by slot and place; the
-attention (:func:`_attend`) lays the T queries out by slot, and each sees its ancestors, and its slot's input.
+transformers accepts a registered attention function and a cache, and nothing else has to change. The new
+tokens of all beams of all queries go through the code of the model as T rows of one token, so every linear
+layer is one product without padding. The cache keeps keys and values by slot and place. The attention
+(:func:`_attend`) arranges the T queries by slot; each attends to its ancestors and to the input of its slot.
 
-Two things vary, and a session is put together from both. How an input is read:
-:mod:`grls.models.seq2seq.slots` (by an encoder) and :mod:`grls.models.causal.slots` (as a prefix). And how
-tokens are placed: :mod:`grls.models.sessions.trees` (any number of tokens a beam, by NumPy: for the CPU)
-and :mod:`grls.models.sessions.grid` (one token of every beam, without a word from the device: for a GPU).
+A session combines a way to read inputs with a way to place tokens. Inputs are read by an encoder
+(:mod:`grls.models.seq2seq.slots`) or as a prefix (:mod:`grls.models.causal.slots`). Tokens are placed in
+trees, any number a beam, with NumPy, for a CPU (:mod:`grls.models.sessions.trees`), or in a grid, one token
+of every beam, without waiting for the device, for a GPU (:mod:`grls.models.sessions.grid`).
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from grls.models.turns import turn
 
 _NAME = "grls_slots"
 _SESSION = "grls_slot_session"
-"""Where a config tells the attention function whose session it serves. (A context variable would do the same
-per thread, but torch.compile cannot read one, and a model serves one thread at a time anyway.)"""
+"""The attribute of a config that gives the attention function its session. (A context variable would separate
+threads, but torch.compile cannot read one, and a model serves one thread at a time anyway.)"""
 
 
 class KeysValues(NamedTuple):
     """Keys and values of a layer by slot, ``[S, H, P, c]`` each.
 
-    As a session keeps them (its rooms) they are ``[S, P, H c]``, and tensors apart: of two spans of one
-    tensor a compiled step would write neither in its place, but copy the whole.
+    A session keeps them (its rooms) as ``[S, P, H c]``, in two separate tensors: for two views of one tensor,
+    a compiled step would copy the whole tensor instead of writing in place.
     """
 
     keys: Tensor
@@ -50,7 +50,7 @@ class KeysValues(NamedTuple):
 
 
 def by_head(room: KeysValues, places: int, heads: int) -> KeysValues:
-    """The first places of a room ``[S, P, H c]`` as attention wants them, ``[S, H, places, c]``; no copy."""
+    """The first places of a room ``[S, P, H c]`` shaped for attention, ``[S, H, places, c]``; no copy."""
     keys, values = room
     return KeysValues(_by_head(keys, places, heads), _by_head(values, places, heads))
 
@@ -61,7 +61,7 @@ def _by_head(part: Tensor, places: int, heads: int) -> Tensor:
 
 
 class OwnCache(Cache):
-    """Keys and values of the tokens fed, for the model's self-attention."""
+    """Keys and values of the tokens fed so far, for the self-attention of the model."""
 
     def __init__(self, session: SlotMemory):
         super().__init__(layers=[])
@@ -70,19 +70,19 @@ class OwnCache(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Keep those of T new tokens, ``[T, H, 1, c]``; returns all of them, ``[S, H, P, c]``."""
+        """Store keys and values of T new tokens, ``[T, H, 1, c]``; returns all, ``[S, H, P, c]``."""
         return self._session.keep(key_states, value_states, layer_idx)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Zero: where a token stands is told by its position, not by the length of a cache."""
+        """Zero: the place of a token follows from its position, not from the length of the cache."""
         return 0
 
 
 class SlotModel:
-    """Drives a transformers model by slots.
+    """Runs a transformers model with slots.
 
-    Its attention is exchanged while tokens are fed and put back at once, so one model serves one thread at a
-    time (:mod:`grls.models.turns`).
+    The attention of the model is replaced while tokens are fed, and restored afterwards. So a model serves
+    one thread at a time (:mod:`grls.models.turns`).
 
     Args:
         module: The part of the model that writes tokens.
@@ -96,11 +96,11 @@ class SlotModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return self.head.module.weight.device
 
     def cut(self, tokens: Ints) -> Cut:
-        """The part of the head that belongs to some tokens, kept until the head's weights change."""
+        """The part of the head for these tokens; it is cached until the weights of the head change."""
         now = version(self.head.module)
         if self._cut is None or self._cut[0] != now or self._cut[1] is not tokens:
             self._cut = now, tokens, self.head.cut(torch.from_numpy(tokens).to(self.device))
@@ -108,7 +108,7 @@ class SlotModel:
 
     @contextmanager
     def attention(self, session: SlotMemory) -> Iterator[None]:
-        """Within the block the model attends by slot, for this thread alone."""
+        """A context in which the model attends by slot, for this thread only."""
         with turn(self.head.model):
             try:
                 for config in self._configs:
@@ -125,9 +125,9 @@ Version = tuple[tuple[int, float], ...]
 
 
 def version(module: nn.Module) -> Version:
-    """Changes whenever a parameter is replaced or written to, told by where it lies and a sample of it.
+    """A value that changes if a parameter is replaced or written to: addresses and samples of the parameters.
 
-    (Counters of writes do not see what is written through ``.data``.)
+    (The version counters of torch do not count writes through ``.data``.)
     """
     parameters = [p.detach() for p in module.parameters()]
     samples = [p.flatten()[:: max(1, p.numel() // _SAMPLE)].double().sum() for p in parameters]
@@ -136,24 +136,24 @@ def version(module: nn.Module) -> Version:
 
 
 def takes_positions(near: Tensor, far: Tensor) -> bool:
-    """Whether a model read the positions that it was told, given what it computed for two that differ.
+    """Whether a model uses its position argument, from its outputs for two different positions.
 
-    One that counts its tokens instead (BART, Marian) computes the same numbers to the last bit, in every
-    precision; :func:`agree` alone would let its error pass for the rounding of a coarse one.
+    A model that counts its tokens instead (BART, Marian) computes the same numbers to the last bit, in every
+    precision. :func:`agree` alone would take its error for the rounding of a coarse precision.
     """
     return not torch.equal(near, far)
 
 
-def agree(found: Tensor, expected: Tensor, kind: torch.dtype) -> bool:
-    """Whether two rows of logits are equal but for the rounding of a model that computes in ``kind``.
+def agree(logits: Tensor, expected: Tensor, kind: torch.dtype) -> bool:
+    """Whether two rows of logits are equal, except for the rounding of a model that computes in ``kind``.
 
     Raises:
-        ConfigError: What is expected, which the model's own forward pass gave, is not numbers.
+        ConfigError: The expected logits, from the forward pass of the model, are NaN.
     """
     refuse_nan_logits(expected)
     tolerance = max(1e-2, 32 * torch.finfo(kind).eps)
     spread = float(expected[expected.isfinite()].std().nan_to_num())
-    return torch.allclose(found, expected, rtol=tolerance, atol=tolerance * spread)
+    return torch.allclose(logits, expected, rtol=tolerance, atol=tolerance * spread)
 
 
 def _attend(
@@ -173,7 +173,7 @@ class SlotMemory(ABC):
     Args:
         model: The model.
         slots: S.
-        longest: The longest input that will come, in tokens.
+        longest: The longest input in tokens.
         places: P at first.
     """
 
@@ -181,32 +181,32 @@ class SlotMemory(ABC):
         self._model = model
         self._device: torch.device = (
             model.device
-        )  # asked once: a transformers model looks for it anew each time
+        )  # read once: a transformers model searches for it at each access
         self._slots = slots
         self._longest = longest
         self._places = places
         self._own: list[KeysValues] = []  # of each layer, [S, P, H c]
-        self._cut: tuple[Ints, Cut] | None = None  # asked of the model once: it looks whether weights changed
-        # Set by whoever feeds:
+        self._cut: tuple[Ints, Cut] | None = None  # cached here: the model would check its weights each time
+        # Set before tokens are fed:
         self._own_bias: Tensor  # [S, H or 1, m, used]
-        self._write: Tensor  # [T] where _put writes the new tokens, in the flattened cache
-        self._hidden: Tensor  # [R, d] what the head sees
+        self._write: Tensor  # [T] the places of the new tokens in the flattened cache
+        self._hidden: Tensor  # [R, d] the input of the head
 
     @abstractmethod
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; returns the node that each writes on from."""
+        """Read new queries into slots; returns the node that each query continues."""
 
     @abstractmethod
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        """Attention of T tokens ``[T, H, 1, c]``, each over its slot's keys; ``[T, 1, H, c]``."""
+        """Attention of T tokens ``[T, H, 1, c]``, each over the keys of its slot; ``[T, 1, H, c]``."""
 
     @abstractmethod
     def _advance(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        """Feed T tokens that have so many before them; returns what the head sees, ``[T, d]``."""
+        """Feed T tokens, each after ``depths`` tokens; returns the input of the head, ``[T, d]``."""
 
     @abstractmethod
     def _distances(self, deepest: int) -> Tensor | None:
-        """Bias of attention scores by distance, ``[more than deepest, H]``, where the model has one."""
+        """Bias of attention scores by distance, ``[more than deepest, H]``; None if the model has none."""
 
     @property
     @abstractmethod
@@ -215,7 +215,7 @@ class SlotMemory(ABC):
 
     @abstractmethod
     def _lay(self, rows: Tensor) -> Tensor:
-        """T rows by slot, ``[T, …]`` to ``[S m, …]``."""
+        """Arrange T rows by slot, ``[T, …]`` to ``[S m, …]``."""
 
     @abstractmethod
     def _unlay(self, rows: Tensor) -> Tensor:
@@ -223,11 +223,11 @@ class SlotMemory(ABC):
 
     @property
     def _rooms(self) -> list[KeysValues]:
-        """Keys and values of each layer, of the places in use at least."""
+        """Keys and values of each layer, for the places in use or more."""
         return self._own
 
     def _make_room(self, places: int) -> None:
-        """Let P be as large."""
+        """Grow the memory to P = ``places``."""
         self._own = [KeysValues(*(self._grown(part, places) for part in room)) for room in self._own]
         self._places = places
 
@@ -237,11 +237,11 @@ class SlotMemory(ABC):
         return grown
 
     def _empty(self, like: Tensor, places: int, width: int) -> Tensor:
-        """Zeros for keys, or values, of a layer, ``[S, places, width]``."""
+        """Zeros for keys or values of a layer, ``[S, places, width]``."""
         return like.new_zeros((self._slots, places, width))
 
     def _new_room(self, like: Tensor, width: int) -> KeysValues:
-        """What a layer keeps of the tokens, empty."""
+        """Empty keys and values of a layer."""
         return KeysValues(*(self._empty(like, self._places, width) for _ in range(2)))
 
     def _put(self, part: Tensor, new: Tensor) -> None:
@@ -249,7 +249,7 @@ class SlotMemory(ABC):
         part.view(-1, part.shape[-1]).index_copy_(0, self._write, new)
 
     def keep(self, key: Tensor, value: Tensor, layer: int) -> KeysValues:
-        """Put keys and values of T new tokens in their places, and return all."""
+        """Store keys and values of T new tokens at their places; returns all keys and values."""
         if layer == len(self._own):
             self._own.append(self._new_room(key, key[0].numel()))
         room = self._rooms[layer]
@@ -261,14 +261,14 @@ class SlotMemory(ABC):
         """Logits of (row, token) pairs, ``[A]``."""
         with torch.inference_mode():
             head = self._model.head
-            found: Floats = head.pairs(self._hidden, self._tensor(rows), self._tensor(tokens)).cpu().numpy()
-            return found
+            logits: Floats = head.pairs(self._hidden, self._tensor(rows), self._tensor(tokens)).cpu().numpy()
+            return logits
 
     def log_normalizer(self) -> Floats:
         """Log-sum-exp over the vocabulary, ``[R]``."""
         with torch.inference_mode():
-            found: Floats = self._model.head.all(self._hidden).logsumexp(-1).cpu().numpy()
-            return found
+            normalizer: Floats = self._model.head.all(self._hidden).logsumexp(-1).cpu().numpy()
+            return normalizer
 
     def every(self) -> Tensor:
         """Logits of every token for every row, ``[R, V]`` in float32."""

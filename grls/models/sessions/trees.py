@@ -3,8 +3,8 @@
 Legend: R branches, T their tokens, S slots (queries in flight), P places a slot, m most new tokens of one
 slot, H heads.
 
-Beams are nodes of a tree of tokens a slot (:mod:`grls.models.sessions.forest`), and any number of tokens is
-fed to any of them at once; how a model is made to see trees is told in :mod:`grls.models.sessions.memory`.
+Each slot has a tree of tokens (:mod:`grls.models.sessions.forest`), whose nodes are beams. Any number of
+tokens can be fed to any beam at once. How a model reads trees: :mod:`grls.models.sessions.memory`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from grls.models.sessions.memory import SlotMemory, SlotModel
 
 
 class TreeMemory(SlotMemory):
-    """S queries at a time, each a tree of tokens; see :class:`grls.models.base.TreeSession`.
+    """S queries at a time, each with a tree of tokens; see :class:`grls.models.base.TreeSession`.
 
     Args:
         model: The model.
         slots: S.
-        longest: The longest input that will come, in tokens.
+        longest: The longest input in tokens.
     """
 
     _root_is_seen = True
@@ -39,13 +39,13 @@ class TreeMemory(SlotMemory):
         self._scatter: Tensor  # [T]
 
     def load(self, slots: Ints, inputs: Sequence[Sequence[int]]) -> Ints:
-        """Read new queries into slots; returns the node that each writes on from."""
+        """Read new queries into slots; returns the node that each query continues."""
         self._forest.plant(slots, self._root_is_seen)
-        return super().load(slots, inputs)  # type: ignore[safe-super]  # a reader stands behind
+        return super().load(slots, inputs)  # type: ignore[safe-super]  # a subclass adds the reader
 
     @torch.inference_mode()
     def feed(self, branches: Branches) -> Ints:
-        """Feed the tokens of R branches; returns the node of the last token of each."""
+        """Feed the tokens of R branches; returns the node of the last token of each branch."""
         placed = self._forest.grow(branches)
         self._most = int(self._forest.counts.max())
         if self._forest.places > self._places:
@@ -69,7 +69,7 @@ class TreeMemory(SlotMemory):
         return rows.index_select(0, self._scatter)
 
     def _bias(self, placed: Placed) -> Tensor:
-        """Position bias where a token may look, minus infinity elsewhere, ``[S, H or 1, m, used]``."""
+        """Position bias at places that a token attends to, else minus infinity, ``[S, H or 1, m, used]``."""
         visible = self._tensor(placed.visible[:, : self._used, None])
         table = self._distances(int(placed.depths.max()))
         if table is None:

@@ -384,7 +384,7 @@ def test_a_model_that_sees_what_is_to_come_has_no_perplexity(model: Any) -> None
     tokens = torch.tensor([[3, 4, 5], [3, 4, 6]])
     first, second = model.eval()(input_ids=tokens).logits[:, 1]
     assert not torch.allclose(first, second, atol=1e-2)
-    with pytest.raises(ConfigError, match="sees what is to come"):
+    with pytest.raises(ConfigError, match="sees later tokens"):
         TextScorer(model, lambda number: [])
     causal = BertLMHeadModel(BertConfig(**SEEING, is_decoder=True))
     TextScorer(causal, lambda number: [])
@@ -397,7 +397,7 @@ def test_a_model_without_a_limit_of_positions_is_judged_by_what_it_sees() -> Non
     assert positions_in(config) is None
     model = XLNetLMHeadModel(config).eval()
     assert room_of(model, 10) is None
-    with pytest.raises(ConfigError, match="XLNetLMHeadModel sees what is to come"):
+    with pytest.raises(ConfigError, match="XLNetLMHeadModel sees later tokens"):
         InContextRalm(model, TOKENIZER, WindowOptions(documents=0, window=512))
 
 

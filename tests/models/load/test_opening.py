@@ -190,8 +190,8 @@ def test_weights_that_are_missing_or_have_no_place_are_named(
         (remove("model.safetensors"), "no weights"),
         (write("model.safetensors", "x"), ""),
         (pickled, r"pytorch_model\.bin, a pickle"),
-        (coded, "code of its own"),
-        (change("tokenizer_config.json", auto_map={"AutoTokenizer": ["own.T", None]}), "code of its own"),
+        (coded, "its own code"),
+        (change("tokenizer_config.json", auto_map={"AutoTokenizer": ["own.T", None]}), "its own code"),
         (write("config.json", "{"), r"config\.json"),
         (write("config.json", "[]"), ""),
         (change("config.json", vocab_size=None), ""),
@@ -246,7 +246,7 @@ def test_a_shard_that_is_missing_is_refused(models: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("loader", ["generator", "language", "tuned"])
 def test_an_encoder_writes_nothing(models: Path, loader: str) -> None:
-    """transformers opens one as a causal model, which sees what is to come."""
+    """transformers opens one as a causal model, which sees later tokens."""
     with pytest.raises(ConfigError, match="a bert is an encoder, which writes nothing"):
         LOADERS[loader](str(models / "mlm"))
 

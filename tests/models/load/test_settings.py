@@ -123,7 +123,7 @@ def test_damaged_settings_of_a_manifest_or_a_model_are_named(place: Path) -> Non
     with pytest.raises(DataError, match=r"model/config.json: expected an object"):
         load(place / "dense", CPU)
     edit(place / "dense" / "grls.json", settings=["config.json"])
-    with pytest.raises(DataError, match=r"grls.json: settings: expected those of the model"):
+    with pytest.raises(DataError, match=r"grls.json: settings: expected the settings of the model"):
         load(place / "dense", CPU)
 
 

@@ -327,7 +327,7 @@ def test_other_models_are_refused(kind: str, root: Path, tmp_path: Path) -> None
     config = json.loads((tmp_path / "code" / "config.json").read_text())
     config["auto_map"] = {"AutoModel": "mine.Model"}
     (tmp_path / "code" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ConfigError, match="brings code of its own"):
+    with pytest.raises(ConfigError, match="brings its own code"):
         encoders[kind].load(str(tmp_path / "code"), "cpu")
 
 
