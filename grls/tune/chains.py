@@ -16,7 +16,6 @@ from grls.retrieve.hops.expected_f1 import expected_f1
 from grls.retrieve.hops.options import CHOICES, Choice
 from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever
 from grls.retrieve.options import stored_hops
-from grls.retrieve.registry import open_member
 from grls.retrieve.spec import MANIFEST, recorded
 from grls.tune.step import TuneChoice, Tuning
 
@@ -92,8 +91,7 @@ def _measured(tuning: Tuning, search: Any, bias: float, choices: Sequence[Choice
 def _inner(tuning: Tuning) -> Any:
     if tuning.spec.get("kind") != "hops":
         return tuning.open()
-    how = replace(tuning.how, hop_by_hop=False)
-    return open_member(tuning.spec["retriever"], tuning.folder, "retriever", how)
+    return tuning.open_member(tuning.spec["retriever"], "retriever", hop_by_hop=False)
 
 
 def _relevant(spec: dict[str, Any]) -> dict[str, Any]:

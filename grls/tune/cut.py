@@ -7,7 +7,6 @@ from typing import Any
 
 from grls.evaluation.metrics.set_f1 import set_f1
 from grls.retrieve.fusion.cut import SetSize
-from grls.retrieve.registry import open_member
 from grls.tune.step import TuneChoice, Tuning, as_hits, as_pairs
 
 
@@ -17,7 +16,7 @@ def tune_cut(tuning: Tuning) -> TuneChoice:
     depth = int(spec["depth"])
 
     def search() -> list[Any]:
-        opened = open_member(spec["retriever"], tuning.folder, "retriever", tuning.how)
+        opened = tuning.open_member(spec["retriever"], "retriever")
         return [as_pairs(hits) for hits in opened.retrieve(dev.queries, depth)]
 
     kept = tuning.journal.measured({"step": "cut", "depth": depth, "named": spec["retriever"]}, search)

@@ -7,10 +7,9 @@ from typing import Any
 
 from grls.data.types import Chain, Hit
 from grls.errors import ConfigError
-from grls.retrieve.base import FindsChains, Retriever
+from grls.retrieve.base import FindsChains
 from grls.retrieve.fusion.fuse import Fusion, tune_weights
 from grls.retrieve.fusion.retriever import fuse_chains
-from grls.retrieve.registry import open_member
 from grls.retrieve.spec import MANIFEST, made
 from grls.tune.step import TuneChoice, Tuning, as_hits, as_pairs
 
@@ -57,8 +56,8 @@ def _asked(tuning: Tuning, number: int, member: Any, depth: int) -> list[dict[st
     """What a member finds for every query: hits, and of a chain whether it is done."""
 
     def search() -> list[dict[str, Any]]:
-        how = replace(tuning.how, corpus=tuning.dev.corpus)  # of BM25 that names none
-        opened: Retriever = open_member(member, tuning.folder, f"members[{number}]", how)
+        corpus = tuning.dev.corpus  # of BM25 that names none
+        opened = tuning.open_member(member, f"members[{number}]", corpus=corpus)
         queries = tuning.dev.queries
         if isinstance(opened, FindsChains) and opened.describe().steps == "dynamic":
             chains = [kept[0] for kept in opened.retrieve_chains(queries)]

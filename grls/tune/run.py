@@ -26,6 +26,9 @@ from grls.tune.step import TuneChoice, Tuning
 _TUNED = ("priors", "empty_weight", "search", "hops", "weights", "passages", "weight", "size", "sha256")
 """The fields that tuning changes."""
 
+_RESCORED = ("generative", "hybrid")
+"""The kinds whose weight of rescoring is tuned."""
+
 Step = tuple[str, Callable[[Tuning], TuneChoice]]
 
 
@@ -74,12 +77,14 @@ def tune_folder(
 def _settings(spec: dict[str, Any], dev: DevQueries, how: Opening, fingerprint: str) -> dict[str, Any]:
     """What all measurements depend on."""
     search = spec.get("search", {})
+    if spec.get("kind", "generative") in _RESCORED:
+        search = {name: value for name, value in search.items() if not name.startswith("rescore")}
     return {
         "retriever": fingerprint,
         "queries": fingerprint_queries(dev.queries),
         "gold": dev.gold,
         "precision": how.precision,
-        "search": {name: value for name, value in search.items() if not name.startswith("rescore")},
+        "search": search,
         "spec": {name: value for name, value in spec.items() if name not in _TUNED},
     }
 
@@ -104,7 +109,7 @@ def _steps(tuning: Tuning, single: bool) -> list[Step]:
     steps: list[Step] = []
     if kind == "hybrid":
         steps.append(("priors", tune_priors))
-    if kind in ("generative", "hybrid") and can_rescore(tuning):
+    if kind in _RESCORED and can_rescore(tuning):
         steps.append(("rescoring", tune_rescoring))
     if kind == "rescored":
         steps.append(("rescoring", tune_cross_encoder))

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 from grls.data.types import Hit
 from grls.retrieve.base import Retriever
-from grls.retrieve.registry import Opening, open_spec
+from grls.retrieve.options import stored_search
+from grls.retrieve.registry import Opening, open_member, open_spec
+from grls.retrieve.spec import MANIFEST, Member
 from grls.tune.dev import DevQueries
 from grls.tune.journal import Journal
 from grls.tune.options import TuneOptions
@@ -61,6 +63,18 @@ class Tuning:
         if search:
             spec = {**spec, "search": {**spec.get("search", {}), **search}}
         return open_spec(self.folder, spec, how)
+
+    def open_member(self, member: Member, field: str, **changes: Any) -> Retriever:
+        """A member as the folder asks it, with the search that the folder stores.
+
+        Args:
+            member: Its path, relative to the folder, or its specification.
+            field: Where in the folder's ``grls.json`` it is named, for errors.
+            changes: Other fields of how it is opened.
+        """
+        search = stored_search(self.spec, self.folder / MANIFEST)
+        how = replace(self.how, search=self.how.search or search, **changes)
+        return open_member(member, self.folder, field, how)
 
 
 def as_pairs(hits: Sequence[Hit]) -> list[list[Any]]:
