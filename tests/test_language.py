@@ -23,9 +23,12 @@ CLEAN = (
     "grls/models",
     # Retrieval, training and the commands.
     "grls/tune",
-    "grls/commands/index.py",
-    "grls/commands/tune.py",
+    "grls/runs",
+    "grls/commands",
     "grls/retrieve/fusion/cut.py",
+    "grls/retrieve/fusion/runs.py",
+    "grls/retrieve/judge.py",
+    "grls/retrieve/run.py",
     "grls/retrieve/spec.py",
     # Answers, reports, and what stands beside the package.
     "grls/answer",

@@ -59,23 +59,23 @@ def answer_direct(
     quiet()
     _check(retriever, run, hops, k, output)
     questions = Questions.read(data, split, limit, output)
-    found = open_or_look_up(questions, retriever, run, hops, device)
+    source = open_or_look_up(questions, retriever, run, hops, device)
     loaded, tokenizer = load_language_model(model, device)
     writer = TextWriter(loaded, tokenizer, reader.max_new_tokens, reader.batch_size)
-    reads = {} if found is None else {"k": k, "depth": reader.depth}
+    reads = {} if source is None else {"k": k, "depth": reader.depth}
     how = {"method": "direct", **reads, "chat": reader.chat, "max_new_tokens": reader.max_new_tokens}
     settings = {
-        **model_settings(model, loaded, tokenizer), **how, **found_settings(retriever, run, found),
+        **model_settings(model, loaded, tokenizer), **how, **found_settings(retriever, run, source),
         **questions.fingerprints,
     }  # fmt: skip
     direct = DirectReader(writer, questions.corpus, reader.chat)
     readings, file = read_all(
         questions, output, settings, writer,
-        lambda some, decided: direct.retrieve_and_answer(some, found, k, reader.depth, decided),
+        lambda queries, decided: direct.retrieve_and_answer(queries, source, k, reader.depth, decided),
     )  # fmt: skip
-    system, label, mode, own = origin_of(found)
-    seconds, options = spent_options(readings, file, {"model": Path(model).name, **own, **how})
-    named = name or ("closed-book" if found is None else f"direct, {label}, k={k}")
+    system, label, mode, recorded = origin_of(source)
+    seconds, options = spent_options(readings, file, {"model": Path(model).name, **recorded, **how})
+    named = name or ("closed-book" if source is None else f"direct, {label}, k={k}")
     save_readings(questions, output, readings, questions.info(system, named, mode, seconds, options))
 
 
@@ -87,7 +87,7 @@ def _check(retriever: str | None, run: str | None, hops: HopOptions, k: int, out
     if run is None:
         return
     if retriever is not None:
-        raise ConfigError("give --retriever or --run, not both: a run is what a retriever has found.")
+        raise ConfigError("give --retriever or --run, not both: a run is what a retriever has retrieved.")
     if hops.steps != "single":
         raise ConfigError("--hops.steps says how to retrieve, and a --run has retrieved: leave it out.")
     refuse_own_output(output, [run])

@@ -62,10 +62,10 @@ def answer_dsp(
     opened = open_for_reading(retriever, hops, device, questions.corpus)
     made = answering.named_program(questions, program, opened, retriever, model, k, dsp, device)
     records, seconds = answering.answer_questions(questions, made, program, output, dsp)
-    told = None if opened is None else opened.describe()
+    described = None if opened is None else opened.describe()
     info = questions.info(
-        "generator" if told is None else told.system,
-        name or (program if told is None else f"{program}, {told.name}, k={k}"),
+        "generator" if described is None else described.system,
+        name or (program if described is None else f"{program}, {described.name}, k={k}"),
         answering.fused_mode(program, dsp.queries, opened),
         seconds,
         {**made.settings, "cost": answering.total_cost(records)},

@@ -70,7 +70,9 @@ def answer_follow_up(
         **questions.fingerprints,
     }  # fmt: skip
     readings, file = read_all(questions, output, settings, writer, asking.answer)
-    told = opened.describe()
-    seconds, options = spent_options(readings, file, {"model": Path(model).name, **told.options, **how})
-    named = name or f"follow-up, {told.name}, k={k}"
-    save_readings(questions, output, readings, questions.info(told.system, named, "rank", seconds, options))
+    described = opened.describe()
+    seconds, options = spent_options(readings, file, {"model": Path(model).name, **described.options, **how})
+    named = name or f"follow-up, {described.name}, k={k}"
+    save_readings(
+        questions, output, readings, questions.info(described.system, named, "rank", seconds, options)
+    )

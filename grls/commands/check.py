@@ -45,9 +45,9 @@ def check(
     print(format_check(report))
     faults = check_data(data, passages) if Path(data).is_dir() else []
     if output is not None:
-        found = {"findings": [f._asdict() for f in report.findings]}
-        found["faults"] = [f._asdict() | {"file": str(f.file)} for f in faults]
-        write_json(output, report._asdict() | found)
+        results = {"findings": [f._asdict() for f in report.findings]}
+        results["faults"] = [f._asdict() | {"file": str(f.file)} for f in faults]
+        write_json(output, report._asdict() | results)
     if faults:
         print(format_faults(faults))
         raise DataError(f"{len(faults):,} faults in queries and qrels; correct them before you train.", data)

@@ -73,11 +73,11 @@ def explain(
     if query == EVERY:
         _explain_all(explainer, data, split, hops, limit, output, precision)
         return
-    found, order = asked_query(query, data, split, case.gold is not None)
+    asked, order = asked_query(query, data, split, case.gold is not None)
     corpus, dynamic = explainer.generator.corpus, hops.steps == "dynamic"
     before = None if case.evidence is None else ids_of(case.evidence, corpus)
     asks = hops_of(order, ids_of(case.gold, corpus), before, case.hop, hops.chained)
-    explanations = [e for ask in asks for e in explainer.explain(found, ask.gold, ask.evidence, dynamic)]
+    explanations = [e for ask in asks for e in explainer.explain(asked, ask.gold, ask.evidence, dynamic)]
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print("\n\n".join(format_explanation(e, colour) for e in explanations))
     if output is not None:

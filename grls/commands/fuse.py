@@ -43,7 +43,7 @@ def fuse(
             (from 0) that sets it.
         data: Data set folder; null takes it from the manifests.
         split: Which queries the runs answer; null takes it from the manifests. Queries that a run lacks count
-            as answered with nothing, and are said.
+            as answered with nothing, and a warning names them.
         missing: Where nothing says which queries were asked and the runs do not answer the same: refuse, or
             take what a run lacks as empty.
         tune: Runs to tune the weights on.

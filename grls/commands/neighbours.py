@@ -54,14 +54,14 @@ def neighbours(
     corpus = Corpus.read(data)
     start = perf_counter()
     if rare is not None:
-        found = by_shared_words(corpus, k, rare, analyzer)
+        nearest = by_shared_words(corpus, k, rare, analyzer)
     else:
         judge = open_judge(retriever, corpus, Opening(device, precision, search), analyzer, "--retriever")
         with Progress(len(corpus), "neighbours", "passages") as bar:
-            found = by_retriever(judge, corpus, k, retriever, bar.update)
-    found.write(output, corpus)
-    each = (found.numbers >= 0).sum() / len(corpus)
+            nearest = by_retriever(judge, corpus, k, retriever, bar.update)
+    nearest.write(output, corpus)
+    each = (nearest.numbers >= 0).sum() / len(corpus)
     print(
-        f"{output}: {len(corpus):,} passages, {each:.1f} neighbours each by {found.by}, "
+        f"{output}: {len(corpus):,} passages, {each:.1f} neighbours each by {nearest.by}, "
         f"{perf_counter() - start:.1f} s"
     )

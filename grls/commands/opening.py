@@ -48,7 +48,7 @@ def open_for(
         analyzer: How ``bm25`` splits texts into words.
 
     Raises:
-        ConfigError: BM25 has no corpus, or an option cannot be heeded.
+        ConfigError: BM25 has no corpus, or an option cannot be used.
         DataError: The folder is no retriever.
     """
     how = Opening(device, precision, search)

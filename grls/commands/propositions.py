@@ -100,8 +100,8 @@ def _summary(tally: Tally, written: int, seconds: float) -> str:
         f"{tally.sentences:,} passages have their sentences instead, {tally.none:,} have none"
     ]
     if tally.dropped:
-        told = ", ".join(f"{reason} {count:,}" for reason, count in sorted(tally.dropped.items()))
-        lines.append(f"left out of what the model wrote: {told}")
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(tally.dropped.items()))
+        lines.append(f"left out of what the model wrote: {reasons}")
     if written:
         lines.append(f"{written:,} passages in this run, {seconds / written:.2f} s each")
     return "\n".join(lines)

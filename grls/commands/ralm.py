@@ -44,7 +44,7 @@ def ralm(
         reader: What the model sees.
         rerank: Which of the retrieved documents it is given.
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
-            A line that is neither is told of.
+            A line that is neither is reported.
         limit: Only the first so many tokens of each text; null takes all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
@@ -85,7 +85,7 @@ def ralm_examples(
         reader: What the model sees.
         examples: Which examples.
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
-            A line that is neither is told of.
+            A line that is neither is reported.
         limit: Only the first so many tokens of each text; null takes all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
@@ -94,8 +94,10 @@ def ralm_examples(
 
     oracle = RerankOptions("oracle", examples.candidates)
     task = task_of(model, text, output, data, retriever, hops, reader, oracle, exclude, limit, device)
-    own = {"every": examples.every, "prefix_tokens": examples.prefix_tokens}
-    collect_examples(task.reader, task.texts, {**task.settings, "rerank": "none", **own}, output, **own)
+    recorded = {"every": examples.every, "prefix_tokens": examples.prefix_tokens}
+    collect_examples(
+        task.reader, task.texts, {**task.settings, "rerank": "none", **recorded}, output, **recorded
+    )
 
 
 def ralm_generate(
@@ -128,7 +130,7 @@ def ralm_generate(
         reader: What the model sees.
         rerank: Which of the retrieved documents it is given.
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
-            A line that is neither is told of.
+            A line that is neither is reported.
         limit: Only the first so many tokens of each text; null takes all.
         max_new_tokens: Tokens to write.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.

@@ -2,7 +2,7 @@
 
 Runs that are fused or compared must be of the same corpus and the same queries. A TREC run says neither, so
 retrieval writes both fingerprints here, with the checksums of the two files: a manifest that was left behind
-by another run is refused. A run of another tool has no manifest; whoever reads it checks ids instead.
+by another run is refused. A run of another tool has no manifest; its ids are checked instead.
 """
 
 from __future__ import annotations
