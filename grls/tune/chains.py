@@ -36,7 +36,7 @@ def tune_chains(tuning: Tuning) -> TuneChoice:
     """
     hops = stored_hops(tuning.spec, tuning.folder / MANIFEST)
     assert hops is not None
-    retriever = _inner(tuning)
+    retriever = inner(tuning)
     walk = HopsRetriever(retriever, replace(hops, choose="likeliest", done_bias=0.0))
     search: Any = walk.chains
     if walk.probable:
@@ -88,7 +88,8 @@ def _measured(tuning: Tuning, search: Any, bias: float, choices: Sequence[Choice
     return [_Tried(measures[how][0], bias, how) for how in choices]
 
 
-def _inner(tuning: Tuning) -> Any:
+def inner(tuning: Tuning) -> Any:
+    """The retriever of the hops of a folder."""
     if tuning.spec.get("kind") != "hops":
         return tuning.open()
     return tuning.open_member(tuning.spec["retriever"], "retriever", hop_by_hop=False)

@@ -15,6 +15,8 @@ _POSITIVE = (
     "rescore_weights",
     "cross_encoder_passages",
     "cross_encoder_weights",
+    "hops",
+    "hop_temperatures",
 )
 
 
@@ -36,6 +38,8 @@ class TuneOptions:
             alone where no chain has to end, always are tried.
         done_biases: Biases on DONE; null: those of the kind, -4 to 2 nats for a generator, 0 to 0.3 for a
             bi-encoder.
+        hops: Numbers of hops of a ranking by hops; 1 is a single step.
+        hop_temperatures: Factors of the usual temperature of a hop's scores, with each number of hops.
         choose: How a chain is chosen: `likeliest`, `expected-f1`; null: both where scores are
             log-probabilities, else likeliest.
 
@@ -52,6 +56,8 @@ class TuneOptions:
     cross_encoder_passages: tuple[int, ...] = (10, 20, 50, 100)
     cross_encoder_weights: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
     done_biases: tuple[float, ...] | None = None
+    hops: tuple[int, ...] = (1, 2, 3, 4)
+    hop_temperatures: tuple[float, ...] = (1.0, 0.5, 2.0)
     choose: tuple[Choice, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -66,6 +72,8 @@ class TuneOptions:
             raise ConfigError("grid.prior_temperatures is empty; [1.0] is the usual temperature alone.")
         if not self.cross_encoder_passages:
             raise ConfigError("grid.cross_encoder_passages is empty: give one number of passages, or more.")
+        if not self.hop_temperatures or 1 not in self.hops:
+            raise ConfigError("grid.hops must hold 1, a single step, and grid.hop_temperatures a factor.")
         biases = self.done_biases
         if biases is not None and (not biases or not all(map(math.isfinite, biases))):
             raise ConfigError(f"grid.done_biases must be finite numbers, at least one; got {list(biases)}.")

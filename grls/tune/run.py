@@ -17,6 +17,7 @@ from grls.tune.cross_encoder import tune_cross_encoder
 from grls.tune.cut import tune_cut
 from grls.tune.dev import DevQueries
 from grls.tune.fusion import tune_fusion
+from grls.tune.hops import ranks_by_hops, tune_hops
 from grls.tune.journal import Journal
 from grls.tune.options import TuneOptions
 from grls.tune.priors import tune_priors
@@ -117,6 +118,8 @@ def _steps(tuning: Tuning, single: bool) -> list[Step]:
         steps.append(("fusion", tune_fusion))
     if kind == "cut":
         steps.append(("cut", tune_cut))
+    if ranks_by_hops(tuning) and not single:
+        steps.append(("hops", tune_hops))
     chains = ends_chains(tuning)
     if chains and not single:
         steps.append(("chains", tune_chains))

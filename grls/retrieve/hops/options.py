@@ -37,6 +37,7 @@ class HopOptions:
             retriever (ranked).
         evidence: Words that a hop reads of the text of each passage found so far, its first sentence and
             those nearest to the question; 0: all that the retriever reads (ranked).
+        done: DONE ends a chain where the retriever has learned when it follows (ranked).
 
     Raises:
         ConfigError: A count is not positive, the bias no finite number, or an option needs other steps.
@@ -53,6 +54,7 @@ class HopOptions:
     pool: bool = False
     temperature: float | None = None
     evidence: int = 0
+    done: bool = True
 
     @property
     def chained(self) -> Steps:
@@ -73,8 +75,8 @@ class HopOptions:
             raise ConfigError(f"hops.temperature must be above 0, got {self.temperature}.")
         if self.evidence < 0:
             raise ConfigError(f"hops.evidence must be at least 0 words, got {self.evidence}.")
-        if (self.temperature is not None or self.evidence) and self.steps != "ranked":
-            raise ConfigError("hops.temperature and hops.evidence are for --hops.steps ranked.")
+        if self.steps != "ranked" and (self.temperature is not None or self.evidence or not self.done):
+            raise ConfigError("hops.temperature, evidence and done are for --hops.steps ranked.")
         if self.steps == "ranked" and (self.branch is not None or self.repeat):
             raise ConfigError("ranked hops have no hops.branch and no hops.repeat: leave them out.")
         if self.sets and self.steps in ("single", "ranked"):

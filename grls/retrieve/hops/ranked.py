@@ -64,7 +64,9 @@ class RankedHops:
 
     Args:
         retriever: Finds the passages of a hop.
-        hops: How: ``max`` hops, ``chains`` kept (null: 5), ``temperature`` and ``evidence``.
+        hops: How: ``max`` hops, ``chains`` kept (null: 5), ``temperature``, ``evidence`` and ``done``.
+        memory: What hops have found, kept for when the same queries are asked again with another temperature
+            and all else as it is; None keeps nothing.
 
     Raises:
         ConfigError: The retriever's scores have no usual temperature, and none is set.
@@ -72,12 +74,14 @@ class RankedHops:
 
     retriever: Retriever
     hops: HopOptions
+    memory: dict[tuple[Query, tuple[str, ...]], HopHits] | None = None
 
     kind = "hops"
 
     def __post_init__(self) -> None:
         self.chains = self.hops.chains or _CHAINS
-        self._ends = isinstance(self.retriever, TakesEvidence) and self.retriever.learned_done is not False
+        knows = isinstance(self.retriever, TakesEvidence) and self.retriever.learned_done is not False
+        self.ends = knows and self.hops.done
         self.temperature = self.hops.temperature or _usual_temperature(self.retriever)
 
     @property
@@ -114,6 +118,7 @@ class RankedHops:
             "temperature": self.temperature,
             "done_bias": self.hops.done_bias,
             "evidence": self.hops.evidence,
+            "done": self.ends,
         }
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
@@ -127,15 +132,23 @@ class RankedHops:
         Returns:
             Hits whose score is P(d), between 0 and 1 but for the share of chains that are not kept.
         """
+        return self.retrieve_by_hops(queries, k, allow)[-1]
+
+    def retrieve_by_hops(
+        self, queries: Sequence[Query | str], k: int, allow: Allow = None
+    ) -> list[list[list[Hit]]]:
+        """The rankings of :meth:`retrieve` after 1, 2, … hops, of one search."""
         check_counts(k=k)
         asked = queries_of(queries)
         filters = resolved(one_each(allow, len(asked)), self.corpus)
         mass: list[dict[str, float]] = [{} for _ in asked]
         live = [_Chain(place, (), 1.0) for place in range(len(asked))]
+        rankings = []
         for hop in range(self.hops.max):
             if live:
                 live = self._hop(asked, filters, live, max(k, _HITS) + hop, mass, hop + 1 < self.hops.max)
-        return [_best(some, k) for some in mass]
+            rankings.append([_best(shares, k) for shares in mass])
+        return rankings
 
     def _hop(
         self,
@@ -149,13 +162,7 @@ class RankedHops:
         """Add what a hop finds to ``mass``; the chains that the next one continues."""
         longer: dict[int, dict[frozenset[str], _Chain]] = {}
         totals = np.zeros(len(queries))
-        found = found_after(
-            self.retriever,
-            [queries[chain.query] for chain in live],
-            self._evidence(queries, live),
-            width,
-            [filters[chain.query] for chain in live],
-        )
+        found = self._found(queries, filters, live, width)
         for chain, step in zip(live, found, strict=True):
             hits = [hit for hit in step.hits if hit.id not in chain.ids]
             shares = chain.weight * self._probabilities(hits, step, len(chain.ids))
@@ -166,10 +173,24 @@ class RankedHops:
                     _add(longer.setdefault(chain.query, {}), _Chain(chain.query, (*chain.ids, hit.id), share))
         return [chain for query, some in longer.items() for chain in self._kept(some, float(totals[query]))]
 
+    def _found(
+        self, queries: Sequence[Query], filters: Sequence[Filter | None], live: Sequence[_Chain], width: int
+    ) -> list[HopHits]:
+        """What the next hop of each chain finds, as far as it is not in the memory."""
+        memory = {} if self.memory is None else self.memory
+        keys = [(queries[chain.query], chain.ids) for chain in live]
+        new = [chain for key, chain in zip(keys, live, strict=True) if key not in memory]
+        if new:
+            asked = [queries[chain.query] for chain in new]
+            allow = [filters[chain.query] for chain in new]
+            hits = found_after(self.retriever, asked, self._evidence(queries, new), width, allow)
+            memory.update(zip([(queries[one.query], one.ids) for one in new], hits, strict=True))
+        return [memory[key] for key in keys]
+
     def _probabilities(self, hits: Sequence[Hit], step: HopHits, length: int) -> Floats:
         """``[n]`` of the hits of a hop; what is missing to one is that of DONE."""
         scores = [hit.score for hit in hits]
-        if self._ends and step.done is not None and length > 0:
+        if self.ends and step.done is not None and length > 0:
             scores.append(step.done + self.hops.done_bias)
         if not scores:
             return np.empty(0)
