@@ -186,7 +186,7 @@ class Ablation:
             return
         _settings_file(stem).unlink(missing_ok=True)
         if grls(command) != 0:
-            raise ConfigError(f"the command above failed; what is done stays in {self.folder}.")
+            raise ConfigError(f"the command above failed; finished runs stay in {self.folder}.")
         write_json(_settings_file(stem), {**settings, "answers": sha256(f"{stem}{ENDING}")})
 
     def settings(self, run: Run) -> dict[str, Any]:
@@ -240,7 +240,7 @@ def markdown(
     reference = ", ".join(f"{name} {value}" for name, value in {**REFERENCE, "keys": keys}.items())
     lines = [
         "# Ablations of RICHES",
-        f"{common}. Unless a row says otherwise: {reference}. Values in percent but for quotes and seconds; "
+        f"{common}. Unless a row says otherwise: {reference}. Values in percent except quotes and seconds; "
         f"every query counts, answered or not. AutoAIS: {nli or 'no model common'}.",
     ]
     for question in asked:

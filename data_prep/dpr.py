@@ -54,13 +54,13 @@ def prepare(
     matcher = TestGold(raw)
     splits = stream.without_leaks({**splits, "test": matcher.queries}, lambda query: query.text, drop_leaks)
     wanted = {passage for queries in splits.values() for query in queries for passage in query.evidence}
-    found: set[str] = set()
+    present: set[str] = set()
     corpus = find_raw(raw, PASSAGES)
 
     def passages() -> Iterator[Passage]:
         for passage in _passages(corpus):
             if passage.id in wanted:
-                found.add(passage.id)
+                present.add(passage.id)
             matcher.offer(passage)
             yield passage
 
@@ -69,7 +69,7 @@ def prepare(
             query.id: sorted(lost)
             for queries in splits.values()
             for query in queries
-            if (lost := set(query.evidence) - found)
+            if (lost := set(query.evidence) - present)
         }
         kept = stream.without_missing(splits, missing, corpus, drop_missing)
         return {

@@ -80,7 +80,7 @@ def _prepare_paragraphs(
     if len(queries) < len(asked):
         print(f"{'left out':<20} {len(asked) - len(queries):,} questions without an evidence paragraph")
     splits = _split(queries, seed)
-    wanted, found = {passage for query in queries for passage in query.evidence}, set()
+    wanted, present = {passage for query in queries for passage in query.evidence}, set()
 
     def corpus() -> Iterator[Passage]:
         for name, record in read_json_object(paragraphs):
@@ -88,11 +88,11 @@ def _prepare_paragraphs(
             title = common.field(record, "title", str, paragraphs, place)
             text = " ".join(common.field(record, "content", str, paragraphs, place).split())
             if _id(name) in wanted:
-                found.add(_id(name))
+                present.add(_id(name))
             yield Passage(_id(name), text, title)
 
     def judged() -> dict[str, list[Query]]:
-        missing = {q.id: sorted(lost) for q in queries if (lost := set(q.evidence) - found)}
+        missing = {q.id: sorted(lost) for q in queries if (lost := set(q.evidence) - present)}
         return stream.without_missing(splits, missing, paragraphs, drop_missing)
 
     stream.finish_stream(out, corpus(), judged, tokenizer)

@@ -185,4 +185,8 @@ def _tell(ids: Sequence[Sequence[str]], read: Sequence[Sequence[str]], k: int) -
         log.warning("%d passages were left out, for the model has no room for them.", cut)
     without = sum(not passages for passages in read)
     if k and without:
-        log.warning("%d of %d queries are read without evidence: there is none.", without, len(read))
+        log.warning(
+            "%d of %d queries are answered without passages: nothing was retrieved for them.",
+            without,
+            len(read),
+        )

@@ -1,4 +1,4 @@
-"""A finished run as a Retriever: it knows the passages of its own queries."""
+"""A finished run as a retriever: it returns the passages that the run has for a query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grls.runs.run import Run
 
 
 class FinishedRun:
-    """Looks up what a run retrieved.
+    """Looks up the passages of a run.
 
     Args:
         run: JSONL that ``grls retrieve`` wrote, or any TREC run.

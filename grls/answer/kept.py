@@ -69,7 +69,7 @@ def read_on(
 
     Args:
         file: Holds the answers, a line a query. The last line of a group has the cost of the whole group,
-            so a group that a kill has split is answered anew.
+            so a group that a kill has split is answered again.
         queries: All queries.
         answer: Answers a list of queries.
         spent: What the writer behind ``answer`` has done so far.

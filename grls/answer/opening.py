@@ -43,7 +43,7 @@ def open_for_reading(
     """
     if name is None:
         if hops is not None and hops.steps != "single":
-            raise ConfigError("--hops.steps says how to retrieve: give --retriever FOLDER or bm25, too.")
+            raise ConfigError("--hops.steps needs a retriever: give --retriever FOLDER or bm25.")
         return None
     how = Opening(device, truncate_queries=True)
     if name == BM25 and corpus is None:

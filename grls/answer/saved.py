@@ -1,4 +1,4 @@
-"""Saving what was answered: the answers, and the run of what was read."""
+"""Saves answers, and the run of the passages read."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def save_readings(
     info: RunInfo,
     more: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """Print the first answers, write OUTPUT.answers.jsonl and the run, and say what was reached.
+    """Print the first answers, write OUTPUT.answers.jsonl and the run, and print the scores.
 
     Args:
-        questions: What was asked.
+        questions: The questions.
         output: Path without ending.
-        readings: One a query.
+        readings: The answer of each query.
         info: The manifest of the run.
-        more: For each query, more fields of its line of the answers.
+        more: Further fields of each query's line of the answers.
     """
     corpus, asked = questions.corpus, questions.asked
     for query, reading in list(zip(asked, readings, strict=True))[:SHOWN]:

@@ -44,15 +44,15 @@ def score_file(
 
 
 def split_of_answers(files: list[str]) -> str:
-    """The split that answers were written for, as the manifests beside them say; test where none does.
+    """The split that answers were written for, by the manifests beside them; ``test`` without a manifest.
 
     Raises:
-        ConfigError: They were written for different ones.
+        ConfigError: The answers were written for different splits.
     """
     infos = [read_info(file.removesuffix(ENDING)) for file in files]
     splits = sorted({info.split for info in infos if info is not None and info.split is not None})
     if len(splits) > 1:
-        raise ConfigError(f"the answers are of the splits {', '.join(splits)}; score them by commands apart.")
+        raise ConfigError(f"the answers are of the splits {', '.join(splits)}; score each split by itself.")
     return splits[0] if splits else "test"
 
 

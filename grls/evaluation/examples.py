@@ -129,6 +129,6 @@ def _verdict(example: _Example) -> str:
         return f"proof fails: {failed}" if failed else "proof valid"
     if not example.gold:
         return "no gold passage is known"
-    found = len(set(example.gold) & {hit.id for hit in example.hits})
+    retrieved = len(set(example.gold) & {hit.id for hit in example.hits})
     depth = "" if example.done is not None else f" in {len(example.hits)} hits"
-    return f"{'all' if example.good else f'{found} of {len(example.gold)}'} gold passages found{depth}"
+    return f"{'all' if example.good else f'{retrieved} of {len(example.gold)}'} gold passages found{depth}"

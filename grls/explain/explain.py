@@ -121,7 +121,7 @@ class Explainer:
         judgement = judge(searches, gold, retriever.done, self.widest, self.exhaustive)
         score = None if searches.excluded(gold) else searches.score(gold)
         path = _path(searches, gold)
-        found = [hit.passage for hit in searches.trace.found]
+        returned = [hit.passage for hit in searches.trace.found]
         return Explanation(
             query=query,
             evidence=evidence,
@@ -133,7 +133,7 @@ class Explainer:
             k=self.k,
             done_bias=searches.bias.get(retriever.done, 0.0),
             judgement=judgement,
-            rank=found.index(gold) + 1 if gold in found else None,
+            rank=returned.index(gold) + 1 if gold in returned else None,
             score=None if score is None else score.score,
             complete=None if score is None else score.complete,
             path=tuple(self._row(n, step) for n, step in enumerate(path, start=1)),
@@ -147,10 +147,12 @@ class Explainer:
         )
 
     def _results(self, searches: Searches, gold: Score | None) -> tuple[Result, ...]:
-        found = searches.trace.found
-        numbers = [hit.passage for hit in found]
+        returned = searches.trace.found
+        numbers = [hit.passage for hit in returned]
         bar = float("-inf") if gold is None else gold.score
-        rows = zip(found, self._names(numbers), self._texts(numbers), searches.scores(numbers), strict=True)
+        rows = zip(
+            returned, self._names(numbers), self._texts(numbers), searches.scores(numbers), strict=True
+        )
         return tuple(
             Result(rank, name, text, hit.score, exact.complete, hit.score >= bar)
             for rank, (hit, name, text, exact) in enumerate(rows, start=1)
@@ -161,8 +163,8 @@ class Explainer:
         if gold == done or searches.excluded(done):
             return None
         done_score = searches.score(done).score
-        found = [hit.passage for hit in searches.trace.found]
-        rank = found.index(done) + 1 if done in found else None
+        returned = [hit.passage for hit in searches.trace.found]
+        rank = returned.index(done) + 1 if done in returned else None
         return Ending(done_score, rank, score is not None and done_score > score.score)
 
     def _tree(self, searches: Searches, path: tuple[PathStep, ...]) -> Tree:

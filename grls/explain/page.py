@@ -47,11 +47,11 @@ _TONE = {
     "early stop": "beam", "scored worse": "model",
 }  # fmt: skip
 
-_COLUMNS = """log p: of the token, after its prefix. prefix: log-probability of the passage so far.
-allowed: tokens that might have stood here. rank: among the candidates it competed with; in brackets, where it
-would have stood. best: the best candidate. bar: the last one kept, or the k-th result where that beat it.
-margin: prefix minus bar. preferred: tokens that the model gave more after the same prefix. All scores are in
-nats."""
+_COLUMNS = """log p: log-probability of the token after its prefix. prefix: log-probability of the prefix.
+allowed: number of allowed tokens. rank: rank among the candidates of the step; in brackets, the rank that a
+dropped prefix would have had. best: score of the best candidate. bar: score of the last candidate kept, or of
+the k-th result if that beat the prefix. margin: prefix minus bar. preferred: tokens with a higher probability
+after the same prefix. All scores are in nats."""
 
 
 def write_explanations(output: str, explanations: Sequence[Explanation]) -> list[str]:

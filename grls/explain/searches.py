@@ -74,8 +74,8 @@ class Searches:
             self._traces[beams] = search._replace(found=self._weighed(search.found))
         return self._traces[beams]
 
-    def _weighed(self, found: Sequence[ScoredPassage]) -> tuple[ScoredPassage, ...]:
-        weighed = [hit._replace(score=hit.score + self.bias.get(hit.passage, 0.0)) for hit in found]
+    def _weighed(self, hits: Sequence[ScoredPassage]) -> tuple[ScoredPassage, ...]:
+        weighed = [hit._replace(score=hit.score + self.bias.get(hit.passage, 0.0)) for hit in hits]
         return tuple(sorted(weighed, key=lambda hit: -hit.score)[: self.k])
 
     @property
@@ -126,6 +126,6 @@ class Searches:
         rows = self.decoder.index.rows.row_of
         return [int(p) for p in np.flatnonzero(rows == rows[passage]) if p != passage]
 
-    def last(self, found: Sequence[ScoredPassage]) -> float:
+    def last(self, hits: Sequence[ScoredPassage]) -> float:
         """The score to exceed for a place among the results: the k-th score, ``-inf`` for fewer results."""
-        return found[-1].score if len(found) == self.k else -np.inf
+        return hits[-1].score if len(hits) == self.k else -np.inf

@@ -138,7 +138,7 @@ def format_summary(s: Summary) -> str:
             lines[-1] += f" ({of.strip()})" if of else ""
     if s.sufficient:
         wider = ", ".join(f"{width}: {count:,}" for width, count in s.sufficient.items())
-        lines += ["", f"narrowest beam tried that finds the pruned ones: {wider}"]
+        lines += ["", f"narrowest beam tried that finds the pruned passages: {wider}"]
     if s.left:
         lines += ["", "missed passages by the step at which they left the beam (■ pruned, □ other)"]
         most = max(s.left.values())

@@ -131,7 +131,7 @@ def _pruned(e: Explanation) -> str:
 
 def _early(e: Explanation) -> str:
     return (
-        f"Its whole score is {number(e.complete)}, that of the worst passage returned "
+        f"Its whole score is {number(e.complete)}, the worst passage returned has "
         f"{number(min(r.complete for r in e.results))}; but the search compared scores up to the unique "
         f"prefix ({number(e.score)}). {_left(e)} Use --early_stop false, or renormalized scores."
     )
@@ -140,7 +140,7 @@ def _early(e: Explanation) -> str:
 def _worse(e: Explanation) -> str:
     if e.left is not None and e.left.fate == "pruned" and e.judgement.widest > e.beams:
         truth = (
-            "it is outranked all the same"
+            "other passages still outrank it"
             if e.judgement.true_rank is not None
             else f"a beam of {e.judgement.widest} returns {e.k} passages that score higher"
         )

@@ -62,10 +62,10 @@ def judge(searches: Searches, gold: int, done: int, widest: int, exhaustive: boo
     rank = _true_rank(searches, gold) if exhaustive else None
     if _ends_before(searches, gold, done):
         return Judgement("done first", None, width, rank)
-    found = {hit.passage for hit in searches.trace.found}
-    if gold in found:
+    results = {hit.passage for hit in searches.trace.found}
+    if gold in results:
         return Judgement("found", width, width, rank)
-    if found.intersection(searches.twins(gold)):
+    if results.intersection(searches.twins(gold)):
         return Judgement("duplicate", width, width, rank)
     if searches.score(gold).score > searches.last(searches.trace.found) + TOLERANCE:
         return _lost(searches, gold, widest, rank)
@@ -83,11 +83,11 @@ def _lost(searches: Searches, gold: int, widest: int, rank: int | None) -> Judge
     width = searches.decoder.beams
     while width < widest and sufficient is None and not outranked:
         width = min(2 * width, widest)
-        found = searches.at(width).found
-        if wanted & {hit.passage for hit in found}:
+        results = searches.at(width).found
+        if wanted & {hit.passage for hit in results}:
             sufficient = width
         else:
-            outranked = searches.last(found) >= score - TOLERANCE
+            outranked = searches.last(results) >= score - TOLERANCE
     worse = outranked if rank is None else rank > searches.k
     return Judgement("scored worse" if worse else "pruned", sufficient, width, rank)
 
@@ -99,8 +99,8 @@ def _ends_before(searches: Searches, gold: int, done: int) -> bool:
     passage: the passage cannot be in the best chain, even if it is a hit. A DONE that the search did not
     find ends no chain, whatever its score.
     """
-    found = {hit.passage for hit in searches.trace.found}
-    if gold == done or done not in found:
+    results = {hit.passage for hit in searches.trace.found}
+    if gold == done or done not in results:
         return False
     if searches.score(done).score <= searches.score(gold).score:
         return False
@@ -108,7 +108,7 @@ def _ends_before(searches: Searches, gold: int, done: int) -> bool:
     others = Searches(
         searches.decoder, searches.model_input, searches.k, hidden, searches.bias, searches.prior
     )
-    return gold in found | {hit.passage for hit in others.trace.found}
+    return gold in results | {hit.passage for hit in others.trace.found}
 
 
 def _misjudged(searches: Searches, gold: int) -> bool:

@@ -57,7 +57,7 @@ def significance_table(
         1,
         tuple(rows),
         "Differences in points, paired by query. Interval: percentile bootstrap. p: two-sided paired "
-        f"permutation test; p, Holm: corrected for the {len(others)} comparisons of this table, marked where "
+        f"permutation test; p, Holm: corrected for the {len(others)} comparisons of this table, marked if "
         f"below {_LEVEL}. Runs without a value are left out. Seed {seed}.",
     )
 
@@ -139,7 +139,7 @@ def _heat_map(
         ("run", *(str(n) for n in range(1, len(rows) + 1))),
         1,
         tuple(rows),
-        "Jaccard overlap |A ∩ B| / |A ∪ B| of two runs' passages, 1 where they are the same, averaged over "
+        "Jaccard overlap |A ∩ B| / |A ∪ B| of two runs' passages, 1 if they are the same, averaged over "
         f"the queries for which at least one of the two has {counted}.",
         heat=True,
     )

@@ -66,7 +66,9 @@ def build_page(
     sections.append(Section("What was run", (Subsection("Runs", (*_warnings(groups), run_table(groups))),)))
     names = ", ".join(f"{group.group.name} ({group.group.split})" for group in groups)
     counted = f"{len(labels)} run{'s' if len(labels) > 1 else ''} on {names}."
-    rules = "A query without an answer scores 0; a dash is where nothing applies; the best is in bold."
+    rules = (
+        "A query without an answer scores 0; a dash means that a metric does not apply; the best is in bold."
+    )
     return Page(title, f"{counted} {rules}", tuple(sections))
 
 

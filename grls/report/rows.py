@@ -22,9 +22,8 @@ IDENTITY = ("run", "system", "steps")
 """Headings of the cells of :func:`identity`."""
 
 REACH = (
-    "A single-step or pooled run that was cut off before k has no R@k (a dash), and neither has a run that "
-    "does not say what it is where k is beyond its longest list; a chain ends where it ends and keeps its "
-    "value."
+    "A single-step or pooled run that was cut off before k has no R@k (a dash), and a run of unknown form "
+    "has none beyond its longest list; a chain keeps its value beyond its end."
 )
 """The note below every table of recalls."""
 

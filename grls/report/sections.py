@@ -12,15 +12,15 @@ from grls.report.rows import IDENTITY, REACH, across, identity
 _ERRORS = {"done_missing", *GraphErrors._fields}  # lower is better
 _FEW = 30  # queries below which an average is marked
 _NOTES = {
-    "seen_unseen": "Seen: gold passages that are gold of a training query, too; unseen: the others. Each is "
-    "averaged over the queries that have gold of that kind; their numbers stand beside. In "
-    "parentheses: over fewer than 30 queries, which tells little. All unseen: queries without any seen gold, "
-    "whose share is the paper's unseen rate.",
-    "graph": "Success: the chain proves the goal, each use of a statement consuming it and none left over "
-    "(algorithm 3 of arXiv 2204.13596). The other columns are error rates, a chain counting under the first "
-    "check that it fails: lower is better.",
-    "graph_reuse": "The same where a statement may feed several rules; a chain counts under each check that "
-    "it fails.",
+    "seen_unseen": "Seen: gold passages that are also gold of a training query; unseen: the others. Each is "
+    "averaged over the queries with gold passages of that kind; the table has their numbers. In parentheses: "
+    "over fewer than 30 queries, so the value is uncertain. All unseen: queries without a seen gold passage; "
+    "their share is the paper's unseen rate.",
+    "graph": "Success: the chain proves the goal; each use of a statement consumes it, and no statement is "
+    "left over (algorithm 3 of arXiv 2204.13596). The other columns are error rates (lower is better); a "
+    "chain counts under the first check that it fails.",
+    "graph_reuse": "The same checks, but a statement may feed several rules; a chain counts under every "
+    "check that it fails.",
     "answer_recall": "Share of queries with an accepted answer in the text of the first k passages.",
 }
 

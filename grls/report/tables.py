@@ -102,7 +102,7 @@ def chains_table(groups: Sequence[MeasuredGroup]) -> Table | None:
         columns,
         "Averages of each query's precision, recall and F1. DONE missing: share of dynamic chains that ended "
         "without DONE. Mean length: passages in a chain. A run that pools the passages of several chains is "
-        "a ranking and has dashes, and so has an ensemble of fixed runs that are not all here to tell.",
+        "a ranking and has dashes; so has an ensemble of fixed runs if some members are missing here.",
     )
 
 

@@ -164,7 +164,7 @@ def test_what_cannot_be_opened_is_refused(folder: Path, tmp_path: Path) -> None:
         open_for_reading("bm25")
     with pytest.raises(ConfigError, match="never writes DONE"):
         opened(folder, "bm25", HopOptions("dynamic"))
-    with pytest.raises(ConfigError, match="give --retriever FOLDER or bm25, too"):
+    with pytest.raises(ConfigError, match="give --retriever FOLDER or bm25"):
         open_for_reading(None, HopOptions("fixed"))
     Corpus.from_passages([Passage("x", "another one")]).write(tmp_path / "corpus.jsonl")
     other = Corpus.read(tmp_path)

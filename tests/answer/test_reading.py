@@ -60,7 +60,7 @@ def test_an_empty_retrieval_is_told(caplog: pytest.LogCaptureFixture) -> None:
     writer = ScriptedWriter(lambda text: "so")
     with caplog.at_level(logging.WARNING):
         DirectReader(writer, CORPUS).answer([WHO, WHAT], [[], hits("b")], 2)
-    assert "1 of 2 queries are read without evidence" in caplog.text
+    assert "1 of 2 queries are answered without passages" in caplog.text
     assert writer.prompts[0][0] == "question: who owned it\nanswer:"
 
 

@@ -154,7 +154,7 @@ def print_costs(records: Sequence[dict[str, Any]]) -> None:
     failed = [record for record in records if "failed" in record]
     if failed:
         log.warning(
-            "%d of %d queries failed, such as %r (%s); call again with the same options to try them anew.",
+            "%d of %d queries failed, such as %r (%s); call again with the same options to try them again.",
             len(failed), len(records), failed[0]["query_id"], failed[0]["failed"],
         )  # fmt: skip
     every = [step for record in records for step in record["trace"]]

@@ -206,6 +206,6 @@ def in_turn(hops: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage
     return [RetrievedPassage(hit.id, texts[hit.id], hit.score, 0.0) for hit in order]
 
 
-def answered(given: Any, found: Sequence[RetrievedPassage], read: Sequence[RetrievedPassage]) -> Any:
+def answered(written: Any, found: Sequence[RetrievedPassage], read: Sequence[RetrievedPassage]) -> Any:
     """A program's prediction."""
-    return dspy.Prediction(answer=given.answer, found=list(found), read=list(read))
+    return dspy.Prediction(answer=written.answer, found=list(found), read=list(read))

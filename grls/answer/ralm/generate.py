@@ -1,7 +1,7 @@
 """Text written with retrieval: a new retrieval every s tokens (arXiv 2302.00083, generation).
 
 Within a stride the model continues from its cache. For the next stride the documents before the text may
-change, and then everything behind them is computed anew. transformers' ``generate`` does the writing.
+change, and then everything behind them is computed again. transformers' ``generate`` does the writing.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Reranker:
         self.tokenizer.save_pretrained(folder)
 
     def logits(self, prefixes: Sequence[str], documents: Sequence[str]) -> Tensor:
-        """``f(x, d)`` of pairs, ``[R]``, with gradient where the model trains."""
+        """``f(x, d)`` of pairs, ``[R]``, with gradients if the model is in training."""
         encoded = padded(
             self.tokenizer, self._ends(prefixes), documents,
             truncation="only_second", max_length=self.max_tokens,

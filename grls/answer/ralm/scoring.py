@@ -119,7 +119,7 @@ class TextScorer:
             ``[last - first]`` for each.
 
         Raises:
-            ValueError: A stretch begins where nothing stands before it.
+            ValueError: A stretch begins at a token that has no token before it.
         """
         groups: dict[tuple[tuple[int, ...], int], list[int]] = defaultdict(list)
         for n, stretch in enumerate(wanted):
@@ -163,7 +163,7 @@ class TextScorer:
     def _batch(self, laid: Sequence[_Sequence]) -> Floats:
         device = self.model.device
         tokens = torch.zeros((len(laid), len(laid[0].tokens)), dtype=torch.long)
-        for row, sequence in enumerate(laid):  # padding stands behind, where a causal model does not see it
+        for row, sequence in enumerate(laid):  # padding stands behind, so a causal model does not see it
             tokens[row, : len(sequence.tokens)] = torch.tensor(sequence.tokens)
             self.computed += len(sequence.tokens)
         read = self._head.read(input_ids=tokens.to(device), use_cache=False)

@@ -1,4 +1,4 @@
-"""Saving answers with quotes: the answers, the page, and the run of the passages that were quoted."""
+"""Saves answers with quotes: the answers, the page, and the run of the quoted passages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def save_answers_and_page(
 def save_quotes(
     questions: Questions, file: GrowingFile, output: str, title: str, options: dict[str, Any]
 ) -> None:
-    """Write the run, and say what was reached."""
+    """Write the run, and print the scores."""
     queries, corpus = questions.asked, questions.corpus
     seconds = sum(record.get("seconds", 0.0) for record in file.each())
     mode = options.pop("mode")
@@ -42,10 +42,10 @@ def save_quotes(
     answers = read_answers(f"{output}{ENDING}", texts=False)
     print(summary(score_answers(answers, queries, questions.qrels, corpus), seconds))
     several = cut_short(file, queries)
-    if file.count <= len(queries):  # else a run of more queries goes on with it
+    if file.count <= len(queries):  # else a run over more queries may resume from it
         file.remove()
     if several:
-        print(f"{several} quotes are held by more keys than --search.max_keys lets be named")
+        print(f"{several} quotes are held by more keys than --search.max_keys allows to name")
 
 
 def _retrieved(query_id: str, record: Record) -> Retrieved:

@@ -29,11 +29,13 @@ class SetScores(NamedTuple):
 
 def set_scores(retrieved: Collection[str], gold: Collection[str]) -> SetScores:
     """The scores of one query."""
-    found, relevant = set(retrieved), set(gold)
-    common = len(found & relevant)
+    distinct, relevant = set(retrieved), set(gold)
+    common = len(distinct & relevant)
     if not common:
         return SetScores(0.0, 0.0, 0.0)
-    return SetScores(common / len(found), common / len(relevant), 2 * common / (len(found) + len(relevant)))
+    return SetScores(
+        common / len(distinct), common / len(relevant), 2 * common / (len(distinct) + len(relevant))
+    )
 
 
 def set_f1(retrieved: Sequence[Collection[str]], gold: Sequence[Collection[str]]) -> dict[str, float]:
