@@ -196,7 +196,7 @@ def test_nothing_is_written_of_what_cannot_be_opened(
             ["rescored", dense, f"--model={place / 'reads'}", "--weight=.inf"],
             "weight must be a finite number",
         ),
-        (["rescored", dense, f"--model={tmp_path / 'none'}"], "there is no cross-encoder at"),
+        (["rescored", dense, f"--model={tmp_path / 'none'}"], f"no such folder: {tmp_path / 'none'}"),
         (["hops", generator], "choose --hops.steps fixed or dynamic"),
         (["hops", "bm25", "--hops.steps=fixed"], "make one with `grls index bm25`"),
         (["hops", dense, "--hops.steps=dynamic", "--hops.sets=true"], "hops.sets needs a generator"),

@@ -24,6 +24,7 @@ from grls.errors import ConfigError, DataError, MismatchError
 from grls.index.array_files import asked_to_verify
 from grls.io.files import atomic_folder, write_json
 from grls.models.cross_encoder import PairScorer
+from grls.models.load.sources import refuse_missing_folder
 from grls.models.sentence_model import library_type
 from grls.retrieve.base import Description, HopHits, Retriever, TakesEvidence, Under, WritesChains
 from grls.retrieve.bm25 import BM25Retriever
@@ -304,8 +305,9 @@ def named_model(model: str, folder: str | Path) -> str:
     """A cross-encoder as it stands in a folder's file: the path of its own folder, or its hub name.
 
     Raises:
-        ConfigError: It is below the folder, which is written as a whole.
+        ConfigError: It is below the folder, which is written as a whole, or there is no such folder.
     """
+    refuse_missing_folder(model)
     place = Path(model).expanduser()
     if not place.is_dir():
         return model
