@@ -103,7 +103,7 @@ def resident() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def one_build(how: How, count: int, tokens: int, memory: int, form: Form) -> Build:
+def one_build(how: How, count: int, tokens: int, memory: int, form: Form = "whole") -> Build:
     """Build, save and open one index; call this in a separate process."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "index"

@@ -1,0 +1,37 @@
+"""The benchmarks of `make bench` run: each in a small form, for its table and not for its figures."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks import cost, decode, filters, index, riches, scale
+from benchmarks import train as training
+
+SMALL: dict[str, tuple[Callable[[], None], str]] = {
+    "index": (lambda: index.main(300, 8, step_passages=60, beams=3), "times slower than array"),
+    "scale": (lambda: scale.main((200,), 8, 16, rival_passages=200, marisa_passages=50), "unique prefixes"),
+    "decode": (lambda: decode.main(60, 0, 1, 1, 1, input_length=8), "fast / generate"),
+    "cost": (lambda: cost.main((60,), queries=2, repeats=1, length=8), "% of decoder"),
+    "filters": (lambda: filters.main(200, 8, queries=2, repeats=1), "a filter a query"),
+    "riches": (lambda: riches.main(2000, 1, 1, prompt=8, length=3, beams=2, repeats=1), "no key twice"),
+    "train": (
+        lambda: training.main(
+            width=16, layers=1, vocabulary=300, queries=40, batch_size=4, warmup=1, steps=1, repeats=1,
+            recalls=(0.0,), every=1, cap=5.0, dev_size=2,
+        ),
+        "seconds to recall@5",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_benchmark_prints_its_table(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, title = SMALL[name]
+    monkeypatch.setattr(
+        scale, "measure", scale.one_build
+    )  # each build has a process, which takes seconds to start
+    run()
+    assert re.search(rf"\|.*{re.escape(title)}.*\|", capsys.readouterr().out)
