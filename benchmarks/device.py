@@ -101,7 +101,7 @@ def model_seconds(step: DeviceStep, rooms: list[Room], device: str) -> float:
     The search is over, so no slot has a query, and the same kernels run over tensors of the same shapes.
     """
     session: Any = step.board.session
-    replays = None if step.replays is None else Replays(CudaGraphs(step.board.told.device))
+    replays = None if step.replays is None else Replays(CudaGraphs(step.board.flags.device))
 
     def write(room: Room) -> None:
         with session.attending():

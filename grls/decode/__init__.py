@@ -1,14 +1,14 @@
-"""How passages are written.
+"""Decodes passages under the constraint of an index.
 
-``beam`` is the constrained beam search, written plainly. ``fast`` is the same search at full speed, ``gpu/``
-the same on a GPU; both are held against the plain one. ``slots`` and ``first_step`` are what these two share.
-``select`` picks the candidates of a step; ``scope`` decides when a prefix needs no further step and what each
-query may find; ``scores`` normalizes logits in the two score modes. ``prior`` adds what is known of the
-passages beforehand. ``frontier`` is where a search left off: what it knows of all that it did not write to
-the end. ``exhaustive`` scores every passage of a small corpus and is the specification of what the search
-approximates; ``score_all`` does so for a larger one. ``trace`` tells what a search did with one passage,
-``rescore`` asks a model about passages that are written already. ``hf`` is the adapter to transformers' own
-``generate``.
+``beam`` is the constrained beam search in a plain form. ``fast`` is the same search at full speed, ``gpu/``
+the same on a GPU; both are tested against the plain one. ``slots`` and ``first_step`` are common to these
+two. ``select`` picks the candidates of a step; ``scope`` decides which passages each query may find and when
+a prefix is finished; ``scores`` normalizes logits in the two score modes. ``prior`` adds the scores of
+priors. ``frontier`` keeps the prefixes at which a search stopped, to estimate the probability of passages
+that were not written. ``exhaustive`` scores every passage of a small corpus: it defines what the search
+approximates; ``score_all`` does the same for a larger corpus. ``trace`` explains how a search treated one
+passage, ``rescore`` scores passages that are written already. ``hf`` is the adapter to ``generate`` of
+transformers.
 
 ``interleave/`` writes free text and quoted keys in one pass.
 """

@@ -1,12 +1,12 @@
 """Constrained beam search over a batch of queries.
 
-Legend: B queries, K beam width, R live beams of all queries together (R <= B K), A allowed tokens of all
-live beams. Step 0 has one beam a query. A beam is its state in the index, its score and its row in the
-model's session; the prefix itself is never stored, because a passage is known by its id.
+Legend: B queries, K beam width, R live beams of all queries together (R <= B K), A allowed tokens of all live
+beams. Step 0 has one beam a query. A beam is its state in the index, its score, and its row in the session of
+the model. The prefix is not stored, because a passage is identified by its id.
 
-The search differs from a plain one in what it leaves out: beams that cannot enter the results any more are
-dropped, queries that are decided leave the batch, and a prefix with one passage left is a result at once
-(see ``stop``). What it approximates is written down in :mod:`grls.decode.exhaustive`.
+The search does less work than a plain beam search: it drops beams that cannot enter the results any more,
+decided queries leave the batch, and a prefix with one passage left is a result at once (see ``early_stop``).
+It approximates :mod:`grls.decode.exhaustive`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from grls.models.base import Floats, Generator, Session
 
 
 class ScoredPassage(NamedTuple):
-    """One passage that the search found.
+    """One passage in the results of a search.
 
     Attributes:
-        passage: Its number in the index.
-        score: Log-probability (nats) in the decoder's score mode; with priors, what they add included.
+        passage: The number of the passage in the index.
+        score: Log-probability (nats) in the score mode of the decoder, including the scores of priors.
     """
 
     passage: int
@@ -43,19 +43,19 @@ class ScoredPassage(NamedTuple):
 
 
 class BeamStep(NamedTuple):
-    """What one step of the search weighed and chose: what an observer is shown.
+    """The candidates and the decisions of one step of the search, for an observer.
 
     Attributes:
         queries: ``[A]`` the query of each candidate, ascending.
-        parents: ``[A]`` the beam it continues: its place in ``live`` of the step before (at the first step:
-            the query's place among those that have something to decide).
-        tokens: ``[A]`` the token it writes.
-        states: ``[A]`` its state in the index.
-        scores: ``[A]`` log-probability (nats) of its prefix, with what priors add.
-        complete: ``[A]`` whether it is finished.
-        chosen: Which of them beam width K let through.
+        parents: ``[A]`` the beam that each candidate continues: its place in ``live`` of the step before (at
+            the first step: the place of the query among the undecided ones).
+        tokens: ``[A]`` the token of each candidate.
+        states: ``[A]`` the state of each candidate in the index.
+        scores: ``[A]`` log-probability (nats) of the candidate's prefix, including the scores of priors.
+        complete: ``[A]`` whether each candidate is finished.
+        chosen: The candidates within beam width K.
         live: The candidates of ``chosen.live`` that still exceed ``worst`` and become the next beams.
-        worst: ``[B]`` the score of each query's k-th result, ``-inf`` where it has fewer.
+        worst: ``[B]`` the score of each query's k-th result; ``-inf`` if it has fewer.
     """
 
     queries: Ints
@@ -76,7 +76,7 @@ def refuse_empty(inputs: Sequence[Sequence[int]]) -> None:
     """Refuse model inputs without a token.
 
     Raises:
-        ValueError: There is one.
+        ValueError: An input has no token.
     """
     if not all(len(tokens) for tokens in inputs):
         raise ValueError("an input needs at least one token")
@@ -91,7 +91,7 @@ class _Beams(NamedTuple):
 
 
 class BeamSearch:
-    """What the plain and the fast search share: their options and what follows from them."""
+    """The common options of the plain and the fast search."""
 
     index: ConstraintIndex
     beams: int
@@ -102,8 +102,8 @@ class BeamSearch:
         """Refuse options that cannot work.
 
         Raises:
-            ConfigError: The beam width is not positive, the score mode is unknown, or the index holds unique
-                prefixes and the search would go beyond them.
+            ConfigError: The beam width is not positive, the score mode is unknown, or the index holds only
+                unique prefixes and the search needs whole passages.
         """
         check_mode(self.mode)
         if self.beams < 1:
@@ -117,7 +117,7 @@ class BeamSearch:
         return self.mode == "renormalized" if self.early_stop is None else self.early_stop
 
     def results_asked(self, k: int | None) -> int:
-        """Passages a query: k, or the beam width.
+        """The number of passages per query: k, or the beam width.
 
         Raises:
             ConfigError: k is not between 1 and the beam width.
@@ -134,11 +134,12 @@ class Decoder(BeamSearch):
 
     Args:
         generator: The model.
-        index: What may be written.
+        index: The constraint index.
         beams: Beam width K.
         mode: Score mode, ``renormalized`` or ``full``.
-        early_stop: Stop a prefix when one passage is left under it. None means: where it is exact, that
-            is under ``renormalized``. Under ``full`` the score of a stopped passage lacks its last tokens.
+        early_stop: Stop a prefix when one passage is left under it. None: only with ``renormalized`` scores,
+            with which it is exact. With ``full`` scores, the score of a stopped passage lacks its last
+            tokens.
 
     Raises:
         ConfigError: The beam width is not positive, or the score mode is unknown.
@@ -166,22 +167,23 @@ class Decoder(BeamSearch):
 
         Args:
             inputs: B model inputs as token ids.
-            k: Distinct passages a query, at most the beam width; None means the beam width. Passages
-                with equal tokens have equal scores and count one each.
-            exclude: For each query, numbers of passages it may not find.
-            allow: For each query, the passages it may find; None: all. What it finds has the probability it
-                has among those.
-            observer: Called with every step, once it is decided (see :mod:`grls.decode.trace`).
-            prior: What is known of the passages beforehand, added to the model's scores at every token (see
-                :mod:`grls.decode.prior`). Scores are then no log-probabilities any
-                more, unless they are normalized.
+            k: Distinct passages per query, at most the beam width; None: the beam width. Passages with equal
+                tokens have equal scores, and each of them counts.
+            exclude: For each query, the numbers of passages that it may not find.
+            allow: For each query, the passages that it may find; None: all. Probabilities are then relative
+                to these passages.
+            observer: Called with every step, after its decisions (see :mod:`grls.decode.trace`).
+            prior: Priors, whose scores are added to those of the model at every token (see
+                :mod:`grls.decode.prior`). Scores are then no log-probabilities any more, unless they are
+                normalized.
 
         Returns:
-            For each query at most k passages, best first; fewer where the beam ran out of passages.
+            For each query at most k passages, best first; fewer if the beam ran out of passages.
 
         Raises:
             ConfigError: k is not between 1 and the beam width.
-            ValueError: An input has no token, or a filter names what is not in the index.
+            ValueError: An input has no token, or ``exclude`` or ``allow`` name a passage that is not in the
+                index.
         """
         k = self.results_asked(k)
         if not inputs:
@@ -197,7 +199,7 @@ class Decoder(BeamSearch):
         observer: Observer | None = None,
         prior: Prior | None = None,
     ) -> list[Frontier]:
-        """Where the search for each query leaves off; arguments as of :meth:`search`."""
+        """The frontier of the search for each query; the arguments are those of :meth:`search`."""
         if not inputs:
             return []
         refuse_empty(inputs)
@@ -222,16 +224,17 @@ class Decoder(BeamSearch):
 def continuations(
     index: ConstraintIndex, scope: Scope, queries: Ints, states: Ints
 ) -> tuple[Allowed, Ints, Ints]:
-    """What may follow each of R beams, what its query may not find left out.
+    """The tokens that may follow each of R beams, without those that lead to no passage that its query may
+    find.
 
     Args:
-        index: What may be written.
-        scope: What each query may find.
+        index: The constraint index.
+        scope: The passages that each query may find.
         queries: ``[R]`` the query of each beam.
-        states: ``[R]`` its state.
+        states: ``[R]`` the state of each beam.
 
     Returns:
-        The allowed tokens, ``[A]`` the beam that each continues, and ``[A]`` the rows left under each.
+        The allowed tokens, ``[A]`` the beam of each token, and ``[A]`` the rows left under each token.
     """
     allowed = index.allowed(states)
     rows = np.repeat(np.arange(len(states)), np.diff(allowed.offsets))
@@ -264,7 +267,7 @@ class _Search:
         self.k = k
         self.scope = scope
         self.observer = observer
-        self.masses = masses  # a query's place is its number
+        self.masses = masses  # the place of a query is its number
         self.results: list[list[tuple[float, int]]] = [[] for _ in inputs]  # (score, state), best first
 
     def run(self) -> list[list[ScoredPassage]]:
@@ -282,7 +285,7 @@ class _Search:
         return [self._hits(query) for query in range(len(self.inputs))]
 
     def _begin(self) -> _Beams:
-        """One beam for each query that has anything to decide."""
+        """One beam for each query that is not decided yet."""
         count = len(self.inputs)
         queries = np.arange(count)
         states = np.full(count, self.index.start(), dtype=np.int64)
@@ -297,7 +300,7 @@ class _Search:
         return _Beams(queries[undecided], states[undecided], np.zeros(int(undecided.sum())))
 
     def _advance(self, beams: _Beams, session: Session) -> tuple[_Beams, Ints, Ints]:
-        """One step: new beams, the row each continues, and its token."""
+        """One step: the new beams, the row that each continues, and its token."""
         allowed, rows, remaining = continuations(self.index, self.scope, beams.queries, beams.states)
         queries = beams.queries[rows]
         steps: Floats = log_probabilities(session, allowed.tokens, allowed.offsets, self.decoder.mode)
@@ -310,8 +313,8 @@ class _Search:
             self._add(int(queries[candidate]), float(scores[candidate]), int(allowed.states[candidate]))
         worst = self._worst()
         live = chosen.live
-        reach = scores[live]  # what it can become: scores never rise
-        if self.masses is not None:  # unless a prior has a negative weight
+        reach = scores[live]  # the best score that a beam can reach: scores never rise,
+        if self.masses is not None:  # except with a prior of negative weight
             reach = reach + self.masses.rise(queries[live], allowed.states[live])
         live = live[reach > worst[queries[live]]]
         left = np.setdiff1d(np.arange(len(scores)), live, assume_unique=True)
@@ -323,26 +326,26 @@ class _Search:
         return _Beams(queries[live], allowed.states[live], scores[live]), rows[live], allowed.tokens[live]
 
     def _leave(self, queries: Ints, states: Ints, scores: Floats) -> None:
-        """Candidates that no beam goes on from."""
+        """Gather the candidates that are not continued."""
         if self.gathering is not None:
-            own = scores if self.masses is None else scores - self.masses.added(queries, states)
-            self.gathering.add(queries, states, scores, own)
+            plain = scores if self.masses is None else scores - self.masses.added(queries, states)
+            self.gathering.add(queries, states, scores, plain)
 
     def _add(self, query: int, score: float, state: int) -> None:
-        """Enter a result, keeping the k best (the earlier one first among equals)."""
+        """Add a result and keep the k best (among equals, the earlier one comes first)."""
         results = self.results[query]
         results.append((score, state))
         results.sort(key=lambda result: -result[0])
         del results[self.k :]
 
     def _worst(self) -> Floats:
-        """``[B]`` the score a beam must be able to exceed to matter still."""
+        """``[B]`` the score that a beam must be able to exceed to stay alive."""
         full = [results[-1][0] if len(results) == self.k else -np.inf for results in self.results]
         return np.array(full)
 
     def _hits(self, query: int) -> list[ScoredPassage]:
         scores = [score for score, _ in self.results[query]]
         states = np.array([state for _, state in self.results[query]], dtype=np.int64)
-        found = self.scope.passages(np.full(len(states), query), states, self.k)
-        hits = [ScoredPassage(p, score) for score, some in zip(scores, found, strict=True) for p in some]
+        passages = self.scope.passages(np.full(len(states), query), states, self.k)
+        hits = [ScoredPassage(p, score) for score, same in zip(scores, passages, strict=True) for p in same]
         return hits[: self.k]

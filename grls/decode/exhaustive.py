@@ -1,8 +1,8 @@
-"""The score of every passage: what the beam search approximates, written down plainly.
+"""The score of every passage, computed plainly: the definition of what the beam search approximates.
 
 Legend: N passages, V vocabulary. log p(passage | input) = sum over positions i of
-log p(token i | tokens before i, input), each p normalized as the score mode says. It feeds each passage
-to the model on its own, without a cache, so use it on small corpora.
+log p(token i | tokens before i, input), where p is normalized according to the score mode. Each passage is
+fed to the model separately and without a cache, so use it only for small corpora.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def score_all(
     model_input: Sequence[int],
     mode: ScoreMode = "renormalized",
 ) -> Floats:
-    """Log-probability (nats) of every passage of the index given one input, ``[N]``."""
+    """Log-probability (nats) of every passage of the index for one input, ``[N]``."""
     index.rows.refuse_prefixes("the score of every passage")
     encoded, mask = generator.encode([model_input])
     scores = np.zeros(len(index))

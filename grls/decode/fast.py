@@ -1,17 +1,20 @@
-"""Constrained beam search at full speed: the search of :mod:`grls.decode.beam`, held against it in tests.
+"""Constrained beam search at full speed: the search of :mod:`grls.decode.beam`, and tested against it.
 
 Legend: S slots (queries in flight), K beam width, R live beams of all slots, A candidates, k results a query.
 
-The same passages with the same scores, by less work:
+It finds the same passages with the same scores, with less work:
 
-* A beam with one allowed token has nothing to decide under ``renormalized`` scores: it stays in the
-  competition, its token unfed, until it stands at a branch; then the whole stretch is fed at once.
-* Beams are nodes of a tree of tokens (:mod:`grls.models.sessions.forest`): choosing them moves no memory.
-* All queries begin alike, so the first step is one dense product with a part of the head that is cut out
-  once, and only the best of it become candidates (:mod:`grls.decode.first_step`).
-* The slots of decided queries are given to those that wait, eight at once or a quarter of them, for an
-  encoder reads eight in little more time than two; so with up to eight slots a batch is decided before the
-  next one is read, and with more no query holds up its batch (:mod:`grls.decode.slots`).
+* With ``renormalized`` scores, a beam with one allowed token has nothing to decide. It stays among the beams,
+but its
+  token is not fed until it reaches a branch; then the whole stretch is fed at once.
+* Beams are nodes of a tree of tokens (:mod:`grls.models.sessions.forest`), so choosing beams moves no memory.
+* All queries have the same first tokens. So the first step is one dense product with a part of the head that
+is
+  cached, and only its best tokens become candidates (:mod:`grls.decode.first_step`).
+* The slots of decided queries are given to waiting queries, eight at once or a quarter of the slots, because
+an encoder
+  reads eight inputs in little more time than two. So with up to eight slots, a batch is decided before the
+  next one is read; with more slots, no query delays its batch (:mod:`grls.decode.slots`).
 """
 
 from __future__ import annotations
@@ -38,11 +41,11 @@ class _Beams(NamedTuple):
     """R live beams.
 
     Attributes:
-        slots: ``[R]`` ascending.
-        states: ``[R]`` in the index.
+        slots: ``[R]`` the slot of each beam, ascending.
+        states: ``[R]`` the state in the index.
         scores: ``[R]`` log-probability (nats) of the prefix.
-        nodes: ``[R]`` the last node fed.
-        fed: ``[R]`` tokens fed, the start token included.
+        nodes: ``[R]`` the last node that was fed.
+        fed: ``[R]`` tokens fed so far, including the start token.
     """
 
     slots: Ints
@@ -53,11 +56,11 @@ class _Beams(NamedTuple):
 
 
 class _Candidates(NamedTuple):
-    """A continuations of beams by one token.
+    """A candidates: beams continued by one token.
 
     Attributes:
-        parents: ``[A]`` which beam; ascending.
-        states: ``[A]`` in the index.
+        parents: ``[A]`` the beam, ascending.
+        states: ``[A]`` the state in the index.
         scores: ``[A]`` log-probability (nats) of the prefix.
         complete: ``[A]`` whether it is finished.
     """
@@ -73,9 +76,9 @@ class FastDecoder(SlotDecoder):
     """Finds the passages that a model gives the highest probability, by constrained beam search.
 
     Args:
-        generator: The model, as trees.
-        index: What may be written.
-        beams, mode, early_stop: As of :class:`grls.decode.beam.Decoder`.
+        generator: The model, which keeps tokens as trees.
+        index: The constraint index.
+        beams, mode, early_stop: See :class:`grls.decode.beam.Decoder`.
         slots: Queries in flight, S.
 
     Raises:
@@ -137,7 +140,7 @@ class _Search(SlotSearch):
         self._release()
 
     def _choose(self, beams: _Beams, candidates: _Candidates) -> _Beams:
-        """Enter what is finished into the results; returns the beams that live on."""
+        """Add finished candidates to the results; returns the live beams."""
         slots = beams.slots[candidates.parents]
         scores, states = candidates.scores, candidates.states
         chosen = select(slots, scores, candidates.complete, self.options.beams)
@@ -145,8 +148,8 @@ class _Search(SlotSearch):
             self._add(int(slots[c]), float(scores[c]), int(states[c]))
         worst = np.array([r[-1][0] if len(r) == self.ask.k else -np.inf for r in self.results])
         live = chosen.live
-        reach = scores[live]  # what it can become: scores never rise
-        if self.masses is not None:  # unless a prior has a negative weight
+        reach = scores[live]  # the best score that a beam can reach: scores never rise,
+        if self.masses is not None:  # except with a prior of negative weight
             reach = reach + self.masses.rise(slots[live], states[live])
         live = live[reach > worst[slots[live]]]
         self._leave(slots, states, scores, live)
@@ -154,34 +157,34 @@ class _Search(SlotSearch):
         return _Beams(slots[live], states[live], scores[live], beams.nodes[parents], beams.fed[parents])
 
     def _leave(self, slots: Ints, states: Ints, scores: Floats, live: Ints) -> None:
-        """Give what no beam goes on from to who gathers it."""
+        """Gather the candidates that are not continued, if the frontier is requested."""
         if self.ask.gathering is None:
             return
         left = np.setdiff1d(np.arange(len(slots)), live, assume_unique=True)
         slots, states, scores = slots[left], states[left], scores[left]
-        own = scores if self.masses is None else scores - self.masses.added(slots, states)
-        self.ask.gathering.add(self.queries[slots], states, scores, own)
+        plain = scores if self.masses is None else scores - self.masses.added(slots, states)
+        self.ask.gathering.add(self.queries[slots], states, scores, plain)
 
     def _feed(self, beams: _Beams, decides: Mask) -> _Beams:
-        """Feed the deciding beams what they have written since they were fed last."""
-        some = np.flatnonzero(decides)
-        if not len(some):
+        """Feed the tokens that deciding beams have written since they were last fed."""
+        deciding = np.flatnonzero(decides)
+        if not len(deciding):
             return beams
-        fed = beams.fed[some]
-        written = self.clock[beams.slots[some]] + 1  # with the start token
+        fed = beams.fed[deciding]
+        written = self.clock[beams.slots[deciding]] + 1  # with the start token
         lengths = written - fed
         ends = np.cumsum(lengths)
         position = np.arange(int(ends[-1])) + np.repeat(fed - (ends - lengths), lengths)  # 0: the start token
-        low, _ = self.index.span(beams.states[some])
+        low, _ = self.index.span(beams.states[deciding])
         tokens = self.index.rows.tokens_at(np.repeat(low, lengths), position - 1)
         nodes = beams.nodes.copy()
-        nodes[some] = self.session.feed(Branches(beams.slots[some], nodes[some], lengths, tokens))
+        nodes[deciding] = self.session.feed(Branches(beams.slots[deciding], nodes[deciding], lengths, tokens))
         fed = beams.fed.copy()
-        fed[some] = written
+        fed[deciding] = written
         return beams._replace(nodes=nodes, fed=fed)
 
     def _steps(self, allowed: Allowed, rows: Ints, decides: Mask) -> Floats:
-        """``[A]`` log-probability (nats) of each allowed token: zero where it is the only one."""
+        """``[A]`` log-probability (nats) of each allowed token; zero for the only token of a beam."""
         steps = np.zeros(len(rows))
         if decides.any():
             asked = decides[rows]
@@ -191,14 +194,14 @@ class _Search(SlotSearch):
         return steps
 
     def _add(self, slot: int, score: float, state: int) -> None:
-        """Enter a result, keeping the k best (the earlier one first among equals)."""
+        """Add a result and keep the k best (among equals, the earlier one comes first)."""
         results = self.results[slot]
         results.append((score, state))
         results.sort(key=lambda result: -result[0])
         del results[self.ask.k :]
 
     def _release(self) -> None:
-        """Give up the slots of decided queries."""
+        """Free the slots of decided queries."""
         busy = np.zeros(len(self.queries), dtype=bool)
         busy[self.beams.slots] = True
         ready = np.flatnonzero(~busy & (self.queries >= 0))
@@ -207,10 +210,8 @@ class _Search(SlotSearch):
             self.results[slot] = []
 
 
-def _merged(some: _Beams, others: _Beams) -> _Beams:
-    """The beams of different slots, slots ascending."""
-    order = np.argsort(np.concatenate((some.slots, others.slots)), kind="stable")
-    slots, states, scores, nodes, fed = (
-        np.concatenate(both)[order] for both in zip(some, others, strict=True)
-    )
+def _merged(one: _Beams, other: _Beams) -> _Beams:
+    """Beams of different slots together, slots ascending."""
+    order = np.argsort(np.concatenate((one.slots, other.slots)), kind="stable")
+    slots, states, scores, nodes, fed = (np.concatenate(both)[order] for both in zip(one, other, strict=True))
     return _Beams(slots, states, scores, nodes, fed)

@@ -1,9 +1,9 @@
-"""The first step of a search: what may begin a passage is the same for all queries.
+"""The first step of a search: the tokens that may begin a passage are the same for all queries.
 
 Legend: B rows that begin, N tokens that may begin a passage, K beam width.
 
-At a million passages N is in the tens of thousands: one dense product with a part of the head that is cut out
-once, and of its ``[B, N]`` scores only those leave the device that the beam can choose.
+With a million passages, N is in the tens of thousands. The step is one dense product with a part of the head
+that is cached. Of its ``[B, N]`` scores, only those that the beam can choose leave the device.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Best(NamedTuple):
     """The candidates of the first step that can be chosen, by row and then by token.
 
     Attributes:
-        rows: Which of the B rows, ascending.
+        rows: The row of each candidate, ascending.
         tokens: The first token.
-        states: Its state in the index.
-        scores: Its log-probability (nats), with what priors add.
-        complete: Whether it is finished.
+        states: The state in the index.
+        scores: Log-probability (nats), including the scores of priors.
+        complete: Whether the candidate is finished.
     """
 
     rows: Ints
@@ -57,7 +57,7 @@ class FirstSteps:
         self._order = np.argsort(complete, kind="stable")  # so that each kind is a slice
         self._live = int((~complete).sum())
         self.tokens = allowed.tokens[self._order]
-        """``[N]`` those that finish no passage first."""
+        """``[N]`` first tokens; those that finish a passage come last."""
         self.states = allowed.states[self._order]
 
     def best(
@@ -73,13 +73,13 @@ class FirstSteps:
         """The K best finished and the K best unfinished candidates of each row.
 
         Args:
-            session: Where B queries have just been loaded.
-            queries: ``[B]`` the query of each, for the scope.
-            scope: What each query may find.
-            mode: What the probabilities are normalized over.
+            session: The session, into which B queries have just been loaded.
+            queries: ``[B]`` the query of each row, for the scope.
+            scope: The passages that each query may find.
+            mode: Score mode.
             beams: K.
-            gains: ``[B, N]`` what priors add to each (:meth:`gains`).
-            normalized: The sums are normalized.
+            gains: ``[B, N]`` scores of priors for each token (:meth:`gains`).
+            normalized: Whether to normalize the sums.
         """
         logits = session.shared(self.tokens)
         scoped = scope.concerns(queries)
@@ -97,7 +97,7 @@ class FirstSteps:
                 if normalized:
                     normalizer = logits.logsumexp(-1)
             if scoped:
-                parts = [_top(logits.masked_fill(some, -torch.inf), beams) for some in (done, ~done)]
+                parts = [_top(logits.masked_fill(other, -torch.inf), beams) for other in (done, ~done)]
             else:
                 parts = [_top(logits[:, : self._live], beams), _top(logits[:, self._live :], beams)]
                 parts[1].indices.add_(self._live)
@@ -113,7 +113,7 @@ class FirstSteps:
         return Best(row, self.tokens[place], self.states[place], score, ends)
 
     def gains(self, masses: Masses, places: Ints) -> Floats:
-        """What priors add to each of the tokens, for the queries at some places, ``[B, N]``."""
+        """The scores of priors for each token, for the queries at these places, ``[B, N]``."""
         return masses.table(places, *self._spans)[:, self._order]
 
     def _masks(self, queries: Ints, scope: Scope) -> tuple[Mask, Mask]:

@@ -1,13 +1,13 @@
-"""Where a search left off: what it knows of everything, also of what it did not write to the end.
+"""The frontier of a search: the prefixes at which it stopped, and the probability of all rows that follows.
 
-Legend: Q queries, A candidates, L leaves of a query, R rows of the index, n rows that are asked for.
+Legend: Q queries, A candidates, L prefixes in the frontier of a query, R rows of the index, n requested rows.
 
-A beam search throws away what it weighed and did not follow. But each such prefix has a probability, which is
-that of all rows beneath it together; with the prefixes that it finished they divide the whole index, so their
-probabilities sum to one (under ``renormalized`` scores). Spread evenly over the rows beneath each, they are
-an estimate of every row's probability: exact where the search went to the end, a small one where it turned
-back at a word that the query does not speak of. Who ranks passages by many rows each
-(:mod:`grls.retrieve.generative.span_scores`) loses nothing of what was computed.
+A beam search drops candidates that it does not follow. But each of these prefixes has a probability, which is
+the probability of all rows under it together. The dropped and the finished prefixes divide the whole index,
+so their probabilities sum to one (with ``renormalized`` scores). If the probability of a prefix is spread
+evenly over its rows, it is an estimate of the probability of every row: exact for finished prefixes, and
+small for prefixes that were dropped early. A ranking of passages by many rows each
+(:mod:`grls.retrieve.generative.span_scores`) uses all of them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from grls.models.base import Floats
 
 
 class Frontier(NamedTuple):
-    """The prefixes at which the search for one query left off, ascending.
+    """The prefixes at which the search for one query stopped, in the order of their rows.
 
     Attributes:
-        low: ``[L]`` the first row beneath each.
-        high: ``[L]`` the row after its last.
-        counts: ``[L]`` rows beneath that the query may find, at least 1.
-        scores: ``[L]`` log-probability (nats) of each, with what priors add.
-        own: ``[L]`` without what priors add, unless they are normalized.
+        low: ``[L]`` the first row under each prefix.
+        high: ``[L]`` the end row under each prefix.
+        counts: ``[L]`` rows under each prefix that the query may find, at least 1.
+        scores: ``[L]`` log-probability (nats) of each prefix, including the scores of priors.
+        own: ``[L]`` the same without the scores of priors, unless these are normalized.
     """
 
     low: Ints
@@ -40,29 +40,29 @@ class Frontier(NamedTuple):
     own: Floats
 
     def densest(self, most: int) -> Ints:
-        """Numbers of leaves, those first that have most a row, until the query may find ``most`` rows."""
+        """Numbers of prefixes, the highest probability a row first, until they cover ``most`` rows."""
         order = np.argsort(np.log(self.counts) - self.scores, kind="stable")
         before = np.cumsum(self.counts[order]) - self.counts[order]
-        found: Ints = order[before < most]
-        return found
+        chosen: Ints = order[before < most]
+        return chosen
 
     def log_probabilities(self, rows: Ints) -> Floats:
-        """``[n]`` of some rows (nats), priors left out: their share of the leaf above each.
+        """``[n]`` log-probabilities of rows (nats), without priors: an equal share of the prefix above each.
 
         Args:
             rows: Rows that the query may find.
         """
-        leaf = np.searchsorted(self.low, rows, side="right") - 1
-        found: Floats = self.own[leaf] - np.log(self.counts[leaf])
-        return found
+        prefix = np.searchsorted(self.low, rows, side="right") - 1
+        shares: Floats = self.own[prefix] - np.log(self.counts[prefix])
+        return shares
 
 
 class Gathering:
-    """Takes in leaves while several queries are searched for.
+    """Collects the frontiers of several queries during a search.
 
     Args:
-        index: What is searched.
-        scope: What each query may find.
+        index: The constraint index.
+        scope: The passages that each query may find.
         queries: Q.
     """
 
@@ -73,13 +73,13 @@ class Gathering:
         self._scores: list[list[tuple[Floats, Floats]]] = [[] for _ in range(queries)]
 
     def add(self, queries: Ints, states: Ints, scores: Floats, own: Floats) -> None:
-        """Candidates that no beam goes on from.
+        """Add candidates that are not continued.
 
         Args:
-            queries: ``[A]`` the query of each.
-            states: ``[A]`` its state in the index.
-            scores: ``[A]`` as of :class:`Frontier`.
-            own: ``[A]`` likewise.
+            queries: ``[A]`` the query of each candidate.
+            states: ``[A]`` the state of each candidate in the index.
+            scores: ``[A]`` log-probability (nats), including the scores of priors.
+            own: ``[A]`` the same without the scores of priors, unless these are normalized.
         """
         low, high = self._index.span(states)
         counts = self._scope.remaining(queries, low, high)
@@ -87,22 +87,22 @@ class Gathering:
         order = order[counts[order] > 0]
         if not len(order):
             return
-        some, first = np.unique(queries[order], return_index=True)
-        for query, part in zip(some.tolist(), np.split(order, first[1:]), strict=True):
+        distinct, first = np.unique(queries[order], return_index=True)
+        for query, part in zip(distinct.tolist(), np.split(order, first[1:]), strict=True):
             self._parts[query].append((low[part], high[part], counts[part]))
             self._scores[query].append((scores[part], own[part]))
 
     def frontier(self) -> list[Frontier]:
-        """What was taken in, by query; nothing of a query that may find nothing."""
+        """The frontier of each query; empty for a query that may find nothing."""
         none = np.empty(0, dtype=np.int64)
-        found = []
-        for parts, scores in zip(self._parts, self._scores, strict=True):
+        frontiers = []
+        for parts, pairs in zip(self._parts, self._scores, strict=True):
             low, high, counts = (
-                np.concatenate(some) for some in zip((none, none, none), *parts, strict=True)
+                np.concatenate(column) for column in zip((none, none, none), *parts, strict=True)
             )
-            given, own = (
-                np.concatenate(some) for some in zip((np.empty(0), np.empty(0)), *scores, strict=True)
+            scores, own = (
+                np.concatenate(column) for column in zip((np.empty(0), np.empty(0)), *pairs, strict=True)
             )
             order = np.argsort(low, kind="stable")
-            found.append(Frontier(low[order], high[order], counts[order], given[order], own[order]))
-        return found
+            frontiers.append(Frontier(low[order], high[order], counts[order], scores[order], own[order]))
+        return frontiers

@@ -1,12 +1,12 @@
-"""The adapter to transformers' ``generate``.
+"""The adapter to ``generate`` of transformers.
 
     model.generate(..., num_beams=5, prefix_allowed_tokens_fn=PrefixAllowedTokens(index, pad_token))
 
-It is what a user with code of their own needs, and the oracle of our decoder: with
-``length_penalty=0.0`` it scores as ``full`` does, with ``renormalize_logits=True`` too as
-``renormalized``. What a generation config forces, ``generate`` does over the constraint: a token at the
-beginning (``forced_bos_token_id``, as facebook/bart has) belongs to no passage and is counted by ``skip=2``;
-one at the end cuts a passage, so give ``max_new_tokens`` room for the longest.
+It is for users with their own code, and it is the oracle of our decoder. With ``length_penalty=0.0`` its
+scores are those of ``full``; with ``renormalize_logits=True`` as well, those of ``renormalized``. Tokens that
+a generation config forces override the constraint. A forced first token (``forced_bos_token_id``, as in
+facebook/bart) belongs to no passage, so set ``skip=2``. A forced last token cuts a passage, so set
+``max_new_tokens`` above the longest passage.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from grls.index import ConstraintIndex
 
 
 class PrefixAllowedTokens:
-    """A ``prefix_allowed_tokens_fn`` that allows what a constraint index allows.
+    """A ``prefix_allowed_tokens_fn`` that allows the tokens of a constraint index.
 
-    Stateless between calls but for a memory of prefixes, so beams may be reordered and batches mixed.
+    Between calls it only caches prefixes, so beams may be reordered and batches mixed.
 
     Args:
         index: The constraint index.
-        pad_token: What may follow a finished passage.
-        skip: Leading decoder tokens that belong to no passage: the start token, and a forced one behind it.
+        pad_token: The token that may follow a finished passage.
+        skip: How many leading decoder tokens belong to no passage: the start token, and a forced token after
+            it.
 
     Raises:
-        ConfigError: While ``generate`` runs: no beam begins as a passage does.
+        ConfigError: While ``generate`` runs, no beam begins like a passage.
     """
 
     def __init__(self, index: ConstraintIndex, pad_token: int, skip: int = 1):
@@ -39,11 +40,11 @@ class PrefixAllowedTokens:
         self._skip = skip
         self._states: dict[tuple[int, ...], int | None] = {(): index.start()}
         self._astray: int | None = (
-            None  # a first token that begins no passage, while no beam has one that does
+            None  # a first token that begins no passage; -1 once a beam has one that does
         )
 
     def __call__(self, batch_id: int, input_ids: torch.Tensor) -> list[int]:
-        """Allowed next tokens of one beam; ``input_ids [length]`` is what it has written."""
+        """Allowed next tokens of one beam; ``input_ids [length]`` are the tokens it has written."""
         prefix = tuple(input_ids.tolist()[self._skip :])
         state = self._state(prefix)
         self._watch(prefix, state)
@@ -51,7 +52,7 @@ class PrefixAllowedTokens:
         return tokens or [self._pad]
 
     def _watch(self, prefix: tuple[int, ...], state: int | None) -> None:
-        """Refuse to go on where not one beam has begun a passage; those that fill the beam may leave it."""
+        """Raise an error if no beam has begun a passage; single beams may be outside of the constraint."""
         if len(prefix) == 0:
             self._astray = None
         elif len(prefix) == 1:
@@ -71,7 +72,7 @@ class PrefixAllowedTokens:
         state = self._state(prefix[:-1])
         if state is not None:
             allowed = self._index.allowed(np.array([state]))
-            found = allowed.states[allowed.tokens == prefix[-1]]
-            state = int(found[0]) if len(found) else None
+            following = allowed.states[allowed.tokens == prefix[-1]]
+            state = int(following[0]) if len(following) else None
         self._states[prefix] = state
         return state

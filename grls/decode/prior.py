@@ -1,28 +1,29 @@
-"""What is known of the passages before one is written: look-ahead priors for the search.
+"""Look-ahead priors for the search: probabilities of passages that are known before decoding.
 
 Legend: Q queries, N passages, R rows of the index, P places (queries in flight), A candidates (each a beam
 continued by one allowed token), B queries that begin, T tokens that may begin a passage.
 
-A prior i gives every passage x a probability P_i(x | query), whatever it knows it from: a bi-encoder, BM25,
-the model itself under an empty prompt. A prefix stands for a range of rows, so the prior's mass of a prefix
-is a sum over that range, and the prior has a probability for every token: the child's mass among its
-siblings'. The search then ranks prefixes by
+A prior i gives every passage x a probability P_i(x | query), for example from a bi-encoder, from BM25, or
+from the model with an empty prompt. A prefix stands for a range of rows. The prior's mass of a prefix is the
+sum over this range, and its probability of a token is the mass of the child among its siblings. The search
+then ranks prefixes by
 
     sum over tokens t of  log p(t | before, query) + sum_i w_i log P_i(t | before, query)
 
-which for a finished passage is log p(x | query) + sum_i w_i log P_i(x | query), and for a prefix looks ahead
-to all the passages beneath it. Masses are those of what a query may find, so filters and exclusions
-renormalize priors, too. Passages with equal tokens share a row, whose mass is the sum of theirs.
+For a finished passage this is log p(x | query) + sum_i w_i log P_i(x | query); for a prefix it looks ahead to
+all passages under it. Masses count only the passages that a query may find, so filters and exclusions
+renormalize priors, too. Passages with equal tokens share a row, whose mass is the sum of their masses.
 
-Or, ``normalized``, by the sum over tokens of the log of what the softmax of that makes of each among its
-siblings: the product of experts (Hinton 2002), which a generator that was trained beside a prior
-(``--data.prior``) is one half of. Then scores are log-probabilities of passages, and sum to one.
+With ``normalized``, these sums go through a softmax among siblings at every token, and the logs are added up.
+This is the product of experts (Hinton 2002); a generator that was trained with a prior (``--data.prior``) is
+one of the two experts. Scores are then log-probabilities of passages, and the probabilities sum to one.
 
-A weight may be negative: with P_i the model's own probabilities under an empty prompt it takes back what the
-model favours whatever is asked (the anti-language model of Li et al. 2016, arXiv 1510.03055, there over
-replies). Scores can then rise along a path, by as much as :meth:`Masses.rise` says.
+A weight may be negative. With the probabilities of the model for an empty prompt as P_i, it removes the
+preference of the model for passages that it favours whatever the query is (the anti-language model of Li et
+al. 2016, arXiv 1510.03055, there for replies). Scores can then rise along a path, by at most
+:meth:`Masses.rise`.
 
-The module knows nothing of text: what passages weigh comes from outside.
+The module does not know texts: the weights of passages come from outside.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ from grls.index.rows import Ints
 from grls.models.base import Floats
 
 LogWeights = Callable[[Ints], Floats]
-"""Numbers of n queries -> log-weights of all passages, ``[n, N]``; a constant a query changes nothing."""
+"""Numbers of n queries -> log-weights of all passages, ``[n, N]``. A constant per query has no effect."""
 
 LEAST = -600.0
-"""Log of the least weight that a passage can have, relative to the best one: so that none is impossible."""
+"""Log of the least weight of a passage relative to the best one, so that no passage is impossible."""
 
 
 class Fixed(NamedTuple):
-    """A passage whose prior probability is given, whatever the log-weights say; the others share the rest.
+    """A passage with a fixed prior probability, instead of its log-weight; the others share the rest.
 
     Attributes:
-        passage: Its number (DONE, of which retrievers know nothing).
-        log_probability: Nats, below 0; among what a query may find.
+        passage: The number of the passage (DONE, which retrievers do not know).
+        log_probability: Log-probability (nats, below 0) among the passages that a query may find.
     """
 
     passage: int
@@ -65,13 +66,13 @@ class WeightedPrior:
     """One prior.
 
     Args:
-        log_weights: What passages weigh: P_i is their softmax over what a query may find. It is asked when a
-            query gets its turn, for a few at once.
-        weight: w_i.
-        fixed: A passage of which it knows nothing.
+        log_weights: The log-weights of passages: P_i is their softmax over the passages that a query may
+            find. It is called when a query starts, for a few queries at once.
+        weight: The weight w_i.
+        fixed: A passage that the prior does not know, with its probability.
 
     Raises:
-        ConfigError: The weight is no number, or the fixed probability is not between 0 and 1.
+        ConfigError: The weight is no finite number, or the fixed probability is not between 0 and 1.
     """
 
     log_weights: LogWeights
@@ -90,18 +91,18 @@ class WeightedPrior:
 
 @dataclass(frozen=True)
 class Prior:
-    """Several priors, each with its weight; those of weight 0 are not asked.
+    """Several priors, each with its weight; priors of weight 0 are not computed.
 
     Args:
         parts: The priors.
-        normalized: What they make of each token's score is normalized over its siblings.
+        normalized: Whether to normalize the combined score of each token over its siblings.
     """
 
     parts: tuple[WeightedPrior, ...]
     normalized: bool = False
 
     def among(self, queries: Sequence[int]) -> Prior:
-        """The same for some of the queries, which are numbered anew."""
+        """The same priors for a selection of the queries, which are renumbered."""
         numbers = np.array(queries, dtype=np.int64)
         return Prior(
             tuple(replace(part, log_weights=_Among(part.log_weights, numbers)) for part in self.parts),
@@ -109,13 +110,13 @@ class Prior:
         )
 
     def open(self, index: ConstraintIndex, scope: Scope, places: int) -> Masses:
-        """Make it ready for one search with so many queries in flight."""
+        """The masses for one search with ``places`` queries in flight."""
         return Masses(self, index, scope, places)
 
 
 @dataclass(frozen=True)
 class _Among:
-    """Log-weights of queries that are numbered anew."""
+    """Log-weights of queries that are renumbered."""
 
     every: LogWeights
     numbers: Ints
@@ -127,13 +128,14 @@ class _Among:
 class Masses:
     """The masses of the queries in flight.
 
-    Memory: 16 bytes times R (rounded up to a power of two) a place and prior, twice that where its weight is
-    negative. Time: R additions when a query is loaded, and 2 log R additions a candidate.
+    Memory: 16 bytes times R (rounded up to a power of two) per place and prior, twice that for a negative
+        weight.
+    Time: R additions when a query is loaded, and 2 log R additions per candidate.
 
     Args:
-        prior: What to weigh.
-        index: Whose passages.
-        scope: What each query may find.
+        prior: The priors.
+        index: The constraint index.
+        scope: The passages that each query may find.
         places: P.
     """
 
@@ -149,11 +151,11 @@ class Masses:
         ]
 
     def load(self, places: Ints, queries: Ints) -> None:
-        """Take the queries ``queries[i]`` in at ``places[i]``, in place of what stood there.
+        """Load query ``queries[i]`` at ``places[i]`` and drop the old one there.
 
         Raises:
             ConfigError: A log-weight is not a number.
-            ValueError: The log-weights are not one a passage.
+            ValueError: There is not one log-weight per passage.
         """
         if not len(queries) or not self._parts:
             return
@@ -166,13 +168,13 @@ class Masses:
                 least.put(places, np.where(allowed, masses, np.inf))
 
     def weigh(self, steps: Floats, places: Ints, states: Ints, offsets: Ints) -> Floats:
-        """``[A]`` the score of each candidate (nats) with what the priors add.
+        """``[A]`` the score of each candidate (nats), including the scores of priors.
 
         Args:
-            steps: ``[A]`` what the generator gives each candidate: log-probabilities among its siblings.
-            places: ``[A]`` where the query of each candidate stands.
-            states: ``[A]`` its state in the index.
-            offsets: ``[R + 1]`` which candidates continue each beam.
+            steps: ``[A]`` log-probability of each candidate among its siblings, from the generator.
+            places: ``[A]`` the place of each candidate's query.
+            states: ``[A]`` the state of each candidate in the index.
+            offsets: ``[R + 1]`` beam r owns the candidates ``offsets[r]:offsets[r + 1]``.
         """
         scores = steps + self.gains(places, states, offsets)
         if self.normalized:
@@ -180,12 +182,13 @@ class Masses:
         return scores
 
     def gains(self, places: Ints, states: Ints, offsets: Ints) -> Floats:
-        """``[A]`` what the priors add to the score of each candidate (nats); 0 where it has no sibling.
+        """``[A]`` the scores of priors for each candidate (nats); 0 for a candidate without siblings.
 
         Args:
-            places: ``[A]`` where the query of each candidate stands.
-            states: ``[A]`` its state in the index; candidates are all that their query may find.
-            offsets: ``[R + 1]`` which candidates continue each beam.
+            places: ``[A]`` the place of each candidate's query.
+            states: ``[A]`` the state of each candidate in the index; candidates are all that the query may
+                find.
+            offsets: ``[R + 1]`` beam r owns the candidates ``offsets[r]:offsets[r + 1]``.
         """
         sizes = np.diff(offsets)
         gains = np.zeros(len(states))
@@ -201,42 +204,42 @@ class Masses:
         return gains
 
     def table(self, places: Ints, low: Ints, high: Ints) -> Floats:
-        """``[B, T]`` what the priors add to each first token (nats); 0 where nothing may be found under it.
+        """``[B, T]`` the scores of priors for each first token (nats); 0 if no passage under it may be found.
 
         Args:
-            places: ``[B]`` where the queries stand.
-            low: ``[T]`` first rows under each first token; the ranges stand side by side, ascending.
-            high: ``[T]`` their end rows.
+            places: ``[B]`` the places of the queries.
+            low: ``[T]`` the first row under each first token; the ranges are adjacent and ascending.
+            high: ``[T]`` the end rows.
         """
         table = np.zeros((len(places), len(low)))
         for part, sums in zip(self._parts, self._sums, strict=True):
             masses = np.add.reduceat(sums.leaves(places)[:, : high[-1]], low, axis=1)
             total = masses.sum(axis=1, keepdims=True)
-            some = masses > 0
-            table[some] += part.weight * np.log((masses / total)[some])
+            positive = masses > 0
+            table[positive] += part.weight * np.log((masses / total)[positive])
         return table
 
     def shares(self, place: int, rows: Ints) -> Floats:
-        """``[n, I]`` the log-probability that each of the I priors gives some rows (nats).
+        """``[n, I]`` the log-probabilities of rows in each of the I priors (nats).
 
         Args:
-            place: Where their query stands.
-            rows: ``[n]`` rows that it may find.
+            place: The place of the query.
+            rows: ``[n]`` rows that the query may find.
         """
-        found = np.empty((len(rows), len(self._sums)))
+        shares = np.empty((len(rows), len(self._sums)))
         for part, sums in enumerate(self._sums):
             masses = sums.leaves(np.array([place]))[0]
-            found[:, part] = np.log(masses[rows]) - np.log(masses.sum())
-        return found
+            shares[:, part] = np.log(masses[rows]) - np.log(masses.sum())
+        return shares
 
     def added(self, places: Ints, states: Ints) -> Floats:
-        """``[n]`` what the priors have added to the score of each prefix, from its first token on (nats).
+        """``[n]`` the sum of the priors' scores for each prefix, over all of its tokens (nats).
 
-        Of normalized scores nothing can be told apart: zero.
+        Zero for normalized scores, in which the parts cannot be separated.
 
         Args:
-            places: ``[n]`` where the query of each stands.
-            states: ``[n]`` its state in the index.
+            places: ``[n]`` the place of each prefix's query.
+            states: ``[n]`` the state of each prefix in the index.
         """
         added = np.zeros(len(states))
         if self.normalized or not len(states):
@@ -247,9 +250,9 @@ class Masses:
         return added
 
     def rise(self, places: Ints, states: Ints) -> Floats:
-        """``[n]`` by how much the score of each prefix can rise at most until it is finished (nats).
+        """``[n]`` the most by which the score of each prefix can rise until it is finished (nats).
 
-        It is what a negative weight can still add: that of the least likely passage beneath. Normalized
+        Only negative weights let a score rise, most for the least likely passage under the prefix. Normalized
         scores never rise.
         """
         rise = np.zeros(len(states))
@@ -263,27 +266,27 @@ class Masses:
         return rise
 
     def _masses(self, part: WeightedPrior, queries: Ints, allowed: Mask) -> Floats:
-        """``[n, R]`` the weight of every row, 0 where it may not be found; the best is near 1."""
+        """``[n, R]`` the weight of every row, 0 for a row that may not be found; the best is near 1."""
         rows = self._index.rows
-        given = np.asarray(part.log_weights(queries), dtype=np.float64)
-        if given.shape != (len(queries), len(self._index)):
+        weights = np.asarray(part.log_weights(queries), dtype=np.float64)
+        if weights.shape != (len(queries), len(self._index)):
             raise ValueError(
                 f"expected log-weights of {len(queries)} queries and {len(self._index):,} passages, got "
-                f"{given.shape}"
+                f"{weights.shape}"
             )
-        if np.isnan(given).any() or (given == np.inf).any():
+        if np.isnan(weights).any() or (weights == np.inf).any():
             raise ConfigError("a prior's scores are not numbers (NaN or infinite): its model is damaged.")
-        logs = given[:, rows.members_in(0, len(rows))]
+        logs = weights[:, rows.members_in(0, len(rows))]
         if rows.shared:
             logs = np.logaddexp.reduceat(logs, rows.members_before(np.arange(len(rows))), axis=1)
         fixed = None if part.fixed is None else int(rows.row_of[part.fixed.passage])
-        heard = allowed
+        weighed = allowed
         if fixed is not None:
-            heard = allowed.copy()
-            heard[:, fixed] = False
-        top = np.where(heard, logs, -np.inf).max(axis=1, keepdims=True)
+            weighed = allowed.copy()
+            weighed[:, fixed] = False
+        top = np.where(weighed, logs, -np.inf).max(axis=1, keepdims=True)
         logs = logs - np.where(top > -np.inf, top, 0.0)
-        masses: Floats = np.where(heard, np.exp(np.clip(logs, LEAST, 0.0)), 0.0)
+        masses: Floats = np.where(weighed, np.exp(np.clip(logs, LEAST, 0.0)), 0.0)
         if fixed is not None and part.fixed is not None:
             odds = math.exp(part.fixed.log_probability) / -math.expm1(part.fixed.log_probability)
             others = masses.sum(axis=1)
@@ -292,14 +295,15 @@ class Masses:
 
 
 class Ranges:
-    """A reduction (sum, minimum) over any range of rows, for P places side by side.
+    """A reduction (sum, minimum) over any range of rows, for P places.
 
-    A binary tree a place: a range is at most 2 log R of its nodes. Differences of cumulative sums would be
-    two look-ups, and lose all digits of a range whose mass is small; sums of positive numbers lose none.
+    Each place has a binary tree, in which a range is at most 2 log R nodes. Differences of cumulative sums
+    would need only two look-ups, but would lose all digits of a range with a small mass. Sums of positive
+    numbers lose none.
 
     Args:
         work: The reduction.
-        neutral: What it gives for nothing.
+        neutral: The result for an empty range.
         places: P.
         rows: R.
     """
@@ -312,7 +316,7 @@ class Ranges:
         self._nodes = np.full((places, 2 * self._size), neutral)
 
     def put(self, places: Ints, leaves: Floats) -> None:
-        """Set the values ``[n, R]`` of some places."""
+        """Set the values ``[n, R]`` of these places."""
         level = np.full((len(places), self._size), self._neutral)
         level[:, : self._rows] = leaves
         at = self._size
@@ -322,27 +326,27 @@ class Ranges:
             at //= 2
 
     def leaves(self, places: Ints) -> Floats:
-        """``[n, R]`` the values of some places."""
+        """``[n, R]`` the values of these places."""
         return self._nodes[places, self._size : self._size + self._rows]
 
     def whole(self, places: Ints) -> Floats:
-        """``[n]`` the reduction of all rows of some places."""
-        found: Floats = self._nodes[places, 1]
-        return found
+        """``[n]`` the reduction of all rows of these places."""
+        totals: Floats = self._nodes[places, 1]
+        return totals
 
     def over(self, places: Ints, low: Ints, high: Ints) -> Floats:
         """``[n]`` the reduction of rows ``low[i]:high[i]`` at ``places[i]``."""
         first, last = low + self._size, high + self._size
-        found = np.full(len(low), self._neutral)
+        result = np.full(len(low), self._neutral)
         live = np.flatnonzero(first < last)
         while len(live):
             left = live[first[live] & 1 == 1]
-            found[left] = self._work(found[left], self._nodes[places[left], first[left]])
+            result[left] = self._work(result[left], self._nodes[places[left], first[left]])
             first[left] += 1
             right = live[last[live] & 1 == 1]
             last[right] -= 1
-            found[right] = self._work(found[right], self._nodes[places[right], last[right]])
+            result[right] = self._work(result[right], self._nodes[places[right], last[right]])
             first >>= 1
             last >>= 1
             live = live[first[live] < last[live]]
-        return found
+        return result

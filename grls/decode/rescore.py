@@ -1,10 +1,10 @@
-"""What a model says of passages that are written already, read to their end behind its input.
+"""Rescores passages that are written already: the model reads each whole passage after its input.
 
 Legend: Q queries, C passages of one query, T tokens fed at once, R rows.
 
-:func:`rescore` feeds passages of a query as branches of one tree of tokens, so the input is read once for as
-many as are fed together; :func:`rescore_plain` feeds them token by token, in rows, to any model: slower, and
-what defines the other.
+:func:`rescore` feeds the passages of a query as branches of one tree of tokens, so the input is read once for
+several passages. :func:`rescore_plain` feeds them token by token, in rows, to any model. It is slower, and it
+defines the result of :func:`rescore`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from grls.models.base import Floats, Generator, StepRows, TreeGenerator
 from grls.models.sessions.forest import Branches
 
 _TOKENS = 2048
-"""T: more are slower to lay out than they save."""
+"""The limit of T: to arrange more tokens takes more time than it saves."""
 
 _WHOLE = 256
-"""Passages of one query that are fed together have so many tokens together: attention looks at every pair of
-them, though each sees its own passage alone, and beyond this that costs more than reading the input again."""
+"""The most tokens of passages of one query that are fed together. Attention computes every pair of these
+tokens, though a token sees only its passage. Beyond this limit, this costs more than reading the input
+again."""
 
 
 def rescore(
@@ -30,26 +31,26 @@ def rescore(
     passages: Sequence[Sequence[Sequence[int]]],
     tokens: tuple[int, int],
 ) -> list[Floats]:
-    """Log-odds of one token against another behind each passage.
+    """Log-odds of one token against another after each passage.
 
     Args:
         model: The model.
         inputs: ``[Q]`` model inputs as token ids, none empty.
-        passages: ``[Q]`` for each the C passages that are read behind it, with their end token.
-        tokens: The two.
+        passages: ``[Q]`` for each input, the C passages to read after it, with their end token.
+        tokens: The two tokens.
 
     Returns:
-        ``[Q]`` log-odds (nats), ``[C]`` of each query.
+        ``[Q]`` log-odds (nats), ``[C]`` for each query.
     """
     pieces = [
-        (query, piece) for query, some in enumerate(passages) for piece in _pieces([len(p) for p in some])
+        (query, piece) for query, rows in enumerate(passages) for piece in _pieces([len(p) for p in rows])
     ]
-    found: list[Floats] = [np.zeros(len(some)) for some in passages]
+    scores: list[Floats] = [np.zeros(len(rows)) for rows in passages]
     if not pieces:
-        return found
+        return scores
     longest = max(sum(len(passages[query][n]) for n in piece) for query, piece in pieces)
     slots = min(len(pieces), max(1, _TOKENS // longest))
-    session = model.open_trees(slots, max(len(some) for some in inputs))
+    session = model.open_trees(slots, max(len(source) for source in inputs))
     for start in range(0, len(pieces), slots):
         part = pieces[start : start + slots]
         nodes = session.load(np.arange(len(part)), [inputs[query] for query, _ in part])
@@ -60,9 +61,9 @@ def rescore(
         odds = _odds(session, len(fed), tokens)
         first = 0
         for query, piece in part:
-            found[query][piece] = odds[first : first + len(piece)]
+            scores[query][piece] = odds[first : first + len(piece)]
             first += len(piece)
-    return found
+    return scores
 
 
 def rescore_plain(
@@ -71,31 +72,29 @@ def rescore_plain(
     passages: Sequence[Sequence[Sequence[int]]],
     tokens: tuple[int, int],
 ) -> list[Floats]:
-    """What :func:`rescore` gives, from a model that can only go on token by token; one query after
-    another.
-    """
-    found: list[Floats] = []
-    for source, some in zip(inputs, passages, strict=True):
-        odds = np.zeros(len(some))
-        live = np.arange(len(some))
-        parents = np.zeros(len(some), dtype=np.int64)
+    """The result of :func:`rescore` from a model that reads token by token; one query after another."""
+    scores: list[Floats] = []
+    for source, rows in zip(inputs, passages, strict=True):
+        odds = np.zeros(len(rows))
+        live = np.arange(len(rows))
+        parents = np.zeros(len(rows), dtype=np.int64)
         session = model.open([source])
         session.first()
         place = 0
         while len(live):
-            session.step(parents, np.array([some[n][place] for n in live.tolist()]))
+            session.step(parents, np.array([rows[n][place] for n in live.tolist()]))
             place += 1
-            ended = np.array([len(some[n]) == place for n in live.tolist()])
+            ended = np.array([len(rows[n]) == place for n in live.tolist()])
             if ended.any():
                 odds[live[ended]] = _odds(session, len(live), tokens)[ended]
             parents = np.flatnonzero(~ended)
             live = live[~ended]
-        found.append(odds)
-    return found
+        scores.append(odds)
+    return scores
 
 
 def _pieces(lengths: Sequence[int]) -> list[list[int]]:
-    """Passages of these lengths in order, so many together as have at most ``_WHOLE`` tokens."""
+    """Group passages of these lengths in order, with at most ``_WHOLE`` tokens a group."""
     pieces: list[list[int]] = []
     room = 0
     for n, length in enumerate(lengths):

@@ -1,12 +1,12 @@
-"""When a prefix needs no further step, and which passages each query may find.
+"""Which passages each query may find, and when a prefix is finished.
 
-Without early stop a prefix is finished when it has written the end token. With it, a prefix is finished
-as soon as one passage is left under it: under ``renormalized`` scores every further token has probability
-one, so this changes no score.
+Without early stop, a prefix is finished when its last token is the end token. With early stop, it is finished
+as soon as one passage is left under it. With ``renormalized`` scores every further token has probability one,
+so no score changes.
 
-A state covers a range of rows. What a filter allows of them is counted, what is excluded (a chain's earlier
-hops, DONE) is subtracted: a state under which nothing is left is not allowed, so neither makes a dead end,
-and probabilities are renormalized over what is left.
+A state covers a range of rows. The rows that a filter allows are counted; excluded rows (earlier hops of a
+chain, DONE) are subtracted. A state without a row left is not allowed. So there are no dead ends, and
+probabilities are renormalized over the remaining rows.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Scope:
-    """What each query of a batch may find.
+    """The passages that each query of a batch may find.
 
     Args:
         index: The constraint index.
         queries: Number of queries.
-        exclude: For each query, the numbers of passages it may not find (with all their duplicates). Empty:
-            nothing is excluded.
-        allow: For each query, the passages it may find; None: all of them. Queries may share a subset. Empty:
+        exclude: For each query, the numbers of passages that it may not find (with all their duplicates).
+            Empty: nothing is excluded.
+        allow: For each query, the passages that it may find; None: all. Queries may share a subset. Empty:
             every query may find every passage.
 
     Raises:
-        ValueError: ``exclude`` or ``allow`` is not as long as there are queries, or names what is not in the
-            index.
+        ValueError: ``exclude`` or ``allow`` does not have one entry per query, or names a passage that is not
+            in the index.
     """
 
     def __init__(
@@ -47,33 +47,33 @@ class Scope:
         exclude: Sequence[Sequence[int]] = (),
         allow: Sequence[Subset | None] = (),
     ):
-        for name, given in (("exclude", exclude), ("allow", allow)):
-            if len(given) not in (0, queries):
-                raise ValueError(f"{name} must have one entry a query, {queries}, got {len(given)}")
+        for name, entries in (("exclude", exclude), ("allow", allow)):
+            if len(entries) not in (0, queries):
+                raise ValueError(f"{name} must have one entry a query, {queries}, got {len(entries)}")
         count = len(index.rows.row_of)
-        wrong = [p for some in exclude for p in some if not 0 <= p < count]
+        wrong = [p for hidden in exclude for p in hidden if not 0 <= p < count]
         if wrong:
-            raise ValueError(f"the index has {count:,} passages, and {wrong[0]} is the number of none")
-        if any(some is not None and not some.belongs(index.rows) for some in allow):
+            raise ValueError(f"the index has {count:,} passages; there is no passage {wrong[0]}")
+        if any(subset is not None and not subset.belongs(index.rows) for subset in allow):
             raise ValueError("a subset belongs to another index")
         self._index = index
-        subsets = {id(some): some for some in allow if some is not None}
+        subsets = {id(subset): subset for subset in allow if subset is not None}
         place = {name: number for number, name in enumerate(subsets)}
         self._subsets = list(subsets.values())
-        self._several = Several([some.rows for some in self._subsets])
-        self._subset = np.full(queries, -1)  # which one each query has; -1: none
+        self._several = Several([subset.rows for subset in self._subsets])
+        self._subset = np.full(queries, -1)  # the number of each query's subset; -1: no subset
         if allow:
-            self._subset[:] = [-1 if some is None else place[id(some)] for some in allow]
-        pairs = {(q, int(index.rows.row_of[p])) for q, some in enumerate(exclude) for p in some}
+            self._subset[:] = [-1 if subset is None else place[id(subset)] for subset in allow]
+        pairs = {(q, int(index.rows.row_of[p])) for q, hidden in enumerate(exclude) for p in hidden}
         self._stride = len(index.rows) + 1
-        # One sorted list for all queries: row r of query q stands at q * stride + r.
+        # One sorted list for all queries: row r of query q is q * stride + r.
         self._keys = np.array(sorted(q * self._stride + row for q, row in pairs), dtype=np.int64)
-        # What a query's subset does not hold is not subtracted a second time.
+        # A row outside of the query's subset must not be subtracted a second time.
         owner, row = np.divmod(self._keys, self._stride)
         self._keys = self._keys[self._allowed(owner, row, row + 1) > 0]
 
     def remaining(self, queries: Ints, low: Ints, high: Ints) -> Ints:
-        """Rows of ``low[i]:high[i]`` that query ``queries[i]`` may find, counted."""
+        """The number of rows of ``low[i]:high[i]`` that query ``queries[i]`` may find."""
         allowed = self._allowed(queries, low, high)
         if not len(self._keys):
             return allowed
@@ -81,16 +81,16 @@ class Scope:
         return allowed - (np.searchsorted(self._keys, base + high) - np.searchsorted(self._keys, base + low))
 
     def table(self, queries: Ints, low: Ints, high: Ints) -> Ints:
-        """Rows of every range that each query may find, ``[queries, ranges]``.
+        """The number of rows of every range that each query may find, ``[queries, ranges]``.
 
         Args:
-            queries: Which queries.
-            low: First rows of ranges that stand side by side, ascending.
-            high: Their end rows.
+            queries: The queries.
+            low: The first rows of the ranges, which are adjacent and ascending.
+            high: The end rows.
         """
         subsets, place = np.unique(self._subset[queries], return_inverse=True)
         counts = np.empty((len(subsets), len(low)), dtype=np.int64)
-        for n, subset in enumerate(subsets.tolist()):  # once each, however many queries share it
+        for n, subset in enumerate(subsets.tolist()):  # each subset once, for all of its queries
             same = np.full(len(low), subset)
             counts[n] = high - low if subset < 0 else self._several.count(same, low, high)
         table = counts[place]
@@ -104,27 +104,25 @@ class Scope:
 
     @property
     def subsets(self) -> tuple[Subset, ...]:
-        """What queries may find, each subset once."""
+        """The subsets of all queries, each once."""
         return tuple(self._subsets)
 
     def lists(self) -> tuple[Ints, Ints, int]:
-        """What varies from query to query, for a search that counts elsewhere.
+        """The data of each query, for a search that counts on another device.
 
         Returns:
-            The hidden rows, row r of query q as ``q * stride + r``, ascending; which subset each query has
-            (-1: none), ``[queries]``; and the stride.
+            The hidden rows, row r of query q as ``q * stride + r``, ascending; the number of each query's
+            subset (-1: no subset), ``[queries]``; and the stride.
         """
         return self._keys, self._subset, self._stride
 
     def held(self) -> Ints:
-        """The rows of the subsets, row r of subset g as ``g * stride + r``, ascending; the stride is that of
-        :meth:`lists`.
-        """
+        """The rows of all subsets: row r of subset g as ``g * stride + r`` (:meth:`lists`), ascending."""
         rows = [g * self._stride + s.rows.between(0, s.rows.limit) for g, s in enumerate(self._subsets)]
         return np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
 
     def concerns(self, queries: Ints) -> bool:
-        """Whether any of some queries may not find something."""
+        """Whether a passage is hidden from any of these queries."""
         if (self._subset[queries] >= 0).any():
             return True
         first = np.searchsorted(self._keys, queries * self._stride)
@@ -141,23 +139,23 @@ class Scope:
         Args:
             queries: ``[n]``.
             states: ``[n]``.
-            most: The first so many of each, of which there are as many as copies of a text; None: all.
+            most: The most passages of each state (one text may have many copies); None: all.
         """
         low, high = self._index.span(states)
         whole = (self.remaining(queries, low, high) == high - low) & (self._subset[queries] < 0)
-        found = []
+        numbers = []
         for query, first, last, everything in zip(
             queries.tolist(), low.tolist(), high.tolist(), whole.tolist(), strict=True
         ):
             if everything:
-                found.append(self._index.rows.members_in(first, last)[:most].tolist())
+                numbers.append(self._index.rows.members_in(first, last)[:most].tolist())
             else:
-                found.append(self._passages(query, first, last, most))
-        return found
+                numbers.append(self._passages(query, first, last, most))
+        return numbers
 
     def _passages(self, query: int, low: int, high: int, most: int | None = None) -> list[int]:
         subset, base = int(self._subset[query]), query * self._stride
-        found: Iterator[int] = (
+        members: Iterator[int] = (
             map(int, self._index.rows.members_in(low, high))
             if subset < 0
             else self._subsets[subset].each_in(low, high)
@@ -165,28 +163,28 @@ class Scope:
         first, last = np.searchsorted(self._keys, [base + low, base + high])
         hidden = set((self._keys[first:last] - base).tolist())
         if hidden:
-            found = (p for p in found if int(self._index.rows.row_of[p]) not in hidden)
-        return list(islice(found, most))
+            members = (p for p in members if int(self._index.rows.row_of[p]) not in hidden)
+        return list(islice(members, most))
 
     def _allowed(self, queries: Ints, low: Ints, high: Ints) -> Ints:
-        """Rows of each range that the query's subset holds."""
+        """The number of rows of each range that the query's subset holds."""
         subsets = self._subset[queries]
         if not self._subsets or (subsets < 0).all():
             return high - low
         if (subsets >= 0).all():
             return self._several.count(subsets, low, high)
         counts = high - low
-        some = np.flatnonzero(subsets >= 0)
-        counts[some] = self._several.count(subsets[some], low[some], high[some])
+        filtered = np.flatnonzero(subsets >= 0)
+        counts[filtered] = self._several.count(subsets[filtered], low[filtered], high[filtered])
         return counts
 
 
 def finished(tokens: Ints, remaining: Ints, end: int, early_stop: bool) -> Mask:
-    """Which candidates are complete once their token is written.
+    """Whether each candidate is complete once its token is written.
 
     Args:
-        tokens: ``[A]`` the candidates' tokens.
-        remaining: ``[A]`` rows left under each.
+        tokens: ``[A]`` the token of each candidate.
+        remaining: ``[A]`` rows left under each candidate.
         end: The end token.
         early_stop: Stop at the unique prefix.
     """

@@ -1,12 +1,11 @@
-"""The probability of every passage given one input, by walking the whole index once.
+"""The probability of every passage for one input, by walking the whole index once.
 
 Legend: R rows, S live states, A candidates.
 
-What :mod:`grls.decode.exhaustive` does passage by passage, for corpora that are not small: prefixes are
-walked side by side, a token at a time, each once for a block of rows, and a prefix with one row left is
-settled, for under ``renormalized`` scores the rest of it has probability one. A corpus of a
-million passages is still a million prefixes: this is for what is asked once (an empty prompt), not once a
-query.
+It computes the scores of :mod:`grls.decode.exhaustive` for larger corpora. All prefixes of a block of rows
+are walked together, one token at a time, each prefix once. A prefix with one row left is finished, because
+with ``renormalized`` scores the rest has probability one. A corpus of a million passages still has a million
+prefixes, so use it for a single input (an empty prompt), not for every query.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from grls.index.rows import Ints
 from grls.models.base import Floats, Generator
 
 BLOCK = 512
-"""Rows walked side by side: as many beams at most."""
+"""How many rows are walked together; it bounds the number of beams."""
 
 
 def score_rows(
     generator: Generator, index: ConstraintIndex, model_input: Sequence[int], block: int = BLOCK
 ) -> Floats:
-    """``[R]`` log-probability (nats, ``renormalized``) of every row of an index, given one input.
+    """``[R]`` log-probability (nats, ``renormalized``) of every row of an index for one input.
 
     Args:
         generator: The model.
-        index: What may be written; passages with equal tokens are one row.
+        index: The constraint index; passages with equal tokens are one row.
         model_input: Token ids.
-        block: Rows walked side by side.
+        block: How many rows are walked together.
     """
     scores = np.zeros(len(index.rows))
     for low in range(0, len(scores), block):

@@ -2,9 +2,9 @@
 
 Legend: R rows (beams), A allowed tokens of all rows together.
 
-The two score modes of every output. ``renormalized``: the softmax over the allowed tokens, so the
-probabilities of the passages of a corpus sum to one and a forced token costs nothing. ``full``: the
-softmax over the vocabulary, as in transformers and in the paper (arXiv 2204.13596).
+There are two score modes. ``renormalized``: the softmax over the allowed tokens, so the probabilities of the
+passages of a corpus sum to one, and a forced token has probability one. ``full``: the softmax over the
+vocabulary, as in transformers and in the paper (arXiv 2204.13596).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def log_probabilities(
     Args:
         session: R rows, each about to write a token.
         tokens: ``[A]`` allowed tokens.
-        offsets: ``[R + 1]`` which of them belong to each row.
-        mode: What the probabilities are normalized over.
+        offsets: ``[R + 1]``; row r owns the tokens ``offsets[r]:offsets[r + 1]``.
+        mode: Score mode.
 
     Raises:
         ConfigError: A logit is not a number.
@@ -56,7 +56,7 @@ def refuse_nan(logits: Floats) -> None:
     """Refuse logits that are not numbers.
 
     Raises:
-        ConfigError: One of them is NaN.
+        ConfigError: A logit is NaN.
     """
     if np.isnan(logits).any():
         raise ConfigError(NOT_NUMBERS)
@@ -65,7 +65,7 @@ def refuse_nan(logits: Floats) -> None:
 def ragged_logsumexp(values: Floats, offsets: Ints) -> Floats:
     """Log of the sum of exponentials of each segment, ``[R]``.
 
-    It is minus infinity for an empty segment, and for one of minus infinities alone.
+    It is minus infinity for an empty segment, and for a segment of minus infinities only.
     """
     result = np.full(len(offsets) - 1, -np.inf)
     filled = np.flatnonzero(np.diff(offsets))
@@ -73,8 +73,8 @@ def ragged_logsumexp(values: Floats, offsets: Ints) -> Floats:
         starts = offsets[filled]
         top = np.maximum.reduceat(values, starts)
         sizes = np.diff(offsets)[filled]
-        some = top > -np.inf
-        shift = np.repeat(np.where(some, top, 0.0), sizes)
+        finite = top > -np.inf
+        shift = np.repeat(np.where(finite, top, 0.0), sizes)
         sums = np.add.reduceat(np.exp(values - shift), starts)
-        result[filled[some]] = top[some] + np.log(sums[some])
+        result[filled[finite]] = top[finite] + np.log(sums[finite])
     return result

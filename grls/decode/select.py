@@ -1,9 +1,9 @@
-"""Which candidates of a step finish and which live on.
+"""Selects the candidates of a step that finish and those that stay alive.
 
 Legend: Q queries, A candidates (each a beam continued by one allowed token), K beam width.
 
-The rule is that of transformers' beam search: of the K best candidates of a query those that are finished
-enter its results; the K best that are not finished live on, whatever has finished.
+The rule of beam search in transformers: the finished ones among the K best candidates of a query enter its
+results, and the K best unfinished candidates stay alive, however many have finished.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def select(queries: Ints, scores: Floats, complete: Mask, beams: int) -> Selecti
     Args:
         queries: ``[A]`` ascending; the query of each candidate.
         scores: ``[A]`` log-probability of each candidate's prefix; ``-inf`` is never picked.
-        complete: ``[A]`` whether it is finished.
+        complete: ``[A]`` whether each candidate is finished.
         beams: K.
     """
     pool = np.flatnonzero(scores > -np.inf)
@@ -52,22 +52,22 @@ def select(queries: Ints, scores: Floats, complete: Mask, beams: int) -> Selecti
 
 
 def _rank_within(owner: Ints, counted: Mask) -> Ints:
-    """How many counted entries of the same owner stand before each entry (owners ascend)."""
+    """How many counted entries of the same owner come before each entry (owners ascend)."""
     before: Ints = np.cumsum(counted) - counted
     first = np.searchsorted(owner, owner)
     return before - before[first] if len(owner) else before
 
 
 def _prune(pool: Ints, queries: Ints, scores: Floats, complete: Mask, beams: int) -> Ints:
-    """Drop candidates that cannot be picked: all but each query's K best, and K best unfinished."""
+    """Keep only candidates that can be picked: for each query the K best, and the K best unfinished."""
     kept = []
     bounds = np.searchsorted(queries[pool], np.arange(queries[-1] + 2))
     for low, high in pairwise(bounds):
         part = pool[low:high]
-        for some in (part, part[~complete[part]]):
-            if len(some) > beams:
-                # Everything not below the K-th score, so that ties are broken by place, not by chance.
-                kth = np.partition(scores[some], len(some) - beams)[len(some) - beams]
-                some = some[scores[some] >= kth]
-            kept.append(some)
+        for chosen in (part, part[~complete[part]]):
+            if len(chosen) > beams:
+                # Keep all that are not below the K-th score, so that ties are broken by place, not by chance.
+                kth = np.partition(scores[chosen], len(chosen) - beams)[len(chosen) - beams]
+                chosen = chosen[scores[chosen] >= kth]
+            kept.append(chosen)
     return np.unique(np.concatenate(kept))

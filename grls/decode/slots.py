@@ -1,4 +1,4 @@
-"""What searches by slots share: queries wait, take a slot, and leave it when they are decided.
+"""The common base of searches by slots: queries wait, take a slot, and leave it when they are decided.
 
 Legend: S slots (queries in flight), R rows.
 """
@@ -22,20 +22,20 @@ from grls.index.subset import Subset
 from grls.models.base import SlotSession
 
 _SHARE, _GROUP = 4, 8
-"""Waiting queries are given slots when one in so many is free, but so many at least (or all): an encoder that
-reads queries two by two takes up to twice as long as one that reads eight."""
+"""Waiting queries get slots when one slot in four, and at least eight slots (or all), are free: an encoder
+that reads two queries at a time takes up to twice as long as one that reads eight."""
 
 
 class SearchRequest(NamedTuple):
-    """What is asked of a search.
+    """The arguments of a search.
 
     Attributes:
         inputs: Model inputs as token ids.
-        k: Distinct passages a query.
-        scope: What each query may find.
+        k: Distinct passages per query.
+        scope: The passages that each query may find.
         decided: Called with the number of queries decided since the last call.
-        prior: What is known of the passages beforehand.
-        gathering: Takes in where the search leaves off.
+        prior: Priors.
+        gathering: Collects the frontiers of the search.
     """
 
     inputs: Sequence[Sequence[int]]
@@ -60,7 +60,7 @@ class SlotDecoder(BeamSearch, ABC):
         self.first_steps = FirstSteps(self.index, self.stops_early)
 
     def places(self, queries: int) -> int:
-        """Slots that a search for so many queries takes."""
+        """The number of slots of a search for ``queries`` queries."""
         return min(self.slots, queries)
 
     @abstractmethod
@@ -78,15 +78,15 @@ class SlotDecoder(BeamSearch, ABC):
     ) -> list[list[ScoredPassage]]:
         """Decode any number of queries.
 
-        What is not explained here is as of :meth:`grls.decode.beam.Decoder.search`, errors too.
+        For details and errors see :meth:`grls.decode.beam.Decoder.search`.
 
         Args:
             inputs: Model inputs as token ids.
-            k: Distinct passages a query.
-            exclude: What each query may not find.
-            allow: What each query may find.
+            k: Distinct passages per query.
+            exclude: The passages that each query may not find.
+            allow: The passages that each query may find.
             decided: Called with the number of queries decided since the last call, for a progress bar.
-            prior: What is known of the passages beforehand.
+            prior: Priors.
 
         Returns:
             For each query at most k passages, best first.
@@ -106,7 +106,7 @@ class SlotDecoder(BeamSearch, ABC):
         decided: Callable[[int], object] | None = None,
         prior: Prior | None = None,
     ) -> list[Frontier]:
-        """Where the search for each query leaves off; arguments as of :meth:`search`."""
+        """The frontier of the search for each query; the arguments are those of :meth:`search`."""
         if not inputs:
             return []
         refuse_empty(inputs)
@@ -120,8 +120,8 @@ class SlotSearch(ABC):
     """One run of a search over all queries.
 
     Args:
-        options: Its options.
-        ask: What is asked.
+        options: The decoder with its options.
+        ask: The arguments of the search.
     """
 
     session: SlotSession
@@ -135,7 +135,7 @@ class SlotSearch(ABC):
         lengths = [len(tokens) for tokens in ask.inputs]
         self.waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])  # the longest is taken first
         self.longest = max(lengths)
-        self.queries = np.full(options.places(len(lengths)), -1)  # of each slot; -1: free
+        self.queries = np.full(options.places(len(lengths)), -1)  # the query of each slot; -1: free
         self.masses = None if ask.prior is None else ask.prior.open(self.index, self.scope, len(self.queries))
 
     def run(self) -> list[list[ScoredPassage]]:
@@ -148,12 +148,12 @@ class SlotSearch(ABC):
 
     @abstractmethod
     def enter(self, slots: Ints, nodes: Ints, best: Best) -> None:
-        """Begin with what is best after the first step of the queries just loaded.
+        """Start new queries with the best candidates of their first step.
 
         Args:
-            slots: ``[R]`` where they are.
-            nodes: ``[R]`` what each writes on from, as the session numbers it.
-            best: The candidates of that step.
+            slots: ``[R]`` the slots of the queries.
+            nodes: ``[R]`` the node in the session that each query continues.
+            best: The candidates of the first step.
         """
 
     @abstractmethod
@@ -161,7 +161,7 @@ class SlotSearch(ABC):
         """Every live beam writes one token; decided queries are released."""
 
     def release(self, slots: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
-        """Give up the slots of decided queries, whose results (score, state) are these, best first."""
+        """Free the slots of decided queries and report their results (score, state), best first."""
         self._report(self.queries[slots], results)
         self.queries[slots] = -1
         self._tell(len(slots))
@@ -177,7 +177,7 @@ class SlotSearch(ABC):
             self._begin(np.array(taken), free[: len(taken)])
 
     def _begin(self, queries: Ints, slots: Ints) -> None:
-        """Load the queries that have anything to decide."""
+        """Load the queries that are not decided yet."""
         states = np.full(len(queries), self.index.start(), dtype=np.int64)
         remaining = self.scope.remaining(queries, *self.index.span(states))
         early = self.options.stops_early
@@ -200,7 +200,7 @@ class SlotSearch(ABC):
             normalized = self.masses.normalized
             gains = self.options.first_steps.gains(self.masses, slots)
         first_steps = self.options.first_steps
-        # Where leaves are gathered, all beginnings are: those that no beam goes on from, too.
+        # A frontier needs all first tokens, also those that are not continued.
         most = self.options.beams if self.ask.gathering is None else len(first_steps.tokens)
         best = first_steps.best(self.session, queries, self.scope, self.options.mode, most, gains, normalized)
         self.enter(slots, nodes, best)
@@ -210,12 +210,12 @@ class SlotSearch(ABC):
             self.ask.decided(count)
 
     def _report(self, queries: Ints, results: Sequence[Sequence[tuple[float, int]]]) -> None:
-        """Turn the results (score, state) of decided queries into what they found."""
-        owners = np.repeat(queries, [len(some) for some in results])
-        scores = [score for some in results for score, _ in some]
-        states = np.array([state for some in results for _, state in some], dtype=np.int64)
+        """Turn the results (score, state) of decided queries into passages."""
+        owners = np.repeat(queries, [len(pairs) for pairs in results])
+        scores = [score for pairs in results for score, _ in pairs]
+        states = np.array([state for pairs in results for _, state in pairs], dtype=np.int64)
         passages = self.scope.passages(owners, states, self.ask.k)
-        for query, score, some in zip(owners.tolist(), scores, passages, strict=True):
-            self.found[query] += [ScoredPassage(passage, score) for passage in some]
+        for query, score, numbers in zip(owners.tolist(), scores, passages, strict=True):
+            self.found[query] += [ScoredPassage(passage, score) for passage in numbers]
         for query in queries.tolist():
             del self.found[query][self.ask.k :]

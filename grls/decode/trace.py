@@ -1,13 +1,13 @@
-"""What a beam search did with one passage: where its prefix left the beam, and by how much.
+"""Traces one passage through a beam search: the step at which its prefix left the beam, and the margin.
 
-Legend: P passages, L tokens of a passage, A candidates of a step, K beam width. The search is not repeated
-here: an observer keeps the steps of :class:`grls.decode.beam.Decoder` itself, and a passage is then followed
-through them. Its own score is taken by teacher forcing, under the same exclusion, so it is known however
-early the beam lost it.
+Legend: P passages, L tokens of a passage, A candidates of a step, K beam width. The search is not repeated:
+an observer records the steps of :class:`grls.decode.beam.Decoder`, and a passage is then followed through
+them. Its score is computed by teacher forcing, with the same exclusions, so it is known even if the beam lost
+the passage early.
 
-A prefix leaves the beam in one of two ways, and they mean different things. *Pruned*: K better candidates
-stood before it, though it might have become a result. *Beaten*: it was among the K best, but k finished
-passages had a higher score already, and a score never rises. The module knows nothing of text.
+A prefix can leave the beam in two ways. *Pruned*: K candidates were better, though it might have become a
+result. *Beaten*: it was among the K best, but k finished passages had a higher score already, and a score
+never rises. The module does not know texts.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from grls.models.base import Floats
 Fate = Literal["kept", "finished", "pruned", "beaten"]
 
 _AT_ONCE = 64
-"""Passages scored side by side."""
+"""How many passages are scored together."""
 
 
 class SearchTrace(NamedTuple):
     """One search of one query.
 
     Attributes:
-        steps: What each step weighed and chose; none where the query was decided before the first one.
-        found: What the search returned.
-        beams: Its beam width K.
+        steps: The steps; empty if the query was decided before the first one.
+        found: The results of the search.
+        beams: Beam width K.
     """
 
     steps: tuple[BeamStep, ...]
@@ -45,11 +45,11 @@ class SearchTrace(NamedTuple):
 
 
 class Rival(NamedTuple):
-    """A token that the model preferred to the passage's own after the same prefix.
+    """A token that the model preferred to the token of the passage after the same prefix.
 
     Attributes:
         token: The token.
-        log_probability: In the score mode (nats).
+        log_probability: Log-probability in the score mode (nats).
     """
 
     token: int
@@ -61,9 +61,9 @@ class TokenScore(NamedTuple):
 
     Attributes:
         token: The token.
-        log_probability: Of the token after its prefix, in the score mode (nats).
-        allowed: How many tokens might have stood here.
-        rivals: The most probable tokens above it, best first.
+        log_probability: Log-probability of the token after its prefix, in the score mode (nats).
+        allowed: How many tokens were allowed at this place.
+        rivals: The most probable of the tokens that were better, best first.
     """
 
     token: int
@@ -76,7 +76,7 @@ class PassageScore(NamedTuple):
     """The score of one passage by teacher forcing.
 
     Attributes:
-        tokens: Every token, end token included.
+        tokens: All tokens, including the end token.
         stop: How many of them the decoder writes (all, unless it stops early).
     """
 
@@ -85,7 +85,7 @@ class PassageScore(NamedTuple):
 
     @property
     def score(self) -> float:
-        """What the decoder gives the passage (nats): the tokens it writes."""
+        """The score of the passage in the decoder (nats), over the tokens that it writes."""
         return sum((t.log_probability for t in self.tokens[: self.stop]), 0.0)
 
     @property
@@ -98,15 +98,15 @@ class PathStep(NamedTuple):
     """One decoding step, seen from a passage.
 
     Attributes:
-        token: The passage's token, with its probability and rivals.
-        score: Log-probability (nats) of its prefix.
-        fate: What the search did with the prefix; None once it was gone.
-        rank: Its place, from 1, among the candidates it competed with (a finished prefix: all of them; an
-            unfinished one: the unfinished); once it was gone, the place it would have had. None where the
-            search had ended.
-        best: Score of the best candidate of the step; None where the search had ended.
-        bar: The score it had to reach: that of the last candidate let through or, where it was beaten, that
-            of the k-th result. None where the search had ended.
+        token: The token of the passage, with its probability and rivals.
+        score: Log-probability (nats) of the prefix.
+        fate: How the search treated the prefix; None after the prefix has left the beam.
+        rank: The rank of the prefix, from 1, among its competitors (all candidates for a finished prefix, the
+            unfinished ones for an unfinished prefix). After the prefix has left the beam: the rank that it
+            would have had. None after the end of the search.
+        best: Score of the best candidate of the step; None after the end of the search.
+        bar: The score that the prefix had to reach: the score of the last chosen candidate, or of the k-th
+            result if the prefix was beaten. None after the end of the search.
     """
 
     token: TokenScore
@@ -129,30 +129,30 @@ def trace(
     exclude: Sequence[int] = (),
     prior: Prior | None = None,
 ) -> SearchTrace:
-    """Search as :meth:`Decoder.search` does, and keep every step.
+    """Run :meth:`Decoder.search` and record every step.
 
     Args:
-        decoder: The search.
+        decoder: The decoder.
         model_input: Token ids.
         k: Passages to return.
         exclude: Numbers of passages that may not be found.
-        prior: What is known of the passages beforehand.
+        prior: Priors.
 
     Raises:
         ConfigError: k is not between 1 and the beam width.
     """
     steps: list[BeamStep] = []
-    found = decoder.search([model_input], k, [exclude], observer=steps.append, prior=prior)[0]
-    return SearchTrace(tuple(steps), tuple(found), decoder.beams)
+    hits = decoder.search([model_input], k, [exclude], observer=steps.append, prior=prior)[0]
+    return SearchTrace(tuple(steps), tuple(hits), decoder.beams)
 
 
 def beaten(step: BeamStep) -> Ints:
-    """Candidates of one query's step that beam width let through and the k-th result did not."""
+    """The candidates of one query's step within the beam width that are not better than the k-th result."""
     return np.setdiff1d(step.chosen.live, step.live)
 
 
 def follow(search: SearchTrace, passage: PassageScore) -> tuple[PathStep, ...]:
-    """The steps of a search, seen from a passage: one for each token that the decoder would write of it."""
+    """The steps of a search, seen from a passage: one step for each token that the decoder writes of it."""
     path: list[PathStep] = []
     score, row = 0.0, 0
     gone = False
@@ -169,7 +169,7 @@ def follow(search: SearchTrace, passage: PassageScore) -> tuple[PathStep, ...]:
             path.append(PathStep(token, score, None, rank, _best(step), bar))
             continue
         place = int(np.flatnonzero((step.parents == row) & (step.tokens == token.token))[0])
-        score = float(step.scores[place])  # the search's own, so that ranks and margins are what it saw
+        score = float(step.scores[place])  # the score in the search, so that ranks and margins are exact
         fate = _fate(step, place)
         bar = float(step.worst[0]) if fate == "beaten" else _bar(step, rivals, search.beams)
         path.append(PathStep(token, score, fate, _rank(step, rivals, place), _best(step), bar))
@@ -187,10 +187,10 @@ def _fate(step: BeamStep, place: int) -> Fate:
 
 
 def _rank(step: BeamStep, rivals: Mask, place: int) -> int:
-    """Place among the rivals, from 1; among equals the earlier candidate stands first, as in ``select``."""
-    own = step.scores[place]
-    before = step.scores > own
-    before[:place] |= step.scores[:place] == own
+    """Rank among the rivals, from 1; among equals the earlier candidate comes first, as in ``select``."""
+    score = step.scores[place]
+    before = step.scores > score
+    before[:place] |= step.scores[:place] == score
     return 1 + int((before & rivals).sum())
 
 
@@ -199,7 +199,7 @@ def _best(step: BeamStep) -> float:
 
 
 def _bar(step: BeamStep, rivals: Mask, beams: int) -> float | None:
-    """Score of the last rival that beam width lets through; None where there is no rival."""
+    """Score of the last rival within the beam width; None if there is no rival."""
     ranked = np.sort(step.scores[rivals])[::-1]
     return float(ranked[min(beams, len(ranked)) - 1]) if len(ranked) else None
 
@@ -212,15 +212,15 @@ def score_passages(
     rivals: int = 3,
     prior: Prior | None = None,
 ) -> list[PassageScore]:
-    """The exact score of some passages, by teacher forcing with the decoder's own steps.
+    """The exact scores of passages, by teacher forcing with the steps of a decoder.
 
     Args:
-        decoder: Whose score mode, early stop and model count; its beam width does not.
+        decoder: The decoder; its score mode, early stop and model are used, its beam width is not.
         model_input: Token ids.
         passages: Numbers of P passages, none of them excluded.
         exclude: Numbers of passages that may not be found (probabilities are renormalized without them).
-        rivals: Most rivals kept of each token.
-        prior: What is known of the passages beforehand; what it adds is in every token's score.
+        rivals: The most rivals to keep of each token.
+        prior: Priors, whose scores are included in the score of every token.
 
     Raises:
         ValueError: A passage is excluded.
@@ -234,8 +234,8 @@ def score_passages(
         masses.load(np.zeros(1, np.int64), np.zeros(1, np.int64))
     scores: list[PassageScore] = []
     for start in range(0, len(passages), _AT_ONCE):
-        some = [decoder.index.tokens(p) for p in passages[start : start + _AT_ONCE]]
-        scores += _score(decoder, model_input, some, scope, rivals, masses)
+        targets = [decoder.index.tokens(p) for p in passages[start : start + _AT_ONCE]]
+        scores += _score(decoder, model_input, targets, scope, rivals, masses)
     return scores
 
 
@@ -247,7 +247,7 @@ def _score(
     rivals: int,
     masses: Masses | None,
 ) -> list[PassageScore]:
-    """Score targets side by side: one row each once the first token, which all share a row for, is known."""
+    """Score targets together: they share one row for the first token, and then have one row each."""
     session = decoder.generator.open([model_input])
     session.first()
     states = np.array([decoder.index.start()])
@@ -263,23 +263,23 @@ def _score(
         places, on = [], []
         for target, row in zip(active.tolist(), rows.tolist(), strict=True):
             low, high = int(ways.offsets[row]), int(ways.offsets[row + 1])
-            own = targets[target][len(tokens[target])]
-            place = low + int(np.searchsorted(ways.tokens[low:high], own))
+            token = targets[target][len(tokens[target])]
+            place = low + int(np.searchsorted(ways.tokens[low:high], token))
             tokens[target].append(_token_score(ways.tokens[low:high], steps[low:high], place - low, rivals))
             places.append(place)
             if decoder.stops_early and remaining[place] == 1:
                 stops[target] = min(stops[target], len(tokens[target]))
             forced = decoder.mode == "renormalized" and remaining[place] == 1
-            on.append(own != decoder.index.rows.end and not forced)
+            on.append(token != decoder.index.rows.end and not forced)
         if not any(on):
             break
         chosen = np.array(places)[on]
         session.step(rows[on], ways.tokens[chosen])
         active, states, rows = active[on], ways.states[chosen], np.arange(len(chosen))
-    for sequence, some in zip(targets, tokens, strict=True):
-        # Forced tokens have probability one under renormalized scores, so the model is not asked for them.
-        some += [TokenScore(int(t), 0.0, 1, ()) for t in sequence[len(some) :]]
-    return [PassageScore(tuple(some), stop) for some, stop in zip(tokens, stops, strict=True)]
+    for sequence, scored in zip(targets, tokens, strict=True):
+        # Forced tokens have probability one with renormalized scores, so the model need not compute them.
+        scored += [TokenScore(int(t), 0.0, 1, ()) for t in sequence[len(scored) :]]
+    return [PassageScore(tuple(scored), stop) for scored, stop in zip(tokens, stops, strict=True)]
 
 
 def _token_score(tokens: Ints, steps: Floats, place: int, rivals: int) -> TokenScore:

@@ -114,7 +114,7 @@ def test_the_densest_leaves_come_first_until_there_are_rows_enough() -> None:
 
 def test_what_cannot_tell_says_so() -> None:
     index = index_sequences([np.array([3, END]), np.array([4, END])], END, "array")
-    with pytest.raises(ConfigError, match="take FastDecoder"):
+    with pytest.raises(ConfigError, match="use FastDecoder"):
         DeviceDecoder(TREES, index).frontier(queries(1))
     assert Decoder(GENERATOR, index).frontier([]) == FastDecoder(TREES, index).frontier([]) == []
     with pytest.raises(ValueError, match="at least one token"):

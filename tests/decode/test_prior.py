@@ -327,5 +327,5 @@ def test_what_cannot_be_a_prior_is_refused() -> None:
     for log_probability in (0.0, -np.inf, np.nan):
         with pytest.raises(ConfigError, match="below 0"):
             WeightedPrior(among(table), 1.0, Fixed(0, log_probability))
-    with pytest.raises(ConfigError, match="takes no priors"):
+    with pytest.raises(ConfigError, match="supports no priors"):
         DeviceDecoder(TREES, index).search(queries(2), prior=prior_of((table, 1.0)))

@@ -1,6 +1,6 @@
-"""The search on the model's device.
+"""The search on the device of the model.
 
-``search`` is that of :mod:`grls.decode.beam` for a GPU. ``decision`` is what one step decides, a function of
-tensors alone; ``step`` joins it with the model's forward pass, to be compiled; ``replay`` captures that as
-CUDA graphs.
+``search`` is the search of :mod:`grls.decode.beam` for a GPU. ``decision`` makes the decisions of one step,
+as a function of tensors only. ``step`` joins it with the forward pass of the model, so that both can be
+compiled. ``replay`` captures the step as CUDA graphs.
 """

@@ -1,9 +1,9 @@
-"""What one step of the search on the device decides, as a function of tensors alone.
+"""The decisions of one step of the search on the device, as a function of tensors only.
 
 Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results a
 query.
 
-Nothing here depends on what only the device knows, so the function can be compiled whole: see
+The host needs no value from the device during the function, so it can be compiled as a whole: see
 :mod:`grls.decode.gpu.step`.
 """
 
@@ -22,18 +22,18 @@ from grls.index.subset import Subset
 from grls.index.tensors import TensorIndex
 
 NOTHING = -torch.inf
-"""The score of a beam or a result that is none."""
+"""The score of an empty place for a beam or a result."""
 _BEYOND = torch.iinfo(torch.long).max
 _LEAST = 10
-"""Lists of fixed places have room for two to the power of so many at least."""
+"""The log to base two of the least length of a list with fixed addresses."""
 
 
 class Rules(NamedTuple):
-    """What is asked of every step.
+    """The options of every step.
 
     Attributes:
         end: The end token.
-        early_stop: Stop a prefix when one passage is left under it.
+        early_stop: Whether to stop a prefix when one passage is left under it.
         mode: Score mode.
     """
 
@@ -43,16 +43,16 @@ class Rules(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a search stands.
+    """The state of a search.
 
     Attributes:
         nodes: ``[S, K]`` the node of each beam in the index.
-        scores: ``[S, K]`` its log-probability (nats).
-        parents: ``[S, K]`` the beam it continues.
-        tokens: ``[S, K]`` the token it has yet to feed.
-        result_scores: ``[S, k]`` best first.
-        result_nodes: ``[S, k]``.
-        damaged: Whether a logit was no number.
+        scores: ``[S, K]`` the log-probability of each beam (nats).
+        parents: ``[S, K]`` the beam that each beam continues.
+        tokens: ``[S, K]`` the token that each beam will feed next.
+        result_scores: ``[S, k]`` the scores of the results, best first.
+        result_nodes: ``[S, k]`` the nodes of the results.
+        damaged: Whether a logit was NaN.
     """
 
     nodes: Tensor
@@ -65,39 +65,39 @@ class Standing(NamedTuple):
 
 
 class Count:
-    """What each query may find, counted by ranges of rows on the device.
+    """Counts the passages that each query may find in ranges of rows, on the device.
 
     Args:
-        device: Where.
-        fixed: Keep the lists of one scope where those of the last one were, in tensors that only grow: few
-            shapes.
+        device: The device.
+        fixed: Whether to keep the lists of all scopes in the same tensors, which only grow, so that there are
+            few shapes.
     """
 
     def __init__(self, device: torch.device, fixed: bool = False):
         self._fixed = fixed
         self.moved = 0
-        """Rises when tensors have been replaced by others."""
+        """A count of how often tensors were replaced."""
         self._stride = 0
-        self._given: tuple[Subset, ...] = ()  # whose rows are in _held
+        self._loaded: tuple[Subset, ...] = ()  # the subsets whose rows are in _held
         self._hidden, self._subsets, self._held = (
             torch.empty(0, dtype=torch.long, device=device) for _ in range(3)
         )
 
     def read(self, scope: Scope) -> None:
-        """Take the lists of a scope."""
+        """Read the lists of a scope."""
         hidden, subsets, self._stride = scope.lists()
         moved = self._hidden, self._subsets, self._held
-        # Padding of the sorted lists is beyond all rows, and of the other it is asked by nobody.
+        # The padding of sorted lists is beyond all rows; the padding of the list of subsets is never read.
         self._hidden = self._kept(self._hidden, hidden, _BEYOND)
         self._subsets = self._kept(self._subsets, subsets, -1)
-        if not _same(scope.subsets, self._given):  # those of one filter can be as many as passages
+        if not _same(scope.subsets, self._loaded):  # a filter can have as many rows as there are passages
             self._held = self._kept(self._held, scope.held(), _BEYOND)
-            self._given = scope.subsets
+            self._loaded = scope.subsets
         now = self._hidden, self._subsets, self._held
         self.moved += any(old is not new for old, new in zip(moved, now, strict=True))
 
     def _kept(self, room: Tensor, values: Ints, padding: int) -> Tensor:
-        """The values as a tensor, in ``room`` where they fit."""
+        """The values as a tensor, in ``room`` if they fit."""
         new = torch.from_numpy(values).to(room.device)
         if not self._fixed:
             return new
@@ -110,7 +110,7 @@ class Count:
         return room
 
     def remaining(self, queries: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """Rows of ``low[s, c]:high[s, c]`` that query ``queries[s]`` may find, ``[S, C]``."""
+        """The number of rows of ``low[s, c]:high[s, c]`` that query ``queries[s]`` may find, ``[S, C]``."""
         count = high - low
         if len(self._held):
             subset = self._subsets[queries][:, None]
@@ -125,8 +125,8 @@ class Count:
         return torch.searchsorted(keys, base + high) - torch.searchsorted(keys, base + low)
 
 
-def _same(some: Sequence[Subset], others: Sequence[Subset]) -> bool:
-    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
+def _same(one: Sequence[Subset], other: Sequence[Subset]) -> bool:
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
 def decide_step(
@@ -142,13 +142,13 @@ def decide_step(
     """Let every beam write one token.
 
     Args:
-        standing: Where the search stands, its tokens fed.
+        standing: The state of the search, after its tokens were fed.
         logits: ``[S, K, V]`` for the next token.
         written: ``[S]`` tokens that the beams of a slot have written.
         owners: ``[S]`` the query of each slot.
-        index: What may be written.
-        count: What each query may find.
-        rules: What is asked.
+        index: The constraint index on the device.
+        count: Counts the passages that each query may find.
+        rules: The options of the search.
         width: C.
     """
     beams = standing.scores.shape[1]
@@ -178,23 +178,23 @@ def decide_step(
 
 
 def without_beaten(scores: Tensor, results: Tensor) -> Tensor:
-    """Scores of beams, less those that cannot enter the results any more: scores never rise."""
+    """Scores of beams, without those that cannot enter the results any more, because scores never rise."""
     return scores.masked_fill(scores <= results[:, -1:], NOTHING)
 
 
 def _steps(
     logits: Tensor, beams: Tensor, tokens: Tensor, valid: Tensor, mode: ScoreMode
 ) -> tuple[Tensor, Tensor]:
-    """``[S, C]`` log-probability (nats) of each candidate's token, and whether one is no number."""
+    """``[S, C]`` log-probability (nats) of each candidate's token, and whether any is NaN."""
     vocabulary = logits.shape[-1]
     wanted = logits.flatten(1).gather(1, beams * vocabulary + tokens).double()
     wanted = wanted.masked_fill(~valid, NOTHING)
     if mode == "full":
-        found = wanted - logits.logsumexp(-1).double().gather(1, beams)
-        return found, (found.isnan() & valid).any()
+        steps = wanted - logits.logsumexp(-1).double().gather(1, beams)
+        return steps, (steps.isnan() & valid).any()
     nothing = torch.full(logits.shape[:2], NOTHING, dtype=torch.float64, device=logits.device)
     top = nothing.scatter_reduce(1, beams, wanted, "amax")
-    top = top.masked_fill(top == NOTHING, 0.0)  # a beam with nothing to write
+    top = top.masked_fill(top == NOTHING, 0.0)  # for a beam without a candidate
     shares = (wanted - top.gather(1, beams)).exp()
     sums = torch.zeros_like(top).scatter_add(1, beams, shares)
     return wanted - (top + sums.log()).gather(1, beams), wanted.isnan().any()

@@ -1,8 +1,8 @@
-"""Work on a device that is captured once and replayed: CUDA graphs, and when they are still right.
+"""Work on a device that is captured once and replayed: CUDA graphs, and when they are still valid.
 
-A captured piece of work is a list of kernels with the addresses they read and write: replaying it costs one
-launch, whatever the host did between the kernels. It is right as long as those tensors lie where they lay and
-nothing in it depended on a number that the host has changed since.
+Captured work is a list of kernels with the addresses that they read and write. A replay costs one launch,
+whatever the host did between the kernels. It is valid as long as these tensors keep their addresses and the
+work does not depend on a number that the host has changed since.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from grls.errors import ConfigError, out_of_memory
 
 Work = Callable[[], None]
 Capture = Callable[[Work], Work]
-"""Given work, something that does it again; the work itself is not done by capturing it."""
+"""Takes work and returns a function that repeats it; capturing does not run the work."""
 
 
 class Replays:
-    """Does pieces of work, by replaying what was captured of them.
+    """Runs pieces of work, by replaying captured ones.
 
-    The first time a piece is done as it is (what has to be compiled, tuned or loaded is so then); the second
-    time it is captured.
+    The first run of a piece is a normal one, in which everything is compiled, tuned or loaded. The second run
+    captures it.
 
     Args:
-        capture: How.
+        capture: Captures work.
     """
 
     def __init__(self, capture: Capture):
@@ -37,15 +37,16 @@ class Replays:
         self._layout: Hashable = None
         self._known: dict[Hashable, Work | None] = {}
         self.captured = 0
-        """Pieces captured so far."""
+        """How many pieces were captured so far."""
 
     def __call__(self, key: Hashable, layout: Hashable, work: Work) -> None:
-        """Do a piece of work.
+        """Run a piece of work.
 
         Args:
-            key: Which; equal keys stand for equal work.
-            layout: Where its tensors lie. Another one than the last time: all that was captured is dropped.
-            work: It.
+            key: The identity of the work; equal keys mean equal work.
+            layout: The addresses of its tensors. If they have changed since the last run, all captures are
+                dropped.
+            work: The work.
         """
         if layout != self._layout:
             self._known.clear()
@@ -62,17 +63,17 @@ class Replays:
 
 
 _capturing = Lock()
-"""One capture at a time in a process: what another thread launches meanwhile might end in it."""
+"""One capture at a time in a process: it might record what another thread launches meanwhile."""
 
 
 class CudaGraphs:
     """Captures work on one GPU as CUDA graphs (torch's notes on CUDA semantics, "CUDA Graphs").
 
-    Its graphs share one pool of memory, for they are replayed one after the other, and nothing of one is read
-    once the next has begun.
+    Its graphs share one pool of memory: they are replayed one after the other, and nothing of a graph is read
+    after the next one has begun.
 
     Args:
-        device: The GPU, which need not be the current one.
+        device: The GPU, which need not be the current device.
     """
 
     def __init__(self, device: torch.device):
@@ -85,7 +86,7 @@ class CudaGraphs:
         """Capture work; see :data:`Capture`.
 
         Raises:
-            ConfigError: It cannot be captured.
+            ConfigError: The work cannot be captured.
         """
         graph = torch.cuda.CUDAGraph()
         try:

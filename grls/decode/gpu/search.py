@@ -1,13 +1,13 @@
-"""Constrained beam search on the model's device: the search of :mod:`grls.decode.beam`, for a GPU.
+"""Constrained beam search on the device of the model: the search of :mod:`grls.decode.beam`, for a GPU.
 
 Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, V vocabulary, k results a
 query.
 
-On a GPU a step costs what its kernels cost to launch, not what they compute. So every beam of every slot
-writes a token in every step, forced or not, and all that a step decides (what may follow, its score, which
-candidates live, which results they displace) is a tensor that stays where it is. Only a bit a slot reaches
-the host each step: whether it is decided. Then the host reads its results and gives its place to the next
-query; a slot's first step is that of the fast search (:mod:`grls.decode.first_step`).
+On a GPU, the time of a step is the time to launch its kernels, not their computation. So every beam of every
+slot writes a token in every step, forced or not. All results of a step (the allowed tokens, their scores, the
+live candidates, the new results) are tensors that stay on the device. Only one bit a slot reaches the host in
+each step: whether the slot is decided. Then the host reads its results and gives the slot to the next query.
+The first step of a query is the one of the fast search (:mod:`grls.decode.first_step`).
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class DeviceDecoder(SlotDecoder):
 
     Args:
         generator: The model, on its device.
-        index: What may be written; it is copied to the device.
-        beams, mode, early_stop: As of :class:`grls.decode.beam.Decoder`.
+        index: The constraint index; it is copied to the device.
+        beams, mode, early_stop: See :class:`grls.decode.beam.Decoder`.
         slots: Queries in flight, S.
-        compiled: Compile the whole step, the model's part as well, by ``torch.compile``, and on a GPU replay
-            it as a CUDA graph: one launch instead of hundreds. It takes from seconds to minutes for each new
-            shape (see :mod:`grls.decode.gpu.step`), so it pays for thousands of queries. The memory of S
-            queries is kept for the next search, and every search takes all of it.
+        compiled: Whether to compile the whole step, including the model, with ``torch.compile``, and on a GPU
+            to replay it as a CUDA graph: one launch instead of hundreds. Each new shape takes seconds to
+            minutes (see :mod:`grls.decode.gpu.step`), so it pays off for thousands of queries. The memory for
+            S queries is kept for the next search, and every search uses all of it.
 
     Raises:
-        ConfigError: The beam width or the number of slots is not positive, the score mode is unknown, or
-            model or index are of another kind.
+        ConfigError: The beam width or the number of slots is not positive, the score mode is unknown, or the
+            model or the index is of another kind.
     """
 
     generator: GridGenerator
@@ -62,7 +62,7 @@ class DeviceDecoder(SlotDecoder):
         if not isinstance(self.index, ArrayIndex) or not hasattr(self.generator, "open_grid"):
             raise ConfigError(
                 f"a search on the device needs an encoder-decoder model and the index backend 'array', got "
-                f"{type(self.generator).__name__} and {type(self.index).__name__}; take FastDecoder."
+                f"{type(self.generator).__name__} and {type(self.index).__name__}; use FastDecoder."
             )
         self.check()
         self.tensors = TensorIndex(self.index, self.generator.device)
@@ -70,9 +70,9 @@ class DeviceDecoder(SlotDecoder):
 
     def prepare(self, ask: SearchRequest) -> SlotSearch:  # noqa: D102
         if ask.prior is not None:
-            raise ConfigError("the search on the device takes no priors; take FastDecoder.")
+            raise ConfigError("the search on the device supports no priors; use FastDecoder.")
         if ask.gathering is not None:
-            raise ConfigError("the search on the device does not tell where it leaves off; take FastDecoder.")
+            raise ConfigError("the search on the device supports no frontier; use FastDecoder.")
         if self.tensors.device != self.generator.device:  # the model has moved
             self.tensors = TensorIndex(self.index, self.generator.device)
             self._kept = None
@@ -82,18 +82,18 @@ class DeviceDecoder(SlotDecoder):
         return self.slots if self.compiled else super().places(queries)
 
     def step(self, slots: int, results: int, longest: int) -> DeviceStep:
-        """The step of a search with so many results a query and inputs of so many tokens.
+        """The step of a search with ``results`` results a query and inputs of at most ``longest`` tokens.
 
-        Where it is compiled it is kept, with its memory, for the next search.
+        A compiled step is kept, with its memory, for the next search.
         """
         if self.compiled:
             longest = max(_LEAST_INPUT, 1 << (longest - 1).bit_length())
             if self._kept is not None:
                 (kept, reach), weights, step = self._kept
-                # Weights that lie elsewhere may be of another type, and the memory with them.
+                # Weights at other addresses may be of another type, which the memory must match.
                 if kept == results and reach >= longest and weights == self.generator.addresses():
                     return step
-            self._kept = None  # before there is another: one memory at a time
+            self._kept = None  # released before a new one is made, so that there is one memory at a time
         board = Board(self.generator, slots, self.beams, results, longest, self.compiled)
         step = DeviceStep(
             board, self.tensors, Rules(self.index.rows.end, self.stops_early, self.mode), self.compiled
@@ -104,12 +104,12 @@ class DeviceDecoder(SlotDecoder):
 
 
 def suits(device: torch.device, index: ConstraintIndex) -> bool:
-    """Whether a search for a model on that device is better done there."""
+    """Whether a search on this device is faster than :class:`grls.decode.fast.FastDecoder`."""
     return device.type == "cuda" and isinstance(index, ArrayIndex)
 
 
 _LEAST_INPUT = 32
-"""Compiled for inputs of so many tokens at least; more when it doubles."""
+"""The least input length, in tokens, for which a step is compiled; longer ones are rounded up by doubling."""
 
 
 class _Search(SlotSearch):
@@ -126,7 +126,7 @@ class _Search(SlotSearch):
         self.board.begin(ask.scope)
         self.session = self.board.session
         self.device = decoder.generator.device
-        self.written = np.zeros(len(self.queries), dtype=np.int64)  # tokens, as the host knows
+        self.written = np.zeros(len(self.queries), dtype=np.int64)  # tokens of each slot, counted by the host
 
     @torch.inference_mode()
     def enter(self, slots: Ints, nodes: Ints, best: Best) -> None:
@@ -140,15 +140,15 @@ class _Search(SlotSearch):
         count = len(slots)
         done = _Table(best.rows[chosen.finished], count, self.ask.k)
         live = _Table(best.rows[chosen.live], count, self.options.beams)
-        for table, some, scores, values in (
+        for table, candidates, scores, values in (
             (done, chosen.finished, now.result_scores, [(now.result_nodes, states)]),
             (live, chosen.live, now.scores, [(now.nodes, states), (now.tokens, best.tokens)]),
         ):
-            scores[into] = torch.from_numpy(table.of(best.scores[some], -np.inf)).to(self.device)
+            scores[into] = torch.from_numpy(table.of(best.scores[candidates], -np.inf)).to(self.device)
             for kept, new in values:
-                kept[into] = torch.from_numpy(table.of(new[some], 0)).to(self.device)
+                kept[into] = torch.from_numpy(table.of(new[candidates], 0)).to(self.device)
         now.scores.copy_(without_beaten(now.scores, now.result_scores))
-        tell(now, self.board.told)
+        tell(now, self.board.flags)
         self._stop()
 
     def advance(self) -> None:
@@ -160,12 +160,12 @@ class _Search(SlotSearch):
 
     @torch.inference_mode()
     def _stop(self) -> None:
-        """Release decided slots: where the host waits for the device, once a step and for what is decided."""
+        """Release decided slots. Here the host waits for the device, once a step and for the results."""
         now = self.board.standing
-        told = self.board.told.cpu().numpy()
-        if told[-1]:
+        flags = self.board.flags.cpu().numpy()
+        if flags[-1]:
             refuse_nan(np.array([np.nan]))
-        ready = np.flatnonzero(~told[:-1] & (self.queries >= 0))
+        ready = np.flatnonzero(~flags[:-1] & (self.queries >= 0))
         if not len(ready):
             return
         places = torch.from_numpy(ready).to(self.device)
@@ -174,15 +174,15 @@ class _Search(SlotSearch):
         self.release(
             ready,
             [
-                [(score, state) for score, state in zip(*some, strict=True) if score > -np.inf]
-                for some in zip(scores, states, strict=True)
+                [(score, state) for score, state in zip(*columns, strict=True) if score > -np.inf]
+                for columns in zip(scores, states, strict=True)
             ],
         )
         self.session.release(ready)
 
 
 class _Table:
-    """Ragged values by row as a table of fixed width; what does not fit is left out."""
+    """Ragged values by row as a table of fixed width; values that do not fit are left out."""
 
     def __init__(self, rows: Ints, count: int, width: int):
         self._shape = count, width

@@ -1,12 +1,13 @@
-"""A whole step of the search on the device: the model's forward pass, and what is decided from its logits.
+"""A whole step of the search on the device: the forward pass of the model, and the decisions from its logits.
 
 Legend: S slots (queries in flight), K beam width, C candidates of a slot at most, k results a query.
 
-A step reads and writes tensors of a :class:`Board` and nothing else, so the same two functions
-(:func:`write`, :func:`settle`) serve as they are, compiled by ``torch.compile`` into one graph each, and, on
-a GPU, captured together in one CUDA graph that the host starts by one call. They are compiled apart because
-their shapes vary apart: the model's with the steps that a query has written (rounded up by doubling), the
-decision's with the candidates there can be (rounded up to a power of four). So there are few of either.
+A step reads and writes only tensors of a :class:`Board`. So the same two functions (:func:`write`,
+:func:`settle`) can run as they are, be compiled by ``torch.compile`` into one graph each, and, on a GPU, be
+captured together in one CUDA graph that the host starts with one call. They are compiled separately because
+their shapes vary independently: the shapes of the model with the number of steps (rounded up by doubling),
+those of the decisions with the number of candidates (rounded up to a power of four). So there are few shapes
+of either.
 """
 
 from __future__ import annotations
@@ -24,22 +25,23 @@ from grls.index.tensors import TensorIndex
 from grls.models.base import GridGenerator, GridSession, Room
 
 _SHAPES = 256
-"""Shapes of one function that are compiled at most, in one process; torch's own limit is 8."""
+"""The most shapes of one function that are compiled in a process; the default of torch is 8."""
 
 
 class Board:
-    """All that a step reads and writes, beside model and index; its tensors stay where they are.
+    """All tensors that a step reads and writes, besides model and index; they keep their addresses.
 
     Args:
         generator: The model.
         slots: S.
         beams: K.
         results: k.
-        longest: Tokens of an input at most.
-        fixed: For many searches and few shapes; otherwise for one search, as small as can be.
+        longest: The most tokens of an input.
+        fixed: Whether the board serves many searches with few shapes; otherwise it serves one search and is
+            as small as possible.
     """
 
-    @torch.inference_mode()  # all of them alike: a compiled step tells tensors of inference from others
+    @torch.inference_mode()  # for all tensors alike: a compiled step distinguishes inference tensors
     def __init__(
         self, generator: GridGenerator, slots: int, beams: int, results: int, longest: int, fixed: bool
     ):
@@ -60,35 +62,35 @@ class Board:
             result_nodes=integers((slots, results)),
             damaged=torch.zeros((), dtype=torch.bool, device=device),
         )
-        self.told = torch.zeros(slots + 1, dtype=torch.bool, device=device)
-        """``[S + 1]`` whether each slot has a beam that lives; and whether a logit was no number."""
+        self.flags = torch.zeros(slots + 1, dtype=torch.bool, device=device)
+        """``[S + 1]`` whether each slot has a live beam; the last: whether a logit was NaN."""
         self._weights: tuple[int, ...] = ()
 
     @torch.inference_mode()
     def begin(self, scope: Scope) -> None:
-        """Make ready for the queries of a scope."""
+        """Prepare the board for the queries of a scope."""
         self.session.begin()
         self.count.read(scope)
-        for some in self.standing:
-            some.zero_()
+        for tensor in self.standing:
+            tensor.zero_()
         self.standing.scores.fill_(NOTHING)
         self.standing.result_scores.fill_(NOTHING)
         self._weights = self._generator.addresses()
 
     @property
     def layout(self) -> Hashable:
-        """The same as long as every tensor that a step touches lies where it lay."""
+        """A value that does not change as long as all tensors of a step keep their addresses."""
         return self.session.moved, self.count.moved, self._weights
 
 
 def write(session: GridSession, standing: Standing, room: Room) -> Tensor:
-    """The model's part of a step: every beam feeds its token. Returns the logits, ``[S, K, V]``."""
+    """The part of the model in a step: every beam feeds its token. Returns the logits, ``[S, K, V]``."""
     return session.write(standing.parents, standing.tokens, room)
 
 
 def settle(
     standing: Standing,
-    told: Tensor,
+    flags: Tensor,
     logits: Tensor,
     written: Tensor,
     owners: Tensor,
@@ -97,29 +99,27 @@ def settle(
     rules: Rules,
     width: int,
 ) -> None:
-    """The rest of a step: :func:`grls.decode.gpu.decision.decide_step`, its outcome written over
-    ``standing``.
-    """
+    """The rest of a step: :func:`grls.decode.gpu.decision.decide_step` and its result in ``standing``."""
     new = decide_step(standing, logits, written, owners, index, count, rules, width)
-    for kept, some in zip(standing, new, strict=True):
-        kept.copy_(some)
-    tell(standing, told)
+    for kept, value in zip(standing, new, strict=True):
+        kept.copy_(value)
+    tell(standing, flags)
 
 
-def tell(standing: Standing, told: Tensor) -> None:
-    """Write down what the host wants to know of a step; see :attr:`Board.told`."""
-    told[:-1] = (standing.scores > NOTHING).any(1)
-    told[-1] = standing.damaged
+def tell(standing: Standing, flags: Tensor) -> None:
+    """Write the flags of a step for the host; see :attr:`Board.flags`."""
+    flags[:-1] = (standing.scores > NOTHING).any(1)
+    flags[-1] = standing.damaged
 
 
 class DeviceStep:
-    """One step after another on a board.
+    """Runs the steps of a search on a board.
 
     Args:
-        board: What it works on.
-        index: What may be written.
-        rules: What is asked.
-        compiled: Compile it, and on a GPU replay it as a CUDA graph.
+        board: The tensors of the search.
+        index: The constraint index on the device.
+        rules: The options of the search.
+        compiled: Whether to compile the step and, on a GPU, to replay it as a CUDA graph.
     """
 
     def __init__(self, board: Board, index: TensorIndex, rules: Rules, compiled: bool):
@@ -131,15 +131,15 @@ class DeviceStep:
             partial(torch.compile, fullgraph=True, dynamic=False) if compiled else lambda work: work
         )
         self.write, self.settle = how(write), how(settle)
-        graphs = compiled and board.told.device.type == "cuda"
-        self.replays = Replays(CudaGraphs(board.told.device)) if graphs else None
+        graphs = compiled and board.flags.device.type == "cuda"
+        self.replays = Replays(CudaGraphs(board.flags.device)) if graphs else None
 
     @torch.inference_mode()
     def __call__(self, width: int) -> None:
         """Every beam writes one token.
 
         Args:
-            width: C; where the step is compiled it is rounded up.
+            width: C; a compiled step rounds it up.
         """
         room = self.board.session.room()
         if self._compiled:
@@ -155,11 +155,11 @@ class DeviceStep:
         with board.session.attending(), torch._dynamo.config.patch(recompile_limit=_SHAPES):
             logits = self.write(board.session, board.standing, room)
             self.settle(
-                board.standing, board.told, logits, board.session.written, board.owners, self._index,
+                board.standing, board.flags, logits, board.session.written, board.owners, self._index,
                 board.count, self._rules, width,
             )  # fmt: skip
 
 
 def rounded(width: int) -> int:
-    """The next power of four: few shapes, so that little is compiled."""
+    """The next power of four, so that few shapes are compiled."""
     return 1 << 2 * -(-(width - 1).bit_length() // 2)

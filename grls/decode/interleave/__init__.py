@@ -1,5 +1,6 @@
 """Free text interlaced with quoted keys, in one pass (RICHES, arXiv 2407.00361).
 
-``search`` is the beam search, ``options`` are its options; ``continuations`` says what may follow a beam,
-``markers`` where a key begins and ends, ``characters`` which tokens are whole characters.
+``search`` is the beam search, ``options`` are its options. ``continuations`` computes the tokens that may
+follow a beam, ``markers`` finds where a key begins and ends, and ``characters`` finds the tokens that are
+parts of a character.
 """

@@ -1,7 +1,7 @@
-"""Which tokens are parts of a character, and whether some tokens together are a text of whole ones.
+"""Finds tokens that are parts of a character, and token sequences that are whole characters.
 
-A tokenizer that writes bytes (byte-level BPE, byte fallback, ByT5) may part a character into several tokens,
-or end a token within one. What a token says alone is then no text, so its bytes are looked at.
+A tokenizer that writes bytes (byte-level BPE, byte fallback, ByT5) may split a character into several tokens,
+or end a token within a character. Such a token alone has no text, so its bytes are used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _PRINTABLE = {*range(33, 127), *range(161, 173), *range(174, 256)}
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
 _BYTES = {chr(byte): byte for byte in _PRINTABLE} | {chr(256 + n): byte for n, byte in enumerate(_OTHERS)}
-"""The byte that each letter of a byte-level vocabulary stands for."""
+"""Letter of a byte-level vocabulary -> the byte that it stands for."""
 
 
 @lru_cache(maxsize=8)
@@ -32,24 +32,25 @@ def token_texts(tokenizer: Any) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def token_bytes(tokenizer: Any) -> tuple[bytes, ...]:
-    """The bytes of every token; of one that no byte stands in, its text in UTF-8."""
+    """The bytes of every token; for a token that does not stand for bytes, its text in UTF-8."""
     names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     kinds, added = _decoders(tokenizer), tokenizer.get_added_vocab()
     known = ((None if name in added else _as_bytes(name or "", kinds)) for name in names)
     return tuple(
-        text.encode(errors="replace") if found is None else found
-        for found, text in zip(known, token_texts(tokenizer), strict=True)
+        text.encode(errors="replace") if octets is None else octets
+        for octets, text in zip(known, token_texts(tokenizer), strict=True)
     )
 
 
 def within(tokenizer: Any) -> Ints:
     """The tokens that begin within a character, ascending."""
-    inside = [token for token, some in enumerate(token_bytes(tokenizer)) if some and some[0] & 0xC0 == 0x80]
+    every = enumerate(token_bytes(tokenizer))
+    inside = [token for token, octets in every if octets and octets[0] & 0xC0 == 0x80]
     return np.array(inside, dtype=np.int64)
 
 
 def is_text(tokenizer: Any, tokens: Iterable[int]) -> bool:
-    """Whether tokens are whole characters, some of them not white space."""
+    """Whether tokens are whole characters, and not only white space."""
     known = token_bytes(tokenizer)
     try:
         return bool(b"".join(known[token] for token in tokens).decode().strip())
@@ -58,7 +59,7 @@ def is_text(tokenizer: Any, tokens: Iterable[int]) -> bool:
 
 
 def _as_bytes(name: str, kinds: set[str]) -> bytes | None:
-    """The bytes that a token of a vocabulary stands for; None where it stands for text."""
+    """The bytes of a token that stands for bytes; None if it stands for text."""
     if "ByT5" in kinds and len(name) == 1 and ord(name) < 256:
         return name.encode("latin-1")
     if "ByteLevel" in kinds and all(letter in _BYTES for letter in name):
@@ -68,7 +69,7 @@ def _as_bytes(name: str, kinds: set[str]) -> bytes | None:
 
 
 def _decoders(tokenizer: Any) -> set[str]:
-    """How a tokenizer makes text of its tokens, by the names of its library."""
+    """The decoders of a tokenizer, by their names in its library."""
     if isinstance(tokenizer, ByT5Tokenizer):
         return {"ByT5"}
     backend = getattr(tokenizer, "backend_tokenizer", None)

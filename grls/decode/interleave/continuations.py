@@ -1,9 +1,9 @@
-"""What may follow a beam of interlaced writing: in free text, within a key, and where one closes.
+"""The tokens that may follow a beam: in free text, within a key, and where a key closes.
 
 Legend: R beams, A candidates, K beam width, V vocabulary, w integers of a state.
 
-The search itself is :mod:`grls.decode.interleave.search`'s; here stand the beams it has, and every token
-that each of them may write next, with its log-probability.
+The module defines the beams, and computes every token that each beam may write next, with its
+log-probability. Search: :mod:`grls.decode.interleave.search`.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ from grls.index.rows import Ints
 from grls.models.base import Floats
 
 FREE, KEY, CLOSING = range(3)
-"""Where a beam is: in free text, in a key, or in a closing marker."""
+"""The mode of a beam: in free text, in a key, or in a closing marker."""
 _REMEMBERED = 1000
-"""Sets of used keys whose tokens are kept at a time."""
+"""How many sets of used keys are cached with their tokens."""
 
 
 class Span(NamedTuple):
-    """A key as it was quoted.
+    """A quote: a span of a key in the output.
 
     Attributes:
         first: Place of its first token in the output.
-        last: Place after its last token (the closing marker is not in it).
-        keys: Numbers of the keys that hold it, or of some of them (see ``held``); none where it was not
-            closed.
-        score: Log-probability (nats) of its tokens and of closing it.
-        closed: False where the length limit came first: then nothing was retrieved.
-        held: How many keys hold it in all, however many are named; 0 where it was not closed.
+        last: Place after its last token, before the closing marker.
+        keys: Numbers of the keys that hold it, at most ``max_keys`` of them; empty if it was not closed.
+        score: Log-probability (nats) of its tokens and of the closing marker.
+        closed: False if the length limit came first; then nothing was retrieved.
+        held: How many keys hold it in total, named or not; 0 if it was not closed.
     """
 
     first: int
@@ -55,14 +54,14 @@ class LiveBeam:
     """One live beam.
 
     Attributes:
-        node: The last node fed.
-        tokens: What it has written.
+        node: The last node that was fed.
+        tokens: The tokens that it has written.
         score: Log-probability (nats).
-        spans: The keys closed so far.
-        mode: Free, in a key, or closing one.
-        state: Of the key it is in, ``[w]``.
-        first: Where that key began.
-        before: Its score there.
+        spans: The quotes closed so far.
+        mode: ``FREE``, ``KEY`` or ``CLOSING``.
+        state: The state of the current key, ``[w]``.
+        first: The place at which the current key began.
+        before: The score at this place.
     """
 
     node: int
@@ -76,7 +75,7 @@ class LiveBeam:
 
 
 class Candidates(NamedTuple):
-    """A continuations, ``[A]`` each: beam, token, log-probability, whether a key closes, state ``[A, w]``."""
+    """A candidates, ``[A]`` each: beam, token, log-probability, whether a key closes, state ``[A, w]``."""
 
     parents: Ints
     tokens: Ints
@@ -86,11 +85,11 @@ class Candidates(NamedTuple):
 
 
 class _Tokens(NamedTuple):
-    """Tokens of some keys.
+    """The tokens of a set of keys.
 
     Attributes:
-        distinct: Each once, ascending.
-        total: How many they are, repeated ones too.
+        distinct: Each token once, ascending.
+        total: The number of all tokens, including repeated ones.
     """
 
     distinct: Ints
@@ -98,12 +97,12 @@ class _Tokens(NamedTuple):
 
 
 class Continuations:
-    """What may follow the beams of one run.
+    """Computes the tokens that may follow the beams of one run.
 
     Args:
         index: The keys.
-        markers: What opens and closes a key.
-        options: How to write.
+        markers: The markers that open and close a key.
+        options: The options of decoding.
     """
 
     def __init__(self, index: KeyIndex, markers: Markers, options: InterleaveOptions):
@@ -113,14 +112,14 @@ class Continuations:
         self._known: dict[frozenset[int], _Tokens] = {}
 
     def after(self, live: list[LiveBeam], logits: Tensor) -> Candidates:
-        """What may follow each beam.
+        """The candidates that may follow each beam.
 
         Args:
             live: ``[R]`` beams.
-            logits: ``[R, V]`` for the next token of each.
+            logits: ``[R, V]`` for the next token of each beam.
 
         Returns:
-            All that can be among the K best of a query, by beam.
+            All candidates that can be among the K best of a query, by beam.
 
         Raises:
             ConfigError: A logit is not a number.
@@ -140,15 +139,15 @@ class Continuations:
                 parts.append(self._closing(closing, live, logits, normalizer))
         if len(parts) == 1:
             return parts[0]
-        columns: list[Any] = [np.concatenate(some) for some in zip(*parts, strict=True)]
+        columns: list[Any] = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
         order = np.argsort(columns[0], kind="stable")
-        return Candidates(*(some[order] for some in columns))
+        return Candidates(*(column[order] for column in columns))
 
     def _in_text(self, rows: Ints, logits: Tensor, normalizer: Floats) -> Candidates:
         """The best tokens of free beams."""
-        some = logits[torch.from_numpy(rows).to(logits.device)]
-        some[:, torch.from_numpy(self.markers.barred).to(logits.device)] = -torch.inf
-        best = some.topk(min(self.options.beams, some.shape[1]) if self.options.beam == "full" else 1)
+        free = logits[torch.from_numpy(rows).to(logits.device)]
+        free[:, torch.from_numpy(self.markers.barred).to(logits.device)] = -torch.inf
+        best = free.topk(min(self.options.beams, free.shape[1]) if self.options.beam == "full" else 1)
         count = best.values.shape[1]
         parents = np.repeat(rows, count)
         steps = best.values.double().flatten().cpu().numpy() - normalizer[parents]
@@ -157,7 +156,7 @@ class Continuations:
         return Candidates(parents, tokens, steps, np.zeros(len(parents), dtype=np.int64), nothing)
 
     def _in_keys(self, rows: Ints, live: list[LiveBeam], logits: Tensor, normalizer: Floats) -> Candidates:
-        """What the index allows in beams within keys, and closing them."""
+        """The tokens that the index allows in beams within keys, and the closing marker."""
         states = np.stack([live[row].state for row in rows])
         closes = self._may_close(rows, live, states)
         following = self._following(rows, live, states, closes)
@@ -170,7 +169,7 @@ class Continuations:
             normalizer = normalizer.copy()
             normalizer[rows] = ragged_logsumexp(every, following.offsets + np.append(0, np.cumsum(closes)))
         following, steps = _best(following, steps, self.options.beams)
-        # Closing stands after all that continues a key.
+        # The closing marker comes after all tokens that continue a key.
         places = following.offsets[shut + 1]
         parents = np.insert(np.repeat(rows, np.diff(following.offsets)), places, rows[shut])
         close = np.insert(np.zeros(len(following.tokens), dtype=np.int64), places, 1)
@@ -180,26 +179,26 @@ class Continuations:
         if self.options.beam == "greedy":
             best = np.lexsort((-steps, parents))
             best = best[np.flatnonzero(np.diff(parents[best], prepend=-1))]
-            parents, tokens, close, after = (some[best] for some in (parents, tokens, close, after))
+            parents, tokens, close, after = (column[best] for column in (parents, tokens, close, after))
             steps = steps[best]
         return Candidates(parents, tokens, steps, close, after)
 
     def _following(self, rows: Ints, live: list[LiveBeam], states: Ints, closes: np.ndarray) -> Following:
-        """What continues the keys of some beams; nothing where a key is so long that it must close."""
+        """The tokens that continue the keys of these beams; none for a key so long that it must close."""
         following = self.index.follow(states)
         lengths = np.array([len(live[row].tokens) - live[row].first for row in rows])
         forced = closes & (lengths >= self.options.max_key_tokens)
         if forced.any():
             following = _without(following, np.repeat(forced, np.diff(following.offsets)))
-        if len(self.markers.within) and not lengths.all():  # a quote begins where a character does
+        if len(self.markers.within) and not lengths.all():  # a quote begins at the beginning of a character
             begins = np.repeat(lengths == 0, np.diff(following.offsets))
             following = _without(following, begins & np.isin(following.tokens, self.markers.within))
         return following if self.options.repeat else self._unused(rows, live, following)
 
     def _unused(self, rows: Ints, live: list[LiveBeam], following: Following) -> Following:
-        """What follows beams within keys, less what leads only to keys that they have quoted already.
+        """The tokens that follow beams within keys, without those that lead only to keys quoted already.
 
-        Such a token stands in one of those keys, so few are looked at.
+        Only tokens of the quoted keys need to be checked, and these are few.
         """
         gone = np.zeros(len(following.tokens), dtype=bool)
         for n, row in enumerate(rows.tolist()):
@@ -207,16 +206,16 @@ class Continuations:
             if not used:
                 continue
             part = slice(int(following.offsets[n]), int(following.offsets[n + 1]))
-            theirs = self._tokens(used)
-            known = _places(following.tokens[part], theirs.distinct)
+            quoted_tokens = self._tokens(used)
+            known = _places(following.tokens[part], quoted_tokens.distinct)
             states = following.states[part][known]
-            few = self.index.count(states) <= theirs.total
+            few = self.index.count(states) <= quoted_tokens.total
             for c, state in zip(known[few].tolist(), states[few], strict=True):
                 gone[part.start + c] = used.issuperset(self.index.keys(state, whole=False).tolist())
         return _without(following, gone) if gone.any() else following
 
     def _tokens(self, keys: frozenset[int]) -> _Tokens:
-        """The tokens of some keys."""
+        """The tokens of a set of keys."""
         if keys not in self._known:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
@@ -229,7 +228,7 @@ class Continuations:
         closes = self.index.closes(states)
         if not self.options.whole:
             written = [live[row].tokens[live[row].first :] for row in rows]
-            closes |= np.array([bool(some) and self.markers.quotable(some) for some in written])
+            closes |= np.array([bool(tokens) and self.markers.quotable(tokens) for tokens in written])
         if not self.options.repeat:
             for n in np.flatnonzero(closes):
                 before = quoted(live[rows[n]])
@@ -241,7 +240,7 @@ class Continuations:
         """The next token of the closing marker."""
         marker = self.markers.closing
         tokens = np.array([marker[len(live[row].tokens) - live[row].spans[-1].last] for row in rows])
-        place = (torch.from_numpy(some).to(logits.device) for some in (rows, tokens))
+        place = (torch.from_numpy(axis).to(logits.device) for axis in (rows, tokens))
         steps = logits[tuple(place)].double().cpu().numpy() - normalizer[rows]
         if self.options.mode == "renormalized":
             steps = np.zeros_like(steps)
@@ -249,18 +248,18 @@ class Continuations:
         return Candidates(rows, tokens, steps, np.ones(len(rows), dtype=np.int64), nothing)
 
     def exhausted(self, spans: Sequence[Span]) -> bool:
-        """Whether every key has been quoted that may be: then an opening marker is but text."""
+        """Whether all keys have been quoted once and may not be repeated; an opening marker is then text."""
         if self.options.repeat or not spans:
             return False
         return len({key for span in spans for key in span.keys}) == len(self.index)
 
     def keys(self, state: Ints, used: frozenset[int]) -> tuple[int, ...]:
-        """The keys that a span is taken for: some of those that hold it, none that is used."""
+        """The keys that a quote names: the first unused keys that hold it, at most ``max_keys``."""
         most = self.options.max_keys
-        # A key may hold a span several times, and the used ones may come first.
-        looked = most + (self._tokens(used).total if used else 0)
-        found = self.index.keys(state, self.options.whole, looked).tolist()
-        return tuple([key for key in found if key not in used][:most])
+        # A key may hold a span several times, and used keys may come first.
+        limit = most + (self._tokens(used).total if used else 0)
+        holding = self.index.keys(state, self.options.whole, limit).tolist()
+        return tuple([key for key in holding if key not in used][:most])
 
 
 def _normalizer(logits: Tensor) -> Floats:
@@ -269,35 +268,35 @@ def _normalizer(logits: Tensor) -> Floats:
     Raises:
         ConfigError: A logit is not a number.
     """
-    found: Floats = logits.logsumexp(-1).double().cpu().numpy()
-    refuse_nan(found)
-    return found
+    normalizer: Floats = logits.logsumexp(-1).double().cpu().numpy()
+    refuse_nan(normalizer)
+    return normalizer
 
 
 def _at(logits: Tensor, rows: Ints, tokens: Ints) -> Floats:
     """Logits of (row, token) pairs, ``[A]``."""
-    place = (torch.from_numpy(some).to(logits.device) for some in (rows, tokens))
-    found: Floats = logits[tuple(place)].double().cpu().numpy()
-    return found
+    place = (torch.from_numpy(axis).to(logits.device) for axis in (rows, tokens))
+    values: Floats = logits[tuple(place)].double().cpu().numpy()
+    return values
 
 
-def _places(tokens: Ints, some: Ints) -> Ints:
-    """Where in ``tokens`` those of ``some`` stand that are there; both ascend."""
-    places = np.searchsorted(tokens, some)
+def _places(tokens: Ints, wanted: Ints) -> Ints:
+    """The places in ``tokens`` of those of the ``wanted`` tokens that occur; both arrays ascend."""
+    places = np.searchsorted(tokens, wanted)
     inside = places < len(tokens)
-    places, some = places[inside], some[inside]
-    found: Ints = places[tokens[places] == some]
-    return found
+    places, wanted = places[inside], wanted[inside]
+    matches: Ints = places[tokens[places] == wanted]
+    return matches
 
 
 def _best(following: Following, scores: Floats, most: int) -> tuple[Following, Floats]:
-    """What follows, of each row only what is not below its ``most``-th best score, and the scores left."""
+    """The tokens of each row that are not below its ``most``-th best score, and their scores."""
     sizes = np.diff(following.offsets)
     keep = np.ones(len(scores), dtype=bool)
     for row in np.flatnonzero(sizes > most):
         part = slice(int(following.offsets[row]), int(following.offsets[row + 1]))
-        own = scores[part]
-        keep[part] = own >= np.partition(own, len(own) - most)[len(own) - most]
+        values = scores[part]
+        keep[part] = values >= np.partition(values, len(values) - most)[len(values) - most]
     return (following, scores) if keep.all() else (_without(following, ~keep), scores[keep])
 
 
@@ -307,7 +306,7 @@ def quoted(beam: LiveBeam) -> frozenset[int]:
 
 
 def _without(following: Following, gone: np.ndarray) -> Following:
-    """What follows, some of it left out."""
+    """The following tokens without those marked in ``gone``."""
     keep = ~gone
     offsets = np.concatenate(([0], np.cumsum(keep)))[following.offsets]
     return Following(following.tokens[keep], following.states[keep], offsets)

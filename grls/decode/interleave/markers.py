@@ -1,8 +1,8 @@
-"""Where a quoted key begins and ends, on token ids.
+"""Finds where a quoted key begins and ends, from token ids.
 
 A tokenizer may write a marker in several ways: alone, with the space before it, in several byte pieces, or
-merged with what stands before. So whether a key begins is read off the text of the last tokens. Tokens in
-which something follows the opening marker would hide the beginning of a key, and are barred from free text.
+merged with the text before it. So the text of the last tokens decides whether a key begins. A token in which
+more text follows the opening marker would hide the beginning of a key; such tokens are barred from free text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from grls.index.rows import Ints
 OPENING, CLOSING = "«", "»"
 _BROKEN = "\ufffd"
 _TAIL = 8
-"""Tokens that a marker takes at most, in byte pieces."""
+"""The most tokens of a marker, as byte pieces."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Markers:
     Args:
         opening: Token sequences after which a key begins.
         closing: The tokens that close a key.
-        barred: Tokens that free text may not hold.
-        within: Tokens that begin within a character, ascending: no quote begins with one.
+        barred: Tokens that are not allowed in free text.
+        within: Tokens that begin within a character, ascending; no quote begins with such a token.
     """
 
     opening: tuple[tuple[int, ...], ...]
@@ -41,7 +41,7 @@ class Markers:
     within: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def quotable(self, tokens: Iterable[int]) -> bool:
-        """Whether tokens can be all of a quote: whole characters, some of them not white space."""
+        """Whether tokens can be a whole quote: whole characters, and not only white space."""
         return True
 
     def opens(self, tokens: Sequence[int]) -> bool:
@@ -54,8 +54,8 @@ class TextMarkers(Markers):
 
     Args:
         tokenizer: Any transformers tokenizer.
-        opening: What begins a key.
-        closing: What ends it.
+        opening: The marker that opens a key.
+        closing: The marker that closes a key.
 
     Raises:
         ConfigError: See :func:`check_markers`; or the tokenizer cannot write a marker.
@@ -76,7 +76,7 @@ class TextMarkers(Markers):
     _last: frozenset[int]
 
     def quotable(self, tokens: Iterable[int]) -> bool:
-        """Whether tokens can be all of a quote: whole characters, some of them not white space."""
+        """Whether tokens can be a whole quote: whole characters, and not only white space."""
         return is_text(self._tokenizer, tokens)
 
     def opens(self, tokens: Sequence[int]) -> bool:
@@ -88,11 +88,11 @@ class TextMarkers(Markers):
 
 
 def check_markers(tokenizer: Any, opening: str, closing: str) -> None:
-    """Refuse markers that could not be told apart, or that are no text to a tokenizer.
+    """Refuse equal markers, and markers that a tokenizer does not read as text.
 
     Raises:
-        ConfigError: One is empty or has white space around it, both are equal, or one holds a special token,
-            or one that parts the turns of a chat.
+        ConfigError: A marker is empty, has white space around it, or holds a special token or a turn marker
+            of a chat; or both markers are equal.
     """
     for marker in (opening, closing):
         if not marker or marker != marker.strip():
@@ -105,7 +105,7 @@ def check_markers(tokenizer: Any, opening: str, closing: str) -> None:
         if special:
             raise ConfigError(
                 f"the marker {marker!r} holds {special[0]!r}, a special token of the model, which stands for "
-                "no text; choose another one with --markers."
+                "no text; choose another marker with --markers."
             )
 
 
@@ -113,29 +113,29 @@ def _written(tokenizer: Any, marker: str) -> tuple[int, ...]:
     """The tokens of a marker after a word and a space.
 
     Raises:
-        ConfigError: The tokenizer cannot write it there.
+        ConfigError: The tokenizer cannot write the marker.
     """
     alone: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
     ids: list[int] = tokenizer(f"a {marker}", add_special_tokens=False)["input_ids"]
-    found = ids[len(alone) :]
-    if ids[: len(alone)] != alone or tokenizer.unk_token_id in found or not found:
-        found = tokenizer(marker, add_special_tokens=False)["input_ids"]
-    if tokenizer.unk_token_id in found or tokenizer.decode(found).strip() != marker:
+    written = ids[len(alone) :]
+    if ids[: len(alone)] != alone or tokenizer.unk_token_id in written or not written:
+        written = tokenizer(marker, add_special_tokens=False)["input_ids"]
+    if tokenizer.unk_token_id in written or tokenizer.decode(written).strip() != marker:
         raise ConfigError(
-            f"the tokenizer cannot write the marker {marker!r}; choose another one with --markers."
+            f"the tokenizer cannot write the marker {marker!r}; choose another marker with --markers."
         )
-    return tuple(found)
+    return tuple(written)
 
 
 def _barred(tokenizer: Any, opening: str, closing: str) -> Ints:
-    """Tokens that hold a closing marker, or the end of an opening one with something behind."""
+    """Tokens that hold a closing marker, or the end of an opening marker followed by more text."""
     special = set(tokenizer.all_special_ids)
-    found = [
+    barred = [
         token
         for token, text in enumerate(token_texts(tokenizer))
         if token not in special and (closing in text or _hides(text, opening))
     ]
-    return np.array(found, dtype=np.int64)
+    return np.array(barred, dtype=np.int64)
 
 
 def _hides(text: str, opening: str) -> bool:

@@ -1,4 +1,4 @@
-"""How free text and quoted keys are written."""
+"""The options for decoding free text and quoted keys."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class InterleaveOptions:
 
     Args:
         beams: Beam width.
-        beam: adaptive: free text greedily, quotes with the whole beam; full or greedy: both alike.
-        mode: Score mode within quotes: over the vocabulary (full), or over what may be quoted (renormalized).
-        whole: A quote ends only where a key ends; else anywhere.
-        repeat: Allow a key twice in one answer.
-        max_new_tokens: Length limit of an answer.
-        max_key_tokens: Length after which a quote that may end must.
-        batch_size: Questions answered together.
-        max_keys: How many of the keys that hold a quote are named, and their passages retrieved, at most; a
-            quote says how many hold it in all. Those not named are not quoted by it: another quote may name
-            them.
+        beam: How to search. adaptive: free text greedily, quotes with the whole beam; full: both with the
+            whole beam; greedy: both greedily.
+        mode: Score mode within quotes: over the vocabulary (full), or over the allowed tokens (renormalized).
+        whole: Whether a quote must end at the end of a key; otherwise it may end anywhere.
+        repeat: Allow the same key twice in one answer.
+        max_new_tokens: The longest answer in tokens.
+        max_key_tokens: The length in tokens after which a quote ends as soon as it may.
+        batch_size: Questions in a batch.
+        max_keys: If many keys hold a quote, at most this many are named, and only their passages are
+            retrieved. A quote also reports how many keys hold it. Another quote may name the others.
 
     Raises:
-        ConfigError: A count is not positive, or a name is unknown.
+        ConfigError: A number is not positive, or a name is unknown.
     """
 
     beams: int = 10

@@ -3,22 +3,23 @@
 Legend: S slots (queries in flight), K beam width, R live beams, A candidates, V vocabulary, w integers of a
 state.
 
-A model writes what it likes until it writes the opening marker. From there to the closing marker it may write
-only a key of the index; then it is free again, as often as it likes. So it retrieves while it answers: a
-quoted key is a retrieved one, and there is no second model and no second pass.
+A model writes free text until it writes the opening marker. From there to the closing marker it may write
+only a key of the index; then it writes free text again, and so on. So it retrieves while it answers: a quoted
+key is a retrieved key, without a second model or a second pass.
 
-**Adaptive beam** (the paper's section on it is headed "Adaptive Beam Size"): thoughts are written greedily,
-keys with the whole beam, for it is in the keys that a first token decides what can still be found. With Q(y)
-the keys in an output y, the search looks for the y of the highest (equation 2 there)
+**Adaptive beam** (the section "Adaptive Beam Size" of the paper): free text is written greedily, keys with
+the whole beam, because the first token of a key decides which keys can still be found. Let Q(y) be the keys
+in an output y. The search looks for the y with the highest probability (equation 2 of the paper)
 
     P(y | x) = prod over keys q in Q(y) of P(q | x, before) * prod over free tokens t of P(t | x, before),
 
-every q in the corpus. A beam in free text has one continuation, its best token; a beam in a key has all that
-the index allows. Here all compete for the same K places by their whole score, which is not divided by a
-length. ``full`` gives free text K continuations too, ``greedy`` gives a key one: the ablations.
+where every q is in the corpus. A beam in free text has one candidate, its best token; a beam in a key has all
+candidates that the index allows. Here all candidates compete for the same K places by their whole score,
+which is not divided by the length. Two ablations: ``full`` gives free text K candidates, too; ``greedy``
+gives a key one candidate.
 
-A score is a sum of log-probabilities (nats): over the vocabulary in free text, and in keys as the score mode
-says (see :mod:`grls.decode.scores`).
+A score is a sum of log-probabilities (nats), over the vocabulary in free text, and according to the score
+mode in keys (see :mod:`grls.decode.scores`).
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ class Interlaced(NamedTuple):
     """One output.
 
     Attributes:
-        tokens: All tokens written, markers included, the end token not.
-        spans: The quoted keys, in order.
+        tokens: All written tokens, with markers, without the end token.
+        spans: The quotes, in order.
         score: Log-probability (nats).
-        ended: Whether the model ended it; False where the length limit did.
+        ended: True if the model ended the output, False if the length limit did.
     """
 
     tokens: tuple[int, ...]
@@ -69,13 +70,13 @@ class Interleaver:
     """Writes free text interlaced with keys.
 
     Args:
-        generator: The model, as trees.
+        generator: The model, which keeps tokens as trees.
         index: The keys.
-        markers: What opens and closes a key.
+        markers: The markers that open and close a key.
         ends: The tokens that end an output.
-        options: How to write.
-        stop: Tells from the tokens written and the keys quoted whether a free beam is done (by a stop text,
-            say).
+        options: The options of decoding.
+        stop: Returns, from the written tokens and the quotes, whether a beam in free text is done (for
+            example after a stop text).
     """
 
     generator: TreeGenerator
@@ -92,10 +93,10 @@ class Interleaver:
 
         Args:
             inputs: Model inputs as token ids.
-            k: Outputs an input, at most K.
-            decided: Called with the number of inputs decided since the last call, between two steps, which
-                take the model's turn (:mod:`grls.models.turns`) each for itself: any thread may use the model
-                meanwhile, unless the caller holds its turn.
+            k: Outputs per input, at most K.
+            decided: Called between two steps with the number of inputs decided since the last call. Each step
+                takes the turn of the model (:mod:`grls.models.turns`) separately, so other threads may use
+                the model during this call, unless the caller holds its turn.
 
         Returns:
             For each input its best outputs, best first; at least one.
@@ -141,7 +142,7 @@ class _Run:
             self._advance()
 
     def _refill(self) -> None:
-        """Give free slots to waiting inputs, and let these write their first token."""
+        """Give free slots to waiting inputs, which then write their first token."""
         free = [slot for slot, query in enumerate(self.queries) if query < 0]
         while self.waiting and free:
             taken = [(slot, self.waiting.pop()) for slot in free[: len(self.waiting)]]
@@ -165,7 +166,7 @@ class _Run:
         self._choose([slot for slot, beams in enumerate(self.beams) if beams])
 
     def _choose(self, slots: list[int]) -> None:
-        """Continue the beams of some slots, whose rows the session has just computed in this order."""
+        """Continue the beams of these slots, whose rows the session has just computed in this order."""
         live = [beam for slot in slots for beam in self.beams[slot]]
         owners = np.array([slot for slot in slots for _ in self.beams[slot]])
         logits = self.session.every()
@@ -196,7 +197,7 @@ class _Run:
                     self.decided(1)
 
     def _continued(self, beam: LiveBeam, candidates: Candidates, c: int, score: float) -> LiveBeam:
-        """A beam with one token more."""
+        """A beam with one more token."""
         token, state = int(candidates.tokens[c]), candidates.states[c]
         tokens = (*beam.tokens, token)
         marker = self.writer.markers.closing
@@ -219,7 +220,7 @@ class _Run:
         return LiveBeam(beam.node, tokens, score, spans, mode, state, beam.first, beam.before)
 
     def _finish(self, slot: int, beam: LiveBeam, score: float, ended: bool) -> None:
-        """Enter an output into the results of a slot's input."""
+        """Add an output to the results of the slot's input."""
         spans = beam.spans
         if beam.mode == KEY:
             spans = (*spans, Span(beam.first, len(beam.tokens), (), score - beam.before, False))

@@ -141,7 +141,7 @@ def test_only_a_gpu_and_the_default_index_suit() -> None:
 
 
 def test_what_does_not_suit_is_refused() -> None:
-    with pytest.raises(ConfigError, match="got Seq2SeqTrees and FlatIndex; take FastDecoder"):
+    with pytest.raises(ConfigError, match="got Seq2SeqTrees and FlatIndex; use FastDecoder"):
         DeviceDecoder(trees(), index_sequences(passages(5), END, "flat"))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="needs an encoder-decoder model"):
         DeviceDecoder(plant_causal(small_llama()), index_sequences(passages(5), END))  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ def taping(board: step.Board) -> Callable[[Callable[[], None]], Callable[[], Non
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         session: Any = board.session
         rooms = [part for room in session._own for part in room]
-        touched = [*board.standing, board.told, session.written, session._visible, *rooms]
+        touched = [*board.standing, board.flags, session.written, session._visible, *rooms]
         with torch.inference_mode():
             before = [some.clone() for some in touched]
             with Tape() as tape:
