@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 CLEAN = (
     "grls/errors.py",
     "grls/__init__.py",
+    "grls/data",
     "grls/decode",
     "grls/index",
     "grls/io",

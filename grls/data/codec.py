@@ -65,8 +65,8 @@ class Limits(NamedTuple):
         passage: Tokens of a passage without its end token; longer passages are cut.
         query: Tokens of a query without markers and evidence; longer ones are refused.
         input: Tokens of a whole model input; the oldest evidence is dropped first if it is too long.
-        evidence: Words of a passage's text that a model input has of it as evidence
-            (:func:`grls.data.evidence.excerpt`); 0: the passage as it is written.
+        evidence: Words of each evidence passage's text in a model input (:func:`grls.data.evidence.excerpt`);
+            0: the whole passage.
     """
 
     passage: int = 512
@@ -75,7 +75,7 @@ class Limits(NamedTuple):
     evidence: int = 0
 
     def record(self) -> dict[str, int]:
-        """What files say of them; ``evidence`` only where passages are cut to excerpts."""
+        """The limits as a JSON object; ``evidence`` only if passages are cut to excerpts."""
         return {name: value for name, value in self._asdict().items() if name != "evidence" or value}
 
 
@@ -181,7 +181,10 @@ class Codec:
         return rows
 
     def excerpts(self, question: str, passages: Sequence[Passage]) -> list[TokenIds]:
-        """Passages as evidence of a question: whole, or what ``limits.evidence`` keeps of them."""
+        """Token sequences of evidence passages for a question: whole passages, or excerpts of them.
+
+        ``limits.evidence`` is the length of an excerpt in words; 0: whole passages.
+        """
         words = self.limits.evidence
         return self.passages([excerpt(question, passage, words) for passage in passages])
 
@@ -226,7 +229,8 @@ class Codec:
 
         Args:
             query: Token ids of the query.
-            evidence: Token sequences of the passages found so far (:meth:`excerpts`; end tokens are dropped).
+            evidence: Token sequences of the passages retrieved so far (:meth:`excerpts`; end tokens are
+                dropped).
         """
         head = [*self._before, self.question, *query]
         room = self.limits.input - len(head) - len(self._after)

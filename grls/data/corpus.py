@@ -1,8 +1,8 @@
-"""The passages of a data set: read, validated, found by number or id, written.
+"""The passages of a data set: reads and checks them, looks them up by number or id, and writes them.
 
-``corpus.jsonl`` holds one object a line: ``{"_id", "title", "text", "metadata"}``; the files beside it are
-read by :mod:`grls.data.dataset`. The corpus lives in an Arrow table (:mod:`grls.data.corpus_table`), which
-need not fit into memory. Nothing here knows of tokens.
+``corpus.jsonl`` holds one object a line: ``{"_id", "title", "text", "metadata"}``. Queries and judgements:
+:mod:`grls.data.dataset`. The passages are in an Arrow table (:mod:`grls.data.corpus_table`), which may be
+larger than memory. The module does not know tokens.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _RESERVED = f"the passage id {DONE_ID!r} is reserved: it ends a chain of passage
 
 
 class Corpus:
-    """An ordered collection of passages; passage *number* n is its place in the file.
+    """An ordered collection of passages; the *number* of a passage is its place in the file.
 
-    Build one with :meth:`read` or :meth:`from_passages`.
+    Make a corpus with :meth:`read` or :meth:`from_passages`.
 
     Args:
         table: Columns ``_id, title, text, metadata``, all strings.
-        source: Where it came from, for error texts.
+        source: The name of the source, for error texts.
     """
 
     def __init__(self, table: datasets.Dataset, source: str = "corpus"):
@@ -51,8 +51,8 @@ class Corpus:
         """Read ``corpus.jsonl`` (or the data set folder that holds it).
 
         Raises:
-            DataError: The file is missing, empty, malformed (with the line), repeats an id, or has one that
-                is reserved.
+            DataError: The file is missing, empty or malformed (the error names the line), or an id is
+                repeated or reserved.
         """
         file = corpus_file(path)
         if not file.is_file():
@@ -76,20 +76,20 @@ class Corpus:
 
         Args:
             passages: The passages.
-            source: Where they came from, for error texts.
-            metadata: One object a passage; None: they have none.
+            source: The name of the source, for error texts.
+            metadata: One object per passage; None: no metadata.
 
         Raises:
-            DataError: An id, title or text is no string, an id is empty or reserved, two passages have the
-                same, or metadata are nothing that JSON can hold (NaN).
+            DataError: An id, title or text is no string; an id is empty, reserved or used twice; or JSON
+                cannot hold the metadata (NaN).
         """
-        given = list(passages)
-        objects = [{} for _ in given] if metadata is None else metadata
+        entries = list(passages)
+        objects = [{} for _ in entries] if metadata is None else metadata
         try:
             texts = [json.dumps(one, ensure_ascii=False, allow_nan=False) for one in objects]
         except (TypeError, ValueError) as error:
             raise DataError(f"expected metadata that JSON can hold ({error}).", source) from None
-        rows = [(p.id, p.title, p.text, text) for p, text in zip(given, texts, strict=True)]
+        rows = [(p.id, p.title, p.text, text) for p, text in zip(entries, texts, strict=True)]
         _refuse_unfit(rows, source)
         return cls(table_of(rows), source)
 
@@ -104,7 +104,7 @@ class Corpus:
             yield from batch
 
     def passages(self, numbers: Sequence[int]) -> list[Passage]:
-        """The passages with these numbers, in the order asked for."""
+        """The passages with these numbers, in the order of the numbers."""
         return _as_passages(self.table[[int(n) for n in numbers]])
 
     def batches(self, size: int = BATCH) -> Iterator[list[Passage]]:
@@ -114,7 +114,7 @@ class Corpus:
 
     @property
     def texts(self) -> Sequence[str]:
-        """Title and text of each passage, read when one is taken from the sequence."""
+        """Title and text of each passage; a passage is read when its item is read."""
         return _Texts(self)
 
     @cached_property
@@ -128,9 +128,9 @@ class Corpus:
         return [str(i) for i in self._ids.take(pa.array(numbers, pa.int64())).to_pylist()]
 
     def numbers(self, ids: Sequence[str]) -> list[int | None]:
-        """The numbers of these ids, None where the corpus does not hold the id.
+        """The numbers of these ids; None for an id that is not in the corpus.
 
-        The first call hashes the whole id column; the hashes are kept, 16 bytes a passage.
+        The first call hashes all ids; the hashes are kept, 16 bytes a passage.
         """
         from pandas.util import hash_array
 
@@ -142,13 +142,13 @@ class Corpus:
         first = np.searchsorted(hashes, hashed)
         held = self.ids(order[np.minimum(first, len(order) - 1)].tolist())
         numbers: list[int | None] = []
-        for name, place, there, own in zip(asked, first.tolist(), held, hashed, strict=True):
-            numbers.append(int(order[place]) if there == name else self._collided(name, place, own))
+        for name, place, there, digest in zip(asked, first.tolist(), held, hashed, strict=True):
+            numbers.append(int(order[place]) if there == name else self._collided(name, place, digest))
         return numbers
 
     @cached_property
     def _hashed(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """Hashes of all ids, ascending, and the number of the passage of each."""
+        """Hashes of all ids, ascending, and the passage number of each hash."""
         from pandas.util import hash_array
 
         chunks = [chunk.to_numpy(zero_copy_only=False) for chunk in self._ids.chunks]
@@ -157,7 +157,7 @@ class Corpus:
         return hashes[order], order
 
     def _collided(self, name: str, place: int, hashed: np.uint64) -> int | None:
-        """The number of an id among those with its hash, from a place on; None where none of them is it."""
+        """The number of an id among the ids with its hash, from a place on; None if it is not among them."""
         hashes, order = self._hashed
         while place < len(hashes) and hashes[place] == hashed:
             if self.ids([int(order[place])])[0] == name:
@@ -167,7 +167,7 @@ class Corpus:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over ids, titles and texts in order."""
+        """SHA-256 of all ids, titles and texts in order."""
         digest = hashlib.sha256()
         for batch in self.batches():
             digest.update(json.dumps(batch, ensure_ascii=False).encode())
@@ -175,7 +175,7 @@ class Corpus:
 
     @cached_property
     def metadata_fingerprint(self) -> str:
-        """SHA-256 over the metadata in order, which filters read."""
+        """SHA-256 of the metadata of all passages in order; filters depend on them."""
         digest = hashlib.sha256()
         for start in range(0, len(self), BATCH):
             digest.update(json.dumps(self.table[start : start + BATCH]["metadata"]).encode())
@@ -187,7 +187,7 @@ class Corpus:
             yield from map(json.loads, self.table[start : start + BATCH]["metadata"])
 
     def extended(self, passages: Corpus) -> Corpus:
-        """This corpus with the passages of another one behind its own.
+        """This corpus, followed by the passages of another one.
 
         Raises:
             DataError: An id is used twice.
@@ -199,7 +199,7 @@ class Corpus:
         taken += [name for name, times in Counter(ids).items() if times > 1]
         if taken:
             raise DataError(
-                f"the passage id {taken[0]!r} is used already; every passage needs an id of its own (that of "
+                f"the passage id {taken[0]!r} is used already; every passage needs a different id (the id of "
                 "a removed passage is free once the retriever is merged).",
                 passages.source,
             )
@@ -235,8 +235,8 @@ class Corpus:
         for line, record in read_jsonl(file):
             if record["_id"] in first:
                 raise DataError(
-                    f"the id {record['_id']!r} stands in line {first[record['_id']]} already; "
-                    "every passage needs an id of its own.",
+                    f"the id {record['_id']!r} is in line {first[record['_id']]} already; "
+                    "every passage needs a different id.",
                     file,
                     line,
                 )
@@ -244,12 +244,12 @@ class Corpus:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name is whole characters: half of a surrogate pair stands in no corpus, and has no hash."""
+    """Whether a name is whole characters: half of a surrogate pair is in no corpus and cannot be hashed."""
     return not any("\ud800" <= sign <= "\udfff" for sign in name)
 
 
 def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:
-    """Refuse (DataError) passages made in Python that no ``corpus.jsonl`` could hold."""
+    """Refuse passages from Python that a ``corpus.jsonl`` cannot hold, with a DataError."""
     seen: set[str] = set()
     for number, row in enumerate(rows):
         for name, value in zip(("id", "title", "text"), row, strict=False):
@@ -260,12 +260,10 @@ def _refuse_unfit(rows: Sequence[tuple[Any, ...]], source: str) -> None:
                     source,
                 )
         if not row[0]:
-            raise DataError(
-                f"passage {number} has an empty id; every passage needs an id of its own.", source
-            )
+            raise DataError(f"passage {number} has an empty id; every passage needs a different id.", source)
         if row[0] in seen:
             raise DataError(
-                f"passage {number}: the id {row[0]!r} is used already; every passage needs an id of its own.",
+                f"passage {number}: the id {row[0]!r} is used already; every passage needs a different id.",
                 source,
             )
         if row[0] == DONE_ID:
@@ -287,7 +285,7 @@ class _Texts(Sequence[str]):
     def __getitem__(self, place: slice) -> list[str]: ...
 
     def __getitem__(self, place: int | slice) -> str | list[str]:
-        """One text, or those of a slice."""
+        """One text, or the texts of a slice."""
         numbers = range(len(self._corpus))[place]
         rows = self._corpus.passages([numbers] if isinstance(numbers, int) else numbers)
         texts = [f"{passage.title} {passage.text}" for passage in rows]
@@ -295,7 +293,7 @@ class _Texts(Sequence[str]):
 
 
 def corpus_file(path: str | Path) -> Path:
-    """``path`` itself, or ``path/corpus.jsonl`` where ``path`` is a folder."""
+    """``path``, or ``path/corpus.jsonl`` if ``path`` is a folder."""
     return Path(path) / "corpus.jsonl" if Path(path).is_dir() else Path(path)
 
 

@@ -1,7 +1,7 @@
-"""The Arrow table of a ``corpus.jsonl``, one row a passage.
+"""The Arrow table of a ``corpus.jsonl``, one row per passage.
 
-It is in memory while the file is small. That of a larger one is memory-mapped from a file in the cache of
-``datasets``, so a corpus may be larger than memory.
+The table of a small file is in memory. The table of a larger file is memory-mapped from a file in the cache
+of ``datasets``, so a corpus may be larger than memory.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("_id", "title", "text", "metadata")
-"""The columns of the table, all of them strings."""
+"""The columns of the table; all are strings."""
 
 BATCH = 10_000
-"""Passages read together."""
+"""How many passages are read together."""
 
 IN_MEMORY_BYTES = 256 * 2**20
-"""The table of a longer file is memory-mapped."""
+"""The largest file whose table is in memory."""
 
 _CACHE = "cache.json"
 
@@ -54,7 +54,7 @@ def table_of(rows: Sequence[tuple[str, ...]]) -> datasets.Dataset:
     """A table in memory.
 
     Args:
-        rows: Id, title, text, and metadata as JSON, of each passage.
+        rows: For each passage: id, title, text, and metadata as JSON.
     """
     import datasets
     import pyarrow as pa
@@ -95,11 +95,11 @@ def _passage_batches(file: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
-    """An Arrow file with the passages of ``file``; made anew where either has changed since.
+    """An Arrow file with the passages of ``file``; it is made again if either file has changed.
 
-    The state of ``file`` has its inode and the time of its last change, which no copy keeps, so a file that
-    replaced it with the same size and date has another state. Every byte of the Arrow file is compared:
-    damage would be other text, or the end of the process.
+    The state of ``file`` includes its inode and the time of its last status change, which a copy does not
+    keep. So a replacement with the same size and date has another state. The checksum of the Arrow file
+    covers every byte, because damage would change texts or end the process.
     """
     import datasets
     import pyarrow as pa
@@ -130,7 +130,7 @@ def _cached_arrow(file: Path, batches: Iterator[pa.RecordBatch]) -> Path:
 
 
 def _remove_earlier(caches: Path, state: list[Any]) -> None:
-    """Remove the cache that an earlier version made of this file, under a name by its size and date."""
+    """Remove the cache of this file from an earlier version, whose name depended on size and date."""
     name = hashlib.sha256(json.dumps(state[:3]).encode()).hexdigest()[:32]
     folder = caches / name
     if folder.is_dir() and [file.name for file in folder.iterdir()] == ["corpus.arrow"]:
@@ -138,7 +138,7 @@ def _remove_earlier(caches: Path, state: list[Any]) -> None:
 
 
 def _is_cache_of(folder: Path, arrow: Path, state: list[Any]) -> bool:
-    """Whether a folder holds the whole Arrow file of a corpus in this state."""
+    """Whether a folder holds a complete Arrow file of the corpus in this state."""
     try:
         kept = read_json(folder / _CACHE)
         return isinstance(kept, dict) and kept.get("state") == state and kept.get("sha256") == sha256(arrow)

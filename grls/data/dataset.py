@@ -124,7 +124,7 @@ def read_split(folder: str | Path, split: str, corpus: Corpus | None = None) -> 
     unknown = qrels.keys() - {query.id for query in queries}
     if unknown:
         raise DataError(
-            f"query id {min(unknown)!r} stands in no line of queries.jsonl ({len(unknown)} such); "
+            f"query id {min(unknown)!r} is in no line of queries.jsonl ({len(unknown)} such); "
             "add the query or drop its qrels.",
             file,
         )

@@ -55,7 +55,7 @@ def check_data(folder: str | Path, corpus: Corpus) -> list[DataFault]:
     for line, query in _queries(file, faults):
         if query.id in lines:
             faults.append(
-                DataFault(file, line, f"the query id {query.id!r} stands in line {lines[query.id]} already")
+                DataFault(file, line, f"the query id {query.id!r} is in line {lines[query.id]} already")
             )
         lines.setdefault(query.id, line)
         queries.append(query)
@@ -109,9 +109,7 @@ def _of_split(file: Path, queries: dict[str, int], corpus: Corpus) -> list[DataF
         if len(fields) != 3 or (line == 1 and fields[0] == QRELS_HEADER[0]):
             continue
         if fields[0] not in queries:
-            faults.append(
-                DataFault(file, line, f"the query id {fields[0]!r} stands in no line of queries.jsonl")
-            )
+            faults.append(DataFault(file, line, f"the query id {fields[0]!r} is in no line of queries.jsonl"))
         pairs.append((line, fields[1]))
     return faults + _unknown(file, pairs, corpus, "judged")
 

@@ -1,13 +1,13 @@
-"""What of a passage stands beside a question as evidence: its title, and the sentences nearest to it.
+"""Excerpts of passages as evidence for a question: the title, and the sentences nearest to the question.
 
-A hop reads the question and every passage found so far. Whole passages make such inputs long and drown the
-question; what the next hop needs is mostly in one or two sentences. The first sentence says what a passage is
-about, so it is always kept. Another one counts the more, the rarer its words that stand in the question, too,
-are in the passage: with S sentences, of which S_w hold the word w,
+A hop reads the question and every passage retrieved so far. Whole passages make this input long, and the
+question is a small part of it. The next hop mostly needs one or two sentences. The first sentence says what a
+passage is about, so it is always kept. Other sentences are ranked by the words that they share with the
+question; a word that is rare in the passage counts more. With S sentences, of which S_w hold the word w,
 
     score(sentence) = sum over the words w that sentence and question share of log((S + 1) / S_w).
 
-Words are compared by their first six letters, without case. The module knows no corpus and no tokenizer.
+Words are compared by their first six letters, without case. The module does not know corpora or tokenizers.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from grls.data.words import count, pieces, stem_key
 
 
 def excerpt(question: str, passage: Passage, words: int) -> Passage:
-    """A passage as evidence of a question: its title, and at most so many words of its text.
+    """An excerpt of a passage as evidence for a question: its title, and at most ``words`` words of its text.
 
     Args:
-        question: What is asked.
+        question: The question.
         passage: The passage.
-        words: Most words of the text; 0: the whole text. The title does not count.
+        words: The most words of the text, without the title; 0: the whole text.
 
     Returns:
-        The passage with the first sentence and those nearest to the question, in their order, as many as
-        there is room for. A first sentence that is longer is cut.
+        The passage with its first sentence and the sentences nearest to the question, in their order, as many
+        as fit. A first sentence that is too long is cut.
     """
     if not words or count(passage.text) <= words:
         return passage

@@ -184,7 +184,7 @@ def fold(text: str, turkish: bool = False) -> str:
 
 
 def stem_key(word: str) -> str:
-    """What words of one stem mostly share: the first six letters, folded, without signs."""
+    """The first six letters of a word, folded and without signs; words of one stem mostly share them."""
     return str(_SIGN.sub("", fold(word)))[:_STEM_LETTERS]
 
 

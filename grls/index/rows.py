@@ -297,7 +297,7 @@ def validate(tokens: Array, offsets: Ints, end: int) -> None:
     if lengths.min() < 1 or (tokens[offsets[1:] - 1] != end).any():
         raise ValueError(f"every sequence must end in the end token {end}")
     if int((tokens == end).sum()) != len(lengths):
-        raise ValueError(f"the end token {end} stands inside a sequence")
+        raise ValueError(f"the end token {end} occurs inside a sequence")
     if lengths.max() > MAX_LENGTH:
         raise ValueError(f"a sequence has {lengths.max()} tokens, at most {MAX_LENGTH} fit")
 

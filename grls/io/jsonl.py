@@ -47,7 +47,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands there twice")
+        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} occurs twice")
     return record
 
 
@@ -78,8 +78,8 @@ def string_of(
     Args:
         record: The object.
         key: The field.
-        file: Where the object stands, for the error.
-        line: Its line there.
+        file: The file of the object, for the error.
+        line: Its line in the file.
         default: The value of a missing field, or of null; None requires the field.
         empty: Whether a required field may be empty.
 

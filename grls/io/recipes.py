@@ -1,7 +1,7 @@
 """Recipes: the files of ``configs/``, which ``--config`` finds by name wherever grls is installed.
 
-A wheel holds them within the package (``setup.py`` puts them there); in a checkout they stand at its top. The
-module knows where they are and what they are called, and nothing of what they say.
+A wheel holds them inside the package (``setup.py`` puts them there); a checkout holds them in its top folder.
+The module knows their places and names, but not their content.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from grls.errors import ConfigError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PLACES = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
-"""In a wheel, in a checkout."""
+"""The folder in a wheel, and in a checkout."""
 _OPTION = "--config"
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*")
 _ENDING = re.compile(r"\.ya?ml$")
 
 
 def with_recipes(arguments: Sequence[str]) -> list[str]:
-    """The arguments of a command, each ``--config NAME`` with the path of the file that it means.
+    """The arguments of a command, with the path of a file in place of each ``--config NAME``.
 
     Args:
-        arguments: What follows the name of the command.
+        arguments: The arguments after the name of the command.
 
     Raises:
-        ConfigError: A name is that of no local file and of no recipe.
+        ConfigError: There is neither a local file nor a recipe of a name.
     """
-    found: list[str] = []
+    replaced: list[str] = []
     for argument in arguments:
         option, sign, value = argument.partition("=")
         if option == _OPTION and sign:
             argument = f"{_OPTION}={config_file(value)}"
-        elif found and found[-1] == _OPTION:
+        elif replaced and replaced[-1] == _OPTION:
             argument = config_file(argument)
-        found.append(argument)
-    return found
+        replaced.append(argument)
+    return replaced
 
 
 def config_file(name: str) -> str:
-    """The file that a value of ``--config`` means: a local one as it is, else the recipe of that name.
+    """The file for a value of ``--config``: a local file, or else the recipe of this name.
 
     Args:
         name: Path of a file, or name of a recipe (``memorise``, ``memorise.yaml``, ``configs/memorise.yaml``,
-            ``default/chains``). Options as YAML text and absolute paths are left as they are.
+            ``default/chains``). Options as YAML text and absolute paths are returned unchanged.
 
     Raises:
         ConfigError: There is neither such a file nor such a recipe.

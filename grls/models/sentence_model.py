@@ -99,16 +99,16 @@ def learned_done_of(folder: str) -> bool | None:
 
 
 def evidence_words_of(folder: str) -> int:
-    """Words of each passage found so far that a model was trained to read with a query; 0: all of them.
+    """How many words of each retrieved passage a model was trained to read with a query; 0: all.
 
     Raises:
-        DataError: The file says something else.
+        DataError: The training file holds something else.
     """
     file = Path(folder) / TRAINING
-    found = read_json(file) if file.is_file() else {}
-    if "evidence_words" not in found:
+    content = read_json(file) if file.is_file() else {}
+    if "evidence_words" not in content:
         return 0
-    return read_count(found, "evidence_words", "words of evidence", 64, file) or 0
+    return read_count(content, "evidence_words", "words of evidence", 64, file) or 0
 
 
 def similarity_of(folder: str, network: SentenceTransformer) -> str:

@@ -61,8 +61,7 @@ class TextEncoder:
     """The name of the class in errors."""
 
     evidence_words = 0
-    """Words that a query has of the text of each passage found so far (:func:`grls.data.evidence.excerpt`);
-    0: all."""
+    """How many words of each retrieved passage a query text includes (:mod:`grls.data.evidence`); 0: all."""
 
     model: Any
 

@@ -34,7 +34,7 @@ from grls.io.jsonl import read_jsonl
         ({"_id": "p1", "text": "x", "title": 3}, "expected 'title' to be a .*string, got 3"),
         ({"_id": "p1", "text": "x", "metadata": "m"}, "expected 'metadata' to be a JSON object, got 'm'"),
         (b'{"_id": "p1", "text": "caf\xe9"}', "expected UTF-8 text"),
-        ({"_id": "p0", "text": "x"}, "the id 'p0' stands in line 1 already"),
+        ({"_id": "p0", "text": "x"}, "the id 'p0' is in line 1 already"),
         (r'{"_id": "p1", "text": "x \ud800 y"}', r"the escape \\ud800 is half a character"),
         (r'{"_id": "p1", "text": "x", "metadata": {"m": ["\udfff"]}}', r"the escape \\udfff is half"),
         ('{"_id": "p1", "text": "x", "metadata": {"n": 1' + "0" * 5000 + "}}", "expected a JSON object"),
@@ -125,7 +125,7 @@ def test_the_cache_follows_a_change_of_the_file(tmp_path: Path, monkeypatch: pyt
     write_jsonl(file, [GOOD, {**GOOD, "_id": "p1"}])
     assert len(Corpus.read(file)) == 2
     write_jsonl(file, [GOOD, GOOD, GOOD])
-    names_fault("the id 'p0' stands in line 1 already", file, 2, Corpus.read, file)
+    names_fault("the id 'p0' is in line 1 already", file, 2, Corpus.read, file)
     write_jsonl(file, [GOOD, GOOD, GOOD, "{"])
     names_fault("expected a JSON object", file, 4, Corpus.read, file)
     assert not list((tmp_path / "cache" / "grls").glob(".*")), "no half-made cache is left"

@@ -100,9 +100,7 @@ def split(tmp_path: Path, evidence: list[str], qrel: tuple[str, str]) -> Path:
 
 def test_unknown_ids_are_refused_and_named(tmp_path: Path) -> None:
     folder = split(tmp_path, [], ("q1", "p0"))
-    names_fault(
-        "query id 'q1' stands in no line", folder / "qrels/test.tsv", None, read_split, folder, "test"
-    )
+    names_fault("query id 'q1' is in no line", folder / "qrels/test.tsv", None, read_split, folder, "test")
     folder = split(tmp_path, [], ("q0", "p1"))
     corpus = Corpus.read(folder)
     problem = "qrel of query 'q0': passage id 'p1' is not in .*corpus.jsonl"
@@ -155,7 +153,7 @@ def test_the_small_set_is_what_other_tests_think(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"_id": "a", "text": "x", "text": "y"}', "line 2: .*the key 'text' stands there twice"),
+        ('{"_id": "a", "text": "x", "text": "y"}', "line 2: .*the key 'text' occurs twice"),
         ('{"_id": "a", "text": "x", "metadata": {"y": NaN}}', "line 2: .*NaN is no JSON number"),
         ('{"_id": "a", "text": "x", "metadata": {"y": -Infinity}}', "line 2: .*-Infinity is no JSON number"),
         ('{"_id": "a", "text": "x", "metadata": {"y": 1e999}}', "line 2: .*1e999 is too large"),

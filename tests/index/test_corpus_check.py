@@ -176,11 +176,11 @@ def test_every_fault_of_queries_and_qrels_has_its_line(
     printed = capsys.readouterr()
     line = len(test.read_text().splitlines())
     for fault in (
-        f"{queries}, line 17: the query id 'q-otter-calm' stands in line 1 already.",
+        f"{queries}, line 17: the query id 'q-otter-calm' is in line 1 already.",
         f"{queries}, line 18: the evidence passage id 'gone' is not in {data / 'corpus.jsonl'}.",
         f"{queries}, line 19: expected 'text' to be a non-empty string, the key is missing.",
         f"{data / 'qrels' / 'dev.tsv'}: the split judges no query.",
-        f"{test}, line {line - 1}: the query id 'nobody' stands in no line of queries.jsonl.",
+        f"{test}, line {line - 1}: the query id 'nobody' is in no line of queries.jsonl.",
         f"{test}, line {line}: the judged passage id 'nothing' is not in {data / 'corpus.jsonl'}.",
     ):
         assert fault in printed.out.splitlines()

@@ -30,7 +30,7 @@ TRAINING = "training.json"
 """The file beside a trained model: ``{"stages": ["memorise", "retrieve"]}``, the training stages of its
 weights, and for a bi-encoder ``"done"``, whether it has learned DONE."""
 BESIDE = "beside priors"
-"""The stage after a stage in which the generator learned together with priors, as in decoding."""
+"""The entry after a stage that trained the generator with priors, so that it is decoded with them, too."""
 
 
 def read_stages(folder: str | Path) -> tuple[str, ...]:
