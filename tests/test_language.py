@@ -18,10 +18,7 @@ CLEAN = (
     "grls/index",
     "grls/io",
     "grls/cli.py",
-    "grls/train/cli.py",
-    "grls/train/cli_errors.py",
-    "grls/train/core",
-    "grls/train/signatures.py",
+    "grls/train",
     "grls/models",
     # Retrieval, training and the commands.
     "grls/tune",
@@ -56,7 +53,7 @@ PHRASES = {
     r"(?<!self-)\bassess(?:es|ed|ing|ments?)?\b(?!-|\.json)": "'rescore', 'score' or 'judge'",
     r"\bbeginnings\b": "'first step' or 'prefixes'",
 }
-"""Turns that are not plain -> what to write instead."""
+"""Turns that are not plain -> what to write instead. (Seeds of draws hold "assess-".)"""
 
 EARLIER = ("grls/commands/renamed.py", "grls/retrieve/generative/earlier.py")
 """Files that hold the names of earlier versions."""

@@ -1,7 +1,7 @@
-"""``grls train STAGE``: the stages of generators, RICHES and the query generator, by LightningCLI.
+"""``grls train STAGE``: the stages of generators, RICHES and the query generator, with LightningCLI.
 
-Each stage has a model and a data class; a config may name others. ``--help`` is read from the source of these
-classes, for their parser needs torch and Lightning, which take seconds to load.
+Each stage has a model class and a data class; a config may name others. ``--help`` is read from the source of
+these classes, since their parser needs torch and Lightning, which take seconds to load.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 
 class TrainingStage(NamedTuple):
-    """What a stage trains.
+    """The classes of a stage.
 
     Attributes:
         model: Path of its LightningModule.
         data: Path of its LightningDataModule.
-        measured: Groups of options of what is measured on dev, or mined, with the path of their callback.
-        options: Options that it has before all that is given.
+        measured: Option groups of callbacks that measure on dev or mine negatives -> path of the callback.
+        options: Default options of the stage; options of the command line override them.
     """
 
     model: str
@@ -29,7 +29,7 @@ class TrainingStage(NamedTuple):
 
     @property
     def arguments(self) -> list[str]:
-        """What stands before the arguments of the command line."""
+        """The arguments that precede those of the command line."""
         return [f"--model={self.model}", f"--data={self.data}", *self.options]
 
 
@@ -60,13 +60,13 @@ STAGES = {
 }
 
 _RUN = {
-    "--config": "YAML with options, a file or the name of a recipe; later ones override it. Of a class it "
-    "holds the init_args alone, or names another by class_path.",
-    "--print_config": "Print all options in force, and end.",
+    "--config": "YAML with options: a file or the name of a recipe. Later options override it. The options "
+    "of model and data stand in it directly, or under init_args beside the class_path of another class.",
+    "--print_config": "Print all options with their values, and end.",
     "--output": "Folder for everything that the run writes (default: runs/train).",
-    "--resume": "true goes on from the last checkpoint in OUTPUT, with the same options and data.",
-    "--ckpt_path": "Go on from this checkpoint instead.",
-    "--seed_everything": "Of all seeds that are not given (default: 0).",
+    "--resume": "true: resume from the last checkpoint in OUTPUT; options and data must be the same.",
+    "--ckpt_path": "Resume from this checkpoint file instead.",
+    "--seed_everything": "Value of all seeds that are not set (default: 0).",
 }
 _OTHERS = {
     "trainer": "grls.train.cli.Trainer",
@@ -74,24 +74,25 @@ _OTHERS = {
     "last": "lightning.pytorch.callbacks.ModelCheckpoint",
 }
 _MORE = (
-    "--model.generator CLASS is how to begin: Pretrained, ScratchT5 or WarmStart of grls.models.load.build, "
-    "PretrainedLM or CausalLM of grls.models.load.language. `{prog} --model.generator.help CLASS` lists its "
-    "options, and so do --model.help CLASS and --data.help CLASS for classes of your own."
+    "--model.generator CLASS chooses the model to start from: Pretrained, ScratchT5 or WarmStart of "
+    "grls.models.load.build, PretrainedLM or CausalLM of grls.models.load.language. `{prog} "
+    "--model.generator.help CLASS` lists the options of CLASS. --model.help CLASS and --data.help CLASS list "
+    "the options of classes of your own."
 )
 
 
 def train_memorise(arguments: Sequence[str]) -> None:
-    """Train a generator to write each passage of a corpus, from its front or what else tells of it."""
+    """Train a generator to write each passage of a corpus, given its front, keywords or a neighbour."""
     _run("memorise", train_memorise.__doc__, arguments)
 
 
 def train_retrieve(arguments: Sequence[str]) -> None:
-    """Train a generator to write the next passage, given the query and the passages before."""
+    """Train a generator to write the next passage, given the query and the evidence so far."""
     _run("retrieve", train_retrieve.__doc__, arguments)
 
 
 def train_chains(arguments: Sequence[str]) -> None:
-    """Train a generator on all hops of a query at once: spans, teachers, priors and rescoring among them."""
+    """Train a generator on all hops of a query at once, with spans, a teacher, priors or rescoring."""
     _run("chains", train_chains.__doc__, arguments)
 
 
@@ -115,7 +116,7 @@ def _run(name: str, what: str | None, arguments: Sequence[str]) -> None:
 
 
 def stage_help(name: str, what: str) -> argparse.ArgumentParser:
-    """A parser that explains the options of a stage, and is not for parsing."""
+    """A parser that only prints the options of a stage."""
     stage, prog = STAGES[name], f"grls train {name}"
     parser = argparse.ArgumentParser(
         prog, "%(prog)s [options]", what, _MORE.format(prog=prog), add_help=False

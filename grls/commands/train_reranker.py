@@ -1,4 +1,4 @@
-"""``grls train reranker``: train a judge of documents on what they did to a language model."""
+"""``grls train reranker``: train a reranker of documents for a frozen language model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grls.train.reranker.options import USUAL_FIT, RerankerOptions
 log = logging.getLogger(__name__)
 
 PREFIX = 64
-"""Tokens before a stride, where the examples do not say."""
+"""Tokens before a stride, where the examples do not record it."""
 
 
 def train_reranker(
@@ -36,21 +36,21 @@ def train_reranker(
     The paper trains RoBERTa-base, 10,000 steps of 32 prefixes with 16 candidates each, at 1e-5; the defaults
     here are for fewer examples.
 
-    Writes OUTPUT/model, for `grls ralm --rerank.by trained --rerank.reranker OUTPUT/model`, OUTPUT/logs,
-    OUTPUT/checkpoints and OUTPUT/settings.json, against which the options of a resumed run are held.
+    Writes OUTPUT/model (for `grls ralm --rerank.by trained --rerank.reranker OUTPUT/model`), OUTPUT/logs,
+    OUTPUT/checkpoints and OUTPUT/settings.json, with which the options of a resumed run are compared.
 
     Args:
-        train: Examples that `grls ralm examples` wrote.
-        dev: Examples that choose the best epoch.
-        data: Their corpus, or the data set folder that holds it.
+        train: File of training examples, written by `grls ralm examples`.
+        dev: File of examples that choose the best epoch, written by `grls ralm examples`.
+        data: Data set folder, or corpus file, with which the examples were collected.
         output: Folder for everything that the run writes.
-        encoder: Folder or hub name of a bidirectional encoder.
-        prefix_tokens: Tokens (of the language model) before a stride that it reads; null: as the examples
-            have, and no other number is taken.
-        max_tokens: Longest prefix and document together, in its own tokens.
-        fit: How it is trained.
-        resume: Go on from the last checkpoint in OUTPUT, with the same options and data.
-        device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
+        encoder: Folder or hub name of a bidirectional encoder to start from.
+        prefix_tokens: Length of the prefix before a stride, in tokens of the language model. It must be that
+            of the examples; null takes it from them.
+        max_tokens: Longest input (prefix and document), in tokens of the encoder.
+        fit: Options of the training.
+        resume: Resume from the last checkpoint in OUTPUT; options and data must be the same.
+        device: cpu, cuda, cuda:1, …; auto takes a GPU if there is one.
     """
     import torch
 
@@ -62,69 +62,69 @@ def train_reranker(
     corpus = Corpus.read(data)
     examples = read_examples(train), read_examples(dev)
     prefix_tokens = _prefix_tokens(train, dev, corpus, data, prefix_tokens)
-    made = {
+    settings = {
         "train": sha256(train), "dev": sha256(dev), "data": corpus.fingerprint, "encoder": encoder,
         "prefix_tokens": prefix_tokens, "max_tokens": max_tokens, **vars(fit),
     }  # fmt: skip
     kept = Path(output) / "settings.json"
     if resume:
-        _refuse_others(kept, made)
-    torch.manual_seed(fit.seed)  # an encoder that has no head yet gets one
+        _refuse_others(kept, settings)
+    torch.manual_seed(fit.seed)  # for the new head of an encoder without one
     reranker = Reranker.load(encoder, prefix_tokens, max_tokens, device)
     if not resume:
-        write_json(kept, made)
+        write_json(kept, settings)
     best = fit_reranker(reranker, corpus, *examples, output, **vars(fit), resume=resume)
     print(f"best dev loss {best:.4f} nats a stride; the reranker is in {output}/model")
 
 
-def _prefix_tokens(train: str, dev: str, corpus: Corpus, data: str, given: int | None) -> int:
-    """Tokens of a prefix; held, with the corpus, against what the examples were collected with.
+def _prefix_tokens(train: str, dev: str, corpus: Corpus, data: str, wanted: int | None) -> int:
+    """Tokens of a prefix, from the option or the examples.
 
     Raises:
-        MismatchError: They were collected otherwise.
+        MismatchError: The examples were collected with another length of prefixes or another corpus.
     """
     from grls.answer.ralm.reranker import example_settings
 
-    found: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     for option, file in (("--train", train), ("--dev", dev)):
         settings = example_settings(file)
         if settings.get("corpus", corpus.fingerprint) != corpus.fingerprint:
             raise MismatchError(
                 f"the examples of {option} {file} were collected with another corpus than --data {data}: "
-                "give --data that one, or collect them anew (`grls ralm examples`)."
+                "set --data to that corpus, or collect them again (`grls ralm examples`)."
             )
         if "prefix_tokens" in settings:
-            found[option] = int(settings["prefix_tokens"])
-    for option, tokens in found.items():
-        if given is not None and tokens != given:
+            lengths[option] = int(settings["prefix_tokens"])
+    for option, tokens in lengths.items():
+        if wanted is not None and tokens != wanted:
             raise MismatchError(
-                f"the examples of {option} have prefixes of {tokens} tokens, got --prefix_tokens {given}: "
-                "leave --prefix_tokens out, or collect them anew (`grls ralm examples "
-                f"--examples.prefix_tokens {given}`)."
+                f"the examples of {option} have prefixes of {tokens} tokens, got --prefix_tokens {wanted}: "
+                "leave --prefix_tokens out, or collect them again (`grls ralm examples "
+                f"--examples.prefix_tokens {wanted}`)."
             )
-    if len(set(found.values())) > 1:
+    if len(set(lengths.values())) > 1:
         raise MismatchError(
-            f"the prefixes of --train have {found['--train']} tokens and those of --dev {found['--dev']}: "
-            "collect both with the same --prefix_tokens."
+            f"prefixes have {lengths['--train']} tokens in --train and {lengths['--dev']} in --dev: "
+            "collect both with the same --examples.prefix_tokens."
         )
-    return next(iter(found.values()), PREFIX if given is None else given)
+    return next(iter(lengths.values()), PREFIX if wanted is None else wanted)
 
 
-def _refuse_others(kept: Path, made: dict[str, Any]) -> None:
-    """Refuse to resume with other options than the first run had.
+def _refuse_others(kept: Path, settings: dict[str, Any]) -> None:
+    """Refuse to resume with other options than those of the first run.
 
     Raises:
-        MismatchError: One is another.
+        MismatchError: An option has changed.
     """
-    if not kept.is_file():  # of a run before options were kept, or there is no run; the checkpoint tells
-        log.warning("%s is missing, so the options cannot be held against those of the first run.", kept)
+    if not kept.is_file():  # a run of an earlier version, or no run; then the checkpoint is missing as well
+        log.warning("%s is missing, so the options cannot be compared with those of the first run.", kept)
         return
     before = read_json(kept)
-    others = [name for name in made if not isinstance(before, dict) or before.get(name) != made[name]]
+    others = [name for name in settings if not isinstance(before, dict) or before.get(name) != settings[name]]
     if others:
         nested = vars(USUAL_FIT)
         options = ", ".join(f"--fit.{name}" if name in nested else f"--{name}" for name in others)
         raise MismatchError(
             f"the run in {kept.parent} was begun with other options ({options}): resume it with the same "
-            "options and data, or give another --output to begin anew."
+            "options and data, or begin a new run in another --output."
         )

@@ -16,7 +16,7 @@ class WriteLog(TrainerCallback):
 
     Args:
         file: The file.
-        settings: The settings of the run, which the file holds too.
+        settings: The settings of the run, which are written as well.
     """
 
     def __init__(self, file: Path, settings: Mapping[str, Any]):
@@ -24,7 +24,7 @@ class WriteLog(TrainerCallback):
         self.settings = dict(settings)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the settings, which a resumed run must share."""
+        """Write the settings, with which those of a resumed run are compared."""
         self._write(state)
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -41,7 +41,7 @@ class WriteLog(TrainerCallback):
         self._write(state)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write all of it."""
+        """Write the whole log."""
         self._write(state)
 
     def _write(self, state: Any) -> None:

@@ -1,6 +1,6 @@
 """Batches of a bi-encoder: features of texts, and labels of their keys.
 
-Legend: B examples of a batch, n passages of an example, G gold texts of an example at most.
+Legend: B examples of a batch, n passages of an example, G largest number of gold texts of an example.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from grls.train.biencoder.examples import BiEncoderExamples
 
 
 class PairCollator(SentenceTransformerDataCollator):
-    """Draws the examples of a batch; makes features of their texts and labels of their keys.
+    """Draws the examples of a batch, and makes features from their texts and labels from their keys.
 
     Args:
         encoder: Text to features.

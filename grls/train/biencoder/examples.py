@@ -1,8 +1,8 @@
-"""What a bi-encoder learns: a query (and the evidence so far) beside its right passage and wrong ones.
+"""Training pairs of a bi-encoder: a query (with the evidence so far), its right passage and wrong passages.
 
-An example is drawn anew each epoch from (epoch, seed, its query) alone, as those of a generator are. Beside
-the texts it names what must not count as wrong: other gold passages of the query. It knows nothing of
-vectors, and not where hard negatives come from: it gets a ranking of passages a query.
+An example is drawn anew each epoch, as a function of (epoch, seed, query) alone. Beside the texts it names
+the passages that must not be negatives: other gold passages of the query. Hard negatives are drawn from a
+ranking of passages for each query. The module knows nothing of vectors or retrievers.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from grls.train.biencoder.options import PairOptions as PairOptions
 from grls.train.core.examples import drawn_chain, free_order, gold_chains
 
 NO_KEY = -1
-"""Fills up the gold keys of an example; the key of no text."""
+"""Fills up the gold keys of an example; no text has this key."""
 
 _FILLER = 1000
-"""Random passages among which a short ranking finds enough that are not gold."""
+"""Number of random passages that fill up a short ranking; enough of them are not gold."""
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ class Pair(NamedTuple):
 
     Attributes:
         query: Query and evidence so far, as text.
-        passages: Texts: the right one, then the hard negatives.
+        passages: Texts: the right passage, then the hard negatives.
         keys: A number for each of ``passages``; equal texts have equal numbers.
-        gold: Numbers of the texts that are right for the query at any hop; ``NO_KEY`` fills up to the same
-            length for all examples.
+        gold: Numbers of the texts that are right for the query at any hop, filled up with ``NO_KEY`` to the
+            same length for all examples.
     """
 
     query: str
@@ -52,20 +52,20 @@ class Pair(NamedTuple):
 class BiEncoderExamples:
     """The pairs of all training queries.
 
-    Where the metadata of a query holds equally good proofs (``proofs``), each epoch draws one, as for a
-    generator; the passages of all of them are right.
+    Where the metadata of a query holds equally good proofs (``proofs``), each epoch draws one; the passages
+    of all proofs are gold.
 
     Args:
         queries: The training queries.
         qrels: Their judgements.
         corpus: The passages.
-        encoder: How query, evidence and passages become text.
-        options: Which pairs.
-        rankings: Passage ids a query, best first, to draw hard negatives from; gold ones are left out, and a
-            short ranking is filled up at random.
+        encoder: Makes texts from query, evidence and passages.
+        options: The options of the pairs.
+        rankings: Passage ids for each query, best first, from which hard negatives are drawn. Gold passages
+            are left out, and a short ranking is filled up at random.
 
     Raises:
-        DataError: There is no query; one has no gold passage, or names one that is not in the corpus; or the
+        DataError: There is no query, a query has no gold passage, a gold passage is not in the corpus, or the
             corpus has too few other passages for the hard negatives.
     """
 
@@ -92,7 +92,7 @@ class BiEncoderExamples:
         self._width = max(len(keys) for keys in self._gold)
         self._negatives = self._rank(corpus, rankings) if options.hard_negatives else []
         self.done = options.done and bool(self.options.multistep)
-        self.places = [(q, hop) for q, some in enumerate(self.chains) for hop in range(self._hops(some))]
+        self.places = [(q, hop) for q, proofs in enumerate(self.chains) for hop in range(self._hops(proofs))]
 
     def __len__(self) -> int:
         return len(self.places)
@@ -113,13 +113,13 @@ class BiEncoderExamples:
         )
 
     def passages(self) -> list[str]:
-        """The texts of all passages that are learned from, each passage once, DONE not among them."""
+        """The texts of all training passages, each passage once, without DONE."""
         gold = [passage for chains in self.chains for chain in chains for passage in chain]
-        wrong = [passage for some in self._negatives for passage in some]
+        wrong = [passage for negatives in self._negatives for passage in negatives]
         return [passage_text(self._passages[passage]) for passage in dict.fromkeys([*gold, *wrong])]
 
     def lengths(self) -> list[int]:
-        """About how long the query text of each example is, in characters; to sort by."""
+        """Approximate length of each example's query text in characters, for sorting."""
         texts = [len(passage_text(p)) for p in self._passages.values()]
         mean = sum(texts) // len(texts)
         return [
@@ -127,7 +127,7 @@ class BiEncoderExamples:
         ]
 
     def _multistep(self, options: PairOptions) -> bool:
-        """As the options say, else as the data do, which is told where it leaves hops and DONE out."""
+        """The option, or else whether any query has several gold passages; warns where none has."""
         if options.multistep is not None:
             return options.multistep
         several = any(len(chain) > 1 for chains in self.chains for chain in chains)
@@ -142,7 +142,7 @@ class BiEncoderExamples:
         return len(chains[0]) + self.done
 
     def _chain(self, query: int, epoch: int) -> list[str]:
-        """The gold passages of a query in this epoch's order, the same for all of its hops."""
+        """The gold passages of a query in the order of this epoch, the same for all of its hops."""
         shuffle = self.options.shuffle or free_order(self.queries[query])
         return drawn_chain(self.chains[query], shuffle, f"{self.options.seed}-{epoch}-{query}")
 
@@ -153,7 +153,7 @@ class BiEncoderExamples:
         return rng.sample(self._negatives[query], self.options.hard_negatives)
 
     def _key(self, passage: str) -> int:
-        """The number of a passage's text: two passages with one text are the same to an encoder."""
+        """The number of a passage's text; passages of equal text have the same number."""
         text = passage_text(self._passages[passage])
         return self._numbers.setdefault(text, len(self._numbers))
 
@@ -163,8 +163,8 @@ class BiEncoderExamples:
     def _add_gold(self, corpus: Corpus) -> None:
         users = {
             passage: query.id
-            for query, some in zip(self.queries, self.chains, strict=True)
-            for chain in some
+            for query, proofs in zip(self.queries, self.chains, strict=True)
+            for chain in proofs
             for passage in chain
         }
         self._add(corpus, users)
@@ -176,33 +176,33 @@ class BiEncoderExamples:
             )
 
     def _add(self, corpus: Corpus, passages: Iterable[str]) -> None:
-        """Read those passages of the corpus that are not known yet."""
+        """Read passages of the corpus that were not read before."""
         new = [p for p in dict.fromkeys(passages) if p not in self._passages]
         numbers = [n for n in corpus.numbers(new) if n is not None] if new else []
         self._passages.update({p.id: p for p in corpus.passages(numbers)} if numbers else {})
 
     def _rank(self, corpus: Corpus, rankings: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Ids a query that are wrong, hardest first, each text once."""
+        """Ids of wrong passages for each query, hardest first, each text once."""
         self._add(corpus, (passage for ranking in rankings for passage in ranking))
         return [self._wrong(corpus, query, ranking) for query, ranking in enumerate(rankings)]
 
     def _wrong(self, corpus: Corpus, query: int, ranking: Sequence[str]) -> list[str]:
         least = self.options.hard_negatives
-        found = self._distinct(query, ranking)[: self.options.ranked]
-        if len(found) < least:
+        wrong = self._distinct(query, ranking)[: self.options.ranked]
+        if len(wrong) < least:
             rng = random.Random(f"{self.options.seed}-{query}")
-            some = corpus.ids(rng.sample(range(len(corpus)), min(len(corpus), _FILLER + least)))
-            self._add(corpus, some)
-            found = self._distinct(query, [*found, *some])[:least]
-        if len(found) < least:
+            filler = corpus.ids(rng.sample(range(len(corpus)), min(len(corpus), _FILLER + least)))
+            self._add(corpus, filler)
+            wrong = self._distinct(query, [*wrong, *filler])[:least]
+        if len(wrong) < least:
             raise DataError(
-                f"{corpus.source} has {len(found)} passages that are not gold for query "
+                f"{corpus.source} has {len(wrong)} passages that are not gold for query "
                 f"{self.queries[query].id!r}; hard_negatives of {least} needs as many: lower it."
             )
-        return found
+        return wrong
 
     def _distinct(self, query: int, passages: Sequence[str]) -> list[str]:
-        """Those that are not gold for the query, each text once."""
+        """The passages that are not gold for the query, each text once."""
         wrong: dict[int, str] = {}
         for passage in passages:
             key = self._key(passage)

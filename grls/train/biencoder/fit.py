@@ -1,8 +1,8 @@
-"""Training a bi-encoder: sentence-transformers' trainer over our examples, the best epoch by dev recall kept.
+"""Trains a bi-encoder with sentence-transformers, and keeps the epoch with the best dev recall.
 
-Everything a run writes lies under one folder: ``model/`` (what retrieval opens), ``logs.json`` (options,
-losses, dev recall) and ``checkpoints/`` (the library's own, to go on from; they hold pickles and are not for
-others). It does not search: dev recall is the library's exact evaluation over the whole corpus.
+A run writes into one folder: ``model/`` (for retrieval), ``logs.json`` (options, losses, dev recall) and
+``checkpoints/`` (the library's checkpoints, for resuming; they hold pickles, so do not share them). Dev
+recall is the library's exact evaluation over the whole corpus.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ class Split(NamedTuple):
 
 
 def check_negatives(batch_size: int, hard_negatives: int, examples: int | None = None) -> None:
-    """Refuse a training without any wrong passage.
+    """Refuse a training without negatives.
 
     Raises:
-        ConfigError: One example a batch, or one in all, and no hard negatives.
+        ConfigError: There is one example in a batch, or one in all, and no hard negatives.
     """
     if hard_negatives or (batch_size > 1 and examples != 1):
         return
-    found = "a batch_size of 1" if batch_size == 1 else "one training example"
-    raise ConfigError(
-        f"{found} leaves no passage to tell the right one from: raise it, or give hard_negatives."
-    )
+    cause, remedy = "one training example", "add examples"
+    if batch_size == 1:
+        cause, remedy = "a batch_size of 1", "raise it"
+    raise ConfigError(f"{cause} leaves no negatives: {remedy}, or set hard_negatives.")
 
 
 def fit(
@@ -78,30 +78,30 @@ def fit(
     resume: bool = False,
     files: Mapping[str, str] | None = None,
 ) -> BiEncoder:
-    """Train, and write the best epoch's model (the last one's without dev) to ``output/model``.
+    """Train, and write the model of the best epoch (without dev: of the last epoch) to ``output/model``.
 
-    The seed decides the losses; a resumed run has those of one that was never stopped.
+    The losses are a function of the seed; a resumed run has the losses of an uninterrupted one.
 
     Args:
-        encoder: What to train, in place.
+        encoder: The bi-encoder; it is trained in place.
         examples: The training pairs.
-        dev: What recall is measured on after each epoch.
-        options: How.
+        dev: Queries whose recall is measured after each epoch; None: no measurement.
+        options: The options of the training.
         output: Folder for everything that the run writes.
-        settings: What describes the run beside ``options``; logged, and a resumed run must have the same.
-        resume: Go on from the last whole checkpoint in ``output/checkpoints``.
-        files: Fingerprints of the data, by the names of its files; logged, and a resumed run must have the
+        settings: Settings of the run beside ``options``; they are logged, and a resumed run must have the
             same.
+        resume: Resume from the last whole checkpoint in ``output/checkpoints``.
+        files: Fingerprints of the data, by file name; they are logged, and a resumed run must have the same.
 
     Returns:
-        The bi-encoder as it was written.
+        The bi-encoder that was written.
 
     Raises:
-        ConfigError: There are no negatives, nothing to resume, or loss or weights are not finite; a model
-            that stood in the folder is as it was.
+        ConfigError: There are no negatives or no checkpoint to resume, or loss or weights are not finite; an
+            earlier model in the folder is intact.
         DataError: No dev query has a gold passage.
         MismatchError: The run to resume had other settings or other data.
-        WriteError: The disk is full; the checkpoints before are as they were.
+        WriteError: The disk is full; earlier checkpoints are intact.
     """
     check_negatives(options.batch_size, options.hard_negatives, len(examples))
     folder = Path(output)
@@ -146,7 +146,7 @@ def _best(trainer: BiEncoderTrainer, encoder: BiEncoder, checkpoints: Path) -> B
     damage = folder_damage(place) if place.is_dir() else "it is gone"
     if damage is not None:
         log.warning(
-            "%s, the best, cannot be read (%s), so the model that is written is that of the last step.",
+            "the best checkpoint %s cannot be read (%s), so the model of the last step is written.",
             place,
             damage,
         )
@@ -159,12 +159,12 @@ def _best(trainer: BiEncoderTrainer, encoder: BiEncoder, checkpoints: Path) -> B
 def _scale(encoder: BiEncoder, options: BiEncoderOptions) -> float:
     if options.scale is not None:
         return options.scale
-    short = encoder.similarity == "cosine" or any(isinstance(some, Normalize) for some in encoder.model)
-    return 20.0 if short else 1.0
+    unit = encoder.similarity == "cosine" or any(isinstance(module, Normalize) for module in encoder.model)
+    return 20.0 if unit else 1.0
 
 
 def _steps(options: BiEncoderOptions, examples: int) -> int:
-    """Optimizer steps of the whole training."""
+    """Number of optimizer steps of the whole training."""
     steps = options.epochs * math.ceil(math.ceil(examples / options.batch_size) / options.accumulate)
     return steps if options.max_steps is None else min(options.max_steps, steps)
 
@@ -189,7 +189,7 @@ def _arguments(
         optim="adafactor" if options.optimizer == "adafactor" else "adamw_torch",
         max_grad_norm=options.clip,
         bf16=mixed,
-        use_cpu=device.type == "cpu",  # said even where there is no GPU: else bfloat16 is refused
+        use_cpu=device.type == "cpu",  # needed even without a GPU, else the library refuses bfloat16
         seed=options.seed,
         logging_steps=options.log_every,
         logging_nan_inf_filter=False,
@@ -202,8 +202,8 @@ def _arguments(
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available() and options.device != "cpu",
     )
-    # Where there are several GPUs the library takes all of them, times the batch, and a part's negatives
-    # would be its own alone. The default device is the first one.
+    # With several GPUs the library would multiply the batch, and each GPU would have only its own negatives.
+    # One GPU is the first one.
     made._n_gpu = min(made.n_gpu, 1)
     return made
 
@@ -215,7 +215,9 @@ def _metric(k: int) -> str:
 def _evaluator(encoder: BiEncoder, dev: Split, options: BiEncoderOptions) -> InformationRetrievalEvaluator:
     gold = {query.id: set(gold_passages(query, dev.qrels)) for query in dev.queries[: options.dev_size]}
     if not any(gold.values()):
-        raise DataError("no dev query has a gold passage; recall needs some. Give another dev_split or null.")
+        raise DataError(
+            "no dev query has a gold passage, which recall needs: set another dev_split, or null for none."
+        )
     k = [options.k]
     return InformationRetrievalEvaluator(
         queries={query.id: query.text for query in dev.queries if gold.get(query.id)},

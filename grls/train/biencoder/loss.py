@@ -1,8 +1,8 @@
-"""The loss of a bi-encoder: in-batch negatives without false ones.
+"""The loss of a bi-encoder: in-batch negatives without false negatives.
 
 Legend: B examples of a batch, n passages an example (the right one, then hard negatives), C = B n passages of
-the batch (all right ones in the order of the examples, then all first negatives, …), G gold texts an example
-at most, d embedding dimension.
+the batch (all right passages in the order of the examples, then all first negatives, …), G largest number of
+gold texts of an example, d embedding dimension.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from torch.nn import functional as F
 
 
 def false_negatives(keys: Tensor, gold: Tensor) -> Tensor:
-    """Which passages of the batch must not count as wrong for an example, ``[B, C]``.
+    """Mask of the passages in the batch that are no negatives of an example, ``[B, C]``.
 
-    Gold passages of its query at any hop, copies of its own right passage (DONE is that of every last hop),
-    and copies of a passage that counts already, lest a frequent one weigh more than once. Its own right
-    passage itself is never among them.
+    These are the gold passages of its query at any hop, copies of its right passage (DONE is the right
+    passage of every last hop), and second copies of any passage, so that each text counts once. The right
+    passage itself is never masked.
 
     Args:
-        keys: ``[B, n]`` numbers of the passages' texts, the right one first.
+        keys: ``[B, n]`` numbers of the passages' texts, the right passage first.
         gold: ``[B, G]`` numbers of the texts that are right for the query.
     """
     every = keys.T.flatten()
-    own = keys[:, :1]
-    right = (gold[:, :, None] == every).any(dim=1) | (own == every)
+    target = keys[:, :1]
+    right = (gold[:, :, None] == every).any(dim=1) | (target == every)
     copies = (every[:, None] == every).tril(diagonal=-1).any(dim=1)
     mask = right | copies
     mask[:, : len(keys)].fill_diagonal_(False)
@@ -36,10 +36,10 @@ def false_negatives(keys: Tensor, gold: Tensor) -> Tensor:
 
 
 class MaskedRankingLoss(MultipleNegativesRankingLoss):
-    """sentence-transformers' ranking loss, each example's softmax taken without its false negatives.
+    """The ranking loss of sentence-transformers, with false negatives left out of each softmax.
 
-    For an example with query q, right passage p and the passages C of the batch that are not masked, the loss
-    is log(sum over c in C of exp(s q·c)) - s q·p, with the scale s; it is averaged over the examples.
+    For an example with query q, right passage p and the unmasked passages C of the batch, the loss is
+    log(sum over c in C of exp(s q·c)) - s q·p, with the scale s; it is averaged over the examples.
 
     A row of ``labels`` holds what :func:`false_negatives` needs: the n keys of the example's passages, then
     its G gold keys.

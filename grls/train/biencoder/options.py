@@ -1,4 +1,4 @@
-"""The options of training a bi-encoder: which pairs are learned, and how."""
+"""The options of training a bi-encoder: its pairs, and the training."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import Literal
 from grls.errors import ConfigError
 
 _CANDIDATES = 50
-"""How many passages of a ranking, at least, the hard negatives of an epoch are drawn from."""
+"""Smallest number of passages of a ranking from which the hard negatives of an epoch are drawn."""
 
 
 @dataclass(frozen=True)
 class PairOptions:
-    """Which pairs are made of a query.
+    """Options of the pairs that are made from a query.
 
     Args:
-        multistep: One pair a hop: query and the gold evidence before -> next gold passage. Otherwise every
-            gold passage is paired with the query alone. Null: where some query has several gold passages.
-        done: DONE is the passage after the last hop (multi-step only).
+        multistep: true: a pair for each hop, query and earlier gold evidence -> next gold passage; false:
+            each gold passage is paired with the query alone. Null: true if any query has several gold
+            passages.
+        done: Learn DONE as the passage after the last hop (multi-step only).
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
-        evidence_words: Words that a query has of the text of each passage found so far: its first sentence
-            and those nearest to the question; 0: all. The model keeps it, and so does retrieval.
-        hard_negatives: Wrong passages a query that are drawn from its ranking, beside those of the batch.
-        seed: Of dropout, the order of examples and what is drawn for each epoch.
+        evidence_words: Largest number of words of each evidence passage in a query: its first sentence and
+            the sentences nearest to the question. 0: the whole passage. The model stores it for retrieval.
+        hard_negatives: Number of hard negatives of a query, drawn from a retriever's ranking. The passages of
+            the other examples in a batch are negatives in any case.
+        seed: Seed of dropout, of the order of examples and of all draws of an epoch.
     """
 
     multistep: bool | None = None
@@ -40,34 +42,33 @@ class PairOptions:
 
     @property
     def ranked(self) -> int:
-        """How long a ranking the hard negatives are drawn from, gold passages not counted."""
+        """Length of the ranking from which hard negatives are drawn, without gold passages."""
         return max(_CANDIDATES, 2 * self.hard_negatives) if self.hard_negatives else 0
 
 
 @dataclass(frozen=True)
 class BiEncoderOptions(PairOptions):
-    """Which pairs are learned (the options of :class:`PairOptions`), and how.
+    """Options of the pairs (:class:`PairOptions`) and of the training.
 
     Args:
         epochs: Passes over the examples.
-        max_steps: Stop after this many optimizer steps, if the epochs are not over before.
-        batch_size: Examples of a batch, each the negatives of the others.
-        accumulate: Batches whose gradients are added up for one step; negatives stay those of one batch.
+        max_steps: Largest number of optimizer steps; null: no limit beside ``epochs``.
+        batch_size: Examples of a batch; the passages of the others are negatives of each.
+        accumulate: Batches whose gradients are added up for one step. Negatives come from one batch only.
         learning_rate: Peak learning rate.
-        schedule: ``linear`` falls to 0 after the warm-up, ``constant`` stays.
-        warmup: Share of all steps that the rate takes to rise.
-        weight_decay: Weight decay.
-        optimizer: ``adamw`` or ``adafactor`` (with a rate of its own kind: ours, not relative steps).
-        clip: Longest gradient; longer ones are shortened to it.
-        scale: Factor on the inner products before the softmax, the inverse of its temperature; null: 20
-            where the model normalises its embeddings or compares by cosine, 1 where not.
+        schedule: Learning rate after the warm-up: ``linear`` decay to zero, or ``constant``.
+        warmup: Share of all steps in which the learning rate rises (0 to 1).
+        weight_decay: Weight decay of the optimizer.
+        optimizer: ``adamw``, or ``adafactor`` with the learning rate above instead of relative steps.
+        clip: Largest norm of the gradient; larger gradients are scaled down to it.
+        scale: Factor on the inner products before the softmax, the inverse of a temperature. Null: 20 where
+            the model normalises its embeddings or compares by cosine, else 1.
         length_pool: Batches that are sorted by length together; 1 mixes all lengths in a batch.
-        gradient_checkpointing: Less memory for more time.
-        precision: ``bfloat16`` computes in mixed precision, ``auto`` does so where the processor has
-            instructions for it; the weights are float32 in any case.
-        device: ``auto`` takes a GPU where there is one; of several the first (CUDA_VISIBLE_DEVICES says which
-            one that is).
-        dev_size: Most dev queries whose recall is measured after each epoch.
+        gradient_checkpointing: Recompute activations in the backward pass: less memory, more time.
+        precision: ``float32``; ``bfloat16``: mixed precision; ``auto``: mixed precision where the processor
+            has instructions for it. Weights are always float32.
+        device: ``cpu``, or ``auto``: the first GPU if there is one (CUDA_VISIBLE_DEVICES chooses it).
+        dev_size: Largest number of dev queries whose recall is measured after each epoch.
         k: Cut-off of dev recall.
         log_every: Steps between two logged losses.
     """

@@ -1,7 +1,7 @@
-"""Where a training of a bi-encoder begins: anew, or at the last checkpoint that is whole and undamaged.
+"""The start of training a bi-encoder: a new run, or the last checkpoint that is whole and undamaged.
 
-Wherever a run dies, one of both ways is open, and what refuses the other one says so. It knows the files of a
-checkpoint, and nothing of what they hold.
+Wherever a run dies, one of the two works, and the error of the other one names it. The module knows the files
+of a checkpoint, not their content.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ log = logging.getLogger(__name__)
 
 LOGS = "logs.json"
 STATE = "trainer_state.json"
-"""What the trainer writes last into a checkpoint, so one that holds it is whole."""
+"""The last file that the trainer writes into a checkpoint; a checkpoint with this file is whole."""
 
 FILES = "fingerprints"
-"""Where the settings keep those of the data."""
+"""Key of the data's fingerprints in the settings."""
 
 _FREE = {"device", "log_every", "gradient_checkpointing"}
-"""Settings that a resumed run may change: they do not decide the losses."""
+"""Settings that a resumed run may change, since they do not change the losses."""
 
 
 def begin_anew(folder: Path) -> str | None:
-    """None to start from; takes away what other runs have left, which must not be mistaken for ours.
+    """Remove old checkpoints for a new run; returns None, the checkpoint to start from.
 
-    That are the checkpoints of a finished run, and one within which a run died: nothing goes on from it.
+    These are the checkpoints of a finished run, and an incomplete one of a run that died while writing.
 
     Raises:
         ConfigError: There are checkpoints of a run that has not finished.
@@ -42,8 +42,8 @@ def begin_anew(folder: Path) -> str | None:
     finished = model.stat().st_mtime if model.is_file() else 0.0
     if any(checkpoint.stat().st_mtime > finished for checkpoint in _whole(folder)):
         raise ConfigError(
-            f"{folder / 'checkpoints'} holds checkpoints of a run that did not finish: go on from them with "
-            "--resume true, choose another --output, or remove them."
+            f"{folder / 'checkpoints'} holds checkpoints of a run that did not finish: resume it with "
+            "--resume true, choose another --output, or remove the checkpoints."
         )
     for checkpoint in _all(folder):
         shutil.rmtree(checkpoint)
@@ -55,16 +55,16 @@ def _all(folder: Path) -> list[Path]:
 
 
 def _whole(folder: Path) -> list[Path]:
-    """The checkpoints that were written to their end, the last one first."""
+    """The complete checkpoints, the last one first."""
     whole = [checkpoint for checkpoint in _all(folder) if (checkpoint / STATE).is_file()]
     return sorted(whole, key=lambda path: -int(path.name.rpartition("-")[2]))
 
 
 def checkpoint_to_resume(folder: Path, settings: Mapping[str, Any]) -> str:
-    """The last whole checkpoint of the run with these settings; what was begun behind it is removed."""
+    """The last whole checkpoint of the run with these settings; later checkpoints are removed."""
     if not _whole(folder):
         raise ConfigError(
-            f"{folder / 'checkpoints'} holds no checkpoint to resume from (one is written every epoch); "
+            f"{folder / 'checkpoints'} holds no checkpoint to resume from (one is written every epoch): "
             "leave out --resume to start anew."
         )
     _refuse_others(folder, settings)
@@ -76,17 +76,17 @@ def checkpoint_to_resume(folder: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _undamaged(folder: Path) -> Path:
-    """The last checkpoint that is as it was written; tells of those that are not.
+    """The last undamaged checkpoint; warns of damaged ones.
 
     Raises:
-        ConfigError: None is.
+        ConfigError: All checkpoints are damaged.
     """
     damaged: list[tuple[Path, str]] = []
     for checkpoint in _whole(folder):
         what = folder_damage(checkpoint)
         if what is None:
-            for told in damaged:
-                log.warning("%s is damaged (%s): the run goes on from %s.", *told, checkpoint)
+            for pair in damaged:
+                log.warning("%s is damaged (%s): the run resumes from %s.", *pair, checkpoint)
             return checkpoint
         damaged.append((checkpoint, what))
     raise ConfigError(
@@ -96,16 +96,16 @@ def _undamaged(folder: Path) -> Path:
 
 
 def _refuse_others(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Refuse to go on with other settings or other data.
+    """Refuse to resume with other settings or other data.
 
     Raises:
-        MismatchError: One has changed.
+        MismatchError: A setting or a file has changed.
         DataError: The log of the run is damaged.
     """
     logged = read_json(folder / LOGS)
     before = logged.get("settings") if isinstance(logged, dict) else None
     if not isinstance(before, dict):
-        raise DataError("it holds no settings of a run: start anew in another --output.", folder / LOGS)
+        raise DataError("the log holds no settings of a run: start anew in another --output.", folder / LOGS)
     checked = settings.keys() - _FREE - {FILES}
     for name in sorted(name for name in checked if before.get(name) != settings[name]):
         raise MismatchError(

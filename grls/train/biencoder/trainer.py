@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer with our examples, batches, log and errors.
+"""The trainer of sentence-transformers with the examples, batches, log and errors of grls.
 
 It does not know what an example means. The best checkpoint is read in :mod:`grls.train.biencoder.fit`.
 """
@@ -34,10 +34,10 @@ _REMEDY = "lower the learning rate or the scale, or compute in float32."
 
 
 def refuse_broken(model: nn.Module, step: int) -> None:
-    """Refuse weights that a step has spoiled, where its loss was a number still.
+    """Refuse weights that are not finite, after a step whose loss was finite.
 
     Raises:
-        ConfigError: Some are not finite.
+        ConfigError: A weight is not finite.
     """
     if spoiled(dict(model.named_parameters())) is not None:
         raise ConfigError(f"weights are not finite after step {step}, so they are not kept: {_REMEDY}")
@@ -47,14 +47,14 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
     """The library's trainer over :class:`~grls.train.biencoder.examples.BiEncoderExamples`.
 
     Args:
-        encoder: What to train, in place.
+        encoder: The bi-encoder; it is trained in place.
         examples: The training pairs.
-        loss: Gets embeddings, and labels of n keys and G gold keys an example.
-        args: The library's own settings.
+        loss: The loss of embeddings and labels; labels are n keys and G gold keys for each example.
+        args: The settings of the library.
         length_pool: Batches that are sorted by length together.
-        evaluator: Measured after each epoch.
-        log: A JSON file for settings, losses and measures.
-        settings: What the log says of the run.
+        evaluator: Measures the encoder after each epoch.
+        log: JSON file for settings, losses and measures.
+        settings: The settings of the run, for the log.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         self.remove_callback(PrinterCallback)
 
     def run(self, checkpoint: str | None = None) -> None:
-        """Train, from a checkpoint on where one is given.
+        """Train, starting at a checkpoint if there is one.
 
         Raises:
             ConfigError: The loss is not finite.
@@ -96,39 +96,39 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
                 raise
             raise WriteError(
                 f"cannot write under {Path(str(self.args.output_dir)).parent} "
-                f"({str(error).splitlines()[0]}); checkpoints before are as they were. Free "
-                "some space, then go on with --resume true."
+                f"({str(error).splitlines()[0]}); earlier checkpoints are intact. Free disk space, then "
+                "resume with --resume true."
             ) from error
         finally:
             self._lines.close()
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """The library's, which must be a number at every step and not only at those that are logged.
+        """The library's loss, checked at every step and not only at logged steps.
 
         Raises:
-            ConfigError: It is none.
+            ConfigError: The loss is not finite.
         """
         longest = max(value.shape[-1] for name, value in inputs.items() if name.endswith("_input_ids"))
         with plain_attention(model, longest):
             loss: Any = super().compute_loss(model, inputs, *args, **kwargs)
-        # Looked at before the backward pass, so that a GPU has work while the next batch is made.
+        # Checked before the backward pass, so that a GPU has work while the next batch is made.
         if not bool(torch.isfinite(loss)):
             refuse_broken(model, self.state.global_step)
             raise ConfigError(f"the loss is {loss.item()} at step {self.state.global_step + 1}: {_REMEDY}")
         return loss
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The library's, of weights that are numbers.
+        """The library's evaluation, after a check of the weights.
 
         Raises:
-            ConfigError: They are none.
+            ConfigError: A weight is not finite.
         """
         refuse_broken(self.model, self.state.global_step)
-        found: dict[str, float] = super().evaluate(*args, **kwargs)
-        return found
+        measures: dict[str, float] = super().evaluate(*args, **kwargs)
+        return measures
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """The library's; of epochs with the same recall the one with the higher nDCG is the best."""
+        """The library's choice; among epochs of equal recall, the one with the highest nDCG is the best."""
         name = str(self.args.metric_for_best_model)
         if super()._determine_best_metric(metrics, trial):
             return True
@@ -142,7 +142,7 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         return level
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """The library's, of weights that are numbers, with the hashes of its files."""
+        """The library's checkpoint, after a check of the weights, with the hashes of its files."""
         refuse_broken(self.model, self.state.global_step)
         folder = Path(str(self.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
         (folder / HASHES).unlink(missing_ok=True)
@@ -150,10 +150,10 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
         write_hashes(folder)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Add none: the card would quote the training data."""
+        """Add no model card: it would quote the training data."""
 
     def get_batch_sampler(self, dataset: Any, batch_size: int, *args: Any, **kwargs: Any) -> EpochBatches:
-        """Batches as all our training makes them."""
+        """The length-bucketed batches of all trainings here."""
         source = LengthBucketedSampler(self._lengths, batch_size, self.args.seed, pool=self._length_pool)
         collator = self.data_collator
         assert isinstance(collator, PairCollator)
@@ -161,12 +161,12 @@ class BiEncoderTrainer(SentenceTransformerTrainer):
 
 
 class EpochBatches(DefaultBatchSampler):
-    """Our sampler behind the library's interface; tells the collator of which epoch the batches are.
+    """The length-bucketed sampler with the library's interface; it sets the epoch of the collator.
 
     Args:
         collator: Draws the examples.
-        source: Orders them.
-        dataset: What the numbers of the examples are the rows of.
+        source: Orders the examples.
+        dataset: The data set whose rows are the numbers of the examples.
     """
 
     def __init__(self, collator: PairCollator, source: LengthBucketedSampler, dataset: Any):

@@ -3,10 +3,10 @@
 Legend: b chains, t nodes of the largest tree, D decisions, A allowed tokens of all of them together, T
 tokens taken.
 
-For a causal model a chain is a tree of tokens: its hops share what they have in common, and so do the
-passages that are scored behind a hop. For a sequence-to-sequence model each hop is an input of its own
-(:mod:`grls.train.chains.hop_batches`). A passage is fed as far as its last decision (in a tree: unless
-it is evidence of the next hop), or to its end where it is rescored (:mod:`grls.train.chains.loss`).
+For a causal model a chain is a tree of tokens: hops share their common prefix, and so do the passages that
+are scored after a hop. For a sequence-to-sequence model each hop is a separate input
+(:mod:`grls.train.chains.hop_batches`). A passage is fed up to its last decision, or to its end where it is
+rescored (:mod:`grls.train.chains.loss`) or, in a tree, where it is evidence of the next hop.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class DecisionTensors(NamedTuple):
     """Decisions as tensors.
 
     Attributes:
-        places: ``[D]`` where the model's state at each is found, in the flattened ``[b * t]`` or among those
-            of a :class:`~grls.train.chains.hop_batches.HopBatch`.
-        weights: ``[D]``.
-        owners: ``[A]`` ascending.
-        tokens: ``[A]``.
-        probabilities: ``[A]``.
+        places: ``[D]`` index of the model's state at each decision, in the flattened ``[b * t]`` or among the
+            states of a :class:`~grls.train.chains.hop_batches.HopBatch`.
+        weights: ``[D]`` weight in the loss.
+        owners: ``[A]`` the decision of each allowed token, ascending.
+        tokens: ``[A]`` allowed tokens.
+        probabilities: ``[A]`` target probabilities.
         takers: ``[T]`` the path that took a token.
-        taken: ``[T]`` which of the A.
-        right: ``[n]`` the path of the right passage of each pair that is to be told apart.
-        wrong: ``[n]`` that of the wrong one.
-        paths: How many there are.
-        gains: ``[A]`` what a prior adds to each score (nats).
+        taken: ``[T]`` index of the token among the A.
+        right: ``[n]`` the path of the right passage in each pair of the margin loss.
+        wrong: ``[n]`` the path of the wrong passage.
+        paths: Number of paths.
+        gains: ``[A]`` gain of a prior for each score (nats).
     """
 
     places: Tensor
@@ -59,14 +59,14 @@ class DecisionTensors(NamedTuple):
 
 
 class Rescored(NamedTuple):
-    """Passages read, as tensors.
+    """Rescored passages as tensors.
 
     Attributes:
-        places: ``[n]`` where the model's state behind each is found.
-        hops: ``[n]`` the rescored hop of each, 0 to h - 1, ascending.
-        within: ``[n]`` which passage of that hop it is.
-        right: ``[n]`` whether it is right.
-        tokens: ``[2]`` those whose logits are compared.
+        places: ``[n]`` index of the model's state after the last token of each passage.
+        hops: ``[n]`` the rescored hop of each passage, 0 to h - 1, ascending.
+        within: ``[n]`` number of the passage within its hop.
+        right: ``[n]`` whether the passage is right.
+        tokens: ``[2]`` the two tokens whose logits are compared.
     """
 
     places: Tensor
@@ -80,10 +80,10 @@ class ChainBatch(NamedTuple):
     """A batch of chains.
 
     Attributes:
-        read: The tokens.
-        decisions: What is trained.
-        labels: One number a hop, whose loss the mean is taken over.
-        rescored: What is read to its end; None: nothing.
+        read: The tokens of the model inputs and passages.
+        decisions: The decisions whose loss is taken.
+        labels: ``[hops]`` zeros; their number is the number of hops, over which the loss is averaged.
+        rescored_passages: The passages to rescore; None: no rescoring.
     """
 
     read: TreeBatch | HopBatch
@@ -98,11 +98,11 @@ class ChainCollator:
     Args:
         pad_token: Padding.
         index: The constraint index.
-        teaching: Gives the hops of some chains their targets and paths.
+        teaching: Makes the targets and paths of hops.
         decay: See :func:`grls.train.chains.decisions.walk_paths`.
-        start_token: What the decoder begins with; None for a causal model.
-        prior: What the model learns beside.
-        proposals: Draws what it rescores; None: nothing.
+        start_token: First token of the decoder; None for a causal model.
+        prior: The prior beside which the model learns; None: no prior.
+        proposals: Draws the passages to rescore; None: no rescoring.
     """
 
     def __init__(
@@ -128,10 +128,10 @@ class ChainCollator:
         hops = [hop for example in examples for hop in example.hops]
         targets, paths = self.teaching(hops)
         gains = None if self.prior is None else self.prior.open(self.index, hops).gains
-        found = walk_paths(self.index, targets, paths, self.decay, gains)
-        rescored_passages = [] if self.proposals is None else self.proposals(examples)
-        behind = [*(path.hop for path in paths), *(some.hop for some in rescored_passages)]
-        written = [*self._written(found, paths), *(list(some.tokens) for some in rescored_passages)]
+        decisions = walk_paths(self.index, targets, paths, self.decay, gains)
+        rescored = [] if self.proposals is None else self.proposals(examples)
+        behind = [*(path.hop for path in paths), *(passage.hop for passage in rescored)]
+        written = [*self._written(decisions, paths), *(list(passage.tokens) for passage in rescored)]
         read: TreeBatch | HopBatch
         if self.start_token is None:
             owner = np.repeat(np.arange(len(examples)), [len(example.hops) for example in examples])
@@ -140,20 +140,21 @@ class ChainCollator:
             sources = [hop.source for hop in hops]
             read, nodes = group(sources, behind, written, self.pad_token, self.start_token)
         places = [
-            nodes[p][place] for p, place in zip(found.paths.tolist(), found.places.tolist(), strict=True)
+            nodes[p][place]
+            for p, place in zip(decisions.paths.tolist(), decisions.places.tolist(), strict=True)
         ]
-        batch = ChainBatch(read, decision_tensors(found, places, paths), torch.zeros(len(hops)))
+        batch = ChainBatch(read, decision_tensors(decisions, places, paths), torch.zeros(len(hops)))
         if self.proposals is None:
             return batch
         ends = [
-            own[len(some.tokens)] for own, some in zip(nodes[len(paths) :], rescored_passages, strict=True)
+            path[len(passage.tokens)] for path, passage in zip(nodes[len(paths) :], rescored, strict=True)
         ]
-        return batch._replace(rescored_passages=as_tensors(rescored_passages, ends, self.proposals.readout))
+        return batch._replace(rescored_passages=as_tensors(rescored, ends, self.proposals.readout))
 
-    def _written(self, found: Decisions, paths: Sequence[Path]) -> list[list[int]]:
-        """Tokens of each path before the last decision that is read off it."""
+    def _written(self, decisions: Decisions, paths: Sequence[Path]) -> list[list[int]]:
+        """Tokens of each path before its last decision."""
         lengths = np.zeros(len(paths), dtype=np.int64)
-        np.maximum.at(lengths, found.paths, found.places)
+        np.maximum.at(lengths, decisions.paths, decisions.places)
         return [
             self.index.tokens(path.passage)[:length].tolist()
             for path, length in zip(paths, lengths.tolist(), strict=True)
@@ -166,7 +167,7 @@ class ChainCollator:
         behind: Sequence[int],
         written: Sequence[list[int]],
     ) -> tuple[TreeBatch, list[list[int]]]:
-        """A tree a chain, and where what is written behind hops stands in it, the end of its hop first."""
+        """A tree for each chain, and the nodes of what is written after each hop, the hop's end first."""
         trees = [TokenTree() for _ in range(int(owner[-1]) + 1)]
         ends = [trees[n].insert(hop.source)[-1] for n, hop in zip(owner.tolist(), hops, strict=True)]
         nodes = [
@@ -176,7 +177,7 @@ class ChainCollator:
         batch = stack(trees, self.pad_token)
         width = batch.input_ids.shape[1]
         places = [
-            [int(owner[hop]) * width + node for node in own] for hop, own in zip(behind, nodes, strict=True)
+            [int(owner[hop]) * width + node for node in path] for hop, path in zip(behind, nodes, strict=True)
         ]
         return batch, places
 
@@ -201,13 +202,13 @@ def as_tensors(read: Sequence[Read], places: Sequence[int], tokens: tuple[int, i
     )
 
 
-def decision_tensors(found: Decisions, places: Sequence[int], paths: Sequence[Path]) -> DecisionTensors:
+def decision_tensors(decisions: Decisions, places: Sequence[int], paths: Sequence[Path]) -> DecisionTensors:
     """Decisions as tensors, with the pairs of right and wrong passages of each hop.
 
     Args:
-        found: The decisions.
-        places: ``[D]`` where the model's state at each is found.
-        paths: The paths; the first of a hop is the right one of its pairs.
+        decisions: The decisions.
+        places: ``[D]`` index of the model's state at each decision.
+        paths: The paths; the first path of a hop is the right passage of its pairs.
     """
     first: dict[int, int] = {}
     for n, path in enumerate(paths):
@@ -215,14 +216,14 @@ def decision_tensors(found: Decisions, places: Sequence[int], paths: Sequence[Pa
     wrong = [n for n, path in enumerate(paths) if path.negative]
     return DecisionTensors(
         torch.tensor(places, dtype=torch.long),
-        torch.from_numpy(found.weights).float(),
-        torch.from_numpy(found.owners),
-        torch.from_numpy(found.tokens.astype(np.int64)),
-        torch.from_numpy(found.probabilities).float(),
-        torch.from_numpy(found.takers),
-        torch.from_numpy(found.taken),
+        torch.from_numpy(decisions.weights).float(),
+        torch.from_numpy(decisions.owners),
+        torch.from_numpy(decisions.tokens.astype(np.int64)),
+        torch.from_numpy(decisions.probabilities).float(),
+        torch.from_numpy(decisions.takers),
+        torch.from_numpy(decisions.taken),
         torch.tensor([first[paths[n].hop] for n in wrong], dtype=torch.long),
         torch.tensor(wrong, dtype=torch.long),
         len(paths),
-        torch.from_numpy(found.gains).float(),
+        torch.from_numpy(decisions.gains).float(),
     )

@@ -24,23 +24,21 @@ class ChainData(RetrieveData):
 
     Args:
         data: Data set folder in BEIR's layout.
-        teacher: Folder of a retriever over the same corpus that scores all passages (a bi-encoder, a sparse
-            or multi-vector encoder), or ``bm25``: its opinion has a share in the targets.
-        teacher_share: Its share.
-        teacher_temperature: Its scores are divided by this before the softmax; null: by what they usually
-            are.
-        teacher_passages: Passages that it gives an opinion of.
-        teach_memories: Ask the teacher about what is read of passages that are memorised along with retrieval
-            (``mix.memorise``), too: every passage then is a query whose answer is the teacher's (and is
-            learned beside the prior, which otherwise says nothing of what has no query).
-        branches: Passages drawn from its opinion that are trained beside the gold one, at each hop.
-        prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both,
-            so it learns where they are wrong. Decode it with the same.
-        spans: Learn to write spans of passages (:mod:`grls.data.spans`) instead of passages from their
-            beginning.
-        rescore: Learn to rescore passages that are read to their end, too (``grls retrieve --rescore``).
-        decay: The n-th token of a passage weighs ``decay ** n``; below 1 the first ones, which decide what a
-            beam keeps, weigh more.
+        teacher: Teacher whose probabilities are mixed into the targets: a retriever folder over the same
+            corpus (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``. Null: no teacher.
+        teacher_share: Share of the teacher in the targets (0 to 1).
+        teacher_temperature: Temperature of the teacher's softmax, by which its scores are divided; null: the
+            default of its kind.
+        teacher_passages: Number of the teacher's best passages in the targets.
+        teach_memories: Use the inputs of memorised passages (``mix.memorise``) as queries for the teacher,
+            and for the prior, which otherwise has no effect on them.
+        branches: Number of passages drawn from the teacher at each hop and trained beside the gold passage.
+        prior: Bi-encoders or BM25 beside which the generator learns: the loss is that of the product of both.
+            Decode with the same prior. Null: no prior.
+        spans: Learn to write spans of passages instead of passages from their beginning. Null: no spans.
+        rescore: Learn to rescore passages that are read to their end. Null: no rescoring.
+        decay: Token n of a passage has the weight ``decay ** n``; below 1, the first tokens weigh more, which
+            decide what a beam keeps.
         kwargs: The options of :class:`grls.train.stages.data.RetrieveData`; ``batch_size`` counts queries.
     """
 
@@ -74,10 +72,10 @@ class ChainData(RetrieveData):
         self.decay = decay
 
     def make_spans(self) -> Spans | None:
-        """The spans that are learned.
+        """The spans that the generator learns to write.
 
         Raises:
-            ConfigError: Their options cannot be used.
+            ConfigError: An option of spans is out of range.
         """
         if self.write_spans is None:
             return None
@@ -85,7 +83,7 @@ class ChainData(RetrieveData):
         return Spans(self.corpus, self.write_spans.words)
 
     def collate(self, module: Any) -> ChainCollator:
-        """What makes batches of chains.
+        """Make the collator.
 
         Raises:
             ConfigError: The module does not learn chains, or an option is out of range.
@@ -107,7 +105,7 @@ class ChainData(RetrieveData):
         if self.teacher is None:
             teaching = Teaching(self.index, done, branches=self.branches, **written)
         else:
-            # Processes that make batches are forked: a GPU would not be theirs to use.
+            # Batches are made in forked processes, which cannot use a GPU.
             device = "cpu" if self.workers else "auto"
             options = (self.teacher_temperature, self.teacher_passages, device)
             teacher = RetrieverTeacher(self.teacher, self.corpus, *options)
@@ -122,20 +120,20 @@ class ChainData(RetrieveData):
             proposals = Proposals.open(self.rescore, self.corpus, self.codec, device)
         pad = int(module.tokenizer.pad_token_id)
         start = None if self.codec.causal else start_token(module.model)
-        # Dev measures the gold chains alone, so that runs with and without a teacher compare.
+        # Dev measures only gold chains, so that runs with and without a teacher are comparable.
         gold = Teaching(self.index, done, **written)
         self.dev_collator = ChainCollator(pad, self.index, gold, start_token=start, prior=prior)
         return ChainCollator(pad, self.index, teaching, self.decay, start, prior, proposals)
 
     @property
     def rescore_input(self) -> RescoreInput | None:
-        """How passages are rescored; None: they are not."""
+        """How the generator reads passages for rescoring; None: it does not learn to rescore."""
         return None if self.rescore is None else RescoreInput(self.rescore.tokens)
 
     def beside_model(self) -> dict[str, Any]:
-        """What ``grls index`` reads, how passages are rescored among it."""
-        found = super().beside_model()
-        return found if self.rescore_input is None else {**found, RESCORE: self.rescore_input._asdict()}
+        """The files that ``grls index`` reads, with the options of rescoring."""
+        files = super().beside_model()
+        return files if self.rescore_input is None else {**files, RESCORE: self.rescore_input._asdict()}
 
     def _memorise_examples(self, reading: PassageInput) -> MemoriseChains:
         return MemoriseChains(super()._memorise_examples(reading), self.teach_memories)

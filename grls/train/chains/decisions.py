@@ -1,10 +1,10 @@
-"""Passages as paths through the trie: where there is a choice, what is right there, and what each path took.
+"""Passages as paths through the trie: the decisions on each path, with targets and the tokens taken.
 
 Legend: P paths, D decisions, A allowed tokens of all decisions together, T tokens taken.
 
-Prefixes that several paths of a hop have in common are one decision. A path ends where one sequence is left,
-and places with one allowed token are no decision: under ``renormalized`` scores they have no loss. The module
-knows nothing of models or of trees of tokens.
+A decision is a prefix with more than one allowed token; other prefixes have no loss under ``renormalized``
+scores. Paths of a hop share the decisions of their common prefixes. A path ends where one sequence is left.
+The module knows nothing of models or of trees of tokens.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from grls.models.base import Floats
 from grls.train.chains.targets import PassageTarget
 
 _NOTHING = 1e-9
-"""Less than this of a target under a prefix is the rounding of a difference of sums."""
+"""A smaller mass of a target under a prefix is a rounding error of a difference of sums."""
 
 
 Gains = Callable[[Ints, Ints, Ints], Floats]
-"""Hops ``[D]`` of decisions, states ``[A]`` of their allowed tokens and offsets ``[D + 1]`` -> what is added
-to the score of each token (nats), ``[A]``."""
+"""Hops ``[D]`` of decisions, states ``[A]`` of their allowed tokens and offsets ``[D + 1]`` -> the gain of a
+prior that is added to the score of each token (nats), ``[A]``."""
 
 
 class Path(NamedTuple):
     """A passage that is scored.
 
     Attributes:
-        hop: Which of the targets it belongs to.
-        passage: Its number.
-        weight: Of its decisions in the loss of the target.
-        negative: It is scored to be held against the hop's other paths alone.
+        hop: Number of its hop.
+        passage: Number of the passage.
+        weight: Weight of its decisions in the loss of the target.
+        negative: The path is a hard negative: it is scored only for the margin loss.
     """
 
     hop: int
@@ -49,15 +49,15 @@ class Decisions(NamedTuple):
     """Places with more than one allowed token, each prefix of a hop once.
 
     Attributes:
-        paths: ``[D]`` a path that each lies on.
-        places: ``[D]`` tokens of the passage before it.
-        weights: ``[D]`` in the loss.
-        owners: ``[A]`` the decision that each allowed token belongs to, ascending.
+        paths: ``[D]`` a path through each decision.
+        places: ``[D]`` number of tokens before the decision.
+        weights: ``[D]`` weight in the loss.
+        owners: ``[A]`` the decision of each allowed token, ascending.
         tokens: ``[A]`` allowed tokens.
-        probabilities: ``[A]`` the target; zero all over where it has nothing under the prefix.
-        takers: ``[T]`` the path that took a token, ascending.
-        taken: ``[T]`` which of the A it is.
-        gains: ``[A]`` what a prior adds to the score of each allowed token (nats).
+        probabilities: ``[A]`` target probabilities; all zero where the target has no mass under the prefix.
+        takers: ``[T]`` the path that took each token, ascending.
+        taken: ``[T]`` index of the token among the A.
+        gains: ``[A]`` gain of a prior, added to the score of each allowed token (nats).
     """
 
     paths: Ints
@@ -82,11 +82,11 @@ def walk_paths(
 
     Args:
         index: The constraint index.
-        targets: Of each hop.
-        paths: The passages.
-        decay: The n-th place of a passage counts ``decay ** n`` in the loss of the target: below 1 the first
-            tokens, which decide what a beam keeps, weigh more.
-        gains: What priors add to the allowed tokens; None: nothing.
+        targets: The target of each hop.
+        paths: The paths.
+        decay: Token n of a passage has the weight ``decay ** n`` in the loss of the target: below 1, the
+            first tokens weigh more, which decide what a beam keeps.
+        gains: Gains of the priors for the allowed tokens; None: no prior.
     """
     walk = _Walk(index, targets, paths, gains)
     place = 0
@@ -97,11 +97,11 @@ def walk_paths(
 
 
 class _Walk:
-    """P paths on their way.
+    """The state of a walk of P paths.
 
     Attributes:
-        states: ``[P]`` where each stands.
-        parts: The decisions of each step, those with one allowed token among them.
+        states: ``[P]`` the index state of each path.
+        parts: The decisions of each step, including prefixes with one allowed token.
     """
 
     def __init__(
@@ -123,37 +123,37 @@ class _Walk:
         self._decisions = self._entries = 0
 
     def live(self, place: int) -> Ints:
-        """The paths that go on."""
+        """The paths that have not ended."""
         going: Ints = np.flatnonzero(~self.index.unique(self.states) & (self.lengths > place))
         return going
 
     def step(self, live: Ints, place: int, factor: float) -> None:
-        """Take the next token of every path that is live."""
+        """Take the next token of every live path."""
         keys = np.stack((self.hops[live], self.states[live]), axis=1)
-        some, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        prefixes, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         group = group.reshape(-1)
-        allowed = self.index.allowed(some[:, 1])
-        owners = np.repeat(np.arange(len(some)), np.diff(allowed.offsets))
+        allowed = self.index.allowed(prefixes[:, 1])
+        owners = np.repeat(np.arange(len(prefixes)), np.diff(allowed.offsets))
         taken = _find(allowed, group, np.array([self.rows[n][place] for n in live.tolist()]))
         self.parts.append(
             Decisions(
                 live[first],
-                np.full(len(some), place),
+                np.full(len(prefixes), place),
                 np.bincount(group, self.weights[live]).astype(np.float64) * factor,
                 owners + self._decisions,
                 allowed.tokens,
-                self._conditional(some[:, 0], owners, allowed.states),
+                self._conditional(prefixes[:, 0], owners, allowed.states),
                 live,
                 taken + self._entries,
-                self._gains(some[:, 0], owners, allowed),
+                self._gains(prefixes[:, 0], owners, allowed),
             )
         )
         self.states[live] = allowed.states[taken]
-        self._decisions += len(some)
+        self._decisions += len(prefixes)
         self._entries += len(owners)
 
     def _gains(self, hops: Ints, owners: Ints, allowed: Allowed) -> Floats:
-        """``[A]`` what the prior adds to each allowed token."""
+        """``[A]`` the gain of the prior for each allowed token."""
         if self.gains is None:
             return np.zeros(len(owners))
         return self.gains(hops, allowed.states, allowed.offsets)
@@ -164,29 +164,29 @@ class _Walk:
         mass = np.empty(len(owners))
         ends = np.searchsorted(owners, np.arange(len(hops) + 1))
         for n, hop in enumerate(hops.tolist()):
-            some = slice(ends[n], ends[n + 1])
-            mass[some] = self.targets[hop].under(low[some], high[some])
+            part = slice(ends[n], ends[n + 1])
+            mass[part] = self.targets[hop].under(low[part], high[part])
         total = np.bincount(owners, mass, minlength=len(hops))[owners]
-        found: Floats = np.where(total > _NOTHING, mass / np.maximum(total, _NOTHING), 0.0)
-        return found
+        shares: Floats = np.where(total > _NOTHING, mass / np.maximum(total, _NOTHING), 0.0)
+        return shares
 
 
 def _find(allowed: Allowed, group: Ints, tokens: Ints) -> Ints:
-    """Which of the allowed tokens each of some states (``group``) takes."""
-    found = np.empty(len(group), dtype=np.int64)
+    """Index of each path's token among the allowed tokens of its state (``group``)."""
+    entries = np.empty(len(group), dtype=np.int64)
     for n, (at, token) in enumerate(zip(group.tolist(), tokens.tolist(), strict=True)):
         begin, end = allowed.offsets[at], allowed.offsets[at + 1]
-        found[n] = begin + np.searchsorted(allowed.tokens[begin:end], token)
-    return found
+        entries[n] = begin + np.searchsorted(allowed.tokens[begin:end], token)
+    return entries
 
 
 def _open(parts: Sequence[Decisions]) -> Decisions:
-    """All decisions, those with one allowed token left out."""
+    """All decisions, without prefixes of one allowed token."""
     none = np.empty(0, dtype=np.int64)
     if not parts:
         return Decisions(none, none, np.empty(0), none, none, np.empty(0), none, none, np.empty(0))
     paths, places, weights, owners, tokens, probabilities, takers, taken, gains = (
-        np.concatenate(some) for some in zip(*parts, strict=True)
+        np.concatenate(arrays) for arrays in zip(*parts, strict=True)
     )
     several = np.bincount(owners, minlength=len(paths)) > 1
     number = np.cumsum(several) - 1

@@ -1,10 +1,10 @@
-"""Chains of hops to train on: a query with its evidence, and what each hop is to find.
+"""Chains of hops to train on: a query with its evidence, and the target of each hop.
 
-A hop's target is a distribution over passages. Where any order of the gold passages is right, every one that
-is left is an equally right next step; which of them becomes evidence is drawn anew each epoch. A teacher may
-have a share in the target of a hop; that of DONE is the gold's alone.
+The target of a hop is a distribution over passages. Where any order of the gold passages is right, all
+remaining gold passages are equally right; which of them becomes evidence is drawn anew each epoch. A teacher
+may have a share in the target of a hop, but not in a hop whose gold is DONE.
 
-What is drawn is a function of (seed, epoch, number) alone. The module knows nothing of models.
+All draws are functions of (seed, epoch, number) alone. The module knows nothing of models.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class HopExample(NamedTuple):
 
     Attributes:
         source: Model input, token ids.
-        gold: Numbers of the passages that are right, or that of DONE.
-        taken: The one of them that is evidence of the next hop.
-        query: The text of the query; nothing where there is none.
-        evidence: Numbers of the passages found so far.
-        known: Numbers of all passages that are no wrong answer: evidence, and what is gold in any way.
-        seed: Of what is drawn for it.
+        gold: Numbers of the right passages, or the number of DONE.
+        taken: The gold passage that becomes evidence of the next hop.
+        query: The text of the query; empty where there is none.
+        evidence: Numbers of the passages retrieved so far.
+        known: Numbers of all passages that are not wrong: evidence, and gold passages of any hop or proof.
+        seed: Seed of the draws for this hop.
     """
 
     source: list[int]
@@ -56,12 +56,14 @@ class ChainExample(NamedTuple):
 
 
 class ChainExamples:
-    """A query with all of its hops, as :class:`grls.train.stages.examples.RetrieveExamples` has them one by
-    one.
+    """Queries with all their hops; :class:`~grls.train.stages.examples.RetrieveExamples` has single hops.
 
     Args:
-        queries, qrels, corpus, codec: As of that class.
-        kwargs: Its options.
+        queries: The training queries.
+        qrels: Their judgements.
+        corpus: The passages.
+        codec: Text to tokens.
+        kwargs: The options of :class:`~grls.train.stages.examples.RetrieveExamples`.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class ChainExamples:
         chain = hops.chain(number, epoch)
         free = hops.shuffle[number] or not hops.multistep
         known = tuple({self._numbers[name] for proof in hops.chains[number] for name in proof})
-        found: list[HopExample] = []
+        examples: list[HopExample] = []
         for hop in range(len(chain) + hops.done):
             before = chain[:hop] if hops.multistep else []
             source = self._codec.model_input(hops.texts[number], hops.evidence(number, before))
@@ -94,8 +96,8 @@ class ChainExamples:
             evidence = tuple(self._numbers[name] for name in before)
             seed = f"{hops.seed}-{epoch}-{number}-{hop}"
             text = self._queries[number].text
-            found.append(HopExample(source, gold, taken, text, evidence, (*known, self._done), seed))
-        return ChainExample(tuple(found))
+            examples.append(HopExample(source, gold, taken, text, evidence, (*known, self._done), seed))
+        return ChainExample(tuple(examples))
 
     def lengths(self) -> Sequence[int]:
         """Tokens of the query and of all its evidence."""
@@ -110,8 +112,8 @@ class MemoriseChains:
     """Passages to memorise as chains of one hop.
 
     Args:
-        passages: What is read of each passage.
-        taught: The teacher is asked what it would find by what is read, as if that was a query.
+        passages: The passages with their model inputs.
+        taught: Use the model input as a query for the teacher.
     """
 
     def __init__(self, passages: MemoriseExamples, taught: bool = False):
@@ -134,31 +136,31 @@ class MemoriseChains:
 
 
 class Teacher(Protocol):
-    """Who has an opinion of what a hop should find."""
+    """Gives passages for a hop, with weights."""
 
     def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
-        """For each hop weights of some passages; nothing: no opinion."""
+        """For each hop, weights of passages by number; empty: no opinion."""
         ...
 
 
 class Teaching:
-    """Targets and paths of hops.
+    """Makes the targets and paths of hops.
 
     Args:
         index: The constraint index.
         done: The number of DONE.
-        teacher: Has an opinion.
-        share: Of the teacher's in a target.
-        branches: Paths drawn from the teacher's opinion, beside the gold passage that is taken.
-        spans: What is written of a passage, where the index is over spans.
-        drawn: Spans of gold passages drawn for each hop.
+        teacher: The teacher; None: only gold passages are learned.
+        share: Share of the teacher in a target.
+        branches: Number of paths drawn from the teacher's opinion, beside the path of the gold passage.
+        spans: Targets over spans, where the index is over spans.
+        drawn: Number of spans of gold passages drawn for each hop.
 
     Attributes:
-        negatives: Passages that the search has found wrongly, by the seed of the hop.
-        begin: Called before a batch is made, so that they can be brought up to date.
+        negatives: Hard negatives by the seed of the hop.
+        begin: Called before a batch is made, to update ``negatives``.
 
     Raises:
-        ConfigError: ``share`` is no share, or there are branches but nothing to draw them from.
+        ConfigError: ``share`` is out of range, or there are branches without a teacher.
     """
 
     def __init__(
@@ -173,7 +175,8 @@ class Teaching:
     ):
         if not 0 <= share <= 1 or branches < 0:
             raise ConfigError(
-                f"teacher_share lies between 0 and 1, branches is not negative; got {share} and {branches}."
+                "teacher_share must be between 0 and 1 and branches not negative; got "
+                f"{share} and {branches}."
             )
         if (teacher is None) != (share == 0) or (branches and teacher is None):
             raise ConfigError(
@@ -190,7 +193,7 @@ class Teaching:
         self.begin: Callable[[], object] | None = None
 
     def __call__(self, hops: Sequence[HopExample]) -> tuple[list[PassageTarget], list[Path]]:
-        """The target of each hop, and the paths by which it is learned."""
+        """The target of each hop, and the paths on which it is learned."""
         if self.begin is not None:
             self.begin()
         opinions = self._opinions(hops)
@@ -211,28 +214,28 @@ class Teaching:
         return targets, paths
 
     def _opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
-        found: list[Mapping[int, float]] = [{} for _ in hops]
+        opinions: list[Mapping[int, float]] = [{} for _ in hops]
         if self.teacher is not None:
             asked = [n for n, hop in enumerate(hops) if hop.gold != (self.done,) and hop.query]
             for n, opinion in zip(asked, self.teacher.opinions([hops[n] for n in asked]), strict=True):
-                found[n] = self._beyond(opinion, hops[n].evidence)
-        return found
+                opinions[n] = self._beyond(opinion, hops[n].evidence)
+        return opinions
 
     def _beyond(self, opinion: Mapping[int, float], evidence: Sequence[int]) -> Mapping[int, float]:
-        """An opinion of what is not evidence yet, under any number; it sums to one."""
+        """An opinion without evidence and copies of it, normalised to sum to one."""
         taken = {self._text(passage) for passage in evidence}
         left = {passage: value for passage, value in opinion.items() if self._text(passage) not in taken}
         total = sum(left.values())
         return {passage: value / total for passage, value in left.items()} if total > 0 else {}
 
     def _text(self, passage: int) -> int:
-        """What passages of the same text have in common; of spans nobody knows."""
+        """A number that passages of equal text share; over spans, the passage's own number."""
         return passage if self.spans is not None else int(self.index.rows.row_of[passage])
 
     def _paths(self, n: int, hop: HopExample, opinion: Mapping[int, float], share: float) -> list[Path]:
-        """The gold passage that is taken, and some drawn from the teacher's opinion; or spans of such.
+        """Paths of a hop: the taken gold passage and draws from the teacher's opinion, or spans of these.
 
-        The weights make up for how they were drawn; without branches the gold path stands for all.
+        The weights correct for the draws; without branches, the gold path has all the weight.
         """
         drawn = self.branches if opinion else 0
         rng = random.Random(hop.seed)

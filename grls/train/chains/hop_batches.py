@@ -1,10 +1,10 @@
-"""Hops for a sequence-to-sequence model: inputs and the paths behind them, with little padding.
+"""Hops for a sequence-to-sequence model: inputs and their paths, with little padding.
 
-Legend: h inputs of a group, s the longest of them, p paths of a stretch, u the longest of them.
+Legend: h inputs of a group, s longest input, p paths of a stretch, u longest path.
 
-Most paths end after a few tokens, where a passage is told apart, and some are long; so are inputs. A batch
-is therefore cut into groups of inputs of like length, and the paths of each into stretches of like length.
-Each input is encoded once, however many passages are scored for it and hops begin with it.
+Most paths end after a few tokens, where a passage is unique, but a few are long. Lengths of inputs vary as
+well. So a batch is cut into groups of inputs of similar length, and the paths of a group into stretches of
+similar length. Each distinct input is encoded once, for all its hops and paths.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch import Tensor, tensor
 from grls.train.core.collate import pad
 
 _GROUP = 16
-"""Inputs of a group: fewer make more calls of the model, more make more padding."""
+"""Inputs of a group: smaller groups mean more calls of the model, larger ones more padding."""
 
 
 class Stretch(NamedTuple):
-    """Paths of like length.
+    """Paths of similar length.
 
     Attributes:
-        owners: ``[p]`` the input of each, in its group.
+        owners: ``[p]`` the input of each path, a number within its group.
         decoder_input_ids: ``[p, u]``.
     """
 
@@ -33,12 +33,12 @@ class Stretch(NamedTuple):
 
 
 class HopGroup(NamedTuple):
-    """Inputs of like length.
+    """Inputs of similar length.
 
     Attributes:
         input_ids: ``[h, s]``.
         attention_mask: ``[h, s]``.
-        stretches: The paths behind them.
+        stretches: The paths of the inputs.
     """
 
     input_ids: Tensor
@@ -47,10 +47,10 @@ class HopGroup(NamedTuple):
 
 
 class HopBatch(NamedTuple):
-    """Hops and the paths behind them; the model's states are those of all places of all stretches, in order.
+    """Hops and their paths; states are numbered through all places of all stretches, in order.
 
     Attributes:
-        groups: Of inputs.
+        groups: Groups of inputs with their paths.
     """
 
     groups: tuple[HopGroup, ...]
@@ -63,17 +63,17 @@ def group(
     pad_token: int,
     start_token: int,
 ) -> tuple[HopBatch, list[list[int]]]:
-    """Lay paths out.
+    """Group inputs and paths by length.
 
     Args:
-        sources: The input of each hop; equal ones are encoded once.
+        sources: The input of each hop; equal inputs are encoded once.
         hops: The hop of each path.
-        written: What each path feeds to the decoder behind the start token.
+        written: Decoder tokens of each path, after the start token.
         pad_token: Padding.
-        start_token: What the decoder begins with.
+        start_token: First token of the decoder.
 
     Returns:
-        The batch, and for each path where the states of its places are among all.
+        The batch, and for each path the numbers of its states.
     """
     inputs = sorted({tuple(source) for source in sources}, key=lambda source: (len(source), source))
     number = {source: n for n, source in enumerate(inputs)}
@@ -82,24 +82,24 @@ def group(
     groups = []
     before = 0
     for low in range(0, len(inputs), _GROUP):
-        some = inputs[low : low + _GROUP]
-        own = [path for path, at in enumerate(owner) if low <= at < low + len(some)]
+        members = inputs[low : low + _GROUP]
+        paths = [path for path, at in enumerate(owner) if low <= at < low + len(members)]
         stretches = []
-        for stretch in _alike(own, written):
+        for stretch in _alike(paths, written):
             rows, _ = pad([[start_token, *written[path]] for path in stretch], pad_token)
             width = rows.shape[1]
             for path in stretch:
                 places[path] = list(range(before, before + width))
                 before += width
             stretches.append(Stretch(tensor([owner[path] - low for path in stretch]), rows))
-        ids, mask = pad([list(source) for source in some], pad_token)
+        ids, mask = pad([list(source) for source in members], pad_token)
         groups.append(HopGroup(ids, mask, tuple(stretches)))
     return HopBatch(tuple(groups)), places
 
 
 def _alike(paths: Sequence[int], written: Sequence[list[int]]) -> list[list[int]]:
-    """Paths by length: with the start token at most 1, 2, 4, 8, … tokens."""
-    found: dict[int, list[int]] = {}
+    """Paths grouped by length: at most 1, 2, 4, 8, … tokens with the start token."""
+    groups: dict[int, list[int]] = {}
     for path in paths:
-        found.setdefault(len(written[path]).bit_length(), []).append(path)
-    return [found[size] for size in sorted(found)]
+        groups.setdefault(len(written[path]).bit_length(), []).append(path)
+    return [groups[size] for size in sorted(groups)]

@@ -1,17 +1,17 @@
-"""The losses of chains: of the tokens that are decided, of margins, and of passages that are rescored.
+"""The losses of chains: of decisions, of margins, and of rescoring.
 
-Legend: D decisions, A allowed tokens of all of them together, U distinct ones among them, d model width,
-n passages read for all rescored hops together, h rescored hops, c the most of one hop.
+Legend: D decisions, A allowed tokens of all of them together, U distinct allowed tokens, d model width,
+n passages of all rescored hops together, h rescored hops, c largest number of passages of one hop.
 
-A hop that is rescored has its right passages, and others that retrievers propose for it: the best ones of a
-bi-encoder or of BM25 that are not known to be right (:mod:`grls.train.chains.proposals`). Among them the loss
-is listwise, as that of rerankers that learn from a retriever's mistakes (localized contrastive estimation,
-Gao et al. 2021, arXiv 2101.08751): with a(x) the log-odds of :mod:`grls.models.rescore_spec` and G the right
-ones,
+A rescored hop has its right passages, and passages that retrievers propose for it: the best ones of a
+bi-encoder or BM25 that are not known to be right (:mod:`grls.train.chains.proposals`). Over these passages
+the loss is listwise, as in rerankers that learn from a retriever's mistakes (localized contrastive
+estimation, Gao et al. 2021, arXiv 2101.08751). With a(x) the log-odds of :mod:`grls.models.rescore_spec` and
+G the right passages,
 
     loss  =  - mean over x in G of log [ exp a(x) / sum over all y of exp a(y) ].
 
-DONE is among them where chains learn to end, right when nothing else is left.
+Where chains learn to end, DONE is one of the passages, and right when no other passage is left.
 """
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ from grls.train.chains.collate import DecisionTensors, Rescored
 
 
 def taken_scores(head: Head, hidden: Tensor, decisions: DecisionTensors) -> Tensor:
-    """``[A]`` log-probability of each allowed token at its decision, over what is allowed there.
+    """``[A]`` log-probability of each allowed token among the allowed tokens of its decision.
 
-    With a prior, that of the product of model and prior.
-
-    One matrix product gives the logits of all U tokens that any decision allows.
+    With a prior, it is the log-probability under the product of model and prior. One matrix product gives the
+    logits of all U tokens that any decision allows.
 
     Args:
         head: The model's output head.
-        hidden: ``[D, d]`` what reaches it.
-        decisions: What is allowed.
+        hidden: ``[D, d]`` inputs of the head.
+        decisions: The decisions with their allowed tokens.
     """
     if not len(hidden):
         return hidden.sum(-1)
@@ -57,9 +56,9 @@ def margin_loss(scores: Tensor, decisions: DecisionTensors, margin: float) -> Te
     ``renormalized`` log-probability as the score.
 
     Args:
-        scores: ``[A]``.
-        decisions: The pairs, and what each path took.
-        margin: In nats.
+        scores: ``[A]`` log-probability of each allowed token.
+        decisions: The pairs, and the tokens that each path took.
+        margin: The margin in nats.
     """
     passages = scores.new_zeros(decisions.paths).index_add(0, decisions.takers, scores[decisions.taken])
     gap: Tensor = passages[decisions.right] - passages[decisions.wrong]
@@ -70,8 +69,8 @@ def rescore_loss(odds: Tensor, rescored: Rescored) -> Tensor:
     """Mean over hops of the listwise loss above, a scalar; 0 where nothing was rescored.
 
     Args:
-        odds: ``[n]`` log-odds.
-        rescored: What they are of.
+        odds: ``[n]`` log-odds of the passages.
+        rescored: The passages.
     """
     if not len(odds):
         return odds.sum()

@@ -1,10 +1,10 @@
-"""Passages that the search finds wrongly, for the margin loss: mined anew as training goes on.
+"""Mines hard negatives for the margin loss: wrong passages that the current model retrieves.
 
-Learning to rank in generative retrieval (LTRGR, arXiv 2306.15222) holds the right passage against those that
-constrained beam search returns before it. They are those of the model as it is, so they are searched for when
-the first batch of an epoch is made, for the very hops that the epoch will train; a checkpoint keeps them, so
-a run that is killed and resumed has the same. Like the measurement on dev this reaches the search, in a
-callback.
+Learning to rank in generative retrieval (LTRGR, arXiv 2306.15222) compares the right passage with the wrong
+ones that constrained beam search ranks before it. They depend on the current weights. So they are searched
+for when the first batch of an epoch is made, for the same hops that the epoch will train. A checkpoint keeps
+them, so that a resumed run has the same. Like the measurement on dev, this is a callback, which may use the
+search.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from grls.train.chains.examples import HopExample, Teaching
 
 
 class MineNegatives(L.Callback):
-    """Searches for the hops of some training queries at the beginning of epochs.
+    """Mines hard negatives for the hops of training queries at the start of an epoch.
 
     Args:
-        passages: Wrong passages kept for a hop; 0 mines nothing.
-        queries: Training queries searched for, drawn anew each time; the others have no margin loss. Null
-            takes all.
-        first_epoch: The first epoch with a margin loss: a model must have learned something to be wrong.
-        every_n_epochs: What was found for an epoch is of use in that epoch alone, so between there is none.
-        beams: Beam width.
+        passages: Largest number of hard negatives of a hop; 0 mines none.
+        queries: Number of training queries to mine for, drawn anew each time; the others have no margin loss.
+            Null: all.
+        first_epoch: First epoch with a margin loss, counted from 0: an untrained model has no hard negatives.
+        every_n_epochs: Epochs from one mining to the next. Negatives hold for one epoch, so the epochs
+            between have no margin loss.
+        beams: Beam width of the search.
         batch_size: Inputs decoded together.
 
     Raises:
@@ -60,11 +61,11 @@ class MineNegatives(L.Callback):
         self._mined: tuple[int, dict[str, list[int]]] = (-1, {})
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Refuse options that would do nothing.
+        """Refuse options that cannot work together.
 
         Raises:
-            ConfigError: Passages are mined without a margin loss or the other way round, beside a prior or
-                with spans, or while other processes make the batches.
+            ConfigError: There is mining without a margin loss, or a margin loss without mining; or mining
+                with a prior, with spans, or with batches made by other processes.
         """
         if stage != "fit":
             return
@@ -76,56 +77,56 @@ class MineNegatives(L.Callback):
             )
         if self.passages and getattr(trainer.datamodule, "prior", None) is not None:  # type: ignore[attr-defined]
             raise ConfigError(
-                "--mine.passages searches with the generator alone, which --data.prior does not train: give "
-                "one of them."
+                "--mine.passages searches with the generator alone, but --data.prior trains it beside a "
+                "prior: give only one of the two."
             )
         if self.passages and getattr(trainer.datamodule, "write_spans", None) is not None:  # type: ignore[attr-defined]
             raise ConfigError(
-                "--mine.passages holds passages against each other, and --data.spans has spans of them: give "
-                "one of them."
+                "--mine.passages compares passages, but --data.spans trains on their spans: give only one of "
+                "the two."
             )
         if self.passages and trainer.datamodule.workers:  # type: ignore[attr-defined]
-            raise ConfigError("--mine.passages needs --data.workers 0: the search needs the model as it is.")
+            raise ConfigError("--mine.passages needs --data.workers 0: the search needs the current weights.")
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Let the batches ask for what is wrong."""
+        """Connect the batches to the mining."""
         if not self.passages:
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         teaching: Teaching = data.collator.teaching
-        teaching.negatives = {seed: tuple(some) for seed, some in self._mined[1].items()}
+        teaching.negatives = {seed: tuple(wrong) for seed, wrong in self._mined[1].items()}
         teaching.begin = lambda: self._begin(trainer, pl_module, teaching)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was mined for the epoch under way."""
+        """The hard negatives of the current epoch."""
         return {"epoch": self._mined[0], "negatives": self._mined[1]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with it."""
+        """Restore the hard negatives."""
         self._mined = state_dict["epoch"], state_dict["negatives"]
 
     def _begin(self, trainer: L.Trainer, module: Any, teaching: Teaching) -> None:
-        """Before a batch: mine, unless it was done for this epoch."""
+        """Mine before the first batch of an epoch."""
         epoch = trainer.current_epoch
         if epoch == self._mined[0]:
             return
         due = epoch >= self.first_epoch and (epoch - self.first_epoch) % self.every_n_epochs == 0
         self._mined = epoch, self._mine(trainer, module, epoch) if due else {}
-        teaching.negatives = {seed: tuple(some) for seed, some in self._mined[1].items()}
+        teaching.negatives = {seed: tuple(wrong) for seed, wrong in self._mined[1].items()}
 
     def _mine(self, trainer: L.Trainer, module: Any, epoch: int) -> dict[str, list[int]]:
-        """Wrong passages by the seed of their hop; every process searches for its share, and gets all."""
+        """Wrong passages by the seed of their hop; each process searches for its share and gets all."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         training = module.model.training
         hops = self._hops(data.train_examples, epoch, data.seed)[trainer.global_rank :: trainer.world_size]
         retriever = GenerativeRetriever(module.model, data.codec, data.corpus, data.index, self.options)
-        found = retriever.search([h.source for h in hops], self.passages, [h.known for h in hops], "mine")
+        rankings = retriever.search([h.source for h in hops], self.passages, [h.known for h in hops], "mine")
         module.model.train(training)
         row_of = np.asarray(data.index.rows.row_of)
         mined = {}
-        for hop, some in zip(hops, found, strict=True):
-            known = set(row_of[list(hop.known)].tolist())  # texts that are right or taken, under any number
-            mined[hop.seed] = [hit.passage for hit in some if int(row_of[hit.passage]) not in known]
+        for hop, hits in zip(hops, rankings, strict=True):
+            known = set(row_of[list(hop.known)].tolist())  # rows: equal texts count as one passage
+            mined[hop.seed] = [hit.passage for hit in hits if int(row_of[hit.passage]) not in known]
         if trainer.world_size > 1:
             shares: list[Any] = [None] * trainer.world_size
             torch.distributed.all_gather_object(shares, mined)
@@ -133,7 +134,7 @@ class MineNegatives(L.Callback):
         return mined
 
     def _hops(self, examples: Any, epoch: int, seed: int) -> list[HopExample]:
-        """The hops of the chains that are searched for, as they are in an epoch."""
+        """The hops to mine for, as they are in an epoch."""
         numbers = list(range(len(examples)))
         if self.queries is not None and self.queries < len(examples):
             numbers = random.Random(f"mine-{seed}-{epoch}").sample(numbers, self.queries)

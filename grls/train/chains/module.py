@@ -1,9 +1,9 @@
-"""The LightningModule of chains: all hops of a query at once, with targets that are distributions.
+"""The LightningModule of chains: all hops of a query at once, with distributions as targets.
 
-Legend: b chains, t nodes of a tree, D decisions, A allowed tokens of all of them together, U distinct ones
-among them, d model width.
+Legend: b chains, t nodes of a tree, D decisions, A allowed tokens of all of them together, U distinct allowed
+tokens, d model width.
 
-It holds no index: what is allowed, and what is right, comes with the batch.
+The module holds no index: allowed tokens and targets come with the batch.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class RetrieveChains(GeneratorModule):
 
     Args:
         generator: The model to start from.
-        optimizer: As in :class:`grls.train.core.module.GeneratorModule`.
-        loss: ``allowed`` is the only one.
-        margin: A right passage is to have a log-probability (nats) higher by so much than a wrong one that
-            the search has found in its place (the options ``--mine``); 0: no such loss.
-        margin_weight: Of that loss.
-        rescore_weight: Of the loss of what is rescored (``--data.rescore``).
-        freeze_layers: Leave so many of the first layers of a causal model as they are, adapters in them too:
-            with frozen embeddings in less time and memory, for nothing is computed backwards there.
-        freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them;
-            null: those of a causal model, whose vocabulary is large.
+        optimizer: ``adamw``, or ``adafactor`` with a fixed learning rate.
+        loss: Always ``allowed``: cross-entropy over the tokens that the constraint index allows.
+        margin: Margin loss (nats): by how much the log-probability of the right passage should exceed that of
+            a hard negative (options ``--mine``). 0: no margin loss.
+        margin_weight: Weight of the margin loss.
+        rescore_weight: Weight of the loss of rescoring (``--data.rescore``).
+        freeze_layers: Number of first layers of a causal model that are not trained, with their adapters.
+            Together with frozen embeddings it saves time and memory: these layers need no backward pass.
+        freeze_embeddings: Do not train the word embeddings and an output head that is tied to them; null:
+            frozen in causal models, whose vocabulary is large.
         kwargs: The options of :class:`grls.train.core.module.GeneratorModule`.
     """
 
@@ -74,11 +74,11 @@ class RetrieveChains(GeneratorModule):
                 parameter.requires_grad = False
 
     def setup(self, stage: str) -> None:
-        """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
+        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
 
         Raises:
             ConfigError: The model has no linear head, the loss is not ``allowed``, or the encoder's states
-                cannot be kept.
+                cannot be cached.
         """
         super().setup(stage)
         if not self._head.linear:
@@ -99,7 +99,7 @@ class RetrieveChains(GeneratorModule):
             self._refuse_unlike()
 
     def _freeze_first(self) -> None:
-        """No gradient for the first layers if asked."""
+        """Freeze the first layers if asked."""
         if not self.freeze_layers:
             return
         decoder = self.model.get_decoder() if is_causal(self.model) else None
@@ -114,7 +114,7 @@ class RetrieveChains(GeneratorModule):
             layer.requires_grad_(False)
 
     def _refuse_unlike(self) -> None:
-        """Refuse a causal model that computes something else by trees of tokens."""
+        """Refuse a causal model whose output on trees of tokens differs from its output on sequences."""
         name = type(self.model).__name__
         try:
             sees = self._sees_trees()
@@ -124,13 +124,14 @@ class RetrieveChains(GeneratorModule):
             raise ConfigError(f"{name} cannot be trained on trees of tokens: {error}.") from error
         if not sees:
             raise ConfigError(
-                f"{name} computes something else by trees of tokens (it takes no mask or positions from "
-                "outside, or changes its logits behind the head), so it cannot be trained on chains."
+                f"{name} computes other logits on trees of tokens than on sequences (it takes no mask or "
+                "positions from outside, or changes its logits behind the head), so it cannot be trained on "
+                "chains: take another model."
             )
 
     @torch.no_grad()
     def _sees_trees(self) -> bool:
-        """Try whether a node of a tree is to the model what its path alone would be."""
+        """Whether the model computes the same for a node of a tree as for its path alone."""
         tree, training = TokenTree(), self.model.training
         trunk = tree.insert([3, 4, 5, 6])
         branch = tree.insert([5, 4, 3], trunk[0])
@@ -141,8 +142,8 @@ class RetrieveChains(GeneratorModule):
             paths = torch.tensor([[3, 4, 5, 6], [3, 5, 4, 3]], device=device)
             expected = self.model(input_ids=paths, use_cache=False).logits[:, -1].float()
             for longest in (0, SHORT + 1):  # both kinds of attention that training may use
-                found = self._read_trees(batch, longest)[[trunk[-1], branch[-1]]]
-                if not agree(self._head.all(found), expected, found.dtype):
+                states = self._read_trees(batch, longest)[[trunk[-1], branch[-1]]]
+                if not agree(self._head.all(states), expected, states.dtype):
                     return False
             return True
         finally:
@@ -168,7 +169,7 @@ class RetrieveChains(GeneratorModule):
         return loss
 
     def _read_trees(self, trees: TreeBatch, longest: int | None = None) -> Tensor:
-        """What reaches the head at every node, ``[b * t, d]``; by the attention for a length, None: for t."""
+        """Inputs of the head at every node, ``[b * t, d]``; ``longest`` chooses the attention, None: t."""
         length = trees.input_ids.shape[1] if longest is None else longest
         check_positions(self.model, int(trees.position_ids.max()) + 1, 0)
         with plain_attention(self.model, length), self._head.catch() as caught:
@@ -181,7 +182,7 @@ class RetrieveChains(GeneratorModule):
         return caught[0].flatten(0, 1)
 
     def _read_hops(self, hops: HopBatch) -> Tensor:
-        """What reaches the head at every place of every path, in order, ``[places, d]``."""
+        """Inputs of the head at every place of every path, in order, ``[places, d]``."""
         read = []
         for inputs in hops.groups:
             encoded = self._encode(inputs)
@@ -199,8 +200,8 @@ class RetrieveChains(GeneratorModule):
 
     def _encode(self, inputs: HopGroup) -> Tensor:
         """Encoder states ``[h, s, d]``."""
-        encoder, given = self.model.get_encoder(), (inputs.input_ids, inputs.attention_mask)
+        encoder, ids, mask = self.model.get_encoder(), inputs.input_ids, inputs.attention_mask
         if self._cache is not None:
-            return self._cache(encoder, *given)
-        encoded: Tensor = encoder(input_ids=given[0], attention_mask=given[1]).last_hidden_state
+            return self._cache(encoder, ids, mask)
+        encoded: Tensor = encoder(input_ids=ids, attention_mask=mask).last_hidden_state
         return encoded

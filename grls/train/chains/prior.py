@@ -1,9 +1,9 @@
-"""A prior beside which a generator learns, as it will be decoded beside it.
+"""Trains a generator beside a prior, as it will be decoded.
 
-The generator's logits are added to what the prior says of each allowed token, and the loss is that of the
-softmax of the sum: a product of experts (Hinton 2002) of which one is given. So the generator need not learn
-what a bi-encoder or BM25 knows, and learns where they are wrong. Decode it with the same prior, weight and
-temperature (``grls retrieve --prior … --prior_normalized true``).
+The prior's gain of each allowed token is added to the generator's logit, and the loss is taken over the
+softmax of the sum: a product of experts (Hinton 2002) of which one is fixed. So the generator need not learn
+what a bi-encoder or BM25 knows; it learns where they are wrong. Decode it with the same prior, weight and
+temperature (``grls index hybrid … --options.normalized true``).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from grls.retrieve.hybrid.weighted import WeightedSource, check_priors, prior_of
 from grls.train.chains.examples import HopExample
 
 _NONE = -1000.0
-"""In place of the logarithm of no mass (nats): no share of a softmax, and finite, so that 0 times it is 0."""
+"""Replaces the logarithm of zero mass (nats): no share of a softmax, yet finite, so that 0 times it is 0."""
 
 
 @dataclass(frozen=True)
 class LearnBeside:
-    """Priors by name.
+    """Priors for training, by name.
 
     Args:
-        retrievers: Folders of bi-encoders over the corpus (``grls index MODEL --kind dense``), or ``bm25``.
-        weights: One each; null: 1.
-        temperatures: What the scores of each are divided by; null: 0.05 for a bi-encoder of unit vectors, 1
-            for another, 2 for BM25.
-        done_share: Log of DONE's share of priors that do not know it (nats).
+        retrievers: Retriever folders of bi-encoders over the corpus, or ``bm25``.
+        weights: A weight for each prior; null: 1.
+        temperatures: A temperature for each prior, by which its scores are divided; null: 0.05 for a
+            bi-encoder of unit vectors, 1 for other bi-encoders, 2 for BM25.
+        done_share: Log-probability of DONE in priors that do not know DONE (nats).
         analyzer: How BM25 splits texts into words.
     """
 
@@ -57,11 +57,11 @@ class LearnBeside:
     analyzer: Analyzer = USUAL
 
     def open(self, corpus: Corpus, device: str) -> OpenPriors:
-        """Open them.
+        """Open the priors.
 
         Raises:
-            ConfigError: None is named, there are not as many weights or temperatures, one of them cannot be
-                used, or a folder holds no bi-encoder.
+            ConfigError: No prior is named, weights or temperatures are not one for each prior or out of
+                range, or a folder holds no bi-encoder.
             MismatchError: A prior is over another corpus.
         """
         count = len(self.retrievers)
@@ -69,22 +69,22 @@ class LearnBeside:
         temperatures = [None] * count if self.temperatures is None else self.temperatures
         if not count or len(weights) != count or len(temperatures) != count:
             raise ConfigError(
-                "prior needs retrievers, and a weight and a temperature for each where they are given; got "
-                f"{count}, {len(weights)} and {len(temperatures)}."
+                "prior needs retrievers, and one weight and one temperature for each of them (or null); got "
+                f"{count} retrievers, {len(weights)} weights and {len(temperatures)} temperatures."
             )
         options = SearchOptions(truncate_queries=True)
         sources = open_sources(corpus, self.retrievers, device, options, self.analyzer)
-        weighed = tuple(WeightedSource(*some) for some in zip(sources, weights, temperatures, strict=True))
+        weighed = tuple(WeightedSource(*parts) for parts in zip(sources, weights, temperatures, strict=True))
         check_priors(weighed, corpus, self.done_share)
         return OpenPriors(weighed, self.done_share)
 
 
 class OpenPriors(NamedTuple):
-    """What a generator is to be decoded with.
+    """Open priors with their weights.
 
     Attributes:
-        weighed: The priors with their weights.
-        done_share: Log of DONE's share of priors that do not know it (nats).
+        weighed: The priors with weights and temperatures.
+        done_share: Log-probability of DONE in priors that do not know DONE (nats).
     """
 
     weighed: tuple[WeightedSource, ...]
@@ -96,12 +96,12 @@ class OpenPriors(NamedTuple):
 
 
 class TrainingPrior:
-    """What priors add to the allowed tokens of hops.
+    """Computes the priors' gains for the allowed tokens of hops.
 
     Args:
         priors: The priors.
         corpus: The corpus of the generator.
-        spans: What it writes of passages, where it does not write them from their beginning.
+        spans: The spans that the generator writes; None: it writes passages from their beginning.
     """
 
     def __init__(self, priors: OpenPriors, corpus: Corpus, spans: Spans | None = None):
@@ -110,7 +110,7 @@ class TrainingPrior:
         self.spans = spans
 
     def open(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> HopMasses:
-        """What the priors say of some hops."""
+        """The priors' masses for a batch of hops."""
         asked = np.array([n for n, hop in enumerate(hops) if hop.query], dtype=np.int64)
         prior = prior_of(
             self.priors.weighed,
@@ -129,7 +129,7 @@ class TrainingPrior:
         return HopMasses(masses, places)
 
     def _scope(self, index: ConstraintIndex, hops: Sequence[HopExample]) -> Scope:
-        """What each hop may find: as in the search, not what is evidence already."""
+        """The passages that each hop may retrieve: all but its evidence, as in the search."""
         spans = self.spans
         if spans is None:
             return Scope(index, len(hops), [hop.evidence for hop in hops])
@@ -137,32 +137,31 @@ class TrainingPrior:
 
 
 class HopMasses(NamedTuple):
-    """What priors say of hops.
+    """The priors' masses for hops.
 
     Attributes:
-        masses: Of the hops that have a query.
-        places: ``[hops]`` where each stands among them; -1: it has none.
+        masses: The masses of hops with a query.
+        places: ``[hops]`` index of each hop in ``masses``; -1: the hop has no query.
     """
 
     masses: Masses
     places: Ints
 
     def gains(self, hops: Ints, states: Ints, offsets: Ints) -> Floats:
-        """``[A]`` what they add to each allowed token (nats); 0 for hops without the text of a query.
+        """``[A]`` the gain of each allowed token (nats); 0 for hops without a query.
 
         Args:
             hops: ``[D]`` the hop of each decision.
-            states: ``[A]`` of the allowed tokens.
-            offsets: ``[D + 1]`` which of them each decision has.
+            states: ``[A]`` states of the allowed tokens.
+            offsets: ``[D + 1]`` range of each decision's allowed tokens.
         """
         sizes = np.diff(offsets)
         known = self.places[hops] >= 0
-        some = np.repeat(known, sizes)
+        asked = np.repeat(known, sizes)
         bounds = np.concatenate(([0], np.cumsum(sizes[known])))
         gains = np.zeros(len(states))
-        # What leads to evidence alone has no mass; where nothing else follows (gold with the text of
-        # evidence), no token has.
+        # A token that leads only to evidence has no mass. Where gold has the text of evidence, no token has.
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = self.masses.gains(np.repeat(self.places[hops], sizes)[some], states[some], bounds)
-        gains[some] = np.where(np.isfinite(found), found, _NONE)
+            known_gains = self.masses.gains(np.repeat(self.places[hops], sizes)[asked], states[asked], bounds)
+        gains[asked] = np.where(np.isfinite(known_gains), known_gains, _NONE)
         return gains

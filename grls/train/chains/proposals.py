@@ -1,7 +1,7 @@
-"""Passages that retrievers propose for a hop, which the generator learns to rescore beside the right ones.
+"""Draws passages that retrievers propose for a hop; the generator learns to rescore them.
 
-They are a bi-encoder's or BM25's best passages for the query and the evidence so far, what is known to be no
-wrong answer left out. What is drawn of them is a function of the hop's seed.
+They are the best passages of a bi-encoder or BM25 for the query and the evidence so far, without passages
+that are gold or evidence. The draw is a function of the hop's seed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from grls.retrieve.hybrid.priors import RetrieverPrior, open_sources
 from grls.train.chains.examples import ChainExample, HopExample
 
 _REMEMBERED = 50_000
-"""Passages whose tokens are kept."""
+"""Passages whose tokens are cached."""
 
 
 class Read(NamedTuple):
@@ -44,18 +44,18 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True)
 class Rescore:
-    """The generator learns to rescore passages, too.
+    """Options of training a generator to rescore passages.
 
-    DONE is rescored where a chain learns to end with it. A passage that is memorised along with retrieval is
-    the right one of a query where a teacher is asked by it (``teach_memories``).
+    DONE is rescored in chains that end with DONE. A passage that is memorised along with retrieval is
+    rescored as well where its input is a query for the teacher (``teach_memories``).
 
     Args:
-        retrievers: Who proposes passages: folders of bi-encoders over the corpus, or ``bm25``.
-        passages: Passages of theirs for each hop that is rescored, beside the right ones.
-        depth: They are drawn from so many of each retriever's best ones.
-        right: Most right passages of a hop.
-        hops: Hops of a chain that are rescored, drawn anew each epoch.
-        tokens: So many first tokens of a passage are read.
+        retrievers: Retrievers that propose passages: folders of bi-encoders over the corpus, or ``bm25``.
+        passages: Number of proposed passages for each rescored hop, beside the right ones.
+        depth: Number of best passages of each retriever from which proposals are drawn.
+        right: Largest number of right passages of a hop that are rescored.
+        hops: Number of rescored hops of a chain, drawn anew each epoch.
+        tokens: Number of first tokens of a passage that are read.
         analyzer: How BM25 splits texts into words.
     """
 
@@ -68,12 +68,12 @@ class Rescore:
     analyzer: Analyzer = USUAL
 
     def check(self) -> None:
-        """Refuse what cannot work.
+        """Refuse options that cannot work.
 
         Raises:
             ConfigError: No retriever is named, or a count is below 1.
         """
-        # Not in the constructor: jsonargparse would bury our error in one of its own.
+        # Not in the constructor, where jsonargparse would hide the error.
         counts = {name: value for name, value in vars(self).items() if isinstance(value, int)}
         if not self.retrievers or min(counts.values()) < 1:
             raise ConfigError(
@@ -82,13 +82,13 @@ class Rescore:
 
 
 class Proposals:
-    """Draws what is read.
+    """Draws the passages to rescore.
 
     Args:
-        options: How many of what.
-        sources: Who proposes.
+        options: The numbers of passages.
+        sources: The retrievers that propose passages.
         corpus: The passages.
-        codec: Makes tokens of them.
+        codec: Text to tokens.
     """
 
     def __init__(self, options: Rescore, sources: Sequence[RetrieverPrior], corpus: Corpus, codec: Codec):
@@ -120,7 +120,7 @@ class Proposals:
         return cls(options, sources, corpus, codec)
 
     def __call__(self, examples: Sequence[ChainExample]) -> list[Read]:
-        """What is read for some hops of these chains, which are numbered one chain after another."""
+        """The passages to rescore, for a sample of the hops; hops are numbered one chain after another."""
         chosen = list(self._chosen(examples))
         ranked = self._ranked([hop for _, hop, _ in chosen])
         read: list[Read] = []
@@ -129,7 +129,7 @@ class Proposals:
         return read
 
     def _chosen(self, examples: Sequence[ChainExample]) -> Iterator[tuple[int, HopExample, bool]]:
-        """Some hops of each chain, and whether it ends with DONE; hops that have found the same are one."""
+        """Sampled hops of each chain, and whether it ends with DONE; hops of equal evidence are one."""
         before, done = 0, (len(self.corpus),)
         for example in examples:
             ends = example.hops[-1].gold == done
@@ -144,43 +144,43 @@ class Proposals:
             before += len(example.hops)
 
     def _ranked(self, hops: Sequence[HopExample]) -> list[list[Ints]]:
-        """The best passages of each retriever for each hop, what is known to be no wrong answer left out."""
+        """The best passages of each retriever for each hop, without passages that are gold or evidence."""
         if not hops:
             return []
         queries = [Query(str(n), hop.query) for n, hop in enumerate(hops)]
         evidence = [self.corpus.passages(hop.evidence) for hop in hops]
-        found: list[list[Ints]] = [[] for _ in hops]
+        ranked: list[list[Ints]] = [[] for _ in hops]
         for source in self.sources:
-            scores = source.ask(queries, evidence)
+            score_hop = source.ask(queries, evidence)
             for n, hop in enumerate(hops):
-                own = np.array(scores(np.array([n]))[0, : len(self.corpus)])
-                own[[number for number in hop.known if number < len(self.corpus)]] = -np.inf
-                least = source.least_score  # no word in common: no proposal
-                most = min(self.options.depth, len(own))
-                best = np.sort(np.argpartition(-own, most - 1)[:most])
-                found[n].append(best[own[best] > least])
-        return found
+                scores = np.array(score_hop(np.array([n]))[0, : len(self.corpus)])
+                scores[[number for number in hop.known if number < len(self.corpus)]] = -np.inf
+                least = source.least_score  # passages without a common word are not proposed
+                most = min(self.options.depth, len(scores))
+                best = np.sort(np.argpartition(-scores, most - 1)[:most])
+                ranked[n].append(best[scores[best] > least])
+        return ranked
 
     def _read(self, number: int, hop: HopExample, ends: bool, best: Sequence[Ints]) -> list[Read]:
-        """The right passages of a hop, and others, DONE among them where its chain ends with it."""
+        """The right passages of a hop and proposed ones, and DONE where the chain ends with DONE."""
         options, done = self.options, len(self.corpus)
         # This name keeps the draws of earlier versions.
         rng = random.Random(f"assess-{hop.seed}-passages")
         right = rng.sample(hop.gold, min(options.right, len(hop.gold)))
         wrong = []
         for n in range(options.passages):
-            some = best[n % len(best)]
-            if len(some):
-                wrong.append(int(some[rng.randrange(len(some))]))
+            passages = best[n % len(best)]
+            if len(passages):
+                wrong.append(int(passages[rng.randrange(len(passages))]))
         if ends and right != [done]:
             wrong.append(done)
-        fine = {self._passage(passage) for passage in {*hop.known, *hop.gold} - {done}}
-        found = [(self._passage(passage), True) for passage in right]
-        found += [(some, False) for some in map(self._passage, wrong) if some not in fine]
-        return [Read(number, *some) for some in dict.fromkeys(found)]
+        right_texts = {self._passage(passage) for passage in {*hop.known, *hop.gold} - {done}}
+        labelled = [(self._passage(passage), True) for passage in right]
+        labelled += [(tokens, False) for tokens in map(self._passage, wrong) if tokens not in right_texts]
+        return [Read(number, *pair) for pair in dict.fromkeys(labelled)]
 
     def _passage(self, number: int) -> tuple[int, ...]:
-        """What is read of a passage; N stands for DONE."""
+        """The tokens of a passage that are read; number N is DONE."""
         if number == len(self.corpus):
             return tuple(self._rescore_input.read(self.codec.done_sequence, self.codec))
         if number not in self._tokens:

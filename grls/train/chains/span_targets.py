@@ -1,18 +1,16 @@
-"""Which spans of a passage a query is to write.
+"""Target distributions over the spans of a passage, for a query.
 
-Legend: N passages, V spans, W words of all passages, U distinct ones, n spans that are asked for.
+Legend: N passages, V spans, W words of all passages, U distinct words, n spans of a target.
 
-Every span of a right passage is right, but some say nothing of the query, and a model that is to write them
-learns nothing that it could use. So a span counts the more, the more its first words have in common with the
-query: with g(w) = log((N + 1) / (n_w + 1)) for a word w that n_w passages hold and the query, too, and 0 for
-another, and a span of the words w_0, w_1, …
+Every span of a right passage is right, but a span without any word of the query teaches the model little. So
+spans weigh more whose first words occur in the query. Let g(w) = log((N + 1) / (n_w + 1)) for a word w of the
+query that is in n_w passages, and 0 for other words. A span v of the words w_0, w_1, … has the probability
 
-    q(v | passage, query) proportional to exp((g(w_0) + 0.6 (g(w_1) + g(w_2) + g(w_3))) / T),
+    q(v | passage, query) proportional to exp((g(w_0) + 0.6 (g(w_1) + g(w_2) + g(w_3))) / T).
 
-which is uniform where the passage has no word of the query, as in the sampling of n-grams by their overlap
-with the query in arXiv 2204.10628, section 3.1. Words are compared by their first six letters, without case.
-In a hop the words of the passages found so far count as words of the query. The module knows nothing of
-models or tokens.
+It is uniform where the passage has no word of the query. (arXiv 2204.10628, section 3.1, samples n-grams by
+their overlap with the query.) Words are compared by their first six letters, ignoring case. In a hop, words
+of the evidence count as words of the query. The module knows nothing of models or tokens.
 """
 
 from __future__ import annotations
@@ -29,18 +27,18 @@ from grls.index.rows import Ints
 from grls.models.base import Floats
 
 _SHARES = (1.0, 0.6, 0.6, 0.6)
-"""What the first words of a span count."""
+"""Weights of the first words of a span."""
 
 
 @dataclass(frozen=True)
 class WriteSpans:
-    """Spans of passages, of which the generator learns to write those that fit the query.
+    """Options of training on spans of passages; the generator learns to write the spans that fit the query.
 
     Args:
-        words: Words of a span.
-        drawn: Spans drawn for every hop: the loss is taken along them.
-        temperature: T of :mod:`grls.train.chains.span_targets` (nats): how much a span must have in common
-            with the query; large: all spans of a passage alike.
+        words: Number of words of a span.
+        drawn: Number of spans drawn for every hop, along which the loss is taken.
+        temperature: Temperature of the distribution over the spans of a passage (nats). Low: only spans with
+            words of the query; high: all spans alike.
     """
 
     words: int = 8
@@ -51,9 +49,9 @@ class WriteSpans:
         """Refuse numbers that are not positive.
 
         Raises:
-            ConfigError: One is not.
+            ConfigError: A number is not positive.
         """
-        # Not in the constructor: jsonargparse would bury our error in one of its own.
+        # Not in the constructor, where jsonargparse would hide the error.
         if min(self.words, self.drawn) < 1 or not 0 < self.temperature < np.inf:
             raise ConfigError(
                 "spans: words and drawn must be at least 1 and temperature above 0, got "
@@ -66,7 +64,7 @@ class SpanTargets:
 
     Args:
         spans: The spans.
-        temperature: T.
+        temperature: The temperature T (nats).
     """
 
     def __init__(self, spans: Spans, temperature: float = 1.0):
@@ -76,18 +74,18 @@ class SpanTargets:
         words: list[int] = []
         counts = []
         for passage in spans.corpus:
-            own = [self._stems.setdefault(stem_key(word), len(self._stems)) for word in spans.pieces(passage)]
-            words += own
-            counts.append(len(own))
+            keys = [stem_key(word) for word in spans.pieces(passage)]
+            words += [self._stems.setdefault(key, len(self._stems)) for key in keys]
+            counts.append(len(keys))
         self._words = np.array([*words, *[0] * len(_SHARES)], dtype=np.int64)
         ends = np.cumsum(counts)
         self._ends, self._counts = ends, np.array(counts)
         owners = spans.owners[:-1]
         first = (ends - counts)[owners] + spans.starts
         self._first: Ints = np.append(first, 0)
-        """``[V + 1]`` where in all words each span begins; DONE has no word."""
+        """``[V + 1]`` index of each span's first word among all words; DONE has no word."""
         self._left: Ints = np.append(ends[owners] - first, 0)
-        """``[V + 1]`` words of its passage from there on."""
+        """``[V + 1]`` number of words from there to the end of the passage."""
         held = np.unique(np.stack((np.repeat(np.arange(len(counts)), counts), words)), axis=1)[1]
         holders = np.bincount(held, minlength=len(self._stems))
         self._worth: Floats = np.log((len(counts) + 1) / (holders + 1))
@@ -95,16 +93,16 @@ class SpanTargets:
     def spread(
         self, query: str, weights: Mapping[int, float], evidence: Sequence[int] = ()
     ) -> tuple[Ints, Floats]:
-        """The spans of some passages, and what each weighs.
+        """Spread weights of passages over their spans.
 
         Args:
-            query: What is asked.
-            weights: Of passages by number; N stands for DONE.
-            evidence: Numbers of the passages found so far: their words count as those of the query do, for
-                what a hop is to find is often named there alone.
+            query: The text of the query.
+            weights: Weights of passages by number; number N is DONE.
+            evidence: Numbers of the evidence passages. Their words count as words of the query, since often
+                only the evidence names the subject of the next passage.
 
         Returns:
-            ``[n]`` spans, and ``[n]`` weights; those of a passage sum to its own.
+            ``[n]`` spans, and ``[n]`` weights; the spans of a passage sum to the passage's weight.
         """
         passages = np.array(list(weights), dtype=np.int64)
         spans = self.spans.of(passages)
@@ -116,7 +114,7 @@ class SpanTargets:
         return spans, masses * np.repeat(list(weights.values()), counts)
 
     def _common(self, query: str, evidence: Sequence[int], spans: Ints) -> Floats:
-        """``[n]`` what the first words of some spans have in common with query and evidence (nats)."""
+        """``[n]`` overlap of the first words of spans with query and evidence (nats)."""
         worth = np.zeros(max(len(self._stems), 1))
         asked = [self._stems[stem] for stem in map(stem_key, pieces(query)) if stem and stem in self._stems]
         worth[asked] = self._worth[asked]
@@ -126,7 +124,7 @@ class SpanTargets:
         if "" in self._stems:
             worth[self._stems[""]] = 0.0
         first, left = self._first[spans], self._left[spans]
-        found: Floats = np.zeros(len(spans))
+        overlap: Floats = np.zeros(len(spans))
         for n, share in enumerate(_SHARES):
-            found += share * np.where(left > n, worth[self._words[first + n]], 0.0)
-        return found
+            overlap += share * np.where(left > n, worth[self._words[first + n]], 0.0)
+        return overlap

@@ -1,4 +1,4 @@
-"""A retriever as the teacher of a generator: what it would find is distilled into the targets of hops."""
+"""A retriever as the teacher of a generator: its scores are distilled into the targets of hops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from grls.retrieve.registry import Opening, load_named
 from grls.train.chains.examples import HopExample
 
 _REMEMBERED = 20_000
-"""Hops whose opinions are kept, some 10 KB each: a chain in the order of its file is asked for once."""
+"""Hops whose opinions are cached, about 10 KB each; a chain in the order of its file is scored once."""
 
 
 def _key(hop: HopExample) -> tuple[str, tuple[int, ...]]:
@@ -24,18 +24,18 @@ def _key(hop: HopExample) -> tuple[str, tuple[int, ...]]:
 
 
 class RetrieverTeacher:
-    """The softmax over the best passages of a retriever that scores all of them.
+    """The softmax over the best passages of a retriever that scores the whole corpus.
 
     Args:
         folder: A retriever folder (of a bi-encoder, a sparse or a multi-vector encoder), or ``bm25``.
-        corpus: The corpus of the generator, which must be the retriever's.
-        temperature: Scores are divided by this; a cosine's differences are small, so it is well below 1.
-            None: what the retriever's scores are usually divided by.
-        passages: How many passages it has an opinion of.
-        device: Where it embeds queries.
+        corpus: The corpus of the generator; the retriever must have the same.
+        temperature: Temperature of the softmax, by which scores are divided; well below 1 for cosines, whose
+            differences are small. None: the default temperature of the retriever's kind.
+        passages: Number of passages in an opinion.
+        device: Device of the teacher's encoder.
 
     Raises:
-        ConfigError: A number is not positive, or the retriever scores only what it finds.
+        ConfigError: A number is not positive, or the retriever cannot score the whole corpus.
         MismatchError: The retriever is over another corpus.
     """
 
@@ -65,7 +65,7 @@ class RetrieverTeacher:
         self._known: dict[tuple[str, tuple[int, ...]], Mapping[int, float]] = {}
 
     def opinions(self, hops: Sequence[HopExample]) -> list[Mapping[int, float]]:
-        """Probabilities of passages by number; what was asked before is remembered."""
+        """Probabilities of passages by number, for each hop; opinions are cached."""
         if len(self._known) > _REMEMBERED:
             self._known = {}
         new = list({_key(hop): hop for hop in hops if _key(hop) not in self._known}.values())
@@ -77,13 +77,13 @@ class RetrieverTeacher:
             return []
         wanted = sorted({number for hop in hops for number in hop.evidence})
         known = dict(zip(wanted, self.corpus.passages(wanted), strict=True))
-        found = found_after(
+        rankings = found_after(
             self.retriever,
             [Query(str(n), hop.query) for n, hop in enumerate(hops)],
             [[known[number] for number in hop.evidence] for hop in hops],
             min(self.passages + max(len(hop.evidence) for hop in hops), len(self.corpus)),
         )
-        return [self._softmax(some.hits, hop) for some, hop in zip(found, hops, strict=True)]
+        return [self._softmax(ranking.hits, hop) for ranking, hop in zip(rankings, hops, strict=True)]
 
     def _softmax(self, hits: Sequence[Hit], hop: HopExample) -> Mapping[int, float]:
         numbers = self.corpus.numbers([hit.id for hit in hits])

@@ -1,11 +1,11 @@
-"""Trees of tokens to train on: what several sequences begin with alike goes through the model once.
+"""Trees of tokens for training: the common prefix of several sequences goes through the model once.
 
 Legend: b trees of a batch, t nodes of the largest, n nodes of one.
 
-A node is a token, and a path from the root down a sequence. Under a mask that lets a token see its ancestors
-and itself, and with depths as positions, a causal model computes for each node what it would compute for that
-path alone. The hops of a query are such a tree: the input of a hop is the beginning of the next one's, and
-passages that compete for a hop branch off behind it. The module knows nothing of models or of passages.
+A node is a token, and a path from the root is a sequence. The mask lets a token see its ancestors and itself,
+and positions are depths. So a causal model computes for each node what it would compute for its path alone.
+The hops of a query form such a tree: the input of a hop is a prefix of the next hop's input, and passages
+that compete for a hop branch off after it. The module knows nothing of models or of passages.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from torch import Tensor
 
 
 class TokenTree:
-    """A tree of tokens that grows by sequences.
+    """A tree of tokens, built by inserting sequences.
 
     Attributes:
         tokens: ``[n]`` the token of each node.
-        parents: ``[n]`` the node before each, which always has a smaller number; -1: none.
-        depths: ``[n]`` tokens before each.
+        parents: ``[n]`` the parent of each node, which has a smaller number; -1: none.
+        depths: ``[n]`` number of tokens before each node.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class TokenTree:
         return len(self.tokens)
 
     def insert(self, sequence: Iterable[int], node: int = -1) -> list[int]:
-        """Let a sequence continue a node (-1: begin the tree); returns the node of each of its tokens."""
+        """Insert a sequence after a node (-1: at the root); returns the node of each of its tokens."""
         nodes = []
         for token in sequence:
             key = node, int(token)
@@ -51,7 +51,7 @@ class TokenTree:
         return nodes
 
     def visible(self) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-        """``[n, n]``: whether node i sees node j: its ancestors and itself."""
+        """``[n, n]``: whether node i sees node j, an ancestor or itself."""
         seen = np.zeros((len(self), len(self)), dtype=bool)
         for node, parent in enumerate(self.parents):
             if parent >= 0:
@@ -61,7 +61,7 @@ class TokenTree:
 
 
 class TreeBatch(NamedTuple):
-    """Trees of one size.
+    """Padded trees.
 
     Attributes:
         input_ids: ``[b, t]``.
@@ -74,7 +74,7 @@ class TreeBatch(NamedTuple):
     visible: Tensor
 
     def bias(self, dtype: torch.dtype) -> Tensor:
-        """What is added to the scores of attention, ``[b, 1, t, t]``: nothing, or all but minus infinity."""
+        """The attention bias, ``[b, 1, t, t]``: zero, or the lowest number where a node is hidden."""
         hidden = torch.zeros(self.visible.shape, dtype=dtype, device=self.visible.device)
         return hidden.masked_fill_(~self.visible, torch.finfo(dtype).min)[:, None]
 

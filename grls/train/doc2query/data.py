@@ -1,6 +1,7 @@
 """The LightningDataModule of the query generator: gold passages -> query.
 
-The examples are the training pairs alone. The best model is the one with the lowest loss on dev.
+The generator learns from the training pairs, and later writes pseudo-queries for other passages
+(:mod:`grls.train.doc2query.generate`). The best model is the one with the lowest loss on dev.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ class QueryData(FitData):
 
     Args:
         data: Data set folder in BEIR's layout.
-        train_split: Split to train on.
-        dev_split: Split to measure on; ``dev_size`` counts its queries.
-        passages: What is read: ``one`` gold passage, ``all`` of a query's in their order, or ``some`` of
-            them, drawn anew each epoch. Chains of passages are written for by a model that learned ``all`` or
+        train_split: Split of the training queries.
+        dev_split: Split of the dev queries; ``dev_size`` counts queries.
+        passages: Gold passages that the model reads: ``one``, ``all`` of a query in their order, or ``some``
+            of them, drawn anew each epoch. To write queries for chains of passages, a model needs ``all`` or
             ``some``.
-        max_passage_tokens: Passages are cut to this length.
-        max_query_tokens: Longer queries are left out, and counted.
+        max_passage_tokens: Longest passage in tokens; longer passages are cut.
+        max_query_tokens: Longest query in tokens; longer queries are left out and counted.
         kwargs: The options of :class:`grls.train.core.datamodule.FitData`.
     """
 
@@ -50,10 +51,10 @@ class QueryData(FitData):
         self.form = QueryForm(passages, max_passage_tokens, max_query_tokens)
 
     def setup(self, stage: str) -> None:
-        """Refuse to monitor what will not be measured, then read the data.
+        """Refuse to monitor a metric that is not measured, then read the data.
 
         Raises:
-            ConfigError: ``--checkpoint.monitor`` names something else than a loss.
+            ConfigError: ``--checkpoint.monitor`` does not name a loss.
         """
         hint = "Set --checkpoint.monitor dev_loss and --checkpoint.mode min."
         refuse_unmeasured(self._trainer, ["train_loss", "dev_loss"], hint)
@@ -63,18 +64,16 @@ class QueryData(FitData):
         """Read the data set and make the examples.
 
         Raises:
-            ConfigError: The loss is not ``full``, or a length limit cannot be.
-            DataError: A split is empty, or a query cannot be learned from.
+            ConfigError: The loss is not ``full``, or a length limit is not positive.
+            DataError: A split is empty, or a query has no gold passage.
         """
         if module.loss != "full":
-            raise ConfigError(
-                "a query is free text, to which no index says what is allowed: take loss `full`."
-            )
+            raise ConfigError("a query is free text without a constraint index: take loss `full`.")
         tokenizer = module.tokenizer
         if tokenizer.eos_token_id is None and tokenizer.sep_token_id is not None:
             tokenizer.eos_token = (
                 tokenizer.sep_token
-            )  # BERT's: what ends a query must be known afterwards, too
+            )  # BERT has no end token: the one of training must be known when queries are written
         causal = not module.model.config.is_encoder_decoder
         self.corpus = Corpus.read(self.data)
         self.prompt = QueryPrompt(tokenizer, causal, self.form)
@@ -90,5 +89,5 @@ class QueryData(FitData):
         return QueryExamples(queries, qrels, self.corpus, self.prompt, self.seed, split)
 
     def beside_model(self) -> dict[str, Any]:
-        """What the model reads and writes, which ``grls prepare pseudo-queries`` must know."""
+        """The form of input and output, which ``grls prepare pseudo-queries`` reads."""
         return {FORM: self.form._asdict()}

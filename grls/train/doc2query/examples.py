@@ -1,7 +1,6 @@
-"""What a query generator learns: gold passages of a query -> the query.
+"""Training examples of a query generator: gold passages of a query -> the query.
 
-As in :mod:`grls.train.core.examples`, an example is drawn anew each epoch from (epoch, seed, its number)
-alone.
+An example is drawn anew each epoch, as a function of (epoch, seed, number) alone.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ log = logging.getLogger(__name__)
 class QueryExamples:
     """Passages -> query.
 
-    An example for each gold passage of a query. Where the form is ``one``, it reads that passage; where it
-    is ``some``, the nth example reads n passages of the chain, drawn anew each epoch, in the chain's order.
-    Where it is ``all``, a query is one example, which reads the whole chain. Queries that are too long are
-    left out, counted and said.
+    There is an example for each gold passage of a query. With the form ``one`` it reads that passage; with
+    ``some``, example n reads n passages of the chain, drawn anew each epoch, in the order of the chain. With
+    ``all``, a query is one example, which reads the whole chain. Queries that are too long are left out and
+    counted in a warning.
 
     Args:
         queries: The training queries.
         qrels: Their judgements.
         corpus: The passages.
-        prompt: Says what is read and written.
-        seed: Of the draws.
-        split: What the queries are called in messages.
+        prompt: Makes input and output of the generator.
+        seed: Seed of the draws.
+        split: Name of the split, for messages.
 
     Raises:
-        DataError: A query has no gold passage, or one that is not in the corpus.
+        DataError: A query has no gold passage, or a gold passage is not in the corpus.
         ConfigError: Every query is too long.
     """
 
@@ -54,7 +53,7 @@ class QueryExamples:
         self.seed = seed
         targets = prompt.targets([query.text for query in queries])
         short = [place for place, row in enumerate(targets) if len(row) - 1 <= prompt.form.query_tokens]
-        self._tell(split, len(queries), len(short))
+        self._report_long(split, len(queries), len(short))
         self.queries = [queries[place] for place in short]
         self.targets = [targets[place] for place in short]
         self.chains = [gold_chains(query, qrels) for query in self.queries]
@@ -66,13 +65,13 @@ class QueryExamples:
             for place in range(1 if whole else len(chains[0]))
         ]
 
-    def _tell(self, split: str, count: int, kept: int) -> None:
+    def _report_long(self, split: str, count: int, kept: int) -> None:
         what = (
             f"{count - kept:,} of {count:,} queries of {split} have more than "
             f"{self.prompt.form.query_tokens} tokens (max_query_tokens)"
         )
         if not kept:
-            raise ConfigError(f"nothing is left to learn from: {what}.")
+            raise ConfigError(f"no example is left to learn from: {what}.")
         if kept < count:
             log.warning("left out as too long: %s.", what)
 
@@ -95,6 +94,6 @@ class QueryExamples:
         return [int(self._read(*place) * mean) + len(self.targets[place[0]]) for place in self.places]
 
     def _read(self, query: int, place: int) -> int:
-        """How many passages an example reads."""
+        """Number of passages that an example reads."""
         counts = {"one": 1, "some": place + 1, "all": len(self.chains[query][0])}
         return counts[self.prompt.form.passages]

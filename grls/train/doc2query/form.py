@@ -1,8 +1,8 @@
-"""How a query generator reads passages and writes a query: the same in training and afterwards.
+"""Input and output of a query generator, the same in training and generation.
 
-It reads ``passage: …`` a line and then ``query:``; it goes on with the query. A causal model reads this as
-its prompt, an encoder-decoder with its encoder. Composed from token ids, so that training and writing cannot
-differ at the seams. It knows nothing of models.
+The input is a line ``passage: …`` for each passage, then ``query:``; the output is the query. A causal model
+reads the input as its prompt, an encoder-decoder with its encoder. The input is composed from token ids, so
+that training and generation cannot differ at the joints. The module knows nothing of models.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from grls.errors import ConfigError
 from grls.io.files import read_json
 
 FORM = "query-generator.json"
-"""The file beside a trained query generator that says how it reads and writes."""
+"""The file beside a trained query generator with the form of its input and output."""
 
 PassagesRead = Literal["one", "all", "some"]
 
 
 class QueryForm(NamedTuple):
-    """What a query generator reads and writes.
+    """The form of a query generator's input and output.
 
     Attributes:
-        passages: ``one`` gold passage, ``all`` of a query's in their order, or ``some`` of them.
-        passage_tokens: Passages are cut to this length.
-        query_tokens: Most tokens of a query, the end token not counted.
+        passages: Gold passages that are read: ``one``, ``all`` of a query in their order, or ``some`` of
+            them.
+        passage_tokens: Longest passage in tokens; longer passages are cut.
+        query_tokens: Longest query in tokens, without the end token.
     """
 
     passages: PassagesRead = "one"
@@ -38,7 +39,7 @@ class QueryForm(NamedTuple):
 
     @classmethod
     def read(cls, model: str | Path) -> QueryForm:
-        """The form that a trained query generator was given.
+        """The form of a trained query generator.
 
         Raises:
             ConfigError: The folder holds no query generator.
@@ -52,11 +53,11 @@ class QueryForm(NamedTuple):
 
 
 class QueryPrompt:
-    """Token ids of what a query generator reads and writes.
+    """Token ids of a query generator's input and output.
 
     Args:
-        tokenizer: The model's; it has an end token.
-        causal: Whether the model is a causal one.
+        tokenizer: The tokenizer of the model, with an end token.
+        causal: Whether the model is causal.
         form: Length limits.
 
     Raises:
@@ -72,21 +73,21 @@ class QueryPrompt:
         self.tokenizer = tokenizer
         self.form = form
         self._before, after = wrapping(tokenizer)
-        self._after = [] if causal else after  # a causal model that reads an end token writes no more
+        self._after = [] if causal else after  # after an end token, a causal model would write nothing
         self._line, self._ask = self._ids(["\n", "query:"])
 
     def passages(self, passages: Sequence[Passage]) -> list[list[int]]:
-        """Each passage as it is read, cut to its length limit."""
+        """Token ids of each passage, cut to the length limit."""
         texts = [f"{p.title}: {p.text}" if p.title else p.text for p in passages]
         return [row[: self.form.passage_tokens] for row in self._ids([f"passage: {text}" for text in texts])]
 
     def source(self, rows: Sequence[Sequence[int]]) -> list[int]:
-        """The model input for passages as :meth:`passages` gives them."""
+        """The model input for rows of :meth:`passages`."""
         body = [token for row in rows for token in (*row, *self._line)]
         return [*self._before, *body, *self._ask, *self._after]
 
     def targets(self, queries: Sequence[str]) -> list[list[int]]:
-        """What is written for each query, the end token included; nothing is cut."""
+        """The output for each query, with the end token; nothing is cut."""
         end = self.tokenizer.eos_token_id
         return [[*row, end] for row in self._ids([" " + " ".join(text.split()) for text in queries])]
 

@@ -1,11 +1,11 @@
-"""Pseudo-queries: what a trained query generator asks about passages, or chains of them.
+"""Writes pseudo-queries for passages, or chains of passages, with a trained query generator.
 
-A chain begins at its passage and goes on, hop by hop, to a passage near to the last one; so a pseudo-query of
-several hops has evidence in the order in which it is to be found (as the authors of arXiv 2204.13596 later
-proposed for memorising hops). Each query is a draw with a seed of its own: what is written for a passage does
-not depend on what else is written (but for the rounding of padded batches).
+A chain begins with its passage and continues, hop by hop, with a neighbour of the last passage. So a
+pseudo-query of several hops has evidence in the order of retrieval (as the authors of arXiv 2204.13596 later
+proposed for memorising hops). Each query is drawn with its own seed: the query of a passage does not depend
+on the other queries of a run (except for rounding in padded batches).
 
-Which queries are kept is said in :mod:`grls.train.doc2query.round_trip`.
+Filter of the queries: :mod:`grls.train.doc2query.round_trip`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Task(NamedTuple):
     """A query to be written.
 
     Attributes:
-        chain: Passage numbers: its evidence, in order.
-        draw: Which of the passage's queries it is, from 0.
+        chain: Passage numbers of its evidence, in order.
+        draw: Number of the query among the queries of the passage, from 0.
     """
 
     chain: tuple[int, ...]
@@ -37,14 +37,14 @@ class Task(NamedTuple):
 
 
 def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) -> list[Task]:
-    """The queries to be written for some passages, with a chain each that is drawn anew.
+    """The queries to write for passages, each with its own chain.
 
-    A chain never comes back to a passage. A passage from which no chain goes that far has no query.
+    A chain has no passage twice. A passage without a chain of the full length has no query.
 
     Args:
-        numbers: The passages that chains begin with.
-        links: What a chain may go on to; needed for more than one hop.
-        drawing: How many, how long, and the seed.
+        numbers: The first passages of the chains.
+        links: The neighbours with which a chain may continue; needed for more than one hop.
+        drawing: Number of queries and hops, and the seed.
 
     Raises:
         ConfigError: There are several hops and no links, or no passage has a chain.
@@ -53,15 +53,18 @@ def tasks(numbers: Sequence[int], links: Neighbours | None, drawing: Drawing) ->
         raise ConfigError(
             "several hops need links between passages: make a file with `grls prepare neighbours`."
         )
-    found = [
+    drawn = [
         Task(chain, draw)
         for number in numbers
         for draw in range(drawing.queries)
         if (chain := _chain(number, draw, links, drawing)) is not None
     ]
-    if not found:
-        raise ConfigError(f"no chain of {drawing.hops} passages can be drawn; lower the hops, or link more.")
-    return found
+    if not drawn:
+        raise ConfigError(
+            f"no chain of {drawing.hops} passages can be drawn: lower the number of hops, or link more "
+            "passages."
+        )
+    return drawn
 
 
 def _chain(number: int, draw: int, links: Neighbours | None, drawing: Drawing) -> tuple[int, ...] | None:
@@ -81,7 +84,7 @@ class QueryWriter:
 
     Args:
         writer: The query generator.
-        prompt: How it reads.
+        prompt: Makes its inputs.
         corpus: The passages.
         drawing: How queries are drawn.
     """
@@ -93,45 +96,45 @@ class QueryWriter:
         self.drawing = drawing
 
     def write(
-        self, some: Sequence[Task], decided: Callable[[int], object] | None = None
+        self, batch: Sequence[Task], decided: Callable[[int], object] | None = None
     ) -> list[dict[str, Any]]:
         """A record of each task: ``chain`` (passage ids), ``draw``, ``text``, ``ended`` (not cut off).
 
-        A chain that is too long for the model has no text, is told of, and its record says so (``failed``).
+        A chain that is too long for the model has no text; its record has the reason under ``failed``.
 
         Args:
-            some: The tasks.
+            batch: The tasks.
             decided: Called with the number of queries that a batch has finished.
 
         Raises:
             ConfigError: The model has no room for any prompt.
         """
-        chains = [self.corpus.passages(task.chain) for task in some]
+        chains = [self.corpus.passages(task.chain) for task in batch]
         read = [chain[:1] if self.drawing.reads == "first" else chain for chain in chains]
         prompts = [self.prompt.source(self.prompt.passages(passages)) for passages in read]
         names = [[passage.id for passage in chain] for chain in chains]
         failed = self._too_long(names, prompts)
         if decided is not None and failed:
             decided(len(failed))
-        asked = [place for place in range(len(some)) if place not in failed]
-        draws = [self._draw(names[place], some[place].draw) for place in asked]
+        asked = [place for place in range(len(batch)) if place not in failed]
+        draws = [self._draw(names[place], batch[place].draw) for place in asked]
         written = iter(self.writer.write([prompts[place] for place in asked], decided, draws))
-        found = []
-        for place, (ids, task) in enumerate(zip(names, some, strict=True)):
+        records = []
+        for place, (ids, task) in enumerate(zip(names, batch, strict=True)):
             record: dict[str, Any] = {"chain": ids, "draw": task.draw, "text": "", "ended": False}
             if place in failed:
                 record["failed"] = failed[place]
             else:
                 one = next(written)
                 record |= {"text": " ".join(one.text.split()), "ended": one.ended}
-            found.append(record)
-        return found
+            records.append(record)
+        return records
 
     def _too_long(self, names: Sequence[Sequence[str]], prompts: Sequence[Sequence[int]]) -> dict[int, str]:
-        """The tasks whose prompts the model has no room for, and why."""
-        given = [f"the passages {', '.join(map(repr, ids))}" for ids in names]
+        """The tasks whose prompts are too long for the model, with the reason."""
+        inputs = [f"the passages {', '.join(map(repr, ids))}" for ids in names]
         room, new = self.writer.room, self.writer.max_new_tokens
-        return too_long(given, prompts, room, new, lambda: self.prompt.source([]))
+        return too_long(inputs, prompts, room, new, lambda: self.prompt.source([]))
 
     def _draw(self, ids: Sequence[str], draw: int) -> Sampling:
         key = repr((self.drawing.seed, *ids, draw)).encode()

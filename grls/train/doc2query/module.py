@@ -9,7 +9,7 @@ from grls.train.riches.module import Interlace
 
 
 class WriteQueries(Interlace):
-    """Learns to write the query that passages answer; any language model, causal or encoder-decoder.
+    """Learns to write the query that a passage answers; any language model, causal or encoder-decoder.
 
     Args:
         generator: The model to start from.

@@ -1,4 +1,4 @@
-"""The options of writing pseudo-queries: how they are drawn."""
+"""The options of drawing pseudo-queries."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ class Drawing:
     """How queries are drawn.
 
     Args:
-        queries: Queries a passage.
-        hops: Passages a query.
-        reads: The query is written from the ``first`` passage of its chain, or from ``all``; null: all, if
+        queries: Number of queries for each passage.
+        hops: Number of passages in the chain of a query.
+        reads: Passages from which a query is written: the ``first`` of its chain, or ``all``. Null: all, if
             the generator has learned to read several.
-        temperature: Of the draws; below 1 they are nearer to what is likeliest.
-        top_p: Draws are from the likeliest tokens that have this probability together.
-        seed: Of all draws.
+        temperature: Sampling temperature; below 1, queries are closer to the likeliest one.
+        top_p: Nucleus sampling: tokens are drawn from the likeliest ones with this total probability (0 to
+            1).
+        seed: Seed of all draws.
 
     Raises:
         ConfigError: A count is below 1, or temperature or top_p is out of range.

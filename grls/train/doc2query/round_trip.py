@@ -1,7 +1,8 @@
-"""Which pseudo-queries are kept: those by which a retriever finds the passage that they were written for.
+"""Filters pseudo-queries: a retriever must find the passage for which the query was written.
 
-A generator that drifts from its passage asks what another one answers, or nothing. A query that does not lead
-back is such a one, or too vague to teach anything. What is dropped is counted by its reason.
+A generator may drift from its passage and write a query that another passage answers, or none. A query that
+does not lead back to its passage is of this kind, or too vague to learn from. Dropped queries are counted by
+reason.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _BATCH = 256
 
 
 class Sifted(NamedTuple):
-    """What is left of some pseudo-queries.
+    """Filtered pseudo-queries.
 
     Attributes:
-        kept: As queries with evidence, in order.
-        dropped: Why others are not, and how many.
-        asked: How many a retriever was asked for; those that it found again are kept.
+        kept: The kept queries with evidence, in order.
+        dropped: Number of dropped queries by reason.
+        asked: Number of queries for which the retriever was asked.
     """
 
     kept: list[Query]
@@ -43,7 +44,7 @@ class Sifted(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """The share of queries that led back to their passage, of those asked for."""
+        """Share of the queries asked for that led back to their passage."""
         return 1 - self.dropped[ASTRAY] / self.asked if self.asked else 0.0
 
 
@@ -52,19 +53,19 @@ def sift(
     corpus: Corpus,
     retriever: Retriever | None,
     k: int = 10,
-    told: Callable[[int], object] | None = None,
+    progress: Callable[[int], object] | None = None,
 ) -> Sifted:
-    """Drop what is no query, then what does not lead back to its passage.
+    """Drop records without a usable query, then queries that do not lead back to their passage.
 
-    A query leads back if the first passage of its chain is among the k best for it; the others are to be
-    found from those before them. A passage with the same title and text counts as the passage.
+    A query leads back if the first passage of its chain is among its k best passages; later passages are
+    retrieved from the earlier ones. A copy with the same title and text counts as the passage.
 
     Args:
-        records: As :class:`grls.train.doc2query.generate.QueryWriter` writes them.
+        records: Records of :class:`grls.train.doc2query.generate.QueryWriter`.
         corpus: The passages.
-        retriever: Over this corpus; None: every query leads back.
-        k: How far down it may be found.
-        told: Called with the number of queries that were retrieved for.
+        retriever: A retriever over this corpus; None: every query leads back.
+        k: Lowest rank at which the passage may be retrieved.
+        progress: Called with the number of queries that were retrieved for.
 
     Raises:
         ConfigError: ``k`` is not positive.
@@ -86,7 +87,9 @@ def sift(
     if retriever is None:
         return Sifted(queries, dropped, 0)
     kept = [
-        query for query, back in zip(queries, _back(queries, corpus, retriever, k, told), strict=True) if back
+        query
+        for query, back in zip(queries, _back(queries, corpus, retriever, k, progress), strict=True)
+        if back
     ]
     if len(kept) < len(queries):
         dropped[ASTRAY] = len(queries) - len(kept)
@@ -101,7 +104,7 @@ def _texts(records: Sequence[dict[str, Any]], corpus: Corpus) -> dict[str, str]:
 
 
 def _fault(record: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, str]]) -> str | None:
-    """Why a text is no query of its own; remembers it where it is one."""
+    """The reason to drop a record; None: it is usable, and is added to ``seen``."""
     text = plain_words(record["text"])
     if "failed" in record:
         return LONG
@@ -123,26 +126,26 @@ def _back(
     corpus: Corpus,
     retriever: Retriever,
     k: int,
-    told: Callable[[int], object] | None,
+    progress: Callable[[int], object] | None,
 ) -> list[bool]:
     """Whether each query's first passage is among its k best."""
     first = copies(corpus)
     back: list[bool] = []
     with Progress(len(queries), "round trip", "queries", shown=None) as bar:
         for start in range(0, len(queries), _BATCH):
-            some = queries[start : start + _BATCH]
-            found = retriever.retrieve(some, k)
-            ids = list({hit.id for hits in found for hit in hits} | {query.evidence[0] for query in some})
-            alike = {  # DONE, which a generator may find, has no number
+            batch = queries[start : start + _BATCH]
+            rankings = retriever.retrieve(batch, k)
+            ids = list({hit.id for hits in rankings for hit in hits} | {query.evidence[0] for query in batch})
+            alike = {  # DONE, which a generator may retrieve, has no number
                 name: first[number]
                 for name, number in zip(ids, corpus.numbers(ids), strict=True)
                 if number is not None
             }
             back += [
                 alike[query.evidence[0]] in [alike.get(hit.id) for hit in hits]
-                for query, hits in zip(some, found, strict=True)
+                for query, hits in zip(batch, rankings, strict=True)
             ]
-            bar.update(len(some))
-            if told is not None:
-                told(len(some))
+            bar.update(len(batch))
+            if progress is not None:
+                progress(len(batch))
     return back

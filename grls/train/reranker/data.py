@@ -12,7 +12,7 @@ from grls.answer.ralm.reranker import RerankExample
 
 
 def rerank_loader(examples: Sequence[RerankExample], size: int, seed: int | None) -> DataLoader[Any]:
-    """Batches of examples; shuffled where there is a seed."""
+    """Batches of examples, shuffled if there is a seed."""
     sampler = None if seed is None else _Shuffled(len(examples), seed)
     return DataLoader(list(examples), size, sampler=sampler, collate_fn=list)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Training a reranker on the likelihoods of a language model behind its documents (arXiv 2302.00083)."""
+"""Trains a reranker on a language model's likelihoods after its documents (arXiv 2302.00083)."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ def fit_reranker(
     """Train, keep the epoch with the lowest dev loss, and write OUTPUT/model.
 
     Args:
-        reranker: The reranker to train, in place.
+        reranker: The reranker; it is trained in place.
         corpus: The passages.
-        train: Examples to learn from.
-        dev: Examples to choose the epoch by.
+        train: The training examples.
+        dev: Examples for the choice of the best epoch.
         output: Folder for model, checkpoints and logs.
-        epochs: Epochs.
-        batch_size: Prefixes a step, each with all its candidates.
-        learning_rate: Peak rate.
-        seed: Of order and dropout.
-        resume: Continue from OUTPUT/checkpoints/last.ckpt.
+        epochs: Passes over the examples.
+        batch_size: Prefixes in a batch, each with all its candidates.
+        learning_rate: Peak learning rate.
+        seed: Seed of order and dropout.
+        resume: Resume from OUTPUT/checkpoints/last.ckpt.
 
     Returns:
         The best dev loss (nats a stride).
 
     Raises:
-        ConfigError: A number is not positive, or there is no checkpoint to continue from.
-        DataError: An example names a passage that the corpus does not hold.
+        ConfigError: A number is not positive, or there is no checkpoint to resume from.
+        DataError: A passage of an example is not in the corpus.
     """
     if min(epochs, batch_size) < 1 or learning_rate <= 0:
         raise ConfigError(
@@ -88,4 +88,8 @@ def _refuse_unknown(corpus: Corpus, examples: Sequence[RerankExample]) -> None:
     ids = list(dict.fromkeys(name for example in examples for name in example.passages))
     for name, number in zip(ids, corpus.numbers(ids), strict=True):
         if number is None:
-            raise DataError(f"an example names the passage {name!r}, which is not in it.", corpus.source)
+            raise DataError(
+                f"the passage {name!r} of an example is not in the corpus: take the corpus with which the "
+                "examples were collected.",
+                corpus.source,
+            )

@@ -19,15 +19,15 @@ def rerank_loss(values: Tensor, scores: Tensor) -> Tensor:
     """Equation 9 for one prefix.
 
     Args:
-        values: ``[C]`` the reranker's numbers f.
-        scores: ``[C]`` log-probability (nats) of the stride behind each candidate.
+        values: ``[C]`` the reranker's logits f.
+        scores: ``[C]`` log-probability (nats) of the stride after each candidate.
     """
     return -(values.log_softmax(-1) + scores.to(values.device)).logsumexp(-1)
 
 
 def choice_gain(values: Tensor, scores: Tensor) -> Tensor:
-    """Nats that a stride gains by the reranker's choice over the retriever's, the first candidate.
+    """Gain (nats a stride) of the reranker's choice over the retriever's choice, the first candidate.
 
-    Arguments are those of :func:`rerank_loss`.
+    The arguments are those of :func:`rerank_loss`.
     """
     return scores[int(values.argmax())] - scores[0]

@@ -25,9 +25,9 @@ class RerankerModule(L.LightningModule):
     Args:
         reranker: The reranker to train.
         corpus: The passages.
-        learning_rate: Peak rate of AdamW, after 10 % linear warm-up; it decays to zero.
-        seed: Of dropout, a function of (seed, batch number), so that a resumed run repeats an uninterrupted
-            one.
+        learning_rate: Peak learning rate of AdamW, after 10 % linear warm-up; it decays to zero.
+        seed: Seed of dropout, which is a function of (seed, batch number): a resumed run repeats an
+            uninterrupted one.
     """
 
     def __init__(self, reranker: Reranker, corpus: Corpus, learning_rate: float = 2e-5, seed: int = 0):
@@ -39,32 +39,32 @@ class RerankerModule(L.LightningModule):
         self._seed = seed
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """Tie dropout to the batch, and undo the eval mode that loading and validation leave behind."""
+        """Seed dropout by the batch, and undo the eval mode of loading and validation."""
         self.model.train()
         torch.manual_seed(hash((self._seed, self.trainer.fit_loop.epoch_loop.total_batch_idx)) % 2**63)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse the checkpoint of another model.
+        """Refuse a checkpoint of another model.
 
         Raises:
-            MismatchError: It is one.
+            MismatchError: The checkpoint is of another model.
         """
         refuse_other_run(self, checkpoint, "adamw")
 
     def training_step(self, batch: list[RerankExample], batch_idx: int) -> Tensor:
-        """Loss of one batch; logs ``train_loss``."""
+        """The loss of one batch; logs ``train_loss``."""
         loss = self._losses(batch).mean()
         self.log("train_loss", loss, prog_bar=True, batch_size=len(batch))
         return loss
 
     def validation_step(self, batch: list[RerankExample], batch_idx: int) -> None:
-        """Logs ``dev_loss``, and ``dev_gain``: nats a stride that its choice gains over the retriever's."""
+        """Log ``dev_loss``, and ``dev_gain``: gain of its choice over the retriever's (nats a stride)."""
         values = self._values(batch)
         self.log("dev_loss", _mean(values, batch, rerank_loss), batch_size=len(batch))
         self.log("dev_gain", _mean(values, batch, choice_gain), batch_size=len(batch))
 
     def configure_optimizers(self) -> Any:
-        """AdamW, stepped every optimizer step."""
+        """AdamW and its schedule, which advances every optimizer step."""
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=self._learning_rate)
         steps = int(self.trainer.estimated_stepping_batches)
         schedule = get_linear_schedule_with_warmup(optimizer, round(0.1 * steps), steps)
@@ -72,10 +72,11 @@ class RerankerModule(L.LightningModule):
 
     def _losses(self, batch: Sequence[RerankExample]) -> Tensor:
         values = self._values(batch)
-        return torch.stack([rerank_loss(own, _scores(e)) for own, e in zip(values, batch, strict=True)])
+        pairs = zip(values, batch, strict=True)
+        return torch.stack([rerank_loss(logits, _scores(example)) for logits, example in pairs])
 
     def _values(self, batch: Sequence[RerankExample]) -> tuple[Tensor, ...]:
-        """``[C]`` numbers f of the candidates of each prefix."""
+        """``[C]`` logits f of the candidates of each prefix."""
         ids = list(dict.fromkeys(name for example in batch for name in example.passages))
         numbers = [number for number in self._corpus.numbers(ids) if number is not None]
         texts = dict(zip(ids, document_texts(self._corpus, numbers).values(), strict=True))
@@ -92,4 +93,5 @@ def _scores(example: RerankExample) -> Tensor:
 
 
 def _mean(values: Sequence[Tensor], batch: Sequence[RerankExample], measure: Any) -> Tensor:
-    return torch.stack([measure(own, _scores(e)).cpu() for own, e in zip(values, batch, strict=True)]).mean()
+    pairs = zip(values, batch, strict=True)
+    return torch.stack([measure(logits, _scores(example)).cpu() for logits, example in pairs]).mean()

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RerankerOptions:
-    """How a reranker is trained. The defaults are for fewer examples than the paper has.
+    """Options of training a reranker. The defaults are for fewer examples than the paper has.
 
     Args:
         epochs: Passes over the examples.
-        batch_size: Prefixes a step, each with all its candidates.
-        learning_rate: Peak rate.
-        seed: Of order, dropout, and the weights that the encoder lacks.
+        batch_size: Prefixes in a batch, each with all its candidates.
+        learning_rate: Peak learning rate.
+        seed: Seed of the order, of dropout, and of new weights on top of the encoder.
     """
 
     epochs: int = 3

@@ -1,4 +1,4 @@
-"""Dev queries answered with quotes while a model learns it: what the best checkpoint is chosen by."""
+"""Measures answers with quotes on dev during training, for the choice of the best checkpoint."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from grls.train.stages.callbacks import log_means, refuse_unmeasured
 
 
 class QuoteRecall(L.Callback):
-    """Answers dev queries at the end of validation epochs, as ``grls answer riches --prompt.kind none`` does.
+    """Answers dev queries at the end of each validation, without instructions or examples in the prompt.
 
-    Logs ``dev_recall`` (share of a query's gold passages that were quoted), ``dev_hits`` (the first passage
-    quoted is gold) and ``dev_unclosed`` (share of answers whose last quote the length limit cut off).
+    Logs ``dev_recall`` (share of a query's gold passages that are quoted), ``dev_hits`` (share of answers
+    whose first quoted passage is gold) and ``dev_unclosed`` (share of answers whose last quote the length
+    limit cut off).
 
     Args:
         beams: Beam width.
-        beam: ``adaptive``, ``full`` or ``greedy``.
-        mode: Score mode within quotes.
-        max_new_tokens: Length limit of an answer.
+        beam: Kind of beam search: ``adaptive``, ``full`` or ``greedy``.
+        mode: Score mode within quotes: ``renormalized`` over the allowed tokens, or ``full`` over the
+            vocabulary.
+        max_new_tokens: Longest answer in tokens.
         batch_size: Queries answered together.
-        limit: Dev queries answered, at most, of those that ``--data.dev_size`` leaves.
+        limit: Largest number of dev queries to answer, of the ``--data.dev_size`` first ones.
     """
 
     def __init__(
@@ -46,10 +48,10 @@ class QuoteRecall(L.Callback):
         self.limit = limit
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Refuse to monitor what will not be measured, before the work begins.
+        """Refuse to monitor a metric that is not measured, before training begins.
 
         Raises:
-            ConfigError: ``--checkpoint.monitor`` names something else, ``limit`` is not positive, or the
+            ConfigError: ``--checkpoint.monitor`` names another metric, ``limit`` is not positive, or the
                 model has too few positions for an answer.
         """
         if self.limit < 1:
@@ -61,7 +63,7 @@ class QuoteRecall(L.Callback):
             refuse_unmeasured(trainer, measured, "A loss and dev_unclosed need --checkpoint.mode min.")
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Measure and log; every process takes its share of the queries."""
+        """Measure and log; each process answers its share of the queries."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         if trainer.sanity_checking or not isinstance(data, InterlacedData):
             return
@@ -69,7 +71,7 @@ class QuoteRecall(L.Callback):
         training = module.model.training
         module.model.eval()
         program = Riches(module.model, module.tokenizer, data.corpus, data.keys, data.prompt, self.options)
-        kept = [query for query, *_ in data.dev_examples.items]  # what is too long is left out there, too
+        kept = [query for query, *_ in data.dev_examples.items]  # without queries that are too long
         queries = kept[: self.limit][trainer.global_rank :: trainer.world_size]
         written = program.answer(queries)
         golds = [gold_passages(query, data.dev[1]) for query in queries]
@@ -92,7 +94,7 @@ class QuoteRecall(L.Callback):
 
 def _measured(written: Written, gold: list[str]) -> tuple[float, float, float]:
     """Recall of gold passages, whether the first passage is gold, whether the last quote is not closed."""
-    found = [hit.id for hit in written.ranking()]
-    recall = len(set(gold) & set(found)) / len(gold)
+    quoted = [hit.id for hit in written.ranking()]
+    recall = len(set(gold) & set(quoted)) / len(gold)
     cut = bool(written.quotes) and not written.quotes[-1].closed
-    return recall, float(bool(found) and found[0] in gold), float(cut)
+    return recall, float(bool(quoted) and quoted[0] in gold), float(cut)

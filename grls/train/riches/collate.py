@@ -3,12 +3,12 @@
 Legend: b examples of a batch, s longest input, t longest row of labels, P positions within keys with a
 choice, A allowed tokens of these positions together.
 
-A causal model reads the target behind the prompt, and a label stands where it is predicted: one place before
+A causal model reads the target after the prompt. A label stands where it is predicted, one position before
 its token. Prompt and padding have no label.
 
-Under the ``allowed`` loss a position within a key, the one where it is closed among them, has for its choices
-what the decoder would let it write there, and its label is taken out of the loss over the vocabulary. Keys
-that have been quoted before in the same target count as allowed, though the decoder would bar them.
+Under the ``allowed`` loss, the choices at a position within a key (and at its closing) are the tokens that
+the decoder allows there, and the position leaves the loss over the vocabulary. Keys that were quoted before
+in the same target stay allowed, though the decoder would bar them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from grls.train.core.examples import Example
 
 
 class Constraint(NamedTuple):
-    """What may be written within a key.
+    """The constraint within a key.
 
     Attributes:
-        keys: What may be quoted.
+        keys: The keys that may be quoted.
         closing: The first token of the closing marker.
     """
 
@@ -43,8 +43,8 @@ class InterlacedCollator:
 
     Args:
         pad_token: Padding.
-        start_token: What the decoder begins with; None for a causal model.
-        constraint: For the ``allowed`` loss; None for the full one.
+        start_token: First token of the decoder; None for a causal model.
+        constraint: The constraint for the ``allowed`` loss; None for the full loss.
     """
 
     def __init__(self, pad_token: int, start_token: int | None, constraint: Constraint | None = None):
@@ -66,36 +66,36 @@ class InterlacedCollator:
         return Batch(inputs, mask, behind, labels, choices)
 
     def _choices(self, examples: Sequence[Example], before: Sequence[int], labels: Tensor) -> Choices:
-        """The choices within keys; takes their labels away."""
+        """The choices within keys; their labels are removed."""
         assert self.constraint is not None
-        found = [
+        quotes = [
             (row * labels.shape[1] + before[row] + first, example.target[first:last])
             for row, example in enumerate(examples)
             for first, last in example.spans
         ]
         flat = labels.view(-1)
-        for place, key in found:
+        for place, key in quotes:
             flat[place : place + len(key) + 1] = IGNORED
-        return allowed_in_quotes(self.constraint, found)
+        return allowed_in_quotes(self.constraint, quotes)
 
 
 def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequence[int]]]) -> Choices:
-    """What may follow at every position of some quotes.
+    """The allowed tokens at every position of quotes.
 
     Args:
         constraint: The keys.
-        quotes: Of each its place in the flattened labels, and its tokens.
+        quotes: Place in the flattened labels, and tokens, of each quote.
 
     Returns:
-        The positions with more than one token allowed; ``first`` is empty.
+        The positions with more than one allowed token; ``first`` is empty.
 
     Raises:
-        ValueError: A quote is none: it leaves the index, or ends where no key does.
+        ValueError: A quote is not a key of the index.
     """
     index, closing = constraint
     states = np.tile(index.start(), (len(quotes), 1))
     starts = np.array([place for place, _ in quotes], dtype=np.int64)
-    # What is to be written, and -1 for closing: the closing token may occur within keys, too.
+    # -1 marks the closing, since the closing token may occur within keys as well.
     written = [[*key, -1] for _, key in quotes]
     live = np.arange(len(quotes))
     parts: list[tuple[Ints, Ints, Ints, Ints]] = []
@@ -113,7 +113,7 @@ def allowed_in_quotes(constraint: Constraint, quotes: Sequence[tuple[int, Sequen
 
 
 def _allowed(index: KeyIndex, states: Ints) -> tuple[Ints, Ints, Ints]:
-    """What may follow each state: tokens (-1 closes a key), the states they lead to, and whose they are."""
+    """The allowed tokens of each state (-1 closes a key), their next states, and their state's number."""
     following = index.follow(states)
     owner = np.repeat(np.arange(len(states)), np.diff(following.offsets))
     closes = np.flatnonzero(index.closes(states))
@@ -126,7 +126,7 @@ def _allowed(index: KeyIndex, states: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _open(tokens: Ints, owner: Ints, at: Ints, places: Ints) -> list[tuple[Ints, Ints, Ints, Ints]]:
-    """Of the positions with a choice: tokens, how many each has, places, which of them is the target."""
+    """The positions with a choice: tokens, number of tokens each, places, index of the target token."""
     counts = np.bincount(owner, minlength=len(at))
     starts = np.cumsum(counts) - counts
     several = counts > 1
@@ -136,8 +136,8 @@ def _open(tokens: Ints, owner: Ints, at: Ints, places: Ints) -> list[tuple[Ints,
 def _joined(parts: Sequence[tuple[Ints, Ints, Ints, Ints]]) -> Choices:
     empty = np.empty(0, dtype=np.int64)
     tokens, counts, places, targets = (
-        np.concatenate([empty, *some]) for some in (zip(*parts, strict=True) if parts else ([],) * 4)
+        np.concatenate([empty, *column]) for column in (zip(*parts, strict=True) if parts else ([],) * 4)
     )
     starts = np.cumsum(counts) - counts
     arrays = (empty, tokens, np.repeat(np.arange(len(counts)), counts), places, starts + targets)
-    return Choices(*(torch.from_numpy(some) for some in arrays))
+    return Choices(*(torch.from_numpy(array) for array in arrays))

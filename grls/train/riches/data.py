@@ -1,4 +1,4 @@
-"""LightningDataModule of interlaced retrieval: the keys of a corpus, and what is written with them."""
+"""LightningDataModule of RICHES: the keys of a corpus, and the targets that quote them."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ from grls.train.riches.examples import InterlacedExamples, Lengths
 class InterlacedData(FitData):
     """Question -> thoughts, quoted gold passages, answer.
 
-    The prompt is the question alone, as of ``grls answer riches --prompt.kind none``. Gold passages are those
-    of the queries' ``evidence`` in its order, or of the qrels.
+    The prompt is the question without instructions or examples (``grls answer riches --prompt.kind none``).
+    Gold passages come from the queries' ``evidence`` in its order, or from the qrels.
 
     Args:
         data: Data set folder in BEIR's layout.
-        train_split: Split to train on.
-        dev_split: Split to measure on.
-        keys: What is quoted: sentence, paragraph, titled (with its title), title, header or proposition.
-        anywhere: Quote from anywhere in a key; it changes the ``allowed`` loss and the dev measurement, while
-            targets quote whole keys.
-        propositions: JSONL with ``passage`` (its id) and ``text``, for that kind of key.
-        markers: What opens and closes a quote.
-        thoughts: What stands before a quote: ``shared`` (the words of the key that are known from question
-            and earlier quotes), ``title`` (of the passage), or ``none``.
-        answer: Answer of queries that have none, as ``proved``; null leaves the last line out.
-        chat: Tell the model the question by its chat template.
-        shuffle: Draw the order of the evidence anew each epoch.
-        max_prompt_tokens: Queries with a longer prompt are left out, and counted.
-        max_target_tokens: So are those with a longer target.
+        train_split: Split of the training queries.
+        dev_split: Split of the dev queries.
+        keys: Kind of the keys that are quoted: sentence, paragraph, titled (a paragraph with its title),
+            title, header or proposition.
+        anywhere: Allow quotes from anywhere in a key. This changes the ``allowed`` loss and the measurement
+            on dev; targets still quote whole keys.
+        propositions: JSONL file of propositions with ``passage`` (a passage id) and ``text``; needed for keys
+            of kind proposition.
+        markers: Opening and closing marker of a quote.
+        thoughts: Text before a quote: ``shared`` (the words of the key that occur in the question or an
+            earlier quote), ``title`` (the title of the passage), or ``none``.
+        answer: Answer of queries without one, such as ``proved``; null leaves their last line out.
+        chat: Put the question into the chat template of the model.
+        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
+        max_prompt_tokens: Longest prompt in tokens; queries with a longer one are left out and counted.
+        max_target_tokens: Longest target in tokens; queries with a longer one are left out and counted.
         kwargs: The options of :class:`grls.train.core.datamodule.FitData`.
     """
 
@@ -81,7 +83,7 @@ class InterlacedData(FitData):
 
         Raises:
             ConfigError: A length limit is not positive, or an option cannot work.
-            DataError: A split is empty, or a query cannot be learned from.
+            DataError: A split is empty, or a query has no gold passage.
         """
         if min(self.lengths) < 1:
             raise ConfigError(
@@ -117,9 +119,9 @@ class InterlacedData(FitData):
         )  # fmt: skip
 
     def other_files(self) -> list[str]:
-        """The propositions."""
+        """The file of propositions."""
         return [] if self.propositions is None else [self.propositions]
 
     def beside_model(self) -> dict[str, Any]:
-        """Nothing: a language model's folder needs no more than the model."""
+        """No file: the folder of a language model needs only the model."""
         return {}

@@ -1,7 +1,7 @@
-"""What interlaced retrieval learns: question -> thoughts, quoted gold passages, answer (arXiv 2407.00361).
+"""Training examples of RICHES: question -> thoughts, quoted gold passages, answer (arXiv 2407.00361).
 
-As in :mod:`grls.train.core.examples`, an example is drawn anew each epoch from (epoch, seed, its number)
-alone: of several proofs one, and an order where any is right.
+An example is drawn anew each epoch, as a function of (epoch, seed, number) alone: one of several proofs, and
+an order where any order is right.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 
 
 class Lengths(NamedTuple):
-    """The longest that an example may be, in tokens.
+    """Length limits of an example, in tokens.
 
     Attributes:
-        prompt: Of the model input.
-        target: Of what is written, the end token included.
+        prompt: Longest model input.
+        target: Longest target, with the end token.
     """
 
     prompt: int
@@ -34,21 +34,21 @@ class Lengths(NamedTuple):
 class InterlacedExamples:
     """Prompt -> interlaced target.
 
-    What is too long is left out, counted and said; nothing is cut. A chain drawn in an order in which its
-    target would be too long is written in the order of the file.
+    Examples that are too long are left out and counted in a warning; nothing is cut. Where the drawn order of
+    a chain makes its target too long, the order of the file is used.
 
     Args:
         queries: The training queries.
         qrels: Their judgements.
         prompts: Model input of each query.
-        targets: Writes what is learned.
+        targets: Writes the targets.
         lengths: Length limits.
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
-        seed: Of the draws.
-        split: What the queries are called in messages.
+        seed: Seed of the draws.
+        split: Name of the split, for messages.
 
     Raises:
-        DataError: A query has no gold passage, or one that cannot be quoted.
+        DataError: A query has no gold passage, or a gold passage cannot be quoted.
         ConfigError: Every query is too long.
     """
 
@@ -82,7 +82,7 @@ class InterlacedExamples:
         self._say(split, len(queries), long_prompts, lengths)
 
     def _say(self, split: str, count: int, long_prompts: int, lengths: Lengths) -> None:
-        """Tell what was left out."""
+        """Warn of the queries that were left out."""
         gone = count - len(self.items)
         what = (
             f"{gone:,} of {count:,} queries of {split}: {long_prompts:,} have a prompt of more than "
@@ -90,7 +90,7 @@ class InterlacedExamples:
             f"more than {lengths.target} (max_target_tokens)"
         )
         if not self.items:
-            raise ConfigError(f"nothing is left to learn from. Too long are {what}.")
+            raise ConfigError(f"no example is left to learn from: too long are {what}.")
         if gone:
             log.warning("left out as too long: %s.", what)
 

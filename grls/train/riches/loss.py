@@ -18,15 +18,15 @@ def interlaced_loss(
 ) -> Tensor:
     """Cross-entropy over the vocabulary where there is a label, and over the allowed tokens within keys.
 
-    The head is applied at these positions alone: at V = 49,152 that is most of a small model's work. The mean
-    is over all of them; a position within a key where one token is allowed has no loss, and does not count.
+    The head is applied only at these positions, since at V = 49,152 it is most of a small model's work. The
+    mean is over these positions; a position within a key with one allowed token is left out.
 
     Args:
         head: The model's output head.
-        hidden: ``[b, t, d]`` what reaches it.
+        hidden: ``[b, t, d]`` inputs of the head.
         labels: ``[b, t]``.
-        choices: The allowed tokens of P positions within keys; None where labels hold these, too.
-        label_smoothing: Of the loss over the vocabulary.
+        choices: The allowed tokens of P positions within keys; None where ``labels`` holds these positions.
+        label_smoothing: Label smoothing of the loss over the vocabulary.
     """
     rows, wanted = hidden.flatten(0, 1), labels.flatten()
     free = wanted != IGNORED

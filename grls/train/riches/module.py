@@ -1,6 +1,6 @@
 """The LightningModule of interlaced retrieval: any language model, causal or encoder-decoder.
 
-It knows no index: what is allowed within keys comes with the batch, as in :mod:`grls.train.core.module`.
+The module holds no index: the tokens allowed within keys come with the batch.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from grls.train.riches.loss import interlaced_loss
 class Interlace(GeneratorModule):
     """Learns to answer with quotes (arXiv 2407.00361): thoughts, quoted keys, answer.
 
-    The loss is taken over the target alone. ``full``: over the vocabulary everywhere; ``allowed``: within
-    keys over what the decoder lets the model write there, which fits ``renormalized`` scores.
+    The loss is taken over the target, not over the prompt. ``full``: over the vocabulary at all positions;
+    ``allowed``: within keys, over the tokens that the decoder allows there, which fits ``renormalized``
+    scores.
 
     Args:
         generator: The model to start from.
-        optimizer: As in :class:`grls.train.core.module.GeneratorModule`.
+        optimizer: ``adamw``, or ``adafactor`` with a fixed learning rate.
         learning_rate: Peak learning rate.
-        freeze_embeddings: Leave the word embeddings as they are, and an output head that is tied to them.
+        freeze_embeddings: Do not train the word embeddings and an output head that is tied to them.
         kwargs: The options of :class:`grls.train.core.module.GeneratorModule`.
     """
 
@@ -44,11 +45,11 @@ class Interlace(GeneratorModule):
                 parameter.requires_grad = False
 
     def setup(self, stage: str) -> None:
-        """Refuse what cannot work; in the constructor, jsonargparse would bury our error in one of its own.
+        """Refuse options that cannot work (in the constructor, jsonargparse would hide the error).
 
         Raises:
-            ConfigError: The model has no linear head, or changes its logits behind it, or has no encoder to
-                freeze or to keep the states of.
+            ConfigError: The model has no linear head or changes its logits behind the head, or there is no
+                encoder to freeze or to cache.
         """
         super().setup(stage)
         self.refuse_other_logits()
@@ -57,7 +58,7 @@ class Interlace(GeneratorModule):
         """The loss of a batch, a scalar in float32: the mean over labelled positions and choices within keys.
 
         Raises:
-            ConfigError: The model has fewer positions than the batch is long.
+            ConfigError: The batch is longer than the positions of the model.
         """
         # A causal model's labels are the tokens it reads, so they need no positions of their own.
         written = 0 if batch.decoder_input_ids is None else batch.labels.shape[1]

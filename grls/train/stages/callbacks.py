@@ -1,7 +1,6 @@
-"""Constrained recall on dev, and the best model as a folder.
+"""Constrained recall on dev, and the folder of the best model.
 
-The only place where training retrieves. Recall is what users get; the loss is not what the best checkpoint
-is chosen by.
+Training retrieves only here. The best checkpoint is chosen by recall, which users see, and not by the loss.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class ConstrainedRecall(L.Callback):
-    """Retrieves the dev inputs at the end of validation epochs.
+    """Measures retrieval on dev at the end of each validation.
 
     Logs ``dev_recall`` (single-step recall@k of the gold passages) and, with ``hops``, ``dev_f1`` (set F1 of
     dynamic multi-step retrieval).
@@ -45,11 +44,12 @@ class ConstrainedRecall(L.Callback):
     Args:
         k: Cut-off of recall.
         beams: Beam width.
-        mode: Score mode.
-        hops: Most hops of dynamic retrieval; 0 measures single-step recall alone.
+        mode: Score mode: ``renormalized`` over the allowed tokens, or ``full`` over the vocabulary.
+        hops: Largest number of hops of dynamic retrieval, measured as ``dev_f1``; 0 measures only single-step
+            recall.
         batch_size: Inputs decoded together.
-        rescore: Passages of each input that are rescored (``--data.rescore``); 0: none.
-        rescore_weight: What a rescore counts.
+        rescore: Passages of each input to rescore, for a generator that learns rescoring; 0: none.
+        rescore_weight: Weight of rescoring.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ConstrainedRecall(L.Callback):
         )
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Refuse to monitor what will not be measured, before the work begins."""
+        """Refuse to monitor a metric that is not measured, before training begins."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(data, StageData):
             return
@@ -83,11 +83,11 @@ class ConstrainedRecall(L.Callback):
         refuse_unmeasured(trainer, measured, hint)
         if self.options.rescore and data.rescore_input is None:
             raise ConfigError(
-                "--recall.rescore needs a generator that learns to rescore: give --data.rescore."
+                "--recall.rescore needs a generator that learns to rescore: set --data.rescore."
             )
 
     def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Measure and log; every process takes its share of the inputs."""
+        """Measure and log; each process retrieves its share of the inputs."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         if trainer.sanity_checking or not isinstance(data, StageData) or not data.dev_inputs():
             return
@@ -108,10 +108,10 @@ class ConstrainedRecall(L.Callback):
 
     def _recalls(self, retriever: GenerativeRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
         inputs = data.dev_inputs()[trainer.global_rank :: trainer.world_size]
-        found = retriever.search([i.source for i in inputs], self.k, [[retriever.done]] * len(inputs))
+        rankings = retriever.search([i.source for i in inputs], self.k, [[retriever.done]] * len(inputs))
         return [
             recall_at([h.id for h in retriever.hits(hits)], i.gold, self.k)
-            for hits, i in zip(found, inputs, strict=True)
+            for hits, i in zip(rankings, inputs, strict=True)
         ]
 
     def _hybrid_recalls(self, hybrid: HybridRetriever, data: StageData, trainer: L.Trainer) -> list[float]:
@@ -129,16 +129,21 @@ class ConstrainedRecall(L.Callback):
         mine = queries[trainer.global_rank :: trainer.world_size]
         chains = MultistepRetriever(retriever, hops=self.hops).retrieve_chains(mine)
         return [
-            set_scores([h.id for h in some[0].hits] if some else [], gold_passages(query, qrels)).f1
-            for some, query in zip(chains, mine, strict=True)
+            set_scores([h.id for h in best[0].hits] if best else [], gold_passages(query, qrels)).f1
+            for best, query in zip(chains, mine, strict=True)
         ]
 
 
 def refuse_unmeasured(trainer: L.Trainer, measured: Sequence[str], hint: str) -> None:
-    """Refuse a checkpoint that monitors what this run does not measure.
+    """Refuse a checkpoint callback that monitors a metric which this run does not measure.
+
+    Args:
+        trainer: The trainer with its checkpoint callbacks.
+        measured: Names of the metrics that are measured.
+        hint: The remedy, for the error.
 
     Raises:
-        ConfigError: One does; ``hint`` says what would help.
+        ConfigError: A callback monitors another metric.
     """
     for callback in trainer.checkpoint_callbacks:
         monitor = getattr(callback, "monitor", None)
@@ -154,19 +159,19 @@ def log_means(
 ) -> None:
     """Log the mean of each score over all processes."""
     for name, values in scores.items():
-        # Of one kind on every process: one without a share of the inputs would send whole numbers.
+        # The same type on every process: a process without inputs would send integers.
         sums = torch.tensor([sum(values), len(values)], dtype=torch.float32, device=pl_module.device)
         total, count = trainer.strategy.reduce(sums, reduce_op="sum")
         pl_module.log(name, total / count, prog_bar=True, sync_dist=False, rank_zero_only=False)
 
 
 class SaveModel(L.Callback):
-    """Writes the best checkpoint's model and tokenizer as a folder for the next stage, at the end of fit.
+    """Writes model and tokenizer of the best checkpoint as a folder for the next stage, at the end of fit.
 
-    Warns where training has gone on after the last look at dev: those steps are in no best checkpoint.
+    Warns where training went on after the last measurement on dev: no best checkpoint has those steps.
 
     Args:
-        folder: Where ``save_pretrained`` writes; an earlier model there is replaced.
+        folder: Folder for the model; an earlier model in it is replaced.
     """
 
     def __init__(self, folder: str):
@@ -174,23 +179,23 @@ class SaveModel(L.Callback):
         self._looked = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The step at which dev was looked at last, for a run that is resumed."""
+        """The step of the last measurement on dev, for a resumed run."""
         return {"looked": self._looked}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take it up again."""
+        """Restore the step."""
         self._looked = state_dict["looked"]
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Remember the step."""
+        """Note the step."""
         if not trainer.sanity_checking:
             self._looked = trainer.global_step
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Load the best weights, where a checkpoint callback has chosen some, and write them.
+        """Load the weights of the best checkpoint, if there is one, and write the model.
 
         Raises:
-            ConfigError: They are not finite: the training has diverged. Nothing is written.
+            ConfigError: The weights are not finite: the training has diverged. Nothing is written.
         """
         module: Any = pl_module
         best = next((c for c in _checkpoints(trainer) if c.monitor), None)
@@ -205,8 +210,8 @@ class SaveModel(L.Callback):
             if unseen and trainer.is_global_zero:
                 log.warning(
                     "%s was measured last at step %d of %d, so the model that is written has none of the "
-                    "later steps: let --trainer.val_check_interval (in batches; an epoch has %s) divide "
-                    "those of the run. The last weights are in %s.",
+                    "later steps: choose a --trainer.val_check_interval (in batches; an epoch has %s) that "
+                    "divides the batches of the run. The last weights are in %s.",
                     best.monitor,
                     self._looked,
                     trainer.global_step,
@@ -215,9 +220,9 @@ class SaveModel(L.Callback):
                 )
         elif best is not None and trainer.is_global_zero:
             log.warning(
-                "%s, so the model that is written is that of the last step (how often dev is measured: "
-                "--trainer.val_check_interval, in batches, of which an epoch has %s, and "
-                "--trainer.check_val_every_n_epoch).",
+                "%s, so the model of the last step is written. How often dev is measured: "
+                "--trainer.val_check_interval (in batches; an epoch has %s) and "
+                "--trainer.check_val_every_n_epoch.",
                 trouble,
                 trainer.num_training_batches,
             )
@@ -227,7 +232,7 @@ class SaveModel(L.Callback):
             print(f"{self.folder}: the model of step {taken:,} of {trainer.global_step:,}{measured}")
 
     def _write(self, module: Any, data: Any) -> None:
-        """The model, its tokenizer, and what stands beside them."""
+        """Write the model, its tokenizer, and the files beside them."""
         merge_adapters(module.model)
         with atomic_folder(self.folder, "config.json") as new:
             module.model.save_pretrained(new)
@@ -241,17 +246,17 @@ class SaveModel(L.Callback):
     def on_exception(
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
-        """Where the run was ended from outside, note with the exception how to go on."""
+        """Add a note on how to resume to the exception of a run that SIGTERM ended."""
         if isinstance(exception, SIGTERMException):
             exception.add_note(_remedy(trainer))
 
 
 def _checkpoints(trainer: L.Trainer) -> list[ModelCheckpoint]:
-    return [some for some in trainer.checkpoint_callbacks if isinstance(some, ModelCheckpoint)]
+    return [callback for callback in trainer.checkpoint_callbacks if isinstance(callback, ModelCheckpoint)]
 
 
 def _trouble(best: ModelCheckpoint | None) -> str | None:
-    """Why the best checkpoint cannot be taken; None: it can."""
+    """Why the best checkpoint cannot be used; None: it can."""
     if best is None or not best.best_model_path:
         return f"{best.monitor if best is not None else 'dev'} was never measured"
     if not Path(best.best_model_path).is_file():
@@ -261,7 +266,7 @@ def _trouble(best: ModelCheckpoint | None) -> str | None:
 
 
 def _remedy(trainer: L.Trainer) -> str:
-    """How to go on with a run that is ended now."""
+    """How to resume a run that ends now."""
     kept = kept_checkpoint(trainer)
     if kept is not None:
         return f"go on from its last checkpoint with --ckpt_path {kept}."

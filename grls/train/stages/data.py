@@ -1,7 +1,7 @@
 """LightningDataModules of the two stages.
 
-They read a data set folder, take the tokenizer from the LightningModule they feed, and hold the constraint
-index where the loss asks for it. ``dev_inputs`` is what the validation callback retrieves.
+They read a data set folder, take the tokenizer from the LightningModule, and hold the constraint index. The
+validation callback retrieves ``dev_inputs``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DevInput(NamedTuple):
 
     Attributes:
         source: Model input, token ids.
-        gold: Ids of the passages to be found.
+        gold: Ids of the gold passages.
     """
 
     source: list[int]
@@ -94,13 +94,16 @@ class StageData(FitData):
         self.collator = self.collate(module)
 
     def collate(self, module: Any) -> Any:
-        """What makes batches of examples.
+        """Make the collator.
 
         Raises:
-            ConfigError: The model is causal, which these batches are not made for.
+            ConfigError: The model is causal, or needs another data module.
         """
         if isinstance(module, RetrieveChains):
-            raise ConfigError("RetrieveChains learns from grls.train.chains.data.ChainData.")
+            raise ConfigError(
+                f"RetrieveChains does not train on {type(self).__name__}: set --data "
+                "grls.train.chains.data.ChainData."
+            )
         if self.codec.causal:
             raise ConfigError(
                 f"{type(self).__name__} is for sequence-to-sequence models; train a causal one with "
@@ -135,10 +138,10 @@ class StageData(FitData):
 
     @abstractmethod
     def dev_inputs(self) -> list[DevInput]:
-        """What the validation callback retrieves, single-step; nothing where the stage has no passages."""
+        """The inputs of single-step retrieval on dev; empty where the stage writes no whole passages."""
 
     def dev_queries(self) -> tuple[list[Query], Qrels]:
-        """What the validation callback retrieves hop by hop.
+        """The queries of hop-by-hop retrieval on dev.
 
         Raises:
             ConfigError: The stage has no queries.
@@ -147,16 +150,18 @@ class StageData(FitData):
 
 
 class MemoriseData(StageData):
-    """Stage one: front of a passage, or what else tells of it -> passage.
+    """Stage one: front of a passage, or another input made from it -> passage.
 
-    Dev is a sample of the corpus, read in the same way: memory is the aim.
+    Dev is a sample of the training passages, since the aim is to memorise them.
 
     Args:
         data: Data set folder in BEIR's layout.
-        front: Share of a passage's tokens that the encoder sees.
-        unit: ``text``, or ``path`` for ``subject; relation; object`` (the front is subject and relation).
-        target: ``whole``: the decoder writes the whole passage; ``rest``: what the front lacks.
-        reading: What the model gets of a passage: its front, or what else tells of it.
+        front: Share of a passage's tokens in its front (0 to 1).
+        unit: ``text``: the front is a share of the tokens; ``path``: passages are
+            ``subject; relation; object``, and the front is subject and relation.
+        target: ``whole``: the decoder writes the whole passage; ``rest``: it writes the passage without the
+            front.
+        reading: The model input of a passage: its front, or another input made from it.
         kwargs: The options of :class:`StageData`.
     """
 
@@ -178,8 +183,8 @@ class MemoriseData(StageData):
     def check(self, loss: str) -> None:  # noqa: D102
         if loss == "allowed" and self.target == "rest":
             raise ConfigError(
-                "loss `allowed` needs target `whole`: the rest of a passage is no path of the index. Choose "
-                "target `whole` or loss `full`."
+                "loss `allowed` needs target `whole`, since the index has no paths of partial passages. "
+                "Choose target `whole` or loss `full`."
             )
 
     def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
@@ -190,13 +195,13 @@ class MemoriseData(StageData):
         return every, Chosen(every, self._sample)
 
     def other_files(self) -> list[str]:
-        """The neighbours that are read."""
+        """The file of neighbours."""
         return [file for file in (self.reading.neighbours,) if file is not None]
 
     def dev_inputs(self) -> list[DevInput]:
-        """What is read of the sampled passages; each is to find its passage.
+        """The model inputs of the sampled passages; the gold passage of each is the passage itself.
 
-        Under target ``rest`` the model does not write whole passages, so nothing can be retrieved.
+        Empty under target ``rest``: the model does not write whole passages, so it cannot retrieve them.
         """
         if self.target == "rest":
             return []
@@ -210,17 +215,17 @@ class RetrieveData(StageData):
 
     Args:
         data: Data set folder in BEIR's layout.
-        train_split: Split to train on.
-        dev_split: Split to measure on.
-        multistep: Learn hop by hop; otherwise every gold passage from the query alone.
-        done: Learn DONE after the last hop.
-        shuffle: Draw the order of the evidence anew each epoch.
-        mix: What else is learned along with it: pseudo-queries, memorisation.
+        train_split: Split of the training queries.
+        dev_split: Split of the dev queries.
+        multistep: Learn hop by hop; false: learn every gold passage from the query alone.
+        done: Learn DONE after the last hop (multi-step only).
+        shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
+        mix: Examples that are mixed in: pseudo-queries, passages to memorise.
         kwargs: The options of :class:`StageData`.
     """
 
     kind: Any = RetrieveExamples
-    """What examples are made of queries."""
+    """The class of the examples of queries."""
 
     def __init__(
         self,
@@ -249,7 +254,7 @@ class RetrieveData(StageData):
         return self._mixed(self._retrieve_examples(*train, *how)), self._retrieve_examples(*self._dev, *how)
 
     def other_files(self) -> list[str]:
-        """What is mixed in."""
+        """The files of the mix."""
         memorise = self.mix.memorise
         files = self.mix.pseudo, None if memorise is None else memorise.neighbours
         return [file for file in files if file is not None]
@@ -269,7 +274,7 @@ class RetrieveData(StageData):
         return MemoriseExamples(self.corpus, self.codec, reading=reading, seed=self.seed)
 
     def _pseudo_examples(self, queries: Sequence[Query]) -> Any:
-        # Never shuffled: each passage of a chain was found from the one before.
+        # Never shuffled: each passage of a chain was chosen as a neighbour of the one before.
         done = self.done and self.mix.pseudo_done
         return self._retrieve_examples(queries, {}, done, shuffle=False, seed=f"pseudo-{self.seed}")
 
@@ -289,7 +294,7 @@ class RetrieveData(StageData):
         )
 
     def dev_inputs(self) -> list[DevInput]:
-        """The dev queries; each is to find its gold passages."""
+        """The dev queries with their gold passages."""
         queries, qrels = self._dev
         texts = self.codec.queries([q.id for q in queries], [q.text for q in queries], self.truncate_queries)
         return [
@@ -302,11 +307,11 @@ class RetrieveData(StageData):
 
 
 class Chosen:
-    """Some examples of a collection.
+    """A subset of examples.
 
     Args:
-        examples: The collection.
-        numbers: Which of them.
+        examples: All examples.
+        numbers: The numbers of the subset.
     """
 
     def __init__(self, examples: Examples, numbers: Sequence[int]):

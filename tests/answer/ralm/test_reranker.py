@@ -246,7 +246,7 @@ def test_a_reranker_reads_prefixes_as_long_as_its_examples(
     longer = tmp_path / "longer.jsonl"
     longer.write_text(collected.read_text().replace('"prefix_tokens": 9', '"prefix_tokens": 8', 1))
     assert main(training(folder, collected, tmp_path / "other", "--dev", str(longer))) == 1
-    assert "--train have 9 tokens and those of --dev 8" in capsys.readouterr().err
+    assert "prefixes have 9 tokens in --train and 8 in --dev" in capsys.readouterr().err
     for more in ((), ("--prefix_tokens", "9")):
         assert main(training(folder, collected, tmp_path / "same", *more)) == 0
     assert Reranker.load(str(tmp_path / "same" / "model"), device="cpu").prefix_tokens == 9
@@ -280,10 +280,10 @@ def test_training_is_resumed_with_the_same_options_only(
         assert f"was begun with other options ({option}): resume it" in capsys.readouterr().err
     caplog.clear()
     assert main(training(folder, collected, output, *resumed)) == 0
-    assert "cannot be held" not in caplog.text
+    assert "cannot be compared" not in caplog.text
     (output / "settings.json").unlink()
     assert main(training(folder, collected, output, *resumed)) == 0
-    assert "the options cannot be held against those of the first run" in caplog.text
+    assert "the options cannot be compared with those of the first run" in caplog.text
 
 
 def test_a_killed_run_goes_on(folder: Path) -> None:

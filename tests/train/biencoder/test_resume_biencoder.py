@@ -116,7 +116,7 @@ def test_a_damaged_checkpoint_is_passed_over(
     if file == "optimizer.pt":
         train(place, run, "--resume=true")
         assert f"{folders[1]} is damaged ({file}" in caplog.text
-        assert f"goes on from {folders[0]}" in caplog.text
+        assert f"resumes from {folders[0]}" in caplog.text
         assert logged(run, "loss") == pytest.approx(logged(trained, "loss"), rel=1e-6)
         return
     spoil(folders[0] / file)

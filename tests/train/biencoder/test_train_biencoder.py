@@ -243,7 +243,7 @@ def test_refusals_before_the_work_begins(
         (["--dev_split=none"], "none.tsv: no such file; give another dev_split, or null"),
         (["--source=/none/such"], "no such folder: /none/such"),
         (["--source=null"], "give either --source"),
-        (["--fit.batch_size=1"], "a batch_size of 1 leaves no passage to tell the right one from"),
+        (["--fit.batch_size=1"], "a batch_size of 1 leaves no negatives: raise it"),
         (["--fit.batch_size=0"], "batch_size must be at least 1, got 0"),
         (["--fit.max_steps=0"], "max_steps must be at least 1"),
         (["--fit.learning_rate=0"], "expected a learning_rate above 0"),

@@ -220,7 +220,10 @@ def _recall(root: Path, folder: Path) -> float:
     ("given", "message"),
     [
         (["--data.prior.retrievers=[]"], "prior needs retrievers"),
-        (["--data.prior.retrievers=[bm25]", "--data.prior.weights=[1,2]"], "got 1, 2 and 1"),
+        (
+            ["--data.prior.retrievers=[bm25]", "--data.prior.weights=[1,2]"],
+            "got 1 retrievers, 2 weights",
+        ),
         (["--data.prior.retrievers=[nowhere]"], "no retriever here"),
         (["--data.prior.retrievers=[bm25]", "--data.prior.temperatures=[0]"], "temperature of bm25 must be"),
         (["--data.prior.retrievers=[bm25]", "--data.prior.done_share=0"], "done_share must be a finite"),
