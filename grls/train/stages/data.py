@@ -47,22 +47,23 @@ class DevInput(NamedTuple):
 
 
 class StageData(FitData):
-    """What both stages of a generator share.
+    """Shared parts of both stages of a generator.
 
     Args:
         data: Data set folder in BEIR's layout.
-        max_passage_tokens: Passages are cut to this length.
-        max_query_tokens: Longer queries are refused, or cut with ``truncate_queries``.
-        max_input_tokens: Length limit of a whole model input.
-        truncate_queries: Cut queries that are too long.
-        evidence_words: Words that a model input has of the text of each passage found so far: its first
-            sentence and those nearest to the question; 0: all.
+        max_passage_tokens: Longest passage in tokens; longer passages are cut.
+        max_query_tokens: Longest query in tokens; longer queries are refused, or cut with
+            ``truncate_queries``.
+        max_input_tokens: Longest model input in tokens: query and evidence together.
+        truncate_queries: Cut queries that are too long; false refuses them.
+        evidence_words: Largest number of words of each evidence passage in a model input: its first sentence
+            and the sentences nearest to the question. 0: the whole passage.
         kwargs: The options of :class:`grls.train.core.datamodule.FitData`; ``dev_size`` counts passages
             (memorise) or queries (retrieve).
 
     Attributes:
-        priors: What the generator is to be decoded beside; None: it is decoded alone.
-        spans: What it writes of passages; None: it writes them from their beginning.
+        priors: The priors beside which the generator is decoded; None: it is decoded alone.
+        spans: The spans that it writes; None: it writes passages from their beginning.
     """
 
     priors: OpenPriors | None = None
@@ -116,18 +117,18 @@ class StageData(FitData):
         )
 
     def make_spans(self) -> Spans | None:
-        """What is written of the passages of the corpus, where they are not written whole."""
+        """The spans that the generator writes; None: it writes whole passages."""
         return None
 
     @property
     def rescore_input(self) -> RescoreInput | None:
-        """How passages are rescored; None: they are not."""
+        """How the generator reads passages for rescoring; None: it does not learn to rescore."""
         return None
 
     def beside_model(self) -> dict[str, Any]:
-        """The length limits, and those of spans, which ``grls index`` reads."""
-        found: dict[str, Any] = {LIMITS: self.limits.record()}
-        return found if self.spans is None else {**found, SPANS: self.spans.record}
+        """The length limits and the options of spans, which ``grls index`` reads."""
+        files: dict[str, Any] = {LIMITS: self.limits.record()}
+        return files if self.spans is None else {**files, SPANS: self.spans.record}
 
     def check(self, loss: str) -> None:
         """Refuse options that do not fit the loss."""

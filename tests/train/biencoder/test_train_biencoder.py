@@ -271,7 +271,7 @@ def test_bad_splits_are_refused(place: Path, tmp_path: Path, capsys: pytest.Capt
     message = fails(
         capsys, *options(place, tmp_path / "o", f"--data={folder}", "--train_split=one", "--fit.done=false")
     )
-    assert "one training example leaves no passage" in message
+    assert "one training example leaves no negatives" in message
 
 
 def test_hard_negatives_need_words_in_common(
