@@ -17,7 +17,7 @@ from grls.retrieve.hops.options import CHOICES, Choice
 from grls.retrieve.hops.retriever import NEEDS_PROBABILITIES, HopsRetriever
 from grls.retrieve.options import stored_hops
 from grls.retrieve.spec import MANIFEST, recorded
-from grls.tune.step import TuneChoice, Tuning
+from grls.tune.step import TuneChoice, Tuning, earlier_choices
 
 
 def ends_chains(tuning: Tuning) -> bool:
@@ -98,8 +98,7 @@ def inner(tuning: Tuning) -> Any:
 def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
     """What the chains depend on, beside the models."""
     hops = {name: value for name, value in spec["hops"].items() if name not in ("done_bias", "choose")}
-    tuned = ("priors", "empty_weight", "search", "passages", "weight")
-    return {**{name: spec.get(name) for name in tuned}, "hops": hops}
+    return {**earlier_choices(spec), "hops": hops}
 
 
 def _best(chains: Sequence[Chain], how: str) -> Chain:

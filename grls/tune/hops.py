@@ -22,7 +22,7 @@ from grls.retrieve.hops.ranked import RankedHops
 from grls.retrieve.options import stored_hops
 from grls.retrieve.spec import MANIFEST, recorded
 from grls.tune.chains import inner
-from grls.tune.step import TuneChoice, Tuning
+from grls.tune.step import TuneChoice, Tuning, earlier_choices
 
 
 class TriedHops(NamedTuple):
@@ -113,7 +113,13 @@ def _measured(
         rankings = RankedHops(retriever, how, memory).retrieve_by_hops(tuning.dev.queries, k)
         return [_quality(rankings[count - 1], tuning.dev.gold, k) for count in counts]
 
-    of = {"step": "hops", "hops": recorded(how), "counts": counts, "k": k, "spec": _relevant(tuning.spec)}
+    of = {
+        "step": "hops",
+        "hops": recorded(how),
+        "counts": counts,
+        "k": k,
+        "spec": earlier_choices(tuning.spec),
+    }
     found = []
     for count, (recalls, complete) in zip(counts, tuning.journal.measured(of, measure), strict=True):
         found.append(TriedHops(count, temperature, done, recalls, complete))
@@ -132,8 +138,3 @@ def _quality(rankings: Sequence[Sequence[Any]], gold: Sequence[Sequence[str]], k
         for names, wanted in zip(ids, gold, strict=True)
     ]
     return [recalls, complete_recall(ids, gold, [k])[f"complete_recall@{k}"]]
-
-
-def _relevant(spec: dict[str, Any]) -> dict[str, Any]:
-    """What hops find depends on, beside the models."""
-    return {name: spec.get(name) for name in ("priors", "empty_weight", "search", "weights", "size")}

@@ -22,9 +22,9 @@ from grls.tune.journal import Journal
 from grls.tune.options import TuneOptions
 from grls.tune.priors import tune_priors
 from grls.tune.rescoring import can_rescore, tune_rescoring
-from grls.tune.step import TuneChoice, Tuning
+from grls.tune.step import CHOSEN, TuneChoice, Tuning
 
-_TUNED = ("priors", "empty_weight", "search", "hops", "weights", "passages", "weight", "size", "sha256")
+_TUNED = (*CHOSEN, "hops", "sha256")
 """The fields that tuning changes."""
 
 _RESCORED = ("generative", "hybrid")
@@ -118,15 +118,13 @@ def _steps(tuning: Tuning, single: bool) -> list[Step]:
         steps.append(("fusion", tune_fusion))
     if kind == "cut":
         steps.append(("cut", tune_cut))
-    if ranks_by_hops(tuning) and not single:
-        steps.append(("hops", tune_hops))
-    chains = ends_chains(tuning)
-    if chains and not single:
-        steps.append(("chains", tune_chains))
+    by_hops: list[Step] = [("hops", tune_hops)] if ranks_by_hops(tuning) else []
+    by_hops += [("chains", tune_chains)] if ends_chains(tuning) else []
+    steps += [] if single else by_hops
     if not steps:
         raise ConfigError(
-            f"{tuning.folder} has nothing to tune{' in a single step' if chains else ''}: priors (kind "
+            f"{tuning.folder} has nothing to tune{' in a single step' if by_hops else ''}: priors (kind "
             "hybrid), a generator that has learned to rescore, a cross-encoder (kind rescored), a fusion's "
-            "weights, a cut, or hops until DONE (`--hops.steps dynamic`)."
+            "weights, a cut, or hops (`--hops.steps dynamic`, `ranked`)."
         )
     return steps

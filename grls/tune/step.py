@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,9 @@ from grls.retrieve.spec import MANIFEST, Member
 from grls.tune.dev import DevQueries
 from grls.tune.journal import Journal
 from grls.tune.options import TuneOptions
+
+CHOSEN = ("priors", "empty_weight", "search", "weights", "passages", "weight", "size")
+"""The fields of ``grls.json`` that steps choose before they come to hops."""
 
 
 class TuneChoice(NamedTuple):
@@ -75,6 +78,11 @@ class Tuning:
         search = stored_search(self.spec, self.folder / MANIFEST)
         how = replace(self.how, search=self.how.search or search, **changes)
         return open_member(member, self.folder, field, how)
+
+
+def earlier_choices(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The choices of the steps before hops, which the measurements of hops depend on."""
+    return {name: spec.get(name) for name in CHOSEN}
 
 
 def as_pairs(hits: Sequence[Hit]) -> list[list[Any]]:

@@ -12,6 +12,7 @@ from small_data import write_jsonl
 
 from grls.cli import main
 from grls.retrieve.spec import read_spec, write_spec
+from grls.tune.journal import Journal
 
 FOLDERS: dict[str, dict[str, Any]] = {
     "hops": {"retriever": "../generative", "hops": {"steps": "dynamic", "max": 2}},
@@ -68,3 +69,28 @@ def test_a_killed_run_does_not_go_on_with_another_search(
         assert main(tune("data")) == 130
     for option in ("--search.beams=3", "--search.rescore_weight=0.5"):
         assert "other settings (search)" in fails(capsys, *tune("data", option))
+
+
+@pytest.mark.parametrize("step", ["chains", "hops"])
+def test_hops_are_measured_anew_with_other_choices_of_earlier_steps(
+    place: Path, step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A killed run may go on with another grid: what it measured with other weights is not taken."""
+    content = FOLDERS["rescored"] | {"weight": 0.5}
+    hops = {"steps": "dynamic" if step == "chains" else "ranked", "max": 2}
+    more = [] if step == "chains" else ["--grid.hops=[1, 2]"]
+    write_spec("r", "rescored", content | {"hops": hops})
+    measured: list[str] = []
+    original = Journal.measured
+
+    def noted(self: Journal, of: dict[str, Any], measure: Any) -> Any:
+        return original(self, of, lambda: (measured.append(of["step"]), measure())[1])
+
+    monkeypatch.setattr(Journal, "measured", noted)
+    with monkeypatch.context() as patch:
+        patch.setattr("grls.tune.run.update_spec", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert main(tune("data", "--grid.cross_encoder_passages=[2]", *more)) == 130
+    assert step in measured
+    measured.clear()
+    assert main(tune("data", "--grid.cross_encoder_passages=[4]", *more)) == 0
+    assert step in measured
