@@ -1,7 +1,7 @@
-"""Building a generative retriever's folder: what a training wrote beside the model is heeded.
+"""Building a generative retriever's folder, with the settings that training wrote beside the model.
 
-What limits a model was trained with, which spans it writes and how it rescores stand in files beside it; an
-option goes before them.
+Files beside a model say with which length limits it was trained, which spans it writes and how it rescores.
+Options override these files.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def read_passages(
         folder: The retriever's.
         manifest: What stands in it.
         codec: What wrote the passages as tokens.
-        verify: As of :func:`grls.index.load_index`.
+        verify: See :func:`grls.index.load_index`.
 
     Raises:
         DataError: A file is damaged.
@@ -136,7 +136,7 @@ def _refuse_changed(folder: Path, manifest: dict[str, Any], corpus: Corpus) -> N
 
 
 def refuse_other_weights(folder: Path, manifest: dict[str, Any], model: Any) -> None:
-    """Refuse a model that is not the one that the folder was made with; older folders do not know theirs.
+    """Refuse another model than the one that the folder was made with; older manifests name no weights.
 
     Raises:
         MismatchError: It is another one.
