@@ -52,6 +52,10 @@ PHRASES = {
     r"\bas is usual for\b": "'by default'",
     r"(?<!self-)\bassess(?:es|ed|ing|ments?)?\b(?!-|\.json)": "'rescore', 'score' or 'judge'",
     r"\bbeginnings\b": "'first step' or 'prefixes'",
+    r"(?:^|[.:;] )Who \w+s\b": "name who does it",
+    r"\bleaves? off\b": "'the frontier' or 'stops'",
+    r"\bis (?:said|known) of\b": "name the thing: 'priors', 'settings'",
+    r"\bnumbered anew\b": "'renumbered'",
 }
 """Turns that are not plain -> what to write instead. (Seeds of draws hold "assess-".)"""
 
