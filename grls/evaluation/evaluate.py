@@ -29,13 +29,16 @@ from grls.data.dataset import (
 )
 from grls.data.types import Hit, Query
 from grls.errors import MismatchError
+from grls.evaluation.by_type import scores_by_type
 from grls.evaluation.graph import Reading
 from grls.evaluation.measures import MEASURES, mean_values
 from grls.evaluation.metrics.answer_recall import answer_recall
 from grls.evaluation.metrics.averages import KS, cutoffs
 from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.evaluation.metrics.done_missing import done_missing
+from grls.evaluation.metrics.exact_chain import exact_chain
 from grls.evaluation.metrics.graph_success import graph_success
+from grls.evaluation.metrics.hop_hits import hop_hits
 from grls.evaluation.metrics.path_match import Accepted, path_match
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -130,9 +133,10 @@ def evaluate_results(
 
     Returns:
         ``queries`` (counts: judged, unanswered, unjudged), ``sequence_recall``, ``measures``, and if they
-        apply ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``set``,
+        apply ``complete_recall``, ``answer_recall``, ``seen_unseen``, ``path_match``, ``set``, ``hops``,
         ``done_missing``, ``graph`` (by the paper's algorithm 3) and ``graph_reuse`` (a statement may be used
-        again); each maps a metric to its value, or to None if it has none.
+        again); each maps a metric to its value, or to None if it has none. ``by_type`` maps a type of
+        questions to such metrics.
 
     Raises:
         DataError: The qrels are empty, or a hit is not in ``corpus``.
@@ -152,9 +156,14 @@ def evaluate_results(
     report["path_match"] = _path_match([by_id[q] for q in rankings], gold, chains or rankings)
     if chains is not None:
         report["set"] = set_f1([[hit.id for hit in hits] for hits in chains.values()], gold)
+        report["hops"] = _hops(by_id, chains, gold)
         report["done_missing"] = done_missing([q in run.chains and run.chains[q].done for q in qrels])
         report["graph"] = _graph(by_id, chains, corpus, texts, "algorithm3")
         report["graph_reuse"] = _graph(by_id, chains, corpus, texts, "reuse")
+    elif run.steps == "fixed":
+        report["hops"] = hop_hits(ids, gold)
+    passages = None if chains is None else [[hit.id for hit in hits] for hits in chains.values()]
+    report["by_type"] = scores_by_type([by_id[q] for q in rankings], ids, gold, ks, passages)
     return {section: values for section, values in report.items() if values is not None}
 
 
@@ -175,13 +184,23 @@ def format_report(report: Report) -> str:
     alone = report.get("seen_unseen", {}).get("all_unseen_queries")
     if alone is not None:
         lines.append(f"{'queries, all unseen':<22}" + _percent(alone / report["queries"]["judged"]))
-    for section in ("measures", "path_match", "set", "done_missing", "graph", "graph_reuse"):
+    for section in ("measures", "path_match", "set", "hops", "done_missing", "graph", "graph_reuse"):
         for name, value in report.get(section, {}).items():
-            label = name if section in (name, "measures") else f"{section} {name}"
+            label = name if section in (name, "measures", "hops") else f"{section} {name}"
             lines.append(
                 f"{label.replace('_', ' '):<22}" + (_percent(value) if name != "queries" else f"{value:>8}")
             )
+    lines += _type_lines(report, ks)
     return "\n".join(lines)
+
+
+def _type_lines(report: Report, ks: Sequence[int]) -> list[str]:
+    """Recall and complete recall of each type of questions."""
+    lines = []
+    for name, values in report.get("by_type", {}).items():
+        for label, prefix in ((name, "recall@"), ("  complete", "complete_recall@")):
+            lines.append(f"{label:<22}" + "".join(_percent(values.get(f"{prefix}{k}")) for k in ks))
+    return ["", "by type", *lines] if lines else []
 
 
 def _chain_passages(run: Run, qrels: Qrels) -> dict[str, list[Hit]]:
@@ -208,6 +227,16 @@ def _answer_recall(
     retrieved = [[texts[hit.id] for hit in rankings[query_id][:depth]] for query_id in asked]
     values = answer_recall(retrieved, [queries[query_id].answers for query_id in asked], ks)
     return {**values, "queries": len(asked)}
+
+
+def _hops(
+    queries: Mapping[str, Query], chains: Mapping[str, list[Hit]], gold: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Hits of each hop, and how many chains are exact."""
+    ids = [[hit.id for hit in hits] for hits in chains.values()]
+    asked = [queries[query] for query in chains]
+    paths = [_accepted(q, wanted) if q.evidence else None for q, wanted in zip(asked, gold, strict=True)]
+    return {**hop_hits(ids, gold), **exact_chain(ids, gold, paths)}
 
 
 def _path_match(

@@ -15,8 +15,10 @@ from grls.evaluation.metrics.answer_recall import answer_recall, contains_answer
 from grls.evaluation.metrics.autoais import attributed, autoais, hypothesis, premise
 from grls.evaluation.metrics.complete_recall import complete_recall
 from grls.evaluation.metrics.done_missing import done_missing
+from grls.evaluation.metrics.exact_chain import exact_chain
 from grls.evaluation.metrics.graph_success import graph_success, problem_from_texts
 from grls.evaluation.metrics.hits import hits
+from grls.evaluation.metrics.hop_hits import hop_hits
 from grls.evaluation.metrics.path_match import Accepted, path_match
 from grls.evaluation.metrics.seen_unseen import seen_unseen
 from grls.evaluation.metrics.sequence_recall import sequence_recall
@@ -31,6 +33,26 @@ def test_sequence_recall_is_averaged_over_queries():
     assert sequence_recall(retrieved, gold, [1, 2, 10]) == pytest.approx(
         {"recall@1": (1 / 3 + 0 + 0) / 3, "recall@2": (1 / 3 + 1 + 0) / 3, "recall@10": (1 + 1 + 0) / 3}
     )
+
+
+def test_hits_of_each_hop_count_the_queries_that_have_so_many_gold_passages():
+    retrieved = [["a", "x"], ["b", "b", "c"], ["x"]]
+    gold = [["a", "b"], ["c", "b", "d"], ["y"]]
+    assert hop_hits(retrieved, gold) == pytest.approx({"H1": 2 / 3, "H2": 0.0, "H3": 1.0})
+    with pytest.raises(DataError, match="gold"):
+        hop_hits([["a"]], [[]])
+
+
+def test_exact_chains_have_the_right_passages_and_the_right_end():
+    retrieved = [["a", "b"], ["b", "a"], ["a", "b", "c"], []]
+    gold = [["a", "b"], ["a", "b"], ["a", "b"], ["a"]]
+    order = [Accepted([["a", "b"]]), Accepted([["a", "b"]]), Accepted([["a", "b"]]), None]
+    assert exact_chain(retrieved, gold, order) == pytest.approx(
+        {"exact_set": 0.5, "exact_chain": 1 / 3, "f1_known_length": 0.75}
+    )
+    free = [some and some._replace(any_order=True) for some in order]
+    assert exact_chain(retrieved, gold, free)["exact_chain"] == pytest.approx(2 / 3)
+    assert "exact_chain" not in exact_chain(retrieved, gold)
 
 
 def test_complete_recall_wants_every_gold_passage():
@@ -262,6 +284,11 @@ CALLS = {
             "references": [{"paths": [["b", "a"]], "any_order": known} for known in (True, False)],
         },
         {"path_match": 0.5},
+    ),
+    "hop_hits": ({"predictions": [["a", "x"]], "references": [["a", "b"]]}, {"H1": 1.0, "H2": 0.0}),
+    "exact_chain": (
+        {"predictions": [["b", "a"]], "references": [["a", "b"]]},
+        {"exact_set": 1.0, "f1_known_length": 1.0},
     ),
     "done_missing": ({"predictions": [True, False]}, {"done_missing": 0.5}),
     "answer_recall": (

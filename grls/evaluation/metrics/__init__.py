@@ -1,6 +1,7 @@
 """One metric a file: a plain function over lists, and the ``evaluate.Metric`` that wraps it.
 
 Each file states its convention. Rankings: ``sequence_recall``, ``complete_recall``, ``seen_unseen``,
-``hits``, ``answer_recall``. Chains: ``set_f1``, ``path_match``, ``done_missing``, ``graph_success``. Answers:
+``hits``, ``answer_recall``. Chains: ``set_f1``, ``path_match``, ``hop_hits``,
+``exact_chain``, ``done_missing``, ``graph_success``. Answers:
 ``answer_f1``, ``autoais``. Means and cut-offs of all: ``averages``.
 """

@@ -1,0 +1,53 @@
+"""Recall by the type of a question, where the metadata of queries have a field ``type``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from grls.data.types import Query
+from grls.evaluation.metrics.complete_recall import complete_recall
+from grls.evaluation.metrics.sequence_recall import sequence_recall
+from grls.evaluation.metrics.set_f1 import set_f1
+
+FIELD = "type"
+_MOST = 20
+"""More values than this are no types: the field means something else."""
+
+
+def types_of(queries: Sequence[Query]) -> dict[str, list[int]]:
+    """Type -> places of its queries, ascending by type; nothing where fewer than two types are named."""
+    found: dict[str, list[int]] = {}
+    for place, query in enumerate(queries):
+        value = json.loads(query.metadata).get(FIELD)
+        if isinstance(value, str):
+            found.setdefault(value, []).append(place)
+    return dict(sorted(found.items())) if 2 <= len(found) <= _MOST else {}
+
+
+def scores_by_type(
+    queries: Sequence[Query],
+    ids: Sequence[Sequence[str]],
+    gold: Sequence[Sequence[str]],
+    ks: Sequence[int],
+    chains: Sequence[Sequence[str]] | None = None,
+) -> Mapping[str, dict[str, float | int]] | None:
+    """Recall, complete recall and, of chains, set F1 of each type; None where queries have no types.
+
+    Args:
+        queries: ``[Q]``.
+        ids: Passage ids of each, best first.
+        gold: Gold passage ids of each.
+        ks: Cut-offs.
+        chains: Passage ids of each query's chain.
+    """
+    report = {}
+    for name, places in types_of(queries).items():
+        wanted = [gold[place] for place in places]
+        part = [ids[place] for place in places]
+        scores: dict[str, float | int] = {"queries": len(places)}
+        scores |= sequence_recall(part, wanted, ks) | complete_recall(part, wanted, ks)
+        if chains is not None:
+            scores["set_f1"] = set_f1([chains[place] for place in places], wanted)["f1"]
+        report[name] = scores
+    return report or None

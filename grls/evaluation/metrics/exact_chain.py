@@ -1,0 +1,73 @@
+"""Exact chains: the share of queries whose chain is the gold evidence and nothing else.
+
+Convention: ``exact_set`` is 1 for a query whose distinct passages are its gold passages, whatever their order
+(dense retrieval's passage exact match with the number of passages to be found, too; arXiv 2009.12756);
+``exact_chain`` is 1 where the chain is one of the accepted paths, passage by passage (in any order, if the
+data allow any order). Both ask for the right end as well as for the right passages, unlike complete recall
+and path match. ``f1_known_length`` is set F1 of the first n passages of the chain, n being the number of gold
+passages: what set F1 falls short of it is the price of not knowing that number (a chain that ended too early
+is not made longer, so it is a lower bound of that price).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.evaluation.metrics.averages import mean
+from grls.evaluation.metrics.path_match import Accepted, matches
+from grls.evaluation.metrics.set_f1 import set_scores
+
+
+def exact_chain(
+    retrieved: Sequence[Sequence[str]],
+    gold: Sequence[Collection[str]],
+    accepted: Sequence[Accepted | None] = (),
+) -> dict[str, float]:
+    """Shares of queries with exactly the gold passages, and with an accepted path.
+
+    Args:
+        retrieved: Passage ids of each query's chain, in hop order, without DONE.
+        gold: Gold passage ids of each query, in the same order of queries.
+        accepted: The paths of each query; None for one without a known order. Empty: no order is known.
+
+    Returns:
+        ``{"exact_set": …, "f1_known_length": …}`` and, where some order is known, ``"exact_chain"`` over the
+        queries that have one; values in [0, 1].
+    """
+    chains = [list(ids) for ids in retrieved]
+    wanted = [set(ids) for ids in gold]
+    found = {
+        "exact_set": mean(bool(g) and set(ids) == g for ids, g in zip(chains, wanted, strict=True)),
+        "f1_known_length": mean(
+            set_scores(ids[: len(g)], g).f1 for ids, g in zip(chains, wanted, strict=True)
+        ),
+    }
+    paths = [(ids, some) for ids, some in zip(chains, accepted, strict=False) if some is not None]
+    if paths:
+        found["exact_chain"] = mean(_is_exact(*pair) for pair in paths)
+    return found
+
+
+def _is_exact(ids: Sequence[str], accepted: Accepted) -> bool:
+    same = [path for path in accepted.paths if len(path) == len(ids)]
+    return matches(ids, accepted._replace(paths=same))
+
+
+class ExactChain(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<passage ids of the chain>, references=<gold ids>)``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        ids = datasets.List(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=exact_chain.__doc__,
+            features=datasets.Features({"predictions": ids, "references": ids}),
+        )
+
+    def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
+        return exact_chain(predictions, references)

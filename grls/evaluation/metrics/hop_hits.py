@@ -1,0 +1,61 @@
+"""Hits of each hop: the share of queries whose h-th retrieved passage is a gold one (H1, H2, …).
+
+Convention: the h-th passage of a chain is a hit if it is gold and does not stand earlier in the chain; its
+place in the gold order does not count (:mod:`path match <grls.evaluation.metrics.path_match>` says whether it
+was right). H_h is the mean over the queries with at least h gold passages, so each hop has its own number of
+queries; a chain that ends before its h-th hop scores 0 there. DONE is no passage: leave it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+from grls.errors import DataError
+from grls.evaluation.metrics.averages import mean
+
+
+def hop_hits(retrieved: Sequence[Sequence[str]], gold: Sequence[Collection[str]]) -> dict[str, float]:
+    """Hits of each hop.
+
+    Args:
+        retrieved: Passage ids of each query's chain, in hop order, without DONE.
+        gold: Gold passage ids of each query, in the same order of queries.
+
+    Returns:
+        ``{"H1": …, "H2": …}``, values in [0, 1], as far as some query has gold passages.
+
+    Raises:
+        DataError: No query has a gold passage.
+    """
+    pairs = [(list(ids), set(wanted)) for ids, wanted in zip(retrieved, gold, strict=True)]
+    longest = max((len(wanted) for _, wanted in pairs), default=0)
+    if not longest:
+        raise DataError("no query has a gold passage; hits of hops need some.")
+    return {
+        f"H{hop + 1}": mean(_is_hit(ids, wanted, hop) for ids, wanted in pairs if len(wanted) > hop)
+        for hop in range(longest)
+    }
+
+
+def _is_hit(ids: Sequence[str], gold: Collection[str], hop: int) -> bool:
+    return hop < len(ids) and ids[hop] in gold and ids[hop] not in ids[:hop]
+
+
+class HopHitsMetric(evaluate.Metric):  # type: ignore[misc]  # evaluate ships no types
+    """``compute(predictions=<passage ids of the chain>, references=<gold ids>)``."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        ids = datasets.List(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description=__doc__,
+            citation="",
+            inputs_description=hop_hits.__doc__,
+            features=datasets.Features({"predictions": ids, "references": ids}),
+        )
+
+    def _compute(self, predictions: list[list[str]], references: list[list[str]]) -> dict[str, Any]:
+        return hop_hits(predictions, references)
