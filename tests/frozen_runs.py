@@ -413,7 +413,8 @@ def _chain_training(place: Place, output: Path) -> Any:
 
 def _span_training(place: Place, output: Path) -> Any:
     """A causal model that learns spans and rescoring beside a prior."""
-    spans = ["--data.spans.words=3", "--data.spans.drawn=2", '--data.prior.retrievers=["bm25"]']
+    words = ["--data.spans.words=3", "--data.spans.drawn=2", "--data.spans.evidence=false"]
+    spans = [*words, '--data.prior.retrievers=["bm25"]']
     rescoring = ["--data.rescore.retrievers=[bm25]", "--data.rescore.passages=2", "--data.rescore.tokens=8"]
     called(*chain_options(place.llama.parent, output, *spans, *rescoring, "--trainer.max_epochs=1"))
     return curve(output, "train_loss", "dev_loss", "dev_recall")

@@ -39,11 +39,13 @@ class WriteSpans:
         drawn: Number of spans drawn for every hop, along which the loss is taken.
         temperature: Temperature of the distribution over the spans of a passage (nats). Low: only spans with
             words of the query; high: all spans alike.
+        evidence: Words of the evidence passages count as words of the query.
     """
 
     words: int = 8
     drawn: int = 4
     temperature: float = 1.0
+    evidence: bool = True
 
     def check(self) -> None:
         """Refuse numbers that are not positive.
@@ -65,11 +67,13 @@ class SpanTargets:
     Args:
         spans: The spans.
         temperature: The temperature T (nats).
+        evidence: Words of the evidence passages count as words of the query.
     """
 
-    def __init__(self, spans: Spans, temperature: float = 1.0):
+    def __init__(self, spans: Spans, temperature: float = 1.0, evidence: bool = True):
         self.spans = spans
         self.temperature = temperature
+        self.evidence = evidence
         self._stems: dict[str, int] = {}
         words: list[int] = []
         counts = []
@@ -106,7 +110,7 @@ class SpanTargets:
         """
         passages = np.array(list(weights), dtype=np.int64)
         spans = self.spans.of(passages)
-        scores = self._common(query, evidence, spans) / self.temperature
+        scores = self._common(query, evidence if self.evidence else (), spans) / self.temperature
         counts = np.diff(np.append(np.flatnonzero(np.diff(self.spans.owners[spans], prepend=-1)), len(spans)))
         starts = np.cumsum(counts) - counts
         masses = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), counts))
