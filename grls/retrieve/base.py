@@ -1,13 +1,14 @@
-"""What a retriever is, and what some can do beyond that.
+"""The protocol of a retriever, and the capabilities beyond it.
 
-A retriever gets queries and returns passages; whether it decodes them, looks words up or compares vectors
-is its own. Whoever needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never for a kind:
+A retriever gets queries and returns passages; it may decode them, look words up or compare vectors. Code that
+needs more asks for a capability (``isinstance(retriever, ScoresAll)``), never for a kind:
 
-- :class:`ScoresAll`: scores of all passages, so it can be a prior, a teacher, a source of negatives;
-- :class:`TakesEvidence`: takes the passages found so far in its own way, and scores DONE;
-- :class:`WritesChains`: its scores are log-probabilities of passages beside DONE, so those of hops add up;
-- :class:`FindsChains`: goes hop by hop;
+- :class:`ScoresAll`: scores all passages, so it can be a prior, a teacher, a source of negatives;
+- :class:`TakesEvidence`: takes evidence as passages, and scores DONE;
+- :class:`WritesChains`: its scores are log-probabilities of passages and DONE, so the scores of hops add up;
+- :class:`FindsChains`: retrieves hop by hop;
 - :class:`DecodesPassages`: its search can be watched, prefix by prefix;
+- :class:`EndsRankings`: ends rankings as sets;
 - :class:`Tunable`: tuning changes a part of its fingerprint.
 
 Kinds are registered in :mod:`grls.retrieve.registry`.
@@ -31,23 +32,23 @@ if TYPE_CHECKING:
     from grls.retrieve.generative.retriever import GenerativeRetriever
 
 AllScores = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-"""From n numbers of queries to their scores, ``[n, N]``, or ``[n, N + 1]`` with DONE last."""
+"""Numbers of n queries -> their scores, ``[n, N]``, or ``[n, N + 1]`` with DONE last."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What manifests and reports say of a retriever.
+    """The description of a retriever in manifests and reports.
 
     Args:
-        system: What it is called in tables: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``,
-            or the kind.
-        score_mode: What its scores mean.
-        options: What results depend on, beside the fingerprint; JSON values.
+        system: Its name in tables: ``generator``, ``biencoder``, ``bm25``, ``hybrid``, ``ensemble``, or the
+            kind.
+        score_mode: The meaning of its scores.
+        options: Options that its results depend on, beside the fingerprint; JSON values.
         label: How it retrieves, in a few words; empty: ``system``.
         stages: The training stages of its model.
-        members: The labels of what it is made of.
+        members: The labels of its members.
         steps: See :data:`Steps`.
-        sets: Its chains are sets: the scores of their passages rank them, not the places.
+        sets: Its chains are sets: their passages are ranked by scores, not by places.
     """
 
     system: str
@@ -75,15 +76,15 @@ class Retriever(Protocol):
 
     @property
     def corpus(self) -> Corpus:
-        """What it retrieves from."""
+        """The corpus that it retrieves from."""
         ...
 
     def describe(self) -> Description:
-        """What manifests and reports say of it."""
+        """Its description in manifests and reports."""
         ...
 
     def fingerprint(self) -> str:
-        """Of what it finds passages by: two of another model, corpus or setting differ."""
+        """Its fingerprint: retrievers of different models, corpora or settings differ."""
         ...
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
@@ -91,13 +92,13 @@ class Retriever(Protocol):
 
         Args:
             queries: The queries; the result is in the same order.
-            k: Most hits a query, at least 1. A corpus with fewer passages gives fewer hits, and so
-                does a query that fewer passages match: a passage is never invented to fill the list.
-            allow: What may be found: a filter or passage ids for all queries, or one entry a query (None: no
-                filter). The top k are those of the allowed passages: nothing is retrieved to be thrown away.
+            k: Largest number of hits for a query, at least 1. There are fewer hits where fewer passages match
+                the query.
+            allow: The allowed passages: a filter or passage ids for all queries, or one entry for each query
+                (None: no filter). The hits are the top k among the allowed passages.
 
         Returns:
-            One list a query. Scores never rise along a list; what they mean, :meth:`describe` says.
+            A list for each query. Scores never rise along a list; :meth:`describe` gives their meaning.
         """
         ...
 
@@ -108,39 +109,39 @@ class ScoresAll(Protocol):
 
     @property
     def temperature(self) -> float:
-        """What its scores are divided by where a softmax over passages is taken, if nothing else is said."""
+        """Default temperature of a softmax over its scores."""
         ...
 
     @property
     def scores_done(self) -> bool:
-        """Whether it scores DONE, too, as a passage after the last one."""
+        """Whether it scores DONE as well, as a passage after the last one."""
         ...
 
     @property
     def least_score(self) -> float:
-        """A passage that scores no more is no hit (BM25: 0); minus infinity where every passage is one."""
+        """A passage is a hit if its score is above this (BM25: 0); minus infinity: every passage is a hit."""
         ...
 
     def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
-        """Make ready for Q queries.
+        """Prepare the scores of queries.
 
         Args:
             queries: The queries.
-            evidence: For each, the passages found so far, in order; empty: none.
+            evidence: The evidence of each query so far, in order; empty: none.
 
         Returns:
-            A function from n numbers of these queries to their scores. It is called when a query gets its
-            turn, so that no more than those of a few are in memory.
+            A function from n numbers of these queries to their scores. It is called for a few queries at a
+            time, so that memory holds only their scores.
         """
         ...
 
 
 class HopHits(NamedTuple):
-    """What a hop finds.
+    """The hits of a hop.
 
     Attributes:
-        hits: Passages, best first, DONE not among them.
-        done: The score of DONE; None where the retriever knows none.
+        hits: Passages, best first, without DONE.
+        done: The score of DONE; None where the retriever does not know DONE.
     """
 
     hits: list[Hit]
@@ -149,16 +150,16 @@ class HopHits(NamedTuple):
 
 @runtime_checkable
 class TakesEvidence(Protocol):
-    """A retriever that takes the passages found so far in its own way, and scores DONE."""
+    """A retriever that takes evidence as passages, and scores DONE."""
 
     @property
     def done_biases(self) -> Sequence[float]:
-        """What is tried for the bias of DONE, in the unit of the scores, where nothing else is said."""
+        """Default grid for tuning the bias on DONE, in the unit of the scores."""
         ...
 
     @property
     def learned_done(self) -> bool | None:
-        """Whether it was trained to tell when DONE follows; None: not known."""
+        """Whether it was trained with DONE; None: not known."""
         ...
 
     def retrieve_hop(
@@ -168,17 +169,17 @@ class TakesEvidence(Protocol):
         k: int,
         allow: Allow = None,
     ) -> list[HopHits]:
-        """The top-k allowed passages given those found so far, and the score of DONE."""
+        """The top-k allowed passages given evidence, and the score of DONE."""
         ...
 
 
 class Under(NamedTuple):
-    """A chain under way, as its next hop is asked for.
+    """A chain so far, for the request of its next hop.
 
     Attributes:
-        query: Place of its query.
-        passages: Numbers of the passages found so far.
-        hidden: Numbers that may not come next.
+        query: Index of its query.
+        passages: Numbers of its passages.
+        hidden: Numbers of passages that may not come next.
     """
 
     query: int
@@ -187,26 +188,26 @@ class Under(NamedTuple):
 
 
 NextHop = Callable[[Sequence[Under], int, int], "list[list[ScoredPassage]]"]
-"""Chains under way, number of the hop, k -> the k likeliest next passages of each, DONE among them."""
+"""Chains, number of the hop, k -> the k likeliest next passages of each chain, DONE included."""
 
 
 @runtime_checkable
 class WritesChains(Protocol):
-    """A retriever whose scores are log-probabilities of passages, DONE among them."""
+    """A retriever whose scores are log-probabilities of passages and DONE."""
 
     @property
     def writes_chains(self) -> bool:
-        """Whether they are: a hybrid's only where they are normalized."""
+        """Whether its scores are log-probabilities; in a hybrid only if they are normalized."""
         ...
 
     @property
     def corpus(self) -> Corpus:
-        """What it retrieves from."""
+        """The corpus that it retrieves from."""
         ...
 
     @property
     def done_biases(self) -> Sequence[float]:
-        """What is tried for the bias of DONE (nats), where nothing else is said."""
+        """Default grid for tuning the bias on DONE (nats)."""
         ...
 
     @property
@@ -216,39 +217,39 @@ class WritesChains(Protocol):
 
     @property
     def widest(self) -> int:
-        """Passages that a search knows, whatever k is: its beams."""
+        """Number of passages that a search scores for any k: its beams."""
         ...
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
-        """Make ready for hops of these queries; ``allow`` holds for every hop."""
+        """Prepare the hops of these queries; ``allow`` is the filter of every hop."""
         ...
 
 
 @runtime_checkable
 class DecodesPassages(Protocol):
-    """A retriever that decodes passages, alone or with others that look ahead."""
+    """A retriever that decodes passages, alone or with priors that look ahead."""
 
     @property
     def generator(self) -> GenerativeRetriever:
-        """What writes."""
+        """The generator that writes passages."""
         ...
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
-        """What others say of the passages for a query and the passages found so far; None: there are none."""
+        """The prior over passages for a query and its evidence; None: there is none."""
         ...
 
     def fingerprint(self) -> str:
-        """Of what it finds passages by."""
+        """Its fingerprint; see :meth:`Retriever.fingerprint`."""
         ...
 
 
 @runtime_checkable
 class FindsChains(Protocol):
-    """A retriever that goes hop by hop, or ends rankings as sets."""
+    """A retriever that works hop by hop, or ends rankings as sets."""
 
     @property
     def corpus(self) -> Corpus:
-        """What it retrieves from."""
+        """The corpus that it retrieves from."""
         ...
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
@@ -258,22 +259,22 @@ class FindsChains(Protocol):
 
 @runtime_checkable
 class EndsRankings(Protocol):
-    """A retriever that ends rankings as sets, and knows what their passages score in the ranking."""
+    """A retriever that ends rankings as sets, and keeps the scores of the ranking."""
 
     def retrieve_sets(self, queries: Sequence[Query], allow: Allow = None) -> list[tuple[list[Hit], Chain]]:
-        """What is kept of each query's ranking, as it is ranked, and the same as a chain."""
+        """The kept part of each query's ranking, as hits and as a chain."""
         ...
 
 
 @runtime_checkable
 class Tunable(Protocol):
-    """A retriever of whose fingerprint tuning changes a part: weights, biases, cuts."""
+    """A retriever with tuned options (weights, biases, cuts) in its fingerprint."""
 
     def untuned(self) -> str:
-        """The fingerprint of all else: of its models and members, each with the weights that it has."""
+        """The fingerprint without tuned options: that of its models and members."""
         ...
 
 
 def untuned_fingerprint(retriever: Retriever) -> str:
-    """The fingerprint of a retriever without what tuning its folder changes."""
+    """The fingerprint of a retriever without the options that tuning changes."""
     return retriever.untuned() if isinstance(retriever, Tunable) else retriever.fingerprint()

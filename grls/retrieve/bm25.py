@@ -1,8 +1,7 @@
-"""BM25 over a corpus, by bm25s: the baseline that needs no training.
+"""BM25 over a corpus, with bm25s: the baseline without training.
 
-A passage is indexed as its title and text. How texts become words is an
-:class:`grls.data.words.Analyzer`'s. The index lives in memory and is built from the corpus in one go;
-nothing is saved.
+A passage is indexed by its title and text. Splitting texts into words: :class:`grls.data.words.Analyzer`. The
+index is in memory and is built from the corpus at each opening; it is not saved.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ from grls.retrieve.spec import FORMAT, MANIFEST, check_fields, made, recorded
 
 log = logging.getLogger(__name__)
 
-logging.getLogger("bm25s").setLevel(logging.INFO)  # it asks for DEBUG on import, whatever the root says
+logging.getLogger("bm25s").setLevel(logging.INFO)  # bm25s sets DEBUG on import, ignoring the root logger
 
 _USUAL = asdict(BM25Options())
 
 
 class BM25Retriever:
-    """Ranks passages by BM25; ties go to the passage that stands first in the corpus.
+    """Ranks passages by BM25; among equal scores, the first passage of the corpus wins.
 
-    A passage that scores 0 (under ``lucene``: shares no word with the query) is no hit, as in Lucene.
+    A passage with the score 0 (``lucene``: without a common word) is not a hit, as in Lucene.
 
     Args:
         corpus: The passages.
-        k1: See :class:`~grls.retrieve.bm25_options.BM25Options`.
-        b: Likewise.
-        method: Likewise.
-        analyzer: What words are; its language is guessed from the passages where it is not given.
+        k1: Term-frequency saturation; see :class:`~grls.retrieve.bm25_options.BM25Options`.
+        b: Length normalization.
+        method: The variant of BM25.
+        analyzer: Splits texts into words; None: the analyzer of the language guessed from the passages.
 
     Raises:
-        ConfigError: ``k1`` or ``b`` is out of range, or the analyzer cannot be.
+        ConfigError: ``k1`` or ``b`` is out of range, or an option of the analyzer is invalid.
         DataError: The corpus is empty, or no passage has a word to index.
     """
 
@@ -80,14 +79,14 @@ class BM25Retriever:
             self._index = bm25s.BM25(k1=k1, b=b, method=method)
             self._index.index(words, show_progress=False)
         self._asked = self._empty = 0
-        self._told = 1
+        self._next_warning = 1
 
     @classmethod
     def open(cls, folder: Path, spec: dict[str, Any], how: Opening) -> Self:
         """Open a folder, or BM25 that is embedded in another; see :func:`grls.retrieve.registry.load`.
 
-        ``corpus`` names the folder of the passages; without it they are the folder's own, or those of the
-        retriever that it is embedded in.
+        ``corpus`` names the folder of the passages; without it they are in the folder itself, or are those of
+        the retriever around it.
 
         Raises:
             DataError: There is no corpus.
@@ -96,11 +95,11 @@ class BM25Retriever:
         check_fields(spec, (), ("corpus", "analyzer", "k1", "b", "method"), file)
         analyzer = made(Analyzer, spec.get("analyzer", {}), file, "analyzer")
         corpus = _corpus(spec.get("corpus"), folder, how)
-        own = made(BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
-        return cls(corpus, own.k1, own.b, own.method, analyzer)
+        options = made(BM25Options, {name: spec[name] for name in _USUAL if name in spec}, file, "bm25")
+        return cls(corpus, options.k1, options.b, options.method, analyzer)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write a folder with the passages and how they become words; the index is made at each opening."""
+        """Write a folder with the passages and the analyzer; the index is built at each opening."""
         content: dict[str, Any] = {name: v for name, v in self.parameters.items() if v != _USUAL[name]}
         content["analyzer"] = recorded(self.analyzer)
         with atomic_folder(folder, MANIFEST) as new:
@@ -110,40 +109,39 @@ class BM25Retriever:
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the BM25 score.
 
-        A filter leaves scores as they are: how rare a word is, is counted over the whole corpus.
+        A filter does not change scores: document frequencies are those of the whole corpus.
         """
         queries = queries_of(queries)
         if k < 1:
             raise ConfigError(f"expected k of at least 1, got {k}.")
         within = reachable(queries, allow, self.corpus)
         words = self._words([query.text for query in queries])
-        self._tell(words)
-        found = []
+        self._warn_of_misses(words)
+        rankings = []
         with Progress(len(words), "bm25", "queries", shown=None) as bar:
-            for query, some in enumerate(words):
-                found.append(self._top(some, k, within.of(query)))
+            for query, terms in enumerate(words):
+                rankings.append(self._top(terms, k, within.of(query)))
                 bar.update()
-        return found
+        return rankings
 
     def describe(self) -> Description:
-        """What manifests and reports say of it."""
-        own: dict[str, Any] = {k: v for k, v in self.parameters.items() if v != _USUAL[k]}
+        """Its description in manifests and reports."""
+        options: dict[str, Any] = {k: v for k, v in self.parameters.items() if v != _USUAL[k]}
         if settings := self.analyzer.settings():
-            own["analyzer"] = settings
-        return Description("bm25", "bm25", own)
+            options["analyzer"] = settings
+        return Description("bm25", "bm25", options)
 
     def fingerprint(self) -> str:
-        """Of the corpus, and of how texts become words."""
-        own = self.describe().options
-        return f"bm25 {self.corpus.fingerprint}{f' {json.dumps(own)}' if own else ''}"
+        """Fingerprint of the corpus, the parameters and the analyzer."""
+        options = self.describe().options
+        return f"bm25 {self.corpus.fingerprint}{f' {json.dumps(options)}' if options else ''}"
 
     def scores(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> AllScores:
-        """BM25 of all passages; evidence joins the query's words. See
+        """BM25 scores of all passages, with evidence appended to the query; see
         :class:`~grls.retrieve.base.ScoresAll`.
         """
-        texts = [
-            joined(query, some) for query, some in zip(queries, evidence or [()] * len(queries), strict=True)
-        ]
+        evidence = evidence or [()] * len(queries)
+        texts = [joined(query, passages) for query, passages in zip(queries, evidence, strict=True)]
 
         def scores(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
             return self.text_scores([texts[n] for n in numbers.tolist()])
@@ -151,30 +149,30 @@ class BM25Retriever:
         return scores
 
     def text_scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """The BM25 score of every passage for each text, ``[texts, passages]``; 0 where no word is shared."""
-        found = np.zeros((len(texts), len(self.corpus)), dtype=np.float32)
+        """The BM25 score of every passage for each text, ``[texts, passages]``; 0 without a common word."""
+        scores = np.zeros((len(texts), len(self.corpus)), dtype=np.float32)
         asked = self._words(texts)
-        self._tell(asked)
+        self._warn_of_misses(asked)
         with Progress(len(asked), "bm25", "queries", shown=None) as bar:
-            for row, words in zip(found, asked, strict=True):
+            for row, words in zip(scores, asked, strict=True):
                 if words:
                     row[:] = self._index.get_scores(words)
                 bar.update()
-        return found
+        return scores
 
     def _words(self, texts: Sequence[str]) -> list[list[str]]:
         return [self.analyzer.words(text) for text in texts]
 
-    def _tell(self, queries: list[list[str]]) -> None:
-        """Warn where most queries so far share no word with any passage; again after ten times as many."""
+    def _warn_of_misses(self, queries: list[list[str]]) -> None:
+        """Warn if most queries so far have no word of any passage; again after ten times as many queries."""
         known = self._index.vocab_dict
         self._asked += len(queries)
         self._empty += sum(not any(word in known for word in words) for words in queries)
-        if self._asked >= self._told:
+        if self._asked >= self._next_warning:
             message = nothing_found(self._asked, self._empty, self.corpus.source)
             if message:
                 log.warning(message)
-                self._told = 10 * self._asked
+                self._next_warning = 10 * self._asked
 
     def _top(self, words: list[str], k: int, allowed: Numbers | None) -> list[Hit]:
         if not words or (allowed is not None and not len(allowed)):
@@ -191,15 +189,15 @@ class BM25Retriever:
 
 
 def _corpus(named: Any, folder: Path, how: Opening) -> Corpus:
-    """The passages: of the folder that is named, or else its own, or else those around it."""
+    """The passages of the named folder, or else of the folder itself, or else of the retriever around it."""
     file = folder / MANIFEST
     if named is not None and not isinstance(named, str):
         raise DataError(f"corpus: expected the path of a folder with corpus.jsonl, got {named!r}.", file)
     place = folder / (named or ".")
-    own = corpus_file(place).is_file() and (how.corpus is None or folder.resolve() in how.within)
-    if named is None and not own and how.corpus is not None:
+    inside = corpus_file(place).is_file() and (how.corpus is None or folder.resolve() in how.within)
+    if named is None and not inside and how.corpus is not None:
         return how.corpus
-    if named is None and not own:
+    if named is None and not inside:
         raise DataError(
             "bm25 has no passages here, and no other member has: name their folder, as in "
             '{"kind": "bm25", "corpus": "../data"}, or make one with `grls index bm25`.',

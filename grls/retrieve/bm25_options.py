@@ -1,4 +1,4 @@
-"""BM25, as options. Light to import: command lines are made of it."""
+"""The options of BM25. The module is light to import, since the command line needs it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Variant = Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
 
 @dataclass(frozen=True)
 class BM25Options:
-    """How BM25 scores.
+    """Options of BM25.
 
     Args:
-        k1: Term-frequency saturation.
-        b: Length normalization, from 0 (none) to 1.
-        method: The variant of BM25, as bm25s names it.
+        k1: Term-frequency saturation (k1), at least 0.
+        b: Length normalization (b), from 0 (none) to 1 (full).
+        method: The variant of BM25, by its name in bm25s.
 
     Raises:
         ConfigError: ``k1`` or ``b`` is out of range.

@@ -1,8 +1,8 @@
 """Building a retriever folder of any kind from a model and a corpus.
 
-A kind that can be built so has a classmethod ``build(model, corpus, how)``, which writes the folder and says
-what it made in a line. A kind may also have ``recognises(model)``: whether a model is one of its own, where
-no kind is asked for; what no kind recognises is generative.
+A kind that can be built has a classmethod ``build(model, corpus, how)``, which writes the folder and returns
+a line about it. A kind may also have ``recognises(model)``: whether a model is of this kind, for ``auto``. A
+model that no kind recognises is generative.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from grls.index.options import IndexOptions, LimitOptions
 from grls.retrieve.registry import KINDS, class_of
 
 AUTO = "auto"
-"""Asks for the kind that recognises the model."""
+"""Chooses the kind that recognises the model."""
 
 FALLBACK = "generative"
 
 VARIANTS = {"st5": "dense"}
-"""Other ways to make a folder of a kind: :attr:`Building.asked` tells its class which was named."""
+"""Other names of a kind, with a variant of its model; :attr:`Building.asked` holds the name."""
 
 
 @dataclass(frozen=True)
 class Building:
-    """How a folder is built.
+    """Options of building a folder.
 
     Args:
         output: The folder; an earlier one there is replaced.
-        asked: The kind as it was asked for, or one of :data:`VARIANTS`.
-        index: How passages are indexed for a generator.
-        limits: The longest texts.
+        asked: The kind, or one of :data:`VARIANTS`.
+        index: Options of the index of a generator.
+        limits: Length limits of texts.
         batch_size: Passages encoded together.
-        device: Where passages are encoded.
+        device: Device of the encoder.
     """
 
     output: str
@@ -45,15 +45,15 @@ class Building:
     device: str = "auto"
 
     def refuse_unused(self, called: str, unused: Collection[str], remedy: str = "") -> None:
-        """Refuse options that a kind has no use for.
+        """Refuse options that have no effect on a kind.
 
         Args:
-            called: What the error calls the kind: "a bi-encoder".
-            unused: Their names, as ``limits.query``.
-            remedy: What to do beside leaving the option out.
+            called: The name of the kind in the error: "a bi-encoder".
+            unused: Names of the options, such as ``limits.query``.
+            remedy: A remedy in place of leaving the option out.
 
         Raises:
-            ConfigError: One is not as usual.
+            ConfigError: An option differs from its default.
         """
         usual = Building(self.output, self.asked)
         for name in unused:
@@ -75,15 +75,15 @@ def kind_of_model(model: str) -> str:
 
 
 def build(model: str, corpus: str, how: Building) -> str:
-    """Build a retriever folder, and say what was made.
+    """Build a retriever folder, and return a line about it.
 
     Args:
         model: A folder that a training wrote, or a hub name.
         corpus: ``corpus.jsonl``, or the folder that holds it.
-        how: How; ``asked`` may be :data:`AUTO`.
+        how: The options; ``asked`` may be :data:`AUTO`.
 
     Raises:
-        ConfigError: The kind is unknown, is not built from a model, or has no use for an option.
+        ConfigError: The kind is unknown or not built from a model, or an option has no effect on it.
     """
     asked = kind_of_model(model) if how.asked == AUTO else how.asked
     kind = VARIANTS.get(asked, asked)
@@ -96,5 +96,5 @@ def build(model: str, corpus: str, how: Building) -> str:
 
 
 def _build_of(kind: str) -> Build | None:
-    found: Build | None = getattr(class_of(kind), "build", None)
-    return found
+    method: Build | None = getattr(class_of(kind), "build", None)
+    return method

@@ -1,4 +1,4 @@
-"""The retriever that judges passages or queries: BM25 over the corpus at hand, or a folder over the same."""
+"""Opens a retriever over the corpus at hand, which judges passages or queries: BM25, or a folder."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from grls.retrieve.registry import BM25, Opening, load_named
 
 
 def open_judge(name: str, corpus: Corpus, how: Opening, analyzer: Analyzer, option: str) -> Retriever:
-    """Open it; queries that are too long for it are cut, for passages may be queries.
+    """Open the retriever; queries that are too long are cut, since passages may be queries.
 
     Args:
         name: A retriever folder of any kind, or ``bm25``.
-        corpus: What it must be over.
-        how: How a folder is opened.
+        corpus: The corpus that it must have.
+        how: The options of opening a folder.
         analyzer: How BM25 splits texts into words.
-        option: The option that names it, for the error.
+        option: The option that names the retriever, for the error.
 
     Raises:
-        MismatchError: It is over another corpus.
+        MismatchError: The retriever is over another corpus.
     """
     from grls.retrieve.bm25 import BM25Retriever
 

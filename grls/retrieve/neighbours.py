@@ -1,7 +1,7 @@
-"""Which passages are near to which: by any retriever, or by the rare words that they share.
+"""The neighbours of each passage: by any retriever, or by rare words in common.
 
-Passages with the same title and text are no neighbours: reading one would give the other away. What the
-neighbours are for is not known here (memorisation reads them, chains of passages follow them).
+Copies with the same title and text are not neighbours, since reading one would give the other away. The
+module does not know the use of neighbours (inputs of memorisation, chains of pseudo-queries).
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ log = logging.getLogger(__name__)
 
 _BATCH = 256
 _LONGEST = 1000
-"""Characters of a passage that a retriever is asked for, at most: the front tells what it is about."""
+"""Largest number of characters of a passage in a query; its front is enough."""
 
 
 def by_retriever(
-    retriever: Retriever, corpus: Corpus, k: int, by: str, told: Callable[[int], object] | None = None
+    retriever: Retriever, corpus: Corpus, k: int, by: str, progress: Callable[[int], object] | None = None
 ) -> Neighbours:
-    """What a retriever finds when it is asked for the passages themselves.
+    """The passages that a retriever returns for each passage as a query.
 
     Args:
-        retriever: Over this corpus.
+        retriever: A retriever over this corpus.
         corpus: The N passages.
-        k: Neighbours a passage, at most.
-        by: What the retriever is called.
-        told: Called with the number of passages that are done.
+        k: Largest number of neighbours of a passage.
+        by: Name of the retriever, for the record.
+        progress: Called with the number of passages that are done.
 
     Raises:
         ConfigError: ``k`` is not positive.
@@ -48,41 +48,42 @@ def by_retriever(
     lists: list[list[int]] = []
     for first in range(0, len(corpus), _BATCH):
         numbers = range(first, min(first + _BATCH, len(corpus)))
-        found = _asked(retriever, corpus, list(numbers), k)
+        rankings = _asked(retriever, corpus, list(numbers), k)
         lists += [
-            [n for n in some if same[n] != same[own]][:k] for own, some in zip(numbers, found, strict=True)
+            [n for n in ranking if same[n] != same[passage]][:k]
+            for passage, ranking in zip(numbers, rankings, strict=True)
         ]
-        if told is not None:
-            told(len(numbers))
-    return _told(Neighbours.of_lists(lists, k, by))
+        if progress is not None:
+            progress(len(numbers))
+    return _reported(Neighbours.of_lists(lists, k, by))
 
 
 def _asked(retriever: Retriever, corpus: Corpus, numbers: list[int], k: int) -> list[list[int]]:
-    """Numbers of the passages that are found for some passages, themselves and copies included."""
+    """Numbers of the passages retrieved for each of these passages, including itself and copies."""
     passages = corpus.passages(numbers)
     texts = [f"{passage.title} {passage.text}".strip()[:_LONGEST] for passage in passages]
     asked = [place for place, text in enumerate(texts) if text]
-    # A few more than k, as a passage itself and its copies do not count.
-    hits = retriever.retrieve([Query(passages[p].id, texts[p]) for p in asked], k + 5) if asked else []
-    ids = list({hit.id for some in hits for hit in some})
+    # A few more than k, since the passage itself and its copies do not count.
+    rankings = retriever.retrieve([Query(passages[p].id, texts[p]) for p in asked], k + 5) if asked else []
+    ids = list({hit.id for hits in rankings for hit in hits})
     number = dict(zip(ids, corpus.numbers(ids), strict=True))
-    found: list[list[int]] = [[] for _ in numbers]
-    for place, some in zip(asked, hits, strict=True):  # a generator may find DONE, which has no number
-        found[place] = [n for hit in some if (n := number[hit.id]) is not None]
-    return found
+    lists: list[list[int]] = [[] for _ in numbers]
+    for place, hits in zip(asked, rankings, strict=True):  # a generator may return DONE, which has no number
+        lists[place] = [n for hit in hits if (n := number[hit.id]) is not None]
+    return lists
 
 
 def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer | None = None) -> Neighbours:
-    """The passages that share rare words, those with the greatest sum of the words' IDF first.
+    """The passages with rare words in common, the largest sum of the words' IDF first.
 
-    The IDF of a word that stands in n of N passages is log(N / n). Words are those that say something; see
+    The IDF of a word in n of N passages is log(N / n). Words are content words; see
     :meth:`grls.data.words.Analyzer.content`.
 
     Args:
         corpus: The N passages.
-        k: Neighbours a passage, at most.
-        rare: A word is rare if at most so many passages have it.
-        analyzer: What words are.
+        k: Largest number of neighbours of a passage.
+        rare: Largest number of passages that hold a rare word.
+        analyzer: Splits texts into words; None: the analyzer of the language guessed from the passages.
 
     Raises:
         ConfigError: ``k`` is not positive, or ``rare`` below 2.
@@ -98,22 +99,23 @@ def by_shared_words(corpus: Corpus, k: int, rare: int = 20, analyzer: Analyzer |
         has = words.fit_transform(texts)  # [N, words]
     except ValueError:
         raise DataError(
-            f"no two passages of {corpus.source} share a word that at most {rare} have."
+            f"no two passages of {corpus.source} share a word that at most {rare} passages have: raise rare."
         ) from None
     idf = np.log(len(corpus) / np.asarray(has.sum(axis=0)))  # [1, words]
     weighted = has.multiply(idf).tocsr()
     shared = (weighted @ has.T).tocsr()  # [N, N], few entries: a word has at most `rare` passages
     same = copies(corpus)
     lists = []
-    for own, (first, last) in enumerate(pairwise(shared.indptr)):
+    for passage, (first, last) in enumerate(pairwise(shared.indptr)):
         others, scores = shared.indices[first:last], shared.data[first:last]
         order = np.lexsort((others, -scores))
-        lists.append([n for n in others[order].tolist() if same[n] != same[own]][:k])
-    return _told(Neighbours.of_lists(lists, k, f"words in at most {rare} passages"))
+        lists.append([n for n in others[order].tolist() if same[n] != same[passage]][:k])
+    return _reported(Neighbours.of_lists(lists, k, f"words in at most {rare} passages"))
 
 
-def _told(found: Neighbours) -> Neighbours:
-    alone = int((found.numbers[:, 0] < 0).sum())
+def _reported(neighbours: Neighbours) -> Neighbours:
+    """Warn of passages without neighbours."""
+    alone = int((neighbours.numbers[:, 0] < 0).sum())
     if alone:
-        log.warning("%d of %d passages have no neighbour.", alone, len(found.numbers))
-    return found
+        log.warning("%d of %d passages have no neighbour.", alone, len(neighbours.numbers))
+    return neighbours

@@ -18,15 +18,15 @@ _SECTIONS: dict[str, type[Any]] = {"search": SearchOptions, "hops": HopOptions}
 def stored_search(
     spec: dict[str, Any], file: Path, heeds: Collection[str] | None = None
 ) -> SearchOptions | None:
-    """How to search, where the folder says so.
+    """The options of search that a folder stores; None: it stores none.
 
     Args:
-        spec: What stands in its file.
-        file: For errors.
-        heeds: The options that its kind can use; None: all.
+        spec: The content of its ``grls.json``.
+        file: The path of that file, for errors.
+        heeds: The options of search that its kind can use; None: all.
 
     Raises:
-        DataError: It says what cannot be, or what its kind has no use for.
+        DataError: An option is invalid, or of no use to the kind.
     """
     if "search" not in spec:
         return None
@@ -35,7 +35,7 @@ def stored_search(
     if useless:
         known = f"leave it out, or use {', '.join(heeds or ())}" if heeds else "leave search out"
         raise DataError(
-            f"search.{useless[0]} means nothing to a retriever of kind {spec.get('kind')!r}: {known}.", file
+            f"search.{useless[0]} has no effect on a retriever of kind {spec.get('kind')!r}: {known}.", file
         )
     return options
 
@@ -51,10 +51,10 @@ def merged(stored: SearchOptions | None, given: SearchOptions | None) -> SearchO
 
 
 def stored_hops(spec: dict[str, Any], file: Path) -> HopOptions | None:
-    """How to go hop by hop, where the folder says so.
+    """The options of hops that a folder stores; None: it stores none.
 
     Raises:
-        DataError: It says what cannot be.
+        DataError: An option is invalid.
     """
     return None if "hops" not in spec else made(HopOptions, spec["hops"], file, "hops")
 

@@ -1,4 +1,4 @@
-"""What every retriever does with its queries: texts become queries, and filters sets of passages."""
+"""Queries of all retrievers: texts become queries, and filters become sets of passages."""
 
 from __future__ import annotations
 
@@ -17,76 +17,76 @@ log = logging.getLogger(__name__)
 
 
 class Reachable(NamedTuple):
-    """What the filters of some queries let through.
+    """The passages that the filters of queries allow.
 
     Attributes:
-        sets: ``[n]`` passage numbers of each distinct filter, ascending.
-        places: For each query, which of them; None: it has no filter.
+        sets: Passage numbers of each distinct filter, ascending.
+        places: For each query, the index of its filter in ``sets``; None: it has no filter.
     """
 
     sets: list[Numbers]
     places: list[int | None]
 
     def of(self, query: int) -> Numbers | None:
-        """The passages that a query may find; None: all."""
+        """The passages that a query may retrieve; None: all."""
         place = self.places[query]
         return None if place is None else self.sets[place]
 
 
-def queries_of(given: Sequence[Query | str]) -> list[Query]:
-    """Queries as they were given, a plain text as one whose id is its place.
+def queries_of(queries: Sequence[Query | str]) -> list[Query]:
+    """Turn texts into queries; the id of a text is its index.
 
     Raises:
-        DataError: It is one text instead of a list, or an element is neither.
+        DataError: ``queries`` is a text instead of a list, or an element is neither a query nor a text.
     """
-    if isinstance(given, str):
-        raise DataError(f"expected a list of queries, got the text {given!r}; write [{given!r}].")
-    for place, some in enumerate(given):
-        if not isinstance(some, Query | str):
-            raise DataError(f"query {place}: expected a Query or a text, got {some!r}.")
-    return [Query(str(n), some) if isinstance(some, str) else some for n, some in enumerate(given)]
+    if isinstance(queries, str):
+        raise DataError(f"expected a list of queries, got the text {queries!r}; write [{queries!r}].")
+    for place, query in enumerate(queries):
+        if not isinstance(query, Query | str):
+            raise DataError(f"query {place}: expected a Query or a text, got {query!r}.")
+    return [Query(str(n), query) if isinstance(query, str) else query for n, query in enumerate(queries)]
 
 
 def reachable(
     queries: Sequence[Query], allow: Allow, corpus: Corpus, gone: Collection[int] = ()
 ) -> Reachable:
-    """Evaluate the filters of some queries, each distinct one once.
+    """Evaluate the filters of queries, each distinct filter once.
 
-    A query whose filter leaves nothing is told of, and finds nothing.
+    A query whose filter leaves no passage has no hits, with a warning.
 
     Args:
         queries: The queries.
-        allow: What the caller allows them.
-        corpus: What it is about.
-        gone: Numbers of passages that nobody may find.
+        allow: The filter of all queries, or one for each.
+        corpus: The passages.
+        gone: Numbers of removed passages, which no query may retrieve.
 
     Raises:
-        ConfigError: A filter cannot be used, or none of them leaves a passage.
-        DataError: A filter names a passage that the corpus does not hold.
+        ConfigError: A filter cannot be used, or no filter leaves a passage.
+        DataError: A filter names a passage that is not in the corpus.
     """
     filters = one_each(allow, len(queries))
-    found = evaluate_filters([some for some in filters if some is not None], corpus)
+    passages = evaluate_filters([rule for rule in filters if rule is not None], corpus)
     if gone:
         removed = np.array(sorted(gone), dtype=np.int64)
-        found = {some: np.setdiff1d(numbers, removed, True) for some, numbers in found.items()}
-    place = {some: number for number, some in enumerate(found)}
+        passages = {rule: np.setdiff1d(numbers, removed, True) for rule, numbers in passages.items()}
+    place = {rule: number for number, rule in enumerate(passages)}
     empty = [
-        q.id for q, some in zip(queries, filters, strict=True) if some is not None and not len(found[some])
+        q.id for q, rule in zip(queries, filters, strict=True) if rule is not None and not len(passages[rule])
     ]
     if empty and len(empty) == len(queries):
         raise ConfigError(
-            f"no passage of {corpus.source} is allowed by the filter, so nothing can be retrieved; check it."
+            f"the filter allows no passage of {corpus.source}, so nothing can be retrieved: check the filter."
         )
     for name in empty:
-        log.warning("query %r: its filter leaves no passage, so it finds none.", name)
-    return Reachable(list(found.values()), [None if some is None else place[some] for some in filters])
+        log.warning("query %r: its filter leaves no passage, so it has no hits.", name)
+    return Reachable(list(passages.values()), [None if rule is None else place[rule] for rule in filters])
 
 
 def check_counts(**counts: int) -> None:
     """Refuse counts below 1, by the name of their option.
 
     Raises:
-        ConfigError: One is.
+        ConfigError: A count is below 1.
     """
     for name, value in counts.items():
         if value < 1:
@@ -94,6 +94,6 @@ def check_counts(**counts: int) -> None:
 
 
 def joined(query: Query, evidence: Sequence[Passage]) -> str:
-    """The text of a query with those of the passages found so far."""
+    """The text of a query with the titles and texts of its evidence appended."""
     parts = [query.text, *(part for passage in evidence for part in (passage.title, passage.text))]
     return " ".join(part for part in parts if part)

@@ -1,7 +1,7 @@
-"""The kinds of retrievers, and the one way to open a folder of any.
+"""The kinds of retrievers, and the function that opens a folder of any kind.
 
-A kind is a class with ``open(folder, spec, how)``; a kind of your own is one file and :func:`register`.
-Modules are imported when their kind is opened.
+A kind is a class with ``open(folder, spec, how)``. To add a kind, write one file and call :func:`register`.
+The module of a kind is imported when a folder of that kind is opened.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ KINDS: dict[str, str] = {
 """Kind -> ``module:class``."""
 
 BM25 = "bm25"
-"""Stands for BM25 over the corpus at hand, where a retriever is named."""
+"""In place of a retriever folder: BM25 over the corpus at hand."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """How a folder is opened.
+    """Options of opening a folder.
 
     Args:
-        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+        device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
         precision: ``float32`` or ``bfloat16``; a generator also takes the others of
             :mod:`grls.models.precision`.
-        search: How to search, whatever the folder says; None: as it says, or as usual.
+        search: Options of search, which override those of the folder; None: those of the folder, or defaults.
         verify: Whether checksums are compared; None: see :func:`grls.index.load_index`.
-        corpus: What an embedded BM25 retrieves from; None: it must be named.
-        truncate_queries: Cut queries that are too long, whatever ``search`` or a folder says.
-        hop_by_hop: Go hop by hop where the folder's own section ``hops`` says so; members do in any case.
-        within: The folders that are being opened, the outermost first: a member is none of them.
+        corpus: The corpus of an embedded BM25; None: its specification must name one.
+        truncate_queries: Cut queries that are too long; it overrides ``search`` and the folder.
+        hop_by_hop: Apply the section ``hops`` of the folder. Those of its members are always applied.
+        within: The folders that are being opened, the outermost first; none of them may be a member.
     """
 
     device: str = "auto"
@@ -70,7 +70,7 @@ class Opening:
 
     @property
     def searching(self) -> SearchOptions | None:
-        """How a retriever that has no members searches; None: by default."""
+        """The options of search of a retriever without members; None: defaults."""
         from grls.retrieve.generative.options import SearchOptions
 
         if not self.truncate_queries:
@@ -81,12 +81,12 @@ class Opening:
 class Openable(Protocol):
     """The class of a kind.
 
-    One that cannot use every option of search names in ``heeds`` those it can; one whose folder holds its
+    A class that cannot use every option of search lists the others in ``heeds``. A class whose folder holds
     data has ``embeddable = False``.
     """
 
     def open(self, folder: Path, spec: dict[str, Any], how: Opening) -> Retriever:
-        """Open a folder (of an embedded specification: that which it is embedded in)."""
+        """Open a folder; for an embedded specification, the folder around it."""
         ...
 
 
@@ -109,12 +109,12 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
     """The class of a kind.
 
     Raises:
-        DataError: It is not known.
+        DataError: The kind is unknown.
     """
     if not isinstance(kind, str) or kind not in KINDS:
         raise DataError(
             f"unknown kind of retriever {kind!r}; known are {', '.join(sorted(KINDS))}. Make the folder "
-            "again with `grls index`, or install what brings the kind.",
+            "again with `grls index`, or install the package of the kind.",
             file,
         )
     module, _, name = KINDS[kind].partition(":")
@@ -122,24 +122,24 @@ def class_of(kind: Any, file: Path | None = None) -> Openable:
         return cast(Openable, getattr(import_module(module), name))
     except (ImportError, AttributeError) as error:
         raise DataError(
-            f"the kind {kind!r} is {KINDS[kind]}, which cannot be imported ({error}): install what it "
-            "needs, or register it by its module and class.",
+            f"the kind {kind!r} is {KINDS[kind]}, which cannot be imported ({error}): install the packages "
+            "that it needs, or register it by its module and class.",
             file,
         ) from error
 
 
 def load(folder: str | Path, how: Opening | None = None) -> Retriever:
-    """Open a retriever folder of any kind; ``kind`` in its ``grls.json`` says which (absent: generative).
+    """Open a retriever folder of any kind, named by ``kind`` in its ``grls.json`` (absent: generative).
 
-    Where the file has ``hops``, the retriever goes so.
+    Where the file has ``hops``, the retriever works hop by hop.
 
     Args:
-        folder: What ``grls index`` or a retriever's ``save_pretrained`` wrote.
-        how: How to open it.
+        folder: A folder that ``grls index`` or a retriever's ``save_pretrained`` wrote.
+        how: The options of opening.
 
     Raises:
-        ConfigError: An option cannot be heeded by the kind.
-        DataError: The folder is no retriever, or of an unknown kind, or a member is gone.
+        ConfigError: The kind cannot use an option.
+        DataError: The folder is not a retriever, or of an unknown kind, or a member is missing.
         MismatchError: Its parts do not belong together.
     """
     path = Path(folder)
@@ -148,14 +148,13 @@ def load(folder: str | Path, how: Opening | None = None) -> Retriever:
 
 
 def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = False) -> Retriever:
-    """Open what a specification says, with the options that it holds itself.
+    """Open a specification, with the options that it stores.
 
     Args:
-        folder: What its paths are relative to.
-        spec: As in a ``grls.json``.
-        how: How to open it.
-        member: It is one of a composite's, so its own options stand in where those of the call have their
-            defaults.
+        folder: The folder to which its paths are relative.
+        spec: The specification, the content of a ``grls.json``.
+        how: The options of opening.
+        member: The specification is a member of a composite: its stored options replace defaults of the call.
     """
     from grls.retrieve.hops.retriever import hop_by_hop
     from grls.retrieve.options import merged, stored_hops, stored_search
@@ -174,7 +173,7 @@ def open_spec(folder: Path, spec: dict[str, Any], how: Opening, member: bool = F
 
 
 def _kind(spec: dict[str, Any], folder: Path) -> Any:
-    """The kind that a specification names; folders of generative retrievers did not always name it."""
+    """The kind of a specification; earlier folders of generative retrievers do not name it."""
     if "kind" in spec or (folder / "index").is_dir():
         return spec.get("kind", "generative")
     raise DataError(
@@ -186,7 +185,7 @@ def _kind(spec: dict[str, Any], folder: Path) -> Any:
 
 @contextmanager
 def _naming(folder: Path) -> Iterator[None]:
-    """Within the block an error says in which folder's file it is, if it does not say so itself."""
+    """Within the block, add the folder's file to errors that do not name it."""
     try:
         yield
     except (ConfigError, MismatchError) as error:
@@ -201,21 +200,21 @@ def _naming(folder: Path) -> Iterator[None]:
 def create(
     folder: str | Path, kind: str, content: Mapping[str, Any], how: Opening | None = None
 ) -> Retriever:
-    """Write the folder of a composite retriever, once it has been opened as it will stand there.
+    """Write the folder of a composite retriever, after opening it as a test.
 
     Args:
         folder: The folder; an earlier one there is replaced.
         kind: The kind.
         content: The fields of its ``grls.json``; paths of members are relative to ``folder``
             (:func:`grls.retrieve.spec.relative`).
-        how: How members are opened.
+        how: The options of opening members.
 
     Returns:
         The retriever.
 
     Raises:
-        ConfigError: The folder exists and holds something else, or an option cannot be heeded.
-        DataError: A member is gone. Nothing is written then, or where another error is raised.
+        ConfigError: The folder exists and holds something else, or the kind cannot use an option.
+        DataError: A member is missing. After any error, nothing is written.
         MismatchError: Members do not belong together.
     """
     refuse_foreign(folder, MANIFEST)
@@ -231,16 +230,16 @@ def create(
 def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retriever:
     """Open a member of a composite retriever.
 
-    The options of search of the call hold for it, too; where one has its default, its own ``search`` decides.
+    The options of search of the call apply to the member; its stored ``search`` replaces their defaults.
 
     Args:
-        member: Its path, relative to the folder, or its specification.
-        folder: The composite's.
-        field: Where in its ``grls.json`` it is named, for errors.
-        how: How to open it.
+        member: The path of the member, relative to the folder, or its specification.
+        folder: The folder of the composite.
+        field: The field of ``grls.json`` that names the member, for errors.
+        how: The options of opening.
 
     Raises:
-        DataError: It is gone, or holds the composite itself.
+        DataError: The member is missing, or holds the composite itself.
     """
     file = folder / MANIFEST
     if isinstance(member, Mapping):
@@ -253,8 +252,8 @@ def open_member(member: Member, folder: Path, field: str, how: Opening) -> Retri
     path = member_path(member, folder)
     if not is_retriever(path):
         raise DataError(
-            f"{field} names {member}, and there is no retriever at {path}: move it back, or "
-            "write where it is.",
+            f"{field} names {member}, but there is no retriever at {path}: move it back, or write its new "
+            "path.",
             file,
         )
     place = path.resolve()
@@ -277,22 +276,22 @@ def _refuse_to_embed(member: Mapping[str, Any], file: Path, field: str) -> None:
         )
     if not getattr(class_of(member["kind"], file), "embeddable", True):
         raise DataError(
-            f"{field}: a {member['kind']} retriever has its data in its folder, so it cannot be embedded: "
-            "name its folder.",
+            f"{field}: a {member['kind']} retriever has data in its folder, so it cannot be embedded: name "
+            "its folder.",
             file,
         )
 
 
 def load_named(name: str, corpus: Corpus, how: Opening | None = None) -> Retriever:
-    """Open a retriever as it is named in options: a folder, or ``bm25`` over a corpus.
+    """Open a retriever by its name in options: a folder, or ``bm25`` over a corpus.
 
     Args:
-        name: The folder's path, or ``bm25``.
-        corpus: What BM25 is over.
-        how: How to open it.
+        name: The path of the folder, or ``bm25``.
+        corpus: The corpus of BM25.
+        how: The options of opening.
     """
-    given = replace(how or Opening(), corpus=corpus)
-    return open_member(name, Path(), name, given) if name == BM25 else load(name, given)
+    opening = replace(how or Opening(), corpus=corpus)
+    return open_member(name, Path(), name, opening) if name == BM25 else load(name, opening)
 
 
 def open_retriever(
@@ -302,19 +301,19 @@ def open_retriever(
     options: SearchOptions | None = None,
     verify: bool | None = None,
 ) -> Retriever:
-    """:func:`load`, with what :class:`Opening` says as arguments."""
+    """:func:`load`, with the fields of :class:`Opening` as arguments."""
     return load(folder, Opening(device, precision, options, verify))
 
 
 def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
-    """The retriever, or that of its single steps, as the generator that it must be.
+    """The retriever, or the one of its single steps, as a generator.
 
     Args:
-        retriever: Any.
-        why: What needs one, for the error.
+        retriever: Any retriever.
+        why: Why a generator is needed, for the error.
 
     Raises:
-        ConfigError: It is of another kind.
+        ConfigError: The retriever is of another kind.
     """
     from grls.retrieve.hops.retriever import single_steps
 
@@ -325,7 +324,7 @@ def as_generator(retriever: Retriever, why: str) -> GenerativeRetriever:
 
 
 def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
-    """The generator that a retriever is, or decodes with; None where there is none."""
+    """The generator in a retriever; None: it has none."""
     from grls.retrieve.hops.retriever import single_steps
 
     one = single_steps(retriever)
@@ -333,10 +332,10 @@ def generator_within(retriever: Retriever) -> GenerativeRetriever | None:
 
 
 def as_hybrid(retriever: Retriever) -> HybridRetriever:
-    """The retriever, as the hybrid that it must be.
+    """The retriever as a hybrid.
 
     Raises:
-        ConfigError: It is of another kind.
+        ConfigError: The retriever is of another kind.
     """
     from grls.retrieve.hybrid.retriever import HybridRetriever
 

@@ -1,6 +1,6 @@
 """A run of a retriever over the queries of a data set: portion by portion, then saved.
 
-How a run is kept and saved say :mod:`grls.runs.portions` and :mod:`grls.runs.save`.
+Portions of a run: :mod:`grls.runs.portions`. Files of a run: :mod:`grls.runs.save`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from grls.runs.save import save_retrieved
 
 @dataclass(frozen=True)
 class RetrieverRun:
-    """What is asked of a retriever.
+    """A retriever and its queries.
 
     Attributes:
         retriever: The retriever.
-        queries: What it is asked.
-        data: The data set they are from, for the manifest.
-        split: Which of its queries, likewise; None: all.
-        k: Passages a query.
+        queries: The queries.
+        data: The data set of the queries, for the manifest.
+        split: The split of the queries, for the manifest; None: all queries.
+        k: Number of passages for each query.
         pool: Whether the chains of a query are pooled into one ranking.
-        filters: Which passages each query may retrieve.
-        filter: The options that say so.
-        precision: In which numbers the models compute.
+        filters: The filter of each query.
+        filter: The options of the filters.
+        precision: The precision of the models.
     """
 
     retriever: Retriever
@@ -50,14 +50,14 @@ class RetrieverRun:
     precision: str
 
     def save(self, output: str, name: str | None = None) -> str:
-        """Retrieve and save; a killed run goes on where it stopped when it is called again with the same.
+        """Retrieve and save; a killed run resumes when it is called again with the same arguments.
 
         Args:
-            output: Path without ending.
-            name: What reports call the run; None makes one from the system and the steps.
+            output: Path of the results, without ending.
+            name: Name of the run in reports; None: a name from the system and the steps.
 
         Returns:
-            What was written, in a line.
+            A line about the files.
 
         Raises:
             MismatchError: A run of other settings was begun under this name.
@@ -118,10 +118,10 @@ def retrieve_results(
 
     Args:
         retriever: The retriever.
-        queries: What it is asked.
-        k: Passages a query.
+        queries: The queries.
+        k: Number of passages for each query.
         pool: Whether the chains of a query are pooled into one ranking.
-        filters: What each query may retrieve.
+        filters: The filter of each query.
     """
     ids = [query.id for query in queries]
     if isinstance(retriever, EndsRankings):

@@ -138,7 +138,7 @@ def test_a_filter_that_leaves_nothing_is_told(
     assert len(found[1]) == 1
     assert "query 'a': its filter leaves no passage" in caplog.text
     for nothing in ([], [[], set()]):
-        with pytest.raises(ConfigError, match=r"no passage of .* is allowed by the filter"):
+        with pytest.raises(ConfigError, match=r"the filter allows no passage of"):
             retriever.retrieve(QUERIES[:2], 5, nothing)
     with pytest.raises(DataError, match="names the passage id 'zebra', which is not in"):
         retriever.retrieve(QUERIES, 5, ["zebra"])
@@ -180,7 +180,7 @@ def test_what_cannot_be_removed_is_refused(generative: GenerativeRetriever, tmp_
         generative.remove(["r0"])
     with pytest.raises(ConfigError, match="the last passage cannot be removed"):
         generative.remove([name for name in IDS if name != "r0"])
-    with pytest.raises(ConfigError, match=r"no passage of .* is allowed"):
+    with pytest.raises(ConfigError, match=r"the filter allows no passage"):
         generative.retrieve(QUERIES, 3, ["r0"])
     generative.save_pretrained(tmp_path / "r")
     for text in ("{}", '["zebra"]', "[]"):

@@ -26,7 +26,7 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     ({"kind": "unknown"}, DataError, "unknown kind of retriever 'unknown'; known are bm25, .* `grls index`"),
     ({"kind": 3}, DataError, "unknown kind of retriever 3"),
     ({"kind": None}, DataError, "unknown kind of retriever None"),
-    (CUT | {"retriever": "../gone"}, DataError, "retriever names ../gone, and"),
+    (CUT | {"retriever": "../gone"}, DataError, "retriever names ../gone, but"),
     (CUT | {"retriever": "x" * 300}, DataError, "retriever names x"),
     (CUT | {"retriever": ["a"]}, DataError, "retriever: expected the path"),
     (CUT | {"retriever": "."}, DataError, r"retriever names \., which is this retriever itself"),

@@ -275,7 +275,7 @@ def test_a_kind_of_ones_own_is_one_registration(place: Path) -> None:
         register("toy", "elsewhere:Toy")
     update_spec(place / "toy", {"search": {"beams": 3}})
     with pytest.raises(
-        DataError, match=r"search\.beams means nothing to a retriever of kind 'toy': .*use batch_size"
+        DataError, match=r"search\.beams has no effect on a retriever of kind 'toy': .*use batch_size"
     ):
         load(place / "toy", CPU)
 
@@ -295,7 +295,7 @@ def test_a_kind_that_cannot_be_imported_is_named(place: Path, target: str) -> No
 def test_options_that_a_kind_has_no_use_for_are_refused(place: Path, name: str, option: str) -> None:
     update_spec(place / name, {"search": {option: True if option == "compile" else 3}})
     with pytest.raises(
-        DataError, match=rf"{name}/grls\.json: search\.{option} means nothing to .*kind '{name}'"
+        DataError, match=rf"{name}/grls\.json: search\.{option} has no effect on .*kind '{name}'"
     ):
         load(place / name, CPU)
 

@@ -201,11 +201,11 @@ def test_stored_search_is_what_the_kind_can_use() -> None:
     assert stored_search(spec, FILE, ("batch_size",)) == SearchOptions(batch_size=4)
     assert stored_search({}, FILE, ()) is None
     with pytest.raises(
-        DataError, match=r"grls\.json: search\.batch_size means nothing to .* 'dense': leave search"
+        DataError, match=r"grls\.json: search\.batch_size has no effect on .* 'dense': leave search"
     ):
         stored_search(spec, FILE, ())
     with pytest.raises(
-        DataError, match=r"search\.batch_size means nothing .*: leave it out, or use progress"
+        DataError, match=r"search\.batch_size has no effect .*: leave it out, or use progress"
     ):
         stored_search(spec, FILE, ("progress",))
     with pytest.raises(DataError, match="search: beams must be at least 1"):

@@ -1,4 +1,4 @@
-"""How a generative retriever decodes."""
+"""The options of decoding passages."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ from grls.errors import ConfigError
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How passages are decoded.
+    """Options of decoding passages.
 
     Args:
-        beams: Beam width.
+        beams: Beam width: number of prefixes that are kept at every step.
         mode: Score mode: ``renormalized`` over the allowed tokens, or ``full`` over the vocabulary.
-        early_stop: Stop at the unique prefix; None means where it is exact (``renormalized``).
+        early_stop: Stop decoding a passage at its unique prefix. Null: where this is exact
+            (``renormalized``).
         batch_size: Model inputs decoded together (slots of the fast search).
-        truncate_queries: Cut queries longer than the limit instead of refusing them.
-        span_temperature: For a generator that writes spans: T, the larger the more it counts that many spans
-            of a passage are likely, and not one alone (:mod:`grls.retrieve.generative.span_scores`).
-        rescore: How many of the best passages of each input the generator reads to their end and rescores
-            (:mod:`grls.models.rescore_spec`), which ranks them anew; 0: none. For a model that has learned
-            to.
-        rescore_weight: What a rescore (nats) counts beside the score.
-        compile: Take the search for GPUs (wherever the model is), its whole step compiled and, on a GPU,
-            replayed as a CUDA graph. The first queries wait for the compiler, from seconds to minutes for
-            each of a few sizes, and later ones are faster: for thousands of queries on a GPU. It needs the
-            index backend ``array`` in one segment, and a model whose decoder can be driven by slots (T5, not
-            BART).
+        truncate_queries: Cut queries longer than the limit; false refuses them.
+        span_temperature: Temperature at which the scores of a passage's spans are combined, for generators
+            that write spans. Low: the best span decides; high: many likely spans count more.
+        rescore: Number of best passages of each input that the generator reads to their end and ranks anew,
+            for a generator that has learned to rescore. 0: no rescoring.
+        rescore_weight: Weight of the log-odds of rescoring (nats) beside the score of decoding.
+        compile: Use the search for GPUs with a compiled step, replayed on a GPU as a CUDA graph. The first
+            queries wait for the compiler (seconds to minutes for each of a few sizes), later ones are faster:
+            useful for thousands of queries. It needs the index backend ``array`` in one segment, and a model
+            whose decoder runs in slots (T5, not BART).
 
     Raises:
         ConfigError: A count or the temperature is not positive, the score mode is unknown, or the weight is
-            no finite number.
+            not a finite number.
     """
 
     beams: int = 10

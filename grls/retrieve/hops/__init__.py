@@ -1,7 +1,7 @@
 """Retrieval hop by hop.
 
-``retriever`` does so with any retriever, as ``options`` say. ``multistep`` goes on with a generator's own
-probabilities, ``appending`` with any retriever's scores: the passages found join the query. ``pool`` makes
-one ranking of several chains, and ``ranked`` one by the probability that a chain holds a passage;
-``expected_f1`` chooses the set of highest expected F1.
+``retriever`` retrieves hop by hop with any retriever, and has ``options``. ``multistep`` continues chains by
+the log-probabilities of a generator; ``appending`` by the scores of any retriever, with the evidence appended
+to the query. ``pool`` makes one ranking of several chains, ``ranked`` a ranking by the probability that a
+chain holds a passage, and ``expected_f1`` chooses the set of passages with the highest expected F1.
 """

@@ -1,12 +1,12 @@
-"""Multi-step retrieval for any text retriever: the passages found so far join the query.
+"""Multi-step retrieval for any text retriever: the evidence so far is appended to the query.
 
 Legend: C chain beams a query, W passages that continue a chain at each hop.
 
-This is how a retriever without a decoder goes hop by hop (BM25, a bi-encoder), with the chain beams of MDR
-(Xiong et al. 2021, arXiv 2009.12756): the score of a chain is the sum of its hops' scores. A retriever that
-embeds DONE among its passages (``TakesEvidence``) ends chains itself. Sums then favour long chains where
-scores are positive, as inner products mostly are, so dynamic chains are ranked by the mean score of a
-hop, DONE's included.
+This is for retrievers without a decoder (BM25, a bi-encoder), with the chain beams of MDR (Xiong et al. 2021,
+arXiv 2009.12756): the score of a chain is the sum of the scores of its hops. A retriever that embeds DONE
+among its passages (``TakesEvidence``) ends chains by itself. Sums favour long chains where scores are
+positive, as inner products mostly are. So dynamic chains are ranked by the mean score of a hop, DONE
+included.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 
 class _Path(NamedTuple):
-    """A chain under way.
+    """A chain so far.
 
     Attributes:
-        query: Its place among the queries.
-        hits: What was found, DONE's hit last where it ended the chain.
+        query: Index of its query.
+        hits: Its hits; the hit of DONE is the last one of a chain that has ended.
         total: Sum of the scores.
     """
 
@@ -47,23 +47,23 @@ class _Path(NamedTuple):
 
 @dataclass
 class AppendingMultistep:
-    """At every hop, passages not yet in the chain continue it; with C = W = 1, the best one.
+    """Multi-step retrieval by scores: each hop continues a chain with new passages (C = W = 1: the best one).
 
     Args:
-        retriever: Retrieves one step. A ``TakesEvidence`` gets the passages found as such; any other one
-            gets their titles and texts appended to the query's.
-        corpus: What it retrieves from.
-        hops: Length of a chain (at most, where ``dynamic``); shorter where the retriever finds nothing new.
+        retriever: Retrieves each hop. A ``TakesEvidence`` gets the evidence as passages; for other retrievers
+            titles and texts are appended to the query.
+        corpus: The corpus of the retriever.
+        hops: Length of a chain (``dynamic``: largest length); shorter where the retriever finds nothing new.
         dynamic: End a chain where DONE scores best.
-        chains: Chain beams C kept a query.
-        branch: Passages W (DONE among them) that continue each chain at each hop.
-        done_bias: Added to the score of DONE at every hop; negative values make chains longer. Tune it on
-            dev.
-        min_hops: Hops before DONE is allowed.
+        chains: Number of chain beams C of a query.
+        branch: Number of passages W (or DONE) that continue a chain at each hop.
+        done_bias: Bias added to the score of DONE at every hop; a negative bias makes chains longer. Tune it
+            on dev.
+        min_hops: Number of hops before DONE is allowed.
         repeat: Allow a passage twice in a chain.
 
     Raises:
-        ConfigError: A count is not positive, or ``dynamic`` is asked of a retriever without DONE.
+        ConfigError: A count is not positive, or the retriever of ``dynamic`` chains does not know DONE.
     """
 
     retriever: Retriever
@@ -106,7 +106,7 @@ class AppendingMultistep:
 
         Args:
             queries: The queries.
-            allow: What every hop may find; see :class:`~grls.retrieve.base.Retriever`.
+            allow: The filter of every hop; see :class:`~grls.retrieve.base.Retriever`.
         """
         queries = queries_of(queries)
         filters = resolved(one_each(allow, len(queries)), self.corpus)
@@ -118,7 +118,7 @@ class AppendingMultistep:
             live = self._hop(queries, filters, live, hop, ended)
         for path in live:
             ended[path.query].append(path)
-        return [self._ranked(some) for some in ended]
+        return [self._ranked(paths) for paths in ended]
 
     def _hop(
         self,
@@ -131,12 +131,12 @@ class AppendingMultistep:
         """Continue every chain; those that end are moved to ``ended``."""
         candidates: dict[int, list[_Path]] = {}
         for path, hits in zip(live, self._find(queries, filters, live, hop), strict=True):
-            if not hits:  # nothing new is found
+            if not hits:  # the retriever finds no new passage
                 ended[path.query].append(path)
             for hit in hits:
                 longer = _Path(path.query, (*path.hits, hit), path.total + hit.score)
                 candidates.setdefault(path.query, []).append(longer)
-        return [path for some in candidates.values() for path in self._keep(some, ended)]
+        return [path for paths in candidates.values() for path in self._keep(paths, ended)]
 
     def _find(
         self, queries: Sequence[Query], filters: Sequence[Filter | None], live: list[_Path], hop: int
@@ -146,11 +146,11 @@ class AppendingMultistep:
         asked = [queries[path.query] for path in live]
         allow = [filters[path.query] for path in live]
         k = self.branch + (0 if self.repeat else hop)
-        found = found_after(self.retriever, asked, evidence, k, allow)
-        return [self._allowed(path, step, hop) for path, step in zip(live, found, strict=True)]
+        steps = found_after(self.retriever, asked, evidence, k, allow)
+        return [self._allowed(path, step, hop) for path, step in zip(live, steps, strict=True)]
 
     def _allowed(self, path: _Path, step: HopHits, hop: int) -> list[Hit]:
-        """The W best of a step that may continue a chain; of equal scores, DONE comes last."""
+        """The W best hits of a step that may continue a chain; among equal scores, DONE is last."""
         taken = set() if self.repeat else {hit.id for hit in path.hits}
         hits = [hit for hit in step.hits if hit.id not in taken]
         if self.dynamic and hop >= self.min_hops and step.done is not None:
@@ -166,14 +166,14 @@ class AppendingMultistep:
         numbers = [number for number in self.corpus.numbers(ids) if number is not None]
         if len(numbers) < len(ids):
             raise MismatchError(
-                f"the retriever finds passages that are not in {self.corpus.source}; give the corpus it "
-                "retrieves from."
+                f"the retriever returns passages that are not in {self.corpus.source}: give the corpus that "
+                "it retrieves from."
             )
         passages = {passage.id: passage for passage in self.corpus.passages(numbers)}
         return [[passages[hit.id] for hit in path.hits] for path in live]
 
     def _keep(self, candidates: list[_Path], ended: list[list[_Path]]) -> list[_Path]:
-        """The C best unfinished chains, until C have finished; finished ones among the C best end."""
+        """The C best unfinished chains, until C have finished. Finished chains among the C best end."""
         candidates.sort(key=lambda path: -path.total)  # all have the same number of hops
         finished = ended[candidates[0].query]
         finished += [path for path in candidates[: self.chains] if path.done]
@@ -182,9 +182,9 @@ class AppendingMultistep:
         return [path for path in candidates if not path.done][: self.chains]
 
     def _ranked(self, ended: list[_Path]) -> list[Chain]:
-        made = [self._chain(path) for path in ended]
-        made.sort(key=lambda chain: -chain.score)
-        return made[: self.chains]
+        chains = [self._chain(path) for path in ended]
+        chains.sort(key=lambda chain: -chain.score)
+        return chains[: self.chains]
 
     def _chain(self, path: _Path) -> Chain:
         score = path.total / max(len(path.hits), 1) if self.dynamic else path.total
@@ -198,18 +198,18 @@ def found_after(
     k: int,
     allow: Allow = None,
 ) -> list[HopHits]:
-    """The top-k passages of queries given those found so far.
+    """The top-k passages of queries, given evidence.
 
     Args:
-        retriever: A ``TakesEvidence`` gets the passages as such; any other one gets their titles and texts
-            appended to the query's.
-        queries: The queries, with their own texts.
-        evidence: For each, the passages found so far, in order.
-        k: Most hits a query.
-        allow: What may be found; see :class:`~grls.retrieve.base.Retriever`.
+        retriever: A ``TakesEvidence`` gets the evidence as passages; for other retrievers titles and texts
+            are appended to the query.
+        queries: The queries, without evidence in their texts.
+        evidence: The evidence of each query so far, in order.
+        k: Largest number of hits for a query.
+        allow: The filter; see :class:`~grls.retrieve.base.Retriever`.
     """
     if isinstance(retriever, TakesEvidence):
         return retriever.retrieve_hop(queries, evidence, k, allow)
-    texts = [joined(query, some) for query, some in zip(queries, evidence, strict=True)]
+    texts = [joined(query, passages) for query, passages in zip(queries, evidence, strict=True)]
     asked = [query._replace(text=text) for query, text in zip(queries, texts, strict=True)]
     return [HopHits(hits, None) for hits in retriever.retrieve(asked, k, allow)]

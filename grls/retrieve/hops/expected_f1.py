@@ -1,13 +1,12 @@
-"""The set of passages whose expected F1 is highest, from chains that each are a guess of it.
+"""The set of passages with the highest expected F1, from the chains of a query.
 
-Legend: S_i the set of the i-th chain, d a passage.
+Legend: S_i the set of the i-th chain, p_i its probability, d a passage.
 
-The likeliest chain is the best answer to "which set exactly?". Where what counts is F1 against the right
-set, the best answer is the set S of highest expected F1 (minimum Bayes risk), with the chains'
-probabilities p_i as what is known of the right set: sum over i of p_i F1(S, S_i). As F1(S, S_i) = 2 |S and
-S_i| / (|S| + |S_i|), the best set of k passages is that of the k largest sum over i of p_i [d in S_i] 2 /
-(k + |S_i|), so all sets are compared by comparing one of each size (Dembczynski, Waegeman, Cheng and
-Huellermeier, "An exact algorithm for F-measure maximization", NeurIPS 2011).
+The likeliest chain is the best answer to "which set exactly?". If the measure is F1 against the right set,
+the best answer is the set S with the highest expected F1 (minimum Bayes risk): sum over i of p_i F1(S, S_i).
+As F1(S, S_i) = 2 |S and S_i| / (|S| + |S_i|), the best set of k passages has the k passages with the largest
+sum over i of p_i [d in S_i] 2 / (k + |S_i|). So it is enough to compare one set of each size (Dembczynski,
+Waegeman, Cheng and Huellermeier, "An exact algorithm for F-measure maximization", NeurIPS 2011).
 """
 
 from __future__ import annotations
@@ -21,16 +20,17 @@ from grls.data.types import Chain, Hit
 
 
 def expected_f1(chains: Sequence[Chain]) -> Chain:
-    """The set of highest expected F1, as a chain.
+    """The set of passages with the highest expected F1, as a chain.
 
     Args:
-        chains: Guesses of one query, whose scores are log-probabilities; they need not sum to one.
+        chains: Chains of one query with log-probabilities as scores; they need not sum to one.
 
     Returns:
-        Its passages by their probability (that of the chains that hold them), highest first, each with the
-        log of it; the score is the log of the expected F1. It is ``done`` if chains that are have half of
-        the probability or more. Among equals the fewest passages, those of likelier chains first. An empty
-        set has no F1, as in :mod:`grls.evaluation.metrics.set_f1`; where all are, the likeliest chain.
+        The passages by probability (that of the chains that hold them), highest first, with
+        log-probabilities as scores; the score of the chain is the log of the expected F1. The chain is
+        ``done`` if the chains that are done have half of the probability or more. Among equal sets the
+        smallest wins, with passages of likelier chains first. An empty set has no F1, as in
+        :mod:`grls.evaluation.metrics.set_f1`; where all sets are empty, the likeliest chain is returned.
 
     Raises:
         ValueError: There is no chain.
@@ -42,10 +42,10 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
     scores = np.array([chain.score for chain in chains])
     probabilities = np.exp(scores - np.logaddexp.reduce(scores))
     sets = [dict.fromkeys(hit.id for hit in chain.hits) for chain in chains]
-    names = {name: place for place, name in enumerate(dict.fromkeys(name for some in sets for name in some))}
+    names = {name: place for place, name in enumerate(dict.fromkeys(name for ids in sets for name in ids))}
     holds = np.zeros((len(chains), len(names)))
-    for row, some in enumerate(sets):
-        holds[row, [names[name] for name in some]] = 1
+    for row, members in enumerate(sets):
+        holds[row, [names[name] for name in members]] = 1
     sizes = holds.sum(1)
     best, chosen = -1.0, np.array([], dtype=int)
     for k in range(1, len(names) + 1):  # a set may be larger than any chain
@@ -62,5 +62,5 @@ def expected_f1(chains: Sequence[Chain]) -> Chain:
 
 
 def _log(value: float) -> float:
-    """Of a probability that may be too small for a number: minus infinity."""
+    """The logarithm of a probability; minus infinity for 0."""
     return math.log(value) if value > 0 else -math.inf

@@ -1,21 +1,22 @@
-"""Retrieval hop by hop: each found passage is appended as evidence, until DONE or a number of hops.
+"""Retrieval hop by hop: each retrieved passage becomes evidence, until DONE or a number of hops.
 
 Legend: Q queries, C chain beams a query, W passages that continue a chain at each hop.
 
-A chain's score is the sum of its hops' log-probabilities, so log p(chain | query) =
+The score of a chain is the sum of the log-probabilities of its hops: log p(chain | query) =
 sum over hops h of log p(passage h | query, passages before h), DONE included (arXiv 2204.13596, the
-dynamic multi-step setting). C chains live side by side, so the best chain wins and not only the best
-first hop. DONE is one token that competes with whole passages, and a model may write it too early:
-``done_bias`` b shifts its log-odds at every hop. With p the probability of DONE and
-Z = 1 - p + p exp(b), DONE then has p exp(b) / Z and every other passage 1 / Z of what it had, so the
-probabilities of all chains still sum to one, those of passages with equal tokens counted once (each has the
-probability of the text that they share). (A bonus added to finished chains would not do: each has one
-DONE, and their order would stay.)
+dynamic multi-step setting). C chains are kept, so the best chain wins and not only the best first hop.
 
-Where any order of the evidence is right, a model spreads a set's probability over its orders, and chains of
-many passages look less likely than they are. With ``sets``, chains of the same passages are one: log p(set |
-query) is the log of the sum over those of its orders that the beams reach, and sets compete, also for where
-to stop. It is approximate from the third passage on: a set goes on in its likeliest order alone.
+DONE is one token that competes with whole passages, and a model may write it too early. ``done_bias`` b
+shifts its log-odds at every hop. Let p be the probability of DONE and Z = 1 - p + p exp(b). Then DONE gets
+the probability p exp(b) / Z, and the probability of every other passage is divided by Z. So the
+probabilities of all chains still sum to one, if passages with equal tokens are counted once (each has the
+probability of their common text). (A bonus for finished chains would not work: each has one DONE, and their
+order would not change.)
+
+Where any order of the evidence is right, a model spreads the probability of a set over its orders, and chains
+of many passages look less likely than they are. With ``sets``, chains of the same passages are merged:
+log p(set | query) is the log of the sum over the orders that the beams reach, and sets compete, also for the
+place to stop. It is approximate from the third passage on, since a set continues only in its likeliest order.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from grls.retrieve.queries import check_counts, queries_of
 
 
 class _Live(NamedTuple):
-    """A chain under way.
+    """A chain so far.
 
     Attributes:
-        query: Its place among the queries.
-        passages: Numbers of the passages found so far.
-        scores: Log-probability of each.
-        total: What chains are ranked by.
+        query: Index of its query.
+        passages: Numbers of its passages.
+        scores: Log-probability of each passage.
+        total: Score of the chain, by which chains are ranked.
     """
 
     query: int
@@ -53,7 +54,7 @@ class _Live(NamedTuple):
 
 
 Memory = dict[tuple[Query, tuple[int, ...], tuple[int, ...]], list[ScoredPassage]]
-"""A query, a chain, what is hidden -> what may continue it, best first."""
+"""A query, a chain, its hidden passages -> the passages that may continue the chain, best first."""
 
 
 @dataclass
@@ -61,21 +62,21 @@ class MultistepRetriever:
     """Multi-step retrieval with chain beams.
 
     Args:
-        retriever: Finds the passages of each hop: a generator, or a hybrid whose scores are normalized.
-        hops: Exactly this many where ``dynamic`` is off, else at most.
+        retriever: Retrieves each hop: a generator, or a hybrid with normalized scores.
+        hops: Number of hops; with ``dynamic``, the largest number.
         dynamic: End a chain when the model writes DONE.
-        chains: Chain beams C kept a query.
-        branch: Passages W that continue each chain at each hop.
-        done_bias: Added to the log-odds (nats) of DONE at every hop; negative values make chains longer. Tune
-            it on dev. A DONE that is not among the ``beams`` best of a hop counts as impossible there.
-        min_hops: Hops before DONE is allowed.
+        chains: Number of chain beams C of a query.
+        branch: Number of passages W that continue a chain at each hop.
+        done_bias: Bias added to the log-odds (nats) of DONE at every hop; a negative bias makes chains
+            longer. Tune it on dev. A DONE that is not among the ``beams`` best of a hop is impossible there.
+        min_hops: Number of hops before DONE is allowed.
         repeat: Allow a passage twice in a chain.
-        sets: Chains of the same passages in another order are one, in the order of the likeliest.
-        memory: What continues a chain, kept for when the same queries are asked again with another
-            ``done_bias`` and all else as it is; None keeps nothing.
+        sets: Merge chains of the same passages in different orders, into the likeliest order.
+        memory: Cache of the passages that continue a chain, for the same queries with another ``done_bias``
+            and otherwise equal options; None: no cache.
 
     Raises:
-        ConfigError: A count is not positive, or a hybrid's scores are no log-probabilities.
+        ConfigError: A count is not positive, or the scores of a hybrid are not log-probabilities.
     """
 
     retriever: WritesChains
@@ -93,13 +94,13 @@ class MultistepRetriever:
         check_counts(hops=self.hops, chains=self.chains, branch=self.branch)
         if not self.retriever.writes_chains:
             raise ConfigError(
-                "sums of scores with priors are no log-probabilities of chains: normalize them, or take "
+                "sums of scores with priors are not log-probabilities of chains: normalize them, or take "
                 "grls.retrieve.hops.appending.AppendingMultistep."
             )
 
     @property
     def corpus(self) -> Corpus:
-        """What it retrieves from."""
+        """The corpus of the retriever."""
         return self.retriever.corpus
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
@@ -107,12 +108,12 @@ class MultistepRetriever:
 
         Args:
             queries: The queries.
-            allow: What every hop may find; see :class:`~grls.retrieve.base.Retriever`. A filter says nothing
-                about DONE. Give the same one to retrievers that share a memory.
+            allow: The filter of every hop; see :class:`~grls.retrieve.base.Retriever`. It does not affect
+                DONE. Retrievers that share a memory need the same filter.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
-            ConfigError: A filter cannot be used, or none of them leaves a passage.
+            ConfigError: A filter cannot be used, or no filter leaves a passage.
         """
         queries = queries_of(queries)
         find = self.retriever.next_hop(queries, allow)
@@ -126,7 +127,7 @@ class MultistepRetriever:
             live = self._hop(find, live, hop, ended)
         for chain in live:
             ended[chain.query].append((chain, False))
-        return [self._ranked(some) for some in ended]
+        return [self._ranked(chains) for chains in ended]
 
     def _hop(
         self,
@@ -137,10 +138,10 @@ class MultistepRetriever:
     ) -> list[_Live]:
         """Continue every chain by one passage; chains that end are moved to ``ended``."""
         under = [Under(chain.query, chain.passages, tuple(self._hidden(chain, hop))) for chain in live]
-        found = find(under, hop, self._width)
+        rankings = find(under, hop, self._width)
         candidates: dict[int, list[_Live]] = {}
-        for chain, hits in zip(live, found, strict=True):
-            if not hits:  # every passage that may be found is in the chain already
+        for chain, hits in zip(live, rankings, strict=True):
+            if not hits:  # every allowed passage is in the chain already
                 ended[chain.query].append((chain, False))
             for gain, hit in self._weighed(hits):
                 longer = _Live(
@@ -150,16 +151,16 @@ class MultistepRetriever:
                     chain.total + gain,
                 )
                 candidates.setdefault(chain.query, []).append(longer)
-        return [chain for some in candidates.values() for chain in self._keep(some, ended)]
+        return [chain for longer in candidates.values() for chain in self._keep(longer, ended)]
 
     @property
     def _width(self) -> int:
-        """Hits to ask for: with a bias, the probability of DONE must be known where it can matter."""
+        """Number of hits to ask for: with a bias, the probability of DONE is needed as well."""
         weighed = self.done_bias or self.memory is not None
         return max(self.branch, self.retriever.widest) if weighed else self.branch
 
     def _weighed(self, hits: Sequence[ScoredPassage]) -> list[tuple[float, ScoredPassage]]:
-        """The W best hits once DONE is weighed, each with what it adds to the chain's total."""
+        """The W best hits after the bias on DONE, each with its gain of the chain's score."""
         done = self.retriever.done
         score = min(next((hit.score for hit in hits if hit.passage == done), -math.inf), 0.0)
         others = math.log(-math.expm1(score)) if score < 0 else -math.inf
@@ -176,7 +177,7 @@ class MultistepRetriever:
         return hidden
 
     def _keep(self, candidates: list[_Live], ended: list[list[tuple[_Live, bool]]]) -> list[_Live]:
-        """The C best unfinished chains that can still matter; finished ones among the C best end."""
+        """The C best unfinished chains that can still win. Finished chains among the C best end."""
         if self.sets:
             candidates = _merged(candidates)
         candidates.sort(key=lambda chain: -chain.total)
@@ -201,20 +202,20 @@ class MultistepRetriever:
 
 
 def _merged(chains: Sequence[_Live]) -> list[_Live]:
-    """Chains of one query that hold the same passages as one, in the order of the likeliest."""
+    """Merge the chains of one query that hold the same passages, into the likeliest order."""
     sets: dict[tuple[int, ...], list[_Live]] = {}
     for chain in chains:
         sets.setdefault(tuple(sorted(chain.passages)), []).append(chain)
     return [
-        max(some, key=lambda chain: chain.total)._replace(
-            total=float(np.logaddexp.reduce([chain.total for chain in some]))
+        max(orders, key=lambda chain: chain.total)._replace(
+            total=float(np.logaddexp.reduce([chain.total for chain in orders]))
         )
-        for some in sets.values()
+        for orders in sets.values()
     ]
 
 
 def _remembering(find: NextHop, memory: Memory, queries: Sequence[Query]) -> NextHop:
-    """The same, which asks only for chains that have not been met."""
+    """``find`` with a cache: it is asked only for new chains."""
 
     def remembered(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
         keys = [(queries[chain.query], chain.passages, chain.hidden) for chain in live]

@@ -1,4 +1,4 @@
-"""How retrieval goes hop by hop."""
+"""The options of retrieval hop by hop."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ HopSteps = Literal["single", "fixed", "dynamic", "ranked"]
 
 @dataclass(frozen=True)
 class HopOptions:
-    """How retrieval goes hop by hop.
+    """Options of retrieval hop by hop.
 
     Args:
-        steps: ``single``: the top k, no hops; ``fixed``: exactly ``max`` hops; ``dynamic``: hops until DONE;
-            ``ranked``: the top k by the probability that a chain of ``max`` hops holds them.
-        max: Number of hops (fixed, ranked), most hops (dynamic).
-        chains: Chains kept side by side; null: 4 where scores are log-probabilities, else 1 (ranked: 5).
-        branch: Passages that continue a chain at each hop; null: 4 where scores are log-probabilities, else
-            as many as ``chains``.
-        done_bias: Added to the log-odds of DONE at every hop (of a bi-encoder: to its score); negative makes
-            chains longer.
+        steps: ``single``: the top k without hops; ``fixed``: exactly ``max`` hops; ``dynamic``: hops until
+            DONE; ``ranked``: the top k by the probability that a chain of ``max`` hops holds them.
+        max: Number of hops (fixed, ranked), or largest number of hops (dynamic).
+        chains: Number of chains kept for each query; null: 4 where scores are log-probabilities, else 1
+            (ranked: 5).
+        branch: Number of passages that continue a chain at each hop; null: 4 where scores are
+            log-probabilities, else as many as ``chains``.
+        done_bias: Bias on DONE, added at every hop to its log-odds (nats; bi-encoders: to its score). A
+            negative bias makes chains longer.
         repeat: Allow a passage twice in a chain.
-        sets: Chains of the same passages in another order are one, whose probability is the sum of theirs.
-        choose: Of the chains kept the ``likeliest``; or, of passages of any of them, the set whose F1 is
-            highest on average over the chains: ``expected-f1`` (dynamic).
-        pool: Rank the passages of all chains, the best chain's first (fixed).
-        temperature: Scores of a hop are divided by this before the softmax; null: by what is usual for the
-            retriever (ranked).
-        evidence: Words that a hop reads of the text of each passage found so far, its first sentence and
-            those nearest to the question; 0: all that the retriever reads (ranked).
-        done: DONE ends a chain where the retriever has learned when it follows (ranked).
+        sets: Merge chains of the same passages in different orders, and add up their probabilities.
+        choose: The result of a query: the ``likeliest`` chain; or ``expected-f1``, the set of passages with
+            the highest expected F1 over all chains (dynamic).
+        pool: Rank the passages of all chains, those of the best chain first (fixed).
+        temperature: Temperature of the softmax over the scores of a hop; null: the default of the retriever
+            (ranked).
+        evidence: Largest number of words of each evidence passage in the query of a hop: its first sentence
+            and the sentences nearest to the question. 0: the limit of the retriever (ranked).
+        done: Let DONE end a chain, if the retriever was trained with DONE (ranked).
 
     Raises:
-        ConfigError: A count is not positive, the bias no finite number, or an option needs other steps.
+        ConfigError: A count is not positive, the bias is not a finite number, or an option needs other steps.
     """
 
     steps: HopSteps = "single"
@@ -58,7 +59,7 @@ class HopOptions:
 
     @property
     def chained(self) -> Steps:
-        """The steps whose hops these are: those of a ranking are of a fixed number."""
+        """The kind of hops within ``steps``: ``ranked`` has a fixed number of hops."""
         return "fixed" if self.steps == "ranked" else self.steps
 
     def __post_init__(self) -> None:
@@ -80,10 +81,10 @@ class HopOptions:
         if self.steps == "ranked" and (self.branch is not None or self.repeat):
             raise ConfigError("ranked hops have no hops.branch and no hops.repeat: leave them out.")
         if self.sets and self.steps in ("single", "ranked"):
-            raise ConfigError("hops.sets is about chains: choose --hops.steps dynamic or fixed.")
+            raise ConfigError("hops.sets needs chains: choose --hops.steps dynamic or fixed.")
         if self.choose != "likeliest" and self.steps != "dynamic":
             raise ConfigError(
-                f"hops.choose {self.choose} is about chains that end: choose --hops.steps dynamic."
+                f"hops.choose {self.choose} needs chains that end with DONE: choose --hops.steps dynamic."
             )
 
 

@@ -1,7 +1,7 @@
 """The passages of several chains as one ranking.
 
 Fixed multi-step retrieval with chain beams finds more passages than its best chain holds, and recall at k
-wants k of them. It knows only chains, whoever made them.
+needs k passages. The module knows only chains.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ def pooled_ranking(chains: Iterable[Chain], k: int) -> list[Hit]:
 
     Args:
         chains: The chains of one query, best first.
-        k: Most hits.
+        k: Largest number of hits.
 
     Returns:
-        Hits whose score is one over their rank: the order is that of the chains, and no score of a hop says
-        it.
+        Hits with 1 / rank as score, since the order comes from the chains and not from scores of hops.
     """
     ids = list(dict.fromkeys(hit.id for chain in chains for hit in chain.hits))
     return [Hit(passage, 1.0 / rank) for rank, passage in enumerate(ids[:k], 1)]

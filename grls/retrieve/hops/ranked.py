@@ -1,19 +1,19 @@
 """A ranking by hops: every passage by the probability that a chain of hops holds it.
 
-Legend: C chains kept a query, S a set of passages found so far, d a passage, n hits a hop.
+Legend: C chains kept a query, S a set of evidence passages, d a passage, n hits a hop.
 
-Chains answer "which passages together?". Where a ranking is wanted, the best chain says too little, and all
-its passages before those of the second chain says something false: a passage that many chains hold is more
-likely than one that the best chain holds at its end. With p(d | S) the probability of the next hop, a softmax
-over the scores of the n best hits (divided by a temperature) and DONE,
+Chains answer "which passages together?". For a ranking the best chain has too few passages. To rank all its
+passages before those of the second chain is wrong: a passage in many chains is likelier than the last passage
+of the best chain. With p(d | S) the probability of the next hop, a softmax over the scores of the n best hits
+(divided by a temperature) and DONE,
 
     P(d) = sum over hops h and sets S of h - 1 passages of P(S) p(d | S),
 
 a sum of probabilities of events that exclude each other, since a chain holds a passage once. P(S) is the sum
-over the orders of S that the C kept chains reach. What the chains that are not kept would have had is shared
-out among those that are, so that later hops do not count less for their number. DONE ends a chain: nothing
-follows from its share. This is the marginal of retrieval as a latent variable (as of RAG-Token, arXiv
-2005.11401, equation 2, for documents instead of words), over chains instead of single passages.
+over the orders of S that the C kept chains reach. The probability of dropped chains is shared out among the
+kept ones, so that later hops do not weigh less. DONE ends a chain: its share goes to no passage. This is the
+marginal of retrieval as a latent variable (RAG-Token, arXiv 2005.11401, equation 2, has it for documents and
+words), over chains instead of single passages.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.queries import check_counts, queries_of
 
 _HITS = 20
-"""Hits that a hop knows of a chain, at least."""
+"""Smallest number of hits of a chain in a hop."""
 
 _CHAINS = 5
-"""Chains kept a query, where the options say nothing."""
+"""Default number of chains kept for a query."""
 
 
 class _Chain(NamedTuple):
-    """A chain under way.
+    """A chain so far.
 
     Attributes:
-        query: Place of its query.
+        query: Index of its query.
         ids: Its passages, in order.
         weight: Its probability.
     """
@@ -63,13 +63,14 @@ class RankedHops:
     """Ranks passages by the probability that a chain of hops holds them.
 
     Args:
-        retriever: Finds the passages of a hop.
-        hops: How: ``max`` hops, ``chains`` kept (null: 5), ``temperature``, ``evidence`` and ``done``.
-        memory: What hops have found, kept for when the same queries are asked again with another temperature
-            and all else as it is; None keeps nothing.
+        retriever: Retrieves the passages of a hop.
+        hops: The options ``max``, ``chains`` (null: 5), ``temperature``, ``done_bias``, ``evidence`` and
+            ``done``.
+        memory: Cache of the hits of hops, for the same queries with another temperature and otherwise equal
+            options; None: no cache.
 
     Raises:
-        ConfigError: The retriever's scores have no usual temperature, and none is set.
+        ConfigError: The retriever has no default temperature, and none is set.
     """
 
     retriever: Retriever
@@ -86,11 +87,11 @@ class RankedHops:
 
     @property
     def corpus(self) -> Corpus:
-        """Its passages."""
+        """The corpus of the retriever."""
         return self.retriever.corpus
 
     def describe(self) -> Description:
-        """A ranking of the same system."""
+        """The description of a ranking by the same system."""
         one = self.retriever.describe()
         return Description(
             one.system,
@@ -102,12 +103,12 @@ class RankedHops:
         )
 
     def fingerprint(self) -> str:
-        """Of the retriever, and of how hops are taken."""
+        """Fingerprint of the retriever and the options of hops."""
         record = json.dumps(self._record())
         return hashlib.sha256(f"{self.retriever.fingerprint()} {record}".encode()).hexdigest()
 
     def untuned(self) -> str:
-        """Of the retriever of its hops."""
+        """Fingerprint of the retriever without what tuning changes."""
         return untuned_fingerprint(self.retriever)
 
     def _record(self) -> dict[str, Any]:
@@ -126,11 +127,11 @@ class RankedHops:
 
         Args:
             queries: The queries.
-            k: Most hits a query.
-            allow: What every hop may find; see :class:`~grls.retrieve.base.Retriever`.
+            k: Largest number of hits for a query.
+            allow: The filter of every hop; see :class:`~grls.retrieve.base.Retriever`.
 
         Returns:
-            Hits whose score is P(d), between 0 and 1 but for the share of chains that are not kept.
+            Hits with the score P(d), between 0 and 1 except for the share of dropped chains.
         """
         return self.retrieve_by_hops(queries, k, allow)[-1]
 
@@ -159,11 +160,11 @@ class RankedHops:
         mass: list[dict[str, float]],
         goes_on: bool,
     ) -> list[_Chain]:
-        """Add what a hop finds to ``mass``; the chains that the next one continues."""
+        """Add the hits of a hop to ``mass``; returns the chains that the next hop continues."""
         longer: dict[int, dict[frozenset[str], _Chain]] = {}
         totals = np.zeros(len(queries))
-        found = self._found(queries, filters, live, width)
-        for chain, step in zip(live, found, strict=True):
+        steps = self._steps(queries, filters, live, width)
+        for chain, step in zip(live, steps, strict=True):
             hits = [hit for hit in step.hits if hit.id not in chain.ids]
             shares = chain.weight * self._probabilities(hits, step, len(chain.ids))
             totals[chain.query] += shares.sum()
@@ -171,12 +172,12 @@ class RankedHops:
                 mass[chain.query][hit.id] = mass[chain.query].get(hit.id, 0.0) + share
                 if goes_on:
                     _add(longer.setdefault(chain.query, {}), _Chain(chain.query, (*chain.ids, hit.id), share))
-        return [chain for query, some in longer.items() for chain in self._kept(some, float(totals[query]))]
+        return [chain for query, sets in longer.items() for chain in self._kept(sets, float(totals[query]))]
 
-    def _found(
+    def _steps(
         self, queries: Sequence[Query], filters: Sequence[Filter | None], live: Sequence[_Chain], width: int
     ) -> list[HopHits]:
-        """What the next hop of each chain finds, as far as it is not in the memory."""
+        """The hits of each chain's next hop; only hops that are not in the memory are retrieved."""
         memory = {} if self.memory is None else self.memory
         keys = [(queries[chain.query], chain.ids) for chain in live]
         new = [chain for key, chain in zip(keys, live, strict=True) if key not in memory]
@@ -188,7 +189,7 @@ class RankedHops:
         return [memory[key] for key in keys]
 
     def _probabilities(self, hits: Sequence[Hit], step: HopHits, length: int) -> Floats:
-        """``[n]`` of the hits of a hop; what is missing to one is that of DONE."""
+        """``[n]`` probabilities of the hits of a hop; with that of DONE they sum to one."""
         scores = [hit.score for hit in hits]
         if self.ends and step.done is not None and length > 0:
             scores.append(step.done + self.hops.done_bias)
@@ -199,7 +200,7 @@ class RankedHops:
         return shares[: len(hits)]
 
     def _kept(self, sets: dict[frozenset[str], _Chain], total: float) -> list[_Chain]:
-        """The C likeliest chains, with the weight of all."""
+        """The C likeliest chains, scaled to the weight of all chains."""
         best = sorted(sets.values(), key=lambda chain: -chain.weight)[: self.chains]
         kept = sum(chain.weight for chain in best)
         if not kept > 0:
@@ -230,7 +231,7 @@ def _usual_temperature(retriever: Retriever) -> float:
 
 
 def _add(chains: dict[frozenset[str], _Chain], chain: _Chain) -> None:
-    """Chains of the same passages are one, in the order of the likelier."""
+    """Add a chain; chains of the same passages are merged into the likeliest order."""
     known = chains.get(frozenset(chain.ids))
     if known is not None:
         likelier = max(known, chain, key=lambda one: one.weight)

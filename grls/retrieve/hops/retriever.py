@@ -1,7 +1,8 @@
-"""Any retriever, hop by hop: a retriever of kind ``hops``.
+"""Retrieval hop by hop with any retriever: the kind ``hops``.
 
-Where scores are log-probabilities of passages beside DONE, hops add up (:mod:`grls.retrieve.hops.multistep`);
-any other retriever gets the passages found so far with the query (:mod:`grls.retrieve.hops.appending`).
+Where scores are log-probabilities of passages and DONE, those of the hops are added up
+(:mod:`grls.retrieve.hops.multistep`). Other retrievers get the evidence so far with the query
+(:mod:`grls.retrieve.hops.appending`).
 """
 
 from __future__ import annotations
@@ -35,21 +36,24 @@ NEEDS_PROBABILITIES = (
 
 
 class HopsRetriever:
-    """Goes hop by hop with a retriever.
+    """Retrieves hop by hop with a retriever.
 
     Args:
-        retriever: Finds the passages of each hop; of one that goes hop by hop itself, its single steps do.
-        hops: How; ``steps`` is ``fixed`` or ``dynamic`` (``ranked``: :mod:`grls.retrieve.hops.ranked`).
+        retriever: Retrieves each hop; of a retriever that works hop by hop, the retriever within it.
+        hops: The options; ``steps`` is ``fixed`` or ``dynamic`` (``ranked``:
+            :mod:`grls.retrieve.hops.ranked`).
 
     Raises:
-        ConfigError: The retriever cannot go so: it never writes DONE, or its scores are no probabilities.
+        ConfigError: The options do not fit: the retriever never writes DONE, or its scores are not
+            log-probabilities.
     """
 
     kind = "hops"
 
     def __init__(self, retriever: Retriever, hops: HopOptions):
         if hops.steps not in ("fixed", "dynamic"):
-            raise ConfigError(f"{hops.steps} hops make no chains: choose --hops.steps fixed or dynamic.")
+            cause = "a single step has no hops" if hops.steps == "single" else "ranked hops make no chains"
+            raise ConfigError(f"{cause}: choose --hops.steps fixed or dynamic.")
         self._steps: Steps = hops.steps
         retriever = single_steps(retriever)
         self.retriever = retriever
@@ -80,31 +84,30 @@ class HopsRetriever:
 
     @property
     def corpus(self) -> Corpus:
-        """What it retrieves from."""
+        """The corpus of the retriever."""
         return self.retriever.corpus
 
     def describe(self) -> Description:
-        """What manifests and reports say of it."""
-        told = self.retriever.describe()
+        """Its description in manifests and reports."""
+        single = self.retriever.describe()
         until = f"{self.hops.max} hops" if self.hops.steps == "fixed" else "hops until DONE"
-        mode = (
-            told.score_mode if self.hops.choose == "likeliest" else f"{told.score_mode}, {self.hops.choose}"
-        )
+        likeliest = self.hops.choose == "likeliest"
+        mode = single.score_mode if likeliest else f"{single.score_mode}, {self.hops.choose}"
         return Description(
-            told.system,
+            single.system,
             mode,
-            {**told.options, **_record(self.hops, self.chains)},
-            f"{told.name} in {until}",
-            told.stages,
-            told.members,
+            {**single.options, **_record(self.hops, self.chains)},
+            f"{single.name} in {until}",
+            single.stages,
+            single.members,
             self._steps,
-            self.hops.choose != "likeliest",
+            not likeliest,
         )
 
     def fingerprint(self) -> str:
-        """Of the retriever, and of how it goes."""
-        own = json.dumps(_record(self.hops, self.chains))
-        return hashlib.sha256(f"{self.retriever.fingerprint()} {own}".encode()).hexdigest()
+        """Fingerprint of the retriever and the options of hops."""
+        record = json.dumps(_record(self.hops, self.chains))
+        return hashlib.sha256(f"{self.retriever.fingerprint()} {record}".encode()).hexdigest()
 
     def untuned(self) -> str:
         """The fingerprint of the retriever alone."""
@@ -113,8 +116,8 @@ class HopsRetriever:
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """At most k passages of each query: the best chain's in hop order, then those of the next chain.
 
-        Chains of a fixed number of hops that hold fewer are filled up by a single step; ``Hit.score`` is
-        1 / place.
+        Chains of a fixed number of hops with fewer passages are filled up by a single step. ``Hit.score`` is
+        1 / rank.
 
         Raises:
             ConfigError: k is below 1.
@@ -122,36 +125,37 @@ class HopsRetriever:
         check_counts(k=k)
         asked = queries_of(queries)
         chains = self.retrieve_chains(asked, allow)
-        found = [pooled_ranking(some, k) for some in chains]
-        short = [n for n, hits in enumerate(found) if len(hits) < k]
+        rankings = [pooled_ranking(beams, k) for beams in chains]
+        short = [n for n, hits in enumerate(rankings) if len(hits) < k]
         if self.hops.steps == "dynamic" or not short:
-            return found
+            return rankings
         allowed = one_each(allow, len(asked))
         more = self.retriever.retrieve([asked[n] for n in short], k, [allowed[n] for n in short])
         for n, hits in zip(short, more, strict=True):
-            found[n] = pooled_ranking([*chains[n], Chain(tuple(hits), 0.0, False)], k)
-        return found
+            rankings[n] = pooled_ranking([*chains[n], Chain(tuple(hits), 0.0, False)], k)
+        return rankings
 
     def retrieve_chains(self, queries: Sequence[Query | str], allow: Allow = None) -> list[list[Chain]]:
-        """The chains of each query, best first; with ``expected-f1`` the one set, as a chain."""
-        found = self.chains.retrieve_chains(queries, allow)
-        return [[expected_f1(some)] for some in found] if self.hops.choose == "expected-f1" else found
+        """The chains of each query, best first; with ``expected-f1``, one set as a chain."""
+        chains = self.chains.retrieve_chains(queries, allow)
+        return [[expected_f1(beams)] for beams in chains] if self.hops.choose == "expected-f1" else chains
 
 
 def single_steps(retriever: Retriever) -> Retriever:
-    """What a retriever that goes hop by hop goes with; any other as it is."""
+    """The retriever within one that works hop by hop; other retrievers are returned unchanged."""
     return retriever.retriever if isinstance(retriever, _Hopping) else retriever
 
 
 def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
-    """A retriever that goes as the options say.
+    """Make a retriever that works hop by hop.
 
     Args:
-        retriever: Any; of one that goes hop by hop already the options replace its hops.
-        hops: How; ``single`` gives the retriever of its single steps.
+        retriever: Any retriever; the options replace those of one that works hop by hop already.
+        hops: The options; ``single`` returns the retriever of single steps.
 
     Raises:
-        ConfigError: As of :class:`HopsRetriever`, or its members go hop by hop, or it ends rankings.
+        ConfigError: See :class:`HopsRetriever`; or the members work hop by hop, or the retriever ends
+            rankings.
     """
     inner = single_steps(retriever)
     if hops.steps == "single":
@@ -166,7 +170,7 @@ def hop_by_hop(retriever: Retriever, hops: HopOptions) -> Retriever:
 
 @runtime_checkable
 class _Hopping(Protocol):
-    """Goes hop by hop with another retriever."""
+    """A retriever that works hop by hop with another one."""
 
     hops: HopOptions
     retriever: Retriever
@@ -191,7 +195,7 @@ def _writes_chains(retriever: Retriever) -> WritesChains | None:
 
 
 def _record(hops: HopOptions, search: MultistepRetriever | AppendingMultistep) -> dict[str, Any]:
-    """The options that are in force, for manifests."""
+    """The options with their values, for manifests."""
     return {
         "hops": hops.max,
         "chains": search.chains,

@@ -1,4 +1,4 @@
-"""The priors of hybrid decoding, as options. Light to import: command lines are made of it."""
+"""The options of priors in hybrid decoding. The module is light to import: the command line needs it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 from grls.errors import ConfigError
 
 DONE_SHARE = math.log(0.5)
-"""What DONE gets of a prior that knows nothing of it (nats): as much as all passages together."""
+"""Log-probability of DONE in a prior that does not know DONE (nats): that of all passages together."""
 
 
 @dataclass(frozen=True)
 class PriorSpec:
-    """A prior as it is named.
+    """A prior by name.
 
     Args:
-        retriever: The folder of a retriever over the same corpus that scores all passages (a bi-encoder), or
-            ``bm25``, or an embedded specification.
-        weight: What it counts beside the generator (w); negative takes back.
-        temperature: What its scores are divided by (T); null: 0.05 for a bi-encoder of unit vectors, 1 for
-            another, 2 for BM25.
+        retriever: A retriever over the same corpus that scores all passages: a folder (of a bi-encoder, a
+            sparse or a multi-vector encoder), ``bm25``, or an embedded specification.
+        weight: Weight of the prior beside the generator (w); a negative weight subtracts the prior.
+        temperature: Temperature by which the prior's scores are divided (T); null: 0.05 for a bi-encoder of
+            unit vectors, 1 for other bi-encoders, 2 for BM25.
 
     Raises:
-        ConfigError: The weight is no finite number, or the temperature not above 0.
+        ConfigError: The weight is not a finite number, or the temperature is not above 0.
     """
 
     retriever: str | dict[str, Any]
@@ -40,17 +40,17 @@ class PriorSpec:
 
 @dataclass(frozen=True)
 class PriorOptions:
-    """How priors are taken together.
+    """Options of all priors of a hybrid.
 
     Args:
-        empty_weight: How much of a passage's log-probability under an empty prompt is taken from its score,
-            against what the generator favours whatever is asked.
-        done_share: Log of DONE's share of every prior that does not know it (nats, below 0).
+        empty_weight: Share of a passage's log-probability under an empty prompt that is subtracted from its
+            score, against passages that the generator favours for any query. 0: none.
+        done_share: Log-probability of DONE in priors that do not know DONE (nats, below 0).
         normalized: Normalize the sums of scores at every token, for a generator that was trained beside these
             priors (``--data.prior``) with these weights.
 
     Raises:
-        ConfigError: ``empty_weight`` is below 0 or no finite number, or ``done_share`` not below 0.
+        ConfigError: ``empty_weight`` is below 0 or not finite, or ``done_share`` is not below 0.
     """
 
     empty_weight: float = 0.0

@@ -283,7 +283,7 @@ def test_chains_beside_normalized_priors_have_log_probabilities(
         last = done if chain.done else generator.corpus.numbers([chain.hits[1].id])[0]
         assert last is not None
         assert chain.score == pytest.approx(scores[chain.hits[0].id] + following[last], abs=1e-4)
-    with pytest.raises(ConfigError, match="no log-probabilities of chains"):
+    with pytest.raises(ConfigError, match="not log-probabilities of chains"):
         MultistepRetriever(HybridRetriever(generator, weighed))
     allowed = search.retrieve_chains(QUERIES, ["otter-calm", "lynx-quick"])
     assert {h.id for some in allowed for chain in some for h in chain.hits} == {"otter-calm", "lynx-quick"}
