@@ -59,11 +59,11 @@ class GenerativeRetriever(DecodedPassages):
         codec: Text to tokens, with the model's tokenizer (``causal`` for a causal model).
         corpus: The passages; passage n of the index is passage n here.
         index: The constraint index of that corpus (or of its spans) and tokenizer, DONE last.
-        options: How to decode.
-        stages: The training stages that the model has gone through.
-        removed: Numbers of passages that no search finds.
-        spans: The spans that it writes, where it does not write passages from their beginning.
-        rescore_input: How the model learned to rescore passages; None: it did not.
+        options: Options of decoding.
+        stages: The training stages of the model.
+        removed: Numbers of removed passages, which no search returns.
+        spans: The spans that the model writes; None: it writes passages from their beginning.
+        rescore_input: How the model reads passages for rescoring; None: it has not learned to rescore.
     """
 
     kind = "generative"
@@ -104,10 +104,10 @@ class GenerativeRetriever(DecodedPassages):
         span_by: By = "script",
         rescore_input: RescoreInput | None = None,
     ) -> Self:
-        """Build the index of a corpus for a model, as :func:`grls.index.build_index` does, around it.
+        """Build a retriever from a model and a corpus, with an index by :func:`grls.index.build_index`.
 
-        ``span_words`` is the length of the spans that the model writes (None: it writes whole passages), and
-        ``span_by`` what parts their words. ``rescore_input`` is that of the constructor.
+        ``span_words`` is the number of words of the spans that the model writes (None: it writes whole
+        passages), and ``span_by`` the rule that splits words. See the constructor for ``rescore_input``.
         """
         codec = Codec(tokenizer, limits, is_causal(model))
         spans = None if span_words is None else Spans(corpus, span_words, span_by)
@@ -126,17 +126,17 @@ class GenerativeRetriever(DecodedPassages):
         """Open a retriever folder.
 
         Args:
-            folder: What :meth:`save_pretrained` (or ``grls index``) wrote.
-            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
+            folder: A folder that :meth:`save_pretrained` or ``grls index`` wrote.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
             precision: See :mod:`grls.models.precision`.
-            options: How to decode.
-            verify: Compare the index' checksums; None: see :func:`grls.index.load_index`.
+            options: Options of decoding.
+            verify: Compare the checksums of the index; None: see :func:`grls.index.load_index`.
 
         Raises:
-            DataError: The folder is no retriever, or a file in it is damaged.
+            DataError: The folder is not a retriever, or a file in it is damaged.
             IndexFormatError: The index is damaged.
             MismatchError: The index belongs to another tokenizer or corpus, or the model, the metadata or the
-                index is another one than the folder was made with.
+                index has changed since the folder was made.
         """
         path = Path(folder)
         manifest = read_generative_manifest(path)
@@ -151,7 +151,7 @@ class GenerativeRetriever(DecodedPassages):
         remedy = "make it again with `grls index`"
         stages = checked_stages(manifest.get("stages", []), path / MANIFEST, remedy)
         opened = cls(loaded.model, codec, corpus, index, options, stages, removed, spans, rescore_input)
-        _ = opened._decoders.trees  # tried in full precision: what int8 computes depends on its company
+        _ = opened._decoders.trees  # tried in full precision: results of int8 depend on the batch
         move(loaded.model, where, precision)
         return opened
 
@@ -174,10 +174,12 @@ class GenerativeRetriever(DecodedPassages):
         """Write the whole retriever to one folder, atomically; an earlier one there is replaced.
 
         Raises:
-            ConfigError: It was opened with packed weights, which cannot be written.
+            ConfigError: The model has packed weights, which cannot be written.
         """
         if is_packed(self.model):
-            raise ConfigError("its weights are packed and cannot be saved; open it in float32 to save it.")
+            raise ConfigError(
+                "the weights of the model are packed and cannot be saved: open it in float32 to save it."
+            )
         with atomic_folder(folder, MANIFEST) as new:
             self.model.save_pretrained(new / "model")
             reset_tokenizer(self.codec.tokenizer)
@@ -192,7 +194,7 @@ class GenerativeRetriever(DecodedPassages):
         return upload(folder, repository, private)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the model, the corpus, and the spans that are written of it."""
+        """SHA-256 of the model, the corpus, and the options of spans."""
         parts = {  # the keys are those of the first version, so that fingerprints stay the same
             "weights": weights_fingerprint(self.model),
             "tokenizer": tokenizer_fingerprint(self.codec.tokenizer),
@@ -208,19 +210,19 @@ class GenerativeRetriever(DecodedPassages):
 
         Args:
             queries: The queries.
-            k: Most hits a query.
-            allow: The passages that may be found; see :class:`~grls.retrieve.base.Retriever`. Under
-                ``renormalized`` scores a hit has its probability among the allowed passages.
+            k: Largest number of hits for a query.
+            allow: The filter; see :class:`~grls.retrieve.base.Retriever`. Under ``renormalized`` scores the
+                score of a hit is its log-probability among the allowed passages.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
-            ConfigError: A filter cannot be used, or none of them leaves a passage.
+            ConfigError: A filter cannot be used, or no filter leaves a passage.
         """
         queries = queries_of(queries)
         inputs = [self.codec.model_input(tokens) for tokens in self.encode(queries)]
         allowed = self.subsets(queries, allow)
-        found = self.search(inputs, k, [[self.done]] * len(inputs), allow=allowed)
-        return [self.hits(ranking) for ranking in found]
+        rankings = self.search(inputs, k, [[self.done]] * len(inputs), allow=allowed)
+        return [self.hits(ranking) for ranking in rankings]
 
     def describe(self) -> Description:
         """Its description in manifests and reports."""
@@ -239,11 +241,11 @@ class GenerativeRetriever(DecodedPassages):
         return self
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
-        """Nothing: priors belong to :class:`~grls.retrieve.hybrid.retriever.HybridRetriever`."""
+        """None: priors belong to :class:`~grls.retrieve.hybrid.retriever.HybridRetriever`."""
         return None
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
-        """Make ready for hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""
+        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""
         tokens, allowed = self.encode(queries), self.subsets(queries, allow)
 
         def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:

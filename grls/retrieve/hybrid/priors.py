@@ -1,12 +1,13 @@
-"""What priors of the search know passages from: a bi-encoder, BM25, or the generator under an empty prompt.
+"""Sources of priors: a bi-encoder, BM25, or the generator under an empty prompt.
 
 Legend: Q queries, N passages of the corpus, n queries that are asked together, d embedding dimension.
 
-A source gives every passage a score for a query and the passages found so far. Divided by a temperature T,
-the softmax over passages makes a prior of it, so a finished passage gains weight / T times its score (and a
-constant); T alone says what a prefix is worth: as much as its best passage where T is small, the more the
-more passages it has where T is large. How priors enter the search is :mod:`grls.decode.prior`'s affair, which
-retriever they make, :mod:`grls.retrieve.hybrid.retriever`'s.
+A source scores every passage for a query and its evidence. The prior is the softmax over passages of the
+scores divided by a temperature T. So a finished passage gains weight / T times its score (and a constant). T
+decides the gain of a prefix: with a small T it is that of its best passage, with a large T it grows with the
+number of its passages.
+
+Priors in the search: :mod:`grls.decode.prior`. The retriever: :mod:`grls.retrieve.hybrid.retriever`.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class PriorSource(Protocol):
     """Scores of all passages.
 
     Attributes:
-        name: What manifests call it.
-        temperature: T where nothing else is said: what its scores are usually divided by.
+        name: Its name in manifests.
+        temperature: Default temperature T.
         corpus: The N passages.
-        knows_done: Whether it scores DONE, too, as a passage after the last one.
+        knows_done: Whether it scores DONE as well, as a passage after the last one.
     """
 
     name: str
@@ -57,19 +58,19 @@ class PriorSource(Protocol):
     def knows_done(self) -> bool: ...  # noqa: D102
 
     def fingerprint(self) -> str:
-        """Of what its scores depend on."""
+        """Fingerprint of everything that its scores depend on."""
         ...
 
     def ask(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> LogWeights:
-        """Make ready for Q queries.
+        """Prepare the scores of Q queries.
 
         Args:
             queries: The queries.
-            evidence: For each, the passages found so far, in order.
+            evidence: The evidence of each query so far, in order.
 
         Returns:
             A function from n numbers of these queries to their scores, ``[n, N]``, or ``[n, N + 1]`` with
-            DONE. It is called when a query gets its turn, so that no more than those of a few are in memory.
+            DONE. It is called for a few queries at a time, so that memory holds only their scores.
         """
         ...
 
@@ -78,11 +79,11 @@ class RetrieverPrior:
     """The scores of a retriever that scores all passages.
 
     Args:
-        retriever: Any with the capability :class:`~grls.retrieve.base.ScoresAll`.
-        name: What manifests call it; empty: its kind.
+        retriever: A retriever with the capability :class:`~grls.retrieve.base.ScoresAll`.
+        name: Its name in manifests; empty: its kind.
 
     Raises:
-        ConfigError: It scores only what it finds.
+        ConfigError: The retriever does not score all passages.
     """
 
     def __init__(self, retriever: Retriever, name: str = ""):
@@ -110,7 +111,7 @@ class RetrieverPrior:
 
     @property
     def least_score(self) -> float:
-        """A passage that scores no more is no hit."""
+        """A passage is a hit if its score is above this."""
         return self._scoring.least_score
 
     def fingerprint(self) -> str:  # noqa: D102
@@ -123,10 +124,10 @@ class RetrieverPrior:
 
 
 class EmptyPromptPrior:
-    """What the generator would write if nothing was asked: log-probabilities (nats, ``renormalized``).
+    """The log-probability of each passage under an empty prompt (nats, ``renormalized``).
 
-    With a negative weight it is taken back: a generator favours passages that it has seen as answers,
-    whatever the query. The index is walked once, at the first question, and again where it has changed.
+    It has a negative weight, against passages that a generator favours for any query since it has seen them
+    as answers. The index is walked once, at the first request, and again after it has changed.
 
     Args:
         retriever: The generator.
@@ -158,9 +159,9 @@ class EmptyPromptPrior:
         return f"empty prompt of {self._retriever.fingerprint()}"
 
     def log_probabilities(self) -> Floats:
-        """``[N]`` of every passage; those with equal tokens share their row's probability evenly.
+        """``[N]`` log-probability of every passage; passages of equal tokens share their row's evenly.
 
-        Of a generator that writes spans, of all spans of each passage together.
+        For a generator that writes spans, it is that of all spans of a passage together.
         """
         retriever = self._retriever
         with turn(retriever.model):
@@ -171,19 +172,19 @@ class EmptyPromptPrior:
     def _walked(self) -> Floats:
         retriever, rows = self._retriever, self._retriever.index.rows
         retriever.model.eval()
-        found = score_rows(retriever.decoder(1).generator, retriever.index, retriever.codec.model_input([]))
-        found = found - np.log(np.diff(rows.members_before(np.arange(len(rows) + 1))))
-        found = found[rows.row_of.astype(np.int64)][:-1]
+        scores = score_rows(retriever.decoder(1).generator, retriever.index, retriever.codec.model_input([]))
+        scores = scores - np.log(np.diff(rows.members_before(np.arange(len(rows) + 1))))
+        scores = scores[rows.row_of.astype(np.int64)][:-1]
         if retriever.spans is not None:
-            found = np.logaddexp.reduceat(found, retriever.spans.offsets[:-1])
-        return found
+            scores = np.logaddexp.reduceat(scores, retriever.spans.offsets[:-1])
+        return scores
 
 
 class Remembering:
-    """A source that remembers the last question, for one that is asked again with another weight.
+    """Caches the scores of the last request, for the same queries with another weight.
 
     Args:
-        source: What it asks.
+        source: The source of the scores.
     """
 
     def __init__(self, source: PriorSource):
@@ -205,8 +206,8 @@ class Remembering:
     def ask(  # noqa: D102
         self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]
     ) -> LogWeights:
-        question = tuple(queries), tuple(tuple(some) for some in evidence)
-        last = self._asked  # read once: another thread may ask another question
+        question = tuple(queries), tuple(tuple(passages) for passages in evidence)
+        last = self._asked  # read once: another thread may replace it
         if last is None or last[0] != question:
             last = self._asked = question, self._source.ask(queries, evidence)
         return last[1]
@@ -219,18 +220,18 @@ def open_sources(
     options: SearchOptions | None = None,
     analyzer: Analyzer = USUAL,
 ) -> list[RetrieverPrior]:
-    """Open what priors are made of, in float32.
+    """Open the sources of priors, in float32.
 
     Args:
-        corpus: What BM25 is over.
+        corpus: The corpus of BM25.
         names: Folders of retrievers that score all passages (bi-encoders), or ``bm25``.
-        device: Where they compute.
-        options: How they search; none of them rescores, compiles or shows progress.
+        device: Device of the models.
+        options: Options of search; rescoring and compilation are switched off.
         analyzer: How BM25 splits texts into words.
 
     Raises:
-        ConfigError: A folder's retriever does not score all passages.
-        DataError: It holds no retriever.
+        ConfigError: A retriever does not score all passages.
+        DataError: A folder holds no retriever.
     """
     search = replace(options or SearchOptions(), rescore=0, compile=False)
     how = Opening(device, search=search, corpus=corpus)

@@ -2,17 +2,18 @@
 
 Legend: Q queries, N passages, W hits a hop.
 
-The scores of a bi-encoder or of BM25 become priors of the beam search (:mod:`grls.decode.prior`): a prefix is
-worth the more, the more they say for the passages beneath it, so that passages they favour do not fall out of
-the beam before they can be told apart. One pass, and no second list to fuse. A score is
-log p(passage | query) + sum over priors of w_i log P_i(passage | query): what ranks, and no log-probability
-(but among the candidates, where spans are written: :mod:`grls.retrieve.generative.span_scores`), unless it
-is normalized at every token, for a generator that has learned beside its priors (the product of experts of
-:mod:`grls.decode.prior`); chains of those are :mod:`grls.retrieve.hops.multistep`'s.
+The scores of a bi-encoder or BM25 become priors of the beam search (:mod:`grls.decode.prior`): a prefix gains
+by the scores of the passages under it. So passages that the priors favour do not fall out of the beam before
+they are unique. There is one pass, and no second list to fuse. The score of a passage is
+log p(passage | query) + sum over priors of w_i log P_i(passage | query). It ranks passages but is not a
+log-probability, with two exceptions: among the candidates of generators that write spans
+(:mod:`grls.retrieve.generative.span_scores`), and if scores are normalized at every token, for a generator
+that has learned beside its priors (the product of experts of :mod:`grls.decode.prior`). Chains of normalized
+scores: :mod:`grls.retrieve.hops.multistep`.
 
-DONE is a passage to the search, and retrievers say nothing of it (but for bi-encoders trained with it), so it
-gets a constant share of every prior. Where chains end is tuned by ``done_bias`` of
-:class:`~grls.retrieve.hops.appending.AppendingMultistep`, which makes this a multi-step retriever.
+The search treats DONE as a passage, but retrievers do not score DONE, except bi-encoders trained with it. So
+DONE gets a constant share of every prior. Other chains:
+:class:`~grls.retrieve.hops.appending.AppendingMultistep`, whose ``done_bias`` is tuned for where chains end.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ class HybridRetriever:
     Args:
         generator: The generator.
         priors: The sources that look ahead; those of weight 0 are not asked.
-        done_share: Log of DONE's share of every prior that does not know it (nats, below 0).
-        normalized: The sums of scores are normalized at every token, as of a generator that was trained
-            beside these priors; else they are sums of log-probabilities.
+        done_share: Log-probability of DONE in priors that do not know DONE (nats, below 0).
+        normalized: Normalize the sums of scores at every token, for a generator that was trained beside these
+            priors; false: they are sums of log-probabilities.
 
     Raises:
         ConfigError: A weight, temperature or share cannot be used, or the generator is set to compile.
@@ -89,8 +90,8 @@ class HybridRetriever:
         Priors of folders are opened in float32; ``bm25`` is over the generator's corpus.
 
         Raises:
-            DataError: A field cannot be.
-            ConfigError: The generator is none, or a prior cannot be used.
+            DataError: A field is invalid.
+            ConfigError: The generator is another kind of retriever, or a prior cannot be used.
         """
         file = folder / MANIFEST
         check_fields(spec, ("generator", "priors"), ("empty_weight", "done_share", "normalized"), file)
@@ -102,8 +103,8 @@ class HybridRetriever:
         specs = [made(PriorSpec, one, file, f"priors[{n}]") for n, one in enumerate(named)]
         if options.normalized and not specs:
             raise DataError(
-                "normalized: it is for a generator that was trained beside priors, and there is no prior: "
-                "name them in priors, or leave normalized out.",
+                "normalized is for a generator that was trained beside priors, but there is no prior: name "
+                "them in priors, or leave normalized out.",
                 file,
             )
         return cls.over(generator, specs, options, folder, how)
@@ -117,14 +118,14 @@ class HybridRetriever:
         folder: str | Path = ".",
         how: Opening | None = None,
     ) -> Self:
-        """A generator with priors as they are named.
+        """Add priors to a generator.
 
         Args:
             generator: The generator.
             priors: The retrievers that look ahead.
-            options: How priors are taken together.
-            folder: The folder that their paths are relative to.
-            how: How folders are opened; the precision is the generator's alone.
+            options: Options of all priors.
+            folder: The folder to which their paths are relative.
+            how: Options of opening folders; the precision applies only to the generator.
         """
         search = how.search if how is not None and how.search is not None else generator.options
         search = replace(search, rescore=0, compile=False)
@@ -145,23 +146,24 @@ class HybridRetriever:
         generator: str | Path | dict[str, Any],
         priors: Sequence[str | Path | dict[str, Any]],
     ) -> None:
-        """Write a folder that names those of the members, or embeds their specifications.
+        """Write a folder that names the folders of the members, or embeds their specifications.
 
         Args:
-            folder: Where.
-            generator: The generator's.
-            priors: One each, but for that of an empty prompt.
+            folder: The folder to write.
+            generator: The folder or specification of the generator.
+            priors: The folder or specification of each prior, without that of an empty prompt.
 
         Raises:
-            ConfigError: They are not as many, or the folder exists and holds something else.
+            ConfigError: Their number is not that of the priors, or the folder exists and holds something
+                else.
             WriteError: The disk is full or the place cannot be written.
         """
-        own = self.priors[:-1] if self._takes_back else self.priors
-        if len(own) != len(priors):
-            raise ConfigError(f"{len(priors)} folders for {len(own)} priors; give one each.")
+        members = self.priors[:-1] if self._takes_back else self.priors
+        if len(members) != len(priors):
+            raise ConfigError(f"{len(priors)} folders for {len(members)} priors: give one for each prior.")
         named = [
             recorded(PriorSpec(named_from(folder, member), prior.weight, prior.temperature))
-            for member, prior in zip(priors, own, strict=True)
+            for member, prior in zip(priors, members, strict=True)
         ]
         taken = -self.priors[-1].weight if self._takes_back else 0.0
         options = recorded(PriorOptions(taken, self.done_share, self.normalized))
@@ -185,7 +187,7 @@ class HybridRetriever:
 
     @property
     def widest(self) -> int:
-        """Passages that a search knows, whatever k is."""
+        """Number of passages that a search scores for any k."""
         return self.generator.widest
 
     def describe(self) -> Description:
@@ -193,7 +195,7 @@ class HybridRetriever:
         described = self.generator.describe()
         empty = self.priors[-1].weight if self._takes_back else 0.0
         priors = self.priors[:-1] if self._takes_back else self.priors
-        own = {
+        options = {
             "prior": [prior.source.name for prior in priors],
             "prior_weight": [prior.weight for prior in priors],
             "prior_temperature": [prior.divisor for prior in priors],
@@ -203,11 +205,11 @@ class HybridRetriever:
         }
         mode, _, rescored = described.score_mode.partition(",")
         mode = f"{mode} with priors{',' + rescored if rescored else ''}"
-        return Description("hybrid", mode, {**described.options, **own}, stages=described.stages)
+        return Description("hybrid", mode, {**described.options, **options}, stages=described.stages)
 
     @property
     def _takes_back(self) -> bool:
-        """Whether the last prior is the generator's own, under an empty prompt."""
+        """Whether the last prior is the generator itself under an empty prompt."""
         return bool(self.priors) and isinstance(self.priors[-1].source, EmptyPromptPrior)
 
     def fingerprint(self) -> str:
@@ -223,7 +225,7 @@ class HybridRetriever:
         return " ".join([self.generator.fingerprint(), *dict.fromkeys(sources)])
 
     def next_hop(self, queries: Sequence[Query], allow: Allow) -> NextHop:
-        """Make ready for hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""
+        """Prepare the hops of these queries; see :class:`~grls.retrieve.base.WritesChains`."""
         filters = resolved(one_each(allow, len(queries)), self.corpus)
 
         def find(live: Sequence[Under], hop: int, k: int) -> list[list[ScoredPassage]]:
@@ -239,12 +241,12 @@ class HybridRetriever:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The training stages that the generator has gone through."""
+        """The training stages of the generator."""
         return self.generator.stages
 
     @property
     def learned_done(self) -> bool | None:
-        """Whether it was trained to tell when DONE follows: not known of a generator."""
+        """Whether it was trained with DONE: not known of a generator."""
         return None
 
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
@@ -252,35 +254,35 @@ class HybridRetriever:
 
         Args:
             queries: The queries.
-            k: Most hits a query.
-            allow: The passages that may be found; see :class:`~grls.retrieve.base.Retriever`. Priors are then
-                over the allowed passages, too.
+            k: Largest number of hits for a query.
+            allow: The filter; see :class:`~grls.retrieve.base.Retriever`. Priors are over the allowed
+                passages as well.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
-            ConfigError: k is below 1, a filter cannot be used, or none of them leaves a passage.
+            ConfigError: k is below 1, a filter cannot be used, or no filter leaves a passage.
         """
         queries = queries_of(queries)
         hidden = [[self.generator.done]] * len(queries)
-        found = self.search(queries, [()] * len(queries), k, hidden, allow)
-        return [self.generator.hits(ranking) for ranking in found]
+        rankings = self.search(queries, [()] * len(queries), k, hidden, allow)
+        return [self.generator.hits(ranking) for ranking in rankings]
 
     def candidates(self, queries: Sequence[Query], k: int) -> list[list[ScoredPassage]]:
-        """The passages that :meth:`retrieve` ranks, best first: k, or all candidates where spans are written.
+        """The passages that :meth:`retrieve` ranks, best first: k, or all candidates if spans are written.
 
         Scores of a generator that writes spans are T times those of
-        :mod:`grls.retrieve.generative.span_scores`, plus those of the priors; they are not relative to each
-        other.
+        :mod:`grls.retrieve.generative.span_scores`, plus those of the priors, without normalization over the
+        candidates.
         """
         hidden = [[self.generator.done]] * len(queries)
         generator = self.generator
         if generator.spans is None:
             return self.search(queries, [()] * len(queries), k, hidden)
         scores = generator.weigh(*self._asked(queries, [()] * len(queries), k, hidden))
-        totals = [generator.options.span_temperature * own.mean + own.said for own in scores]
+        totals = [generator.options.span_temperature * one.mean + one.said for one in scores]
         return [
-            [ScoredPassage(int(own.passages[n]), float(total[n])) for n in np.argsort(-total, kind="stable")]
-            for own, total in zip(scores, totals, strict=True)
+            [ScoredPassage(int(one.passages[n]), float(total[n])) for n in np.argsort(-total, kind="stable")]
+            for one, total in zip(scores, totals, strict=True)
         ]
 
     def retrieve_hop(
@@ -290,24 +292,24 @@ class HybridRetriever:
         k: int,
         allow: Allow = None,
     ) -> list[HopHits]:
-        """The top-k passages given those found so far, and the score of DONE.
+        """The top-k passages given evidence, and the score of DONE.
 
-        Generator and priors are all given the evidence. DONE competes, so a hop's scores are those beside
-        DONE; where it is not among the k + 1 best (or the beam's) its score is None.
+        The generator and all priors read the evidence. DONE competes with the passages. If it is not among
+        the k + 1 best (or not in the beam), its score is None.
 
         Args:
             queries: The queries.
-            evidence: For each, the passages found so far, in order.
-            k: Most hits a query.
-            allow: The passages that may be found; a filter does not apply to DONE.
+            evidence: The evidence of each query so far, in order.
+            k: Largest number of hits for a query.
+            allow: The filter, which does not apply to DONE.
         """
-        found = self.search(queries, evidence, k + 1, [[]] * len(queries), allow)
-        return [self._hop(ranking, k) for ranking in found]
+        rankings = self.search(queries, evidence, k + 1, [[]] * len(queries), allow)
+        return [self._hop(ranking, k) for ranking in rankings]
 
-    def _hop(self, found: Sequence[ScoredPassage], k: int) -> HopHits:
+    def _hop(self, ranking: Sequence[ScoredPassage], k: int) -> HopHits:
         done = self.generator.done
-        score = next((one.score for one in found if one.passage == done), None)
-        return HopHits(self.generator.hits([one for one in found if one.passage != done][:k]), score)
+        score = next((one.score for one in ranking if one.passage == done), None)
+        return HopHits(self.generator.hits([one for one in ranking if one.passage != done][:k]), score)
 
     def search(
         self,
@@ -317,23 +319,23 @@ class HybridRetriever:
         hidden: Sequence[Sequence[int]],
         allow: Allow = None,
     ) -> list[list[ScoredPassage]]:
-        """The k best of all passages of the index, DONE among them.
+        """The k best passages of the index, DONE included.
 
         Args:
             queries: The queries.
-            evidence: For each, the passages found so far, in order.
-            k: Most hits a query.
-            hidden: For each, numbers that may not be found.
-            allow: The passages that may be found; a filter does not apply to DONE.
+            evidence: The evidence of each query so far, in order.
+            k: Largest number of hits for a query.
+            hidden: For each query, numbers of passages that it may not retrieve.
+            allow: The filter, which does not apply to DONE.
 
         Raises:
             DataError: A query is empty or too long, or a filter names an unknown passage.
-            ConfigError: k is below 1, a filter cannot be used, or none of them leaves a passage.
+            ConfigError: k is below 1, a filter cannot be used, or no filter leaves a passage.
         """
         return self.generator.search(*self._asked(queries, evidence, k, hidden, allow))
 
     def look_ahead(self, query: Query, evidence: Sequence[Passage]) -> Prior | None:
-        """The prior over the passages for a query and the passages found so far."""
+        """The prior over passages for a query and its evidence."""
         return prior_of(
             self.priors, [query], [evidence], self.generator.done, self.done_share, self.normalized
         )
@@ -350,7 +352,7 @@ class HybridRetriever:
         check_counts(k=k)
         codec = self.generator.codec
         tokens = self.generator.encode(queries)
-        before = [codec.excerpts(query.text, own) for query, own in zip(queries, evidence, strict=True)]
+        before = [codec.excerpts(query.text, read) for query, read in zip(queries, evidence, strict=True)]
         inputs = [codec.model_input(*pair) for pair in zip(tokens, before, strict=True)]
         within = self.generator.subsets(queries, allow)
         done = self.generator.done

@@ -1,4 +1,4 @@
-"""Sources with their weights, and the prior of the search that they make together.
+"""Sources with weights, and the prior of the search that they make together.
 
 Legend: Q queries.
 """
@@ -26,9 +26,9 @@ class WeightedSource(NamedTuple):
     """A source and its weight.
 
     Attributes:
-        source: Scores of all passages.
-        weight: w; negative takes back.
-        temperature: T, by which scores are divided; None: the source's own.
+        source: The scores of all passages.
+        weight: The weight w; a negative weight subtracts the prior.
+        temperature: The temperature T, by which scores are divided; None: the default of the source.
     """
 
     source: PriorSource
@@ -37,7 +37,7 @@ class WeightedSource(NamedTuple):
 
     @property
     def divisor(self) -> float:
-        """T."""
+        """The temperature T."""
         return self.source.temperature if self.temperature is None else self.temperature
 
 
@@ -46,7 +46,7 @@ def check_priors(priors: Sequence[WeightedSource], corpus: Corpus, done_share: f
 
     Args:
         priors: The priors.
-        corpus: That of the generator.
+        corpus: The corpus of the generator.
         done_share: See :func:`prior_of`.
 
     Raises:
@@ -81,9 +81,9 @@ def prior_of(
     Args:
         priors: The sources; those of weight 0 are not asked.
         queries: The queries.
-        evidence: For each, the passages found so far.
-        done: The number of DONE in the index, that of the last passage and one.
-        done_share: Log of its share of every source that does not know it (nats).
+        evidence: The evidence of each query so far.
+        done: The number of DONE in the index, which follows the last passage.
+        done_share: Log-probability of DONE in sources that do not know DONE (nats).
         normalized: See :class:`~grls.decode.prior.Prior`.
     """
     parts = []
@@ -105,5 +105,5 @@ class _LogWeights:
     knows_done: bool
 
     def __call__(self, queries: Ints) -> Floats:
-        found = np.asarray(self.scores(queries), dtype=np.float64) / self.temperature
-        return found if self.knows_done else np.pad(found, ((0, 0), (0, 1)))
+        weights = np.asarray(self.scores(queries), dtype=np.float64) / self.temperature
+        return weights if self.knows_done else np.pad(weights, ((0, 0), (0, 1)))

@@ -1,3 +1,3 @@
-"""Rescoring by a cross-encoder: ``retriever`` ranks the passages of another retriever again, ``rescore``
-computes the new scores, ``options`` say how many passages are read and what counts.
+"""Rescoring with a cross-encoder: ``retriever`` rescores the passages of another retriever, ``rescore``
+computes the new scores, ``options`` are the number of passages and the weight.
 """

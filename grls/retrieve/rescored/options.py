@@ -1,4 +1,4 @@
-"""How the cross-encoder of a rescored retriever counts, as options."""
+"""The options of rescoring with a cross-encoder."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from grls.errors import ConfigError
 
 PASSAGES = 100
-"""How many passages are read where nothing else is said."""
+"""Default number of passages that are rescored."""
 
 
 @dataclass(frozen=True)
 class Rereading:
-    """How a cross-encoder's logits count.
+    """Options of rescoring with a cross-encoder.
 
     Args:
-        passages: How many of the best passages are read (n).
-        weight: What a logit counts beside the first retriever's score (w); null: it counts alone.
+        passages: Number of best passages that the cross-encoder reads (n).
+        weight: Weight of its logit beside the score of the first retriever (w); null: the logit replaces the
+            score.
 
     Raises:
-        ConfigError: The number is below 1, or the weight no finite number.
+        ConfigError: The number is below 1, or the weight is not a finite number.
     """
 
     passages: int

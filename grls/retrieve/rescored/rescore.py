@@ -2,13 +2,13 @@
 
 Legend: n passages that are read.
 
-Of the first n passages x the first retriever gives scores s(x), and the cross-encoder
+For the first n passages x, the first retriever gives scores s(x), and the cross-encoder
 (:mod:`grls.models.cross_encoder`) logits z(x):
 
-    score(x)  =  s(x) + w z(x),    or z(x) where there is no weight w.
+    score(x)  =  s(x) + w z(x),    or z(x) without a weight w.
 
-Equal scores go in the order of the first retriever. All other passages stand behind these n, in their own
-order, each as far below the last of them as the first retriever puts it below its n-th.
+Equal scores keep the order of the first retriever. All other passages follow these n in the same order. Their
+distance from the last rescored passage is their distance from the n-th passage of the first retriever.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _TOGETHER = 256
 
 @dataclass(frozen=True)
 class Rereader:
-    """Ranks passages again.
+    """Rescores the passages of rankings.
 
     Args:
-        encoder: Reads them with the query.
+        encoder: The cross-encoder, which reads passages with the query.
         corpus: The texts of the passages.
-        rereading: How many are read, and what a logit counts.
+        rereading: Number of passages, and the weight of logits.
         batch_size: Pairs read together.
-        truncate_queries: Let queries that are too long be cut instead of refusing them.
+        truncate_queries: Cut queries that are too long; false refuses them.
     """
 
     encoder: PairScorer
@@ -81,7 +81,7 @@ class Rereader:
         read = [hits[: self.rereading.passages] for hits in rankings]
         logits = self.logits(queries, read, whole, decided)
         weight = self.rereading.weight
-        return [rank_again(hits, own, weight) for hits, own in zip(rankings, logits, strict=True)]
+        return [rank_again(hits, row, weight) for hits, row in zip(rankings, logits, strict=True)]
 
     def logits(
         self,
@@ -94,9 +94,9 @@ class Rereader:
 
         Args:
             queries: The queries, as the cross-encoder reads them.
-            read: The passages that it reads with each.
-            whole: The part of each query that may not be cut; None: all of it.
-            decided: Called with how many pairs were read since the last call; None: nothing is.
+            read: The passages that it reads with each query.
+            whole: The part of each query that may not be cut; None: the whole query.
+            decided: Called with the number of pairs read since the last call; None: not called.
 
         Raises:
             DataError: A query would be cut, and ``truncate_queries`` is not set.
@@ -123,19 +123,19 @@ class Rereader:
         if cut:
             place, tokens = cut[0]
             raise DataError(
-                f"query {asked[place][0].id!r} has {tokens} tokens, and the cross-encoder reads "
+                f"query {asked[place][0].id!r} has {tokens} tokens, but the cross-encoder reads "
                 f"{self.encoder.max_tokens} of a query and a passage together: its end would be cut. Shorten "
                 "it, or accept the cut with truncate_queries true."
             )
 
 
 def rank_again(hits: Sequence[Hit], logits: Sequence[float], weight: float | None) -> list[Hit]:
-    """One ranking as a cross-encoder sees it.
+    """One ranking by the new scores.
 
     Args:
-        hits: The first retriever's, best first.
-        logits: ``[n]`` those of the first n.
-        weight: w; None: logits count alone.
+        hits: The hits of the first retriever, best first.
+        logits: ``[n]`` logits of the first n hits.
+        weight: The weight w; None: logits replace scores.
 
     Returns:
         All hits, best first.

@@ -1,10 +1,10 @@
-"""A retriever of kind ``rescored``: a cross-encoder reads the first passages of another one's ranking again.
+"""A retriever of kind ``rescored``: a cross-encoder rescores the best passages of another retriever.
 
-Legend: k passages asked for.
+Legend: k hits of a query.
 
-The scores are those of :mod:`grls.retrieve.rescored.rescore`. How many passages are read does not depend on
-k, so neither does their order. Filters are the first retriever's. The folder holds ``grls.json``, and
-``model/`` where the cross-encoder is embedded.
+Scores: :mod:`grls.retrieve.rescored.rescore`. The number of rescored passages does not depend on k, so
+neither does their order. Filters are applied by the first retriever. The folder holds ``grls.json``, and
+``model/`` if the cross-encoder is embedded.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class RescoredRetriever:
     """Ranks the best passages of a retriever by the logits of a cross-encoder.
 
     Args:
-        retriever: Finds the passages.
-        encoder: Reads them with the query.
-        rereading: How many, and what it counts.
-        name: What the cross-encoder is called in manifests.
+        retriever: The first retriever.
+        encoder: The cross-encoder.
+        rereading: Number of passages, and the weight of logits.
+        name: Name of the cross-encoder in manifests.
         batch_size: Pairs read together.
-        truncate_queries: Let queries that are too long be cut instead of refusing them.
+        truncate_queries: Cut queries that are too long; false refuses them.
     """
 
     kind = "rescored"
@@ -99,9 +99,9 @@ class RescoredRetriever:
         It computes in bfloat16 where that is the precision, else in float32.
 
         Raises:
-            DataError: A field cannot be, or a member or the model is gone.
-            MismatchError: The model is another one than the folder was written with.
-            ConfigError: The model is no cross-encoder.
+            DataError: A field is invalid, or a member or the model is missing.
+            MismatchError: The model is not the one that the folder was written with.
+            ConfigError: The model is not a cross-encoder.
         """
         file = folder / MANIFEST
         check_fields(spec, ("retriever", "model", "passages"), ("weight", "fingerprint"), file)
@@ -128,7 +128,7 @@ class RescoredRetriever:
 
     @classmethod
     def build(cls, model: str, corpus: str, how: Building) -> str:
-        """Build a folder whose cross-encoder reads what BM25 finds; see :func:`grls.retrieve.build.build`."""
+        """Build a folder that rescores the passages of BM25; see :func:`grls.retrieve.build.build`."""
         how.refuse_unused("a cross-encoder", _UNUSED)
         encoder = PairScorer.load(model, how.device)
         passages = Corpus.read(corpus)
@@ -142,12 +142,12 @@ class RescoredRetriever:
         """Write a folder, atomically; an earlier one there is replaced.
 
         Args:
-            folder: Where.
-            retriever: The folder of the first retriever, which is named, or its specification.
-            model: Folder or hub name of the cross-encoder, which is named; None: a copy is written.
+            folder: The folder to write.
+            retriever: The folder of the first retriever, to be named, or its specification, to be embedded.
+            model: Folder or hub name of the cross-encoder, to be named; None: a copy is written.
 
         Raises:
-            ConfigError: The folder exists and holds something else, a member or the model among it.
+            ConfigError: The folder exists and holds something else, such as a member or the model.
             WriteError: The disk is full or the place cannot be written.
         """
         first = named_from(folder, retriever)
@@ -156,7 +156,7 @@ class RescoredRetriever:
         )
 
     def _save(self, folder: str | Path, members: dict[str, Any], corpus: Corpus | None = None) -> None:
-        """Write a folder that names its members, with the model and the corpus where they are its own."""
+        """Write a folder that names its members, with an embedded model and corpus where there are any."""
         content = {**members, **recorded(self.rereading), "fingerprint": self.encoder.fingerprint()}
         refuse_own_members(folder, content)
         with atomic_folder(folder, MANIFEST) as new:

@@ -198,7 +198,7 @@ def test_another_model_in_its_place_is_refused(data: Path, dense: Path, model: P
         ({"weight": float("inf")}, "rescored: weight must be a finite number"),
         ({"model": 3}, "model: expected a folder or hub name"),
         ({"model": "../gone"}, "model names ../gone, and there is no cross-encoder at"),
-        ({"retriever": "../gone"}, "retriever names ../gone, and there is no retriever at"),
+        ({"retriever": "../gone"}, "retriever names ../gone, but there is no retriever at"),
         ({"depth": 3}, "unknown field 'depth' of kind 'rescored'"),
         ({"format": 2}, "format 2 of a retriever of kind 'rescored'"),
     ],
@@ -232,7 +232,7 @@ def test_a_query_that_would_be_cut_is_refused_by_name(data: Path, scorer: PairSc
     long = [Query("a", "otter"), Query("b", "otter is calm " * 20)]
     first = BM25Retriever(Corpus.read(data))
     with pytest.raises(
-        DataError, match=r"query 'b' has 60 tokens, and the cross-encoder reads 64 .*truncate_queries"
+        DataError, match=r"query 'b' has 60 tokens, but the cross-encoder reads 64 .*truncate_queries"
     ):
         over(first, scorer, Rereading(4)).retrieve(long, 3)
     assert len(over(first, scorer, Rereading(4), truncate_queries=True).retrieve(long, 3)) == 2
