@@ -1,11 +1,11 @@
-"""Embedding a whole corpus, so that a killed run goes on where it stopped.
+"""Embeds a whole corpus; a killed run resumes where it stopped.
 
 Legend: N passages, d embedding dimension.
 
-The rows are appended to one ``.npy`` file in a work folder, a shard at a time; how many are safely there, and
-the hash of the file so far, stand in ``plan.json``, which is written after each shard and names model,
-settings and corpus by their fingerprints. What a killed run has written beyond that is dropped; rows that are
-not as they were written are embedded anew. Row n is passage n, row N is DONE.
+Rows are appended to one ``.npy`` file in a work folder, a shard at a time. After each shard ``plan.json`` is
+written, with the number of safe rows, the hash of the file so far, and the fingerprints of model, settings
+and corpus. Rows beyond that number are dropped; after damage, all rows are embedded again. Row n is passage
+n, row N is DONE.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ FORMAT = 1
 PLAN = "plan.json"
 EMBEDDINGS = "embeddings.npy"
 SHARD = 4096
-"""Passages between two points where a run can go on."""
+"""Passages between two points from which a run can resume."""
 
 
 def work_folder(destination: str | Path) -> Path:
-    """Where the embeddings of a retriever that will stand at ``destination`` grow."""
+    """The work folder for the embeddings of a retriever at ``destination``."""
     path = Path(destination).absolute()
-    if path.is_symlink():  # on the disk where the retriever will stand
+    if path.is_symlink():  # the work folder is on the disk of the retriever
         path = Path(os.path.realpath(path))
     return path.with_name(f".{path.name}.embeddings")
 
@@ -64,8 +64,8 @@ def encode_to_disk(
 ) -> Path:
     """Write the embeddings ``[N + 1, d]`` of a corpus and DONE to a work folder; returns the ``.npy`` file.
 
-    Rows that an earlier run of the same model and corpus has left there are kept, those of another are
-    dropped. Whoever moves the file away removes the folder.
+    Rows from an earlier run of the same model and corpus are kept, other rows are dropped. The caller moves
+    the file and removes the folder.
 
     Args:
         biencoder: Embeds the passages.
@@ -73,13 +73,13 @@ def encode_to_disk(
         work: The work folder.
         batch_size: Passages embedded together.
         progress: Show a progress bar.
-        shard: Passages between two points where a run can go on.
+        shard: Passages between two points from which a run can resume.
 
     Raises:
         ConfigError: The work folder holds something else.
         DataError: The corpus cannot be used, or an embedding is not finite.
-        WriteError: The disk is full, the folder cannot be written, or another process writes it; what is
-            there can be gone on with.
+        WriteError: The disk is full, the folder cannot be written, or another process writes it; a later run
+            can resume.
     """
     folder = Path(work)
     plan = {
@@ -109,23 +109,23 @@ def _sum(settings: Any) -> str:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Refuse a folder that holds something that is not ours; a kill may have left either file alone."""
+    """Refuse a folder with other files; after a kill, either file may be there without the other."""
     names = {entry.name for entry in folder.iterdir()} - {PLAN, EMBEDDINGS} if folder.is_dir() else set()
     strange = sorted(name for name in names if not name.startswith(f".{PLAN}."))
     if strange and not (folder / PLAN).is_file():
         raise ConfigError(
-            f"{folder} holds {strange[0]!r} and no {PLAN}, so it is no work folder of ours; remove or rename "
-            "it."
+            f"{folder} holds {strange[0]!r} and no {PLAN}, so it is not a work folder of grls: remove or "
+            "rename it."
         )
 
 
 def _begin(file: LockedFile, plan: dict[str, Any]) -> tuple[int, Any]:
-    """Begin the embeddings, or go on with them; returns how many rows are there, and the hash so far."""
+    """Begin or resume the embeddings; returns the number of safe rows, and the hash so far."""
     noted, header = file.path.with_name(PLAN), _header(plan)
     if noted.is_file():
-        found = _kept(file, plan, len(header))
-        if found is not None:
-            return found
+        kept = _kept(file, plan, len(header))
+        if kept is not None:
+            return kept
         noted.unlink()  # before the rows that it counts
     file.cut(0)
     file.append(header)
@@ -135,20 +135,20 @@ def _begin(file: LockedFile, plan: dict[str, Any]) -> tuple[int, Any]:
 
 
 def _kept(file: LockedFile, plan: dict[str, Any], header: int) -> tuple[int, Any] | None:
-    """What a run of the same plan has left: how many rows, and the hash so far; None: nothing of use."""
+    """The number of rows of an earlier run of the same plan, and their hash; None: no usable rows."""
     try:
-        found = read_json(file.path.with_name(PLAN))
+        earlier = read_json(file.path.with_name(PLAN))
     except DataError as error:
         log.warning("%s All passages are embedded anew.", error)
         return None
-    if not isinstance(found, dict):
+    if not isinstance(earlier, dict):
         return None
-    done, known = (found.pop(name, None) for name in ("done", "sha256"))
-    if found != plan or not isinstance(done, int) or not file.size:
+    done, known = (earlier.pop(name, None) for name in ("done", "sha256"))
+    if earlier != plan or not isinstance(done, int) or not file.size:
         return None
     end = header + done * plan["dimension"] * 4
     digest = _digest(file.path, end)
-    # A plan without a hash was written before there was one.
+    # Plans of earlier versions have no hash.
     if file.size < end or (known is not None and known != digest.hexdigest()):
         log.warning("%s is not as it was written (damaged), so all passages are embedded anew.", file.path)
         return None
@@ -165,7 +165,7 @@ def _header(plan: dict[str, Any]) -> bytes:
 
 
 def _digest(path: Path, end: int) -> Any:
-    """SHA-256 of the first ``end`` bytes of a file, to be gone on with."""
+    """SHA-256 of the first ``end`` bytes of a file, to be continued."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while end > 0 and (block := stream.read(min(end, 1 << 20))):
@@ -177,7 +177,7 @@ def _digest(path: Path, end: int) -> Any:
 def _shards(
     biencoder: BiEncoder, corpus: Corpus, start: int, batch_size: int, progress: bool, shard: int
 ) -> Iterator[Matrix]:
-    """Embeddings of the rows from ``start`` on, DONE last; in the end tells of passages that were cut."""
+    """Embeddings of the rows from ``start`` on, DONE last; warns at the end of passages that were cut."""
     refuse_unusable_corpus(corpus)
     total = len(corpus)
     cut = 0

@@ -4,7 +4,7 @@ Legend: N passages, d embedding dimension.
 
 Passages are ranked by their exact inner product with the query, which is the cosine where the model compares
 by it (:mod:`grls.retrieve.dense.search`). DONE is embedded like a passage, as row N: it never is a hit, but
-multi-step retrieval is told its score.
+multi-step retrieval gets its score.
 
 The folder holds ``model/``, ``embeddings.npy`` (memory-mapped), ``corpus.jsonl`` and ``grls.json``
 (:mod:`grls.retrieve.encoded.folder`).
@@ -238,7 +238,7 @@ class DenseRetriever(EncodedRetriever):
         return scores
 
     def embed(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]]) -> Matrix:
-        """The embeddings of queries with the passages found so far, ``[Q, d]``.
+        """The embeddings of queries with their evidence so far, ``[Q, d]``.
 
         Raises:
             DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
@@ -247,15 +247,15 @@ class DenseRetriever(EncodedRetriever):
         return self.biencoder.encode_queries(texts, self.batch_size, self.progress or None)
 
     def _nearest(self, vectors: Matrix, within: Reachable, k: int) -> list[Nearest]:
-        """The k nearest passages that each query may find; queries with one filter are searched together."""
-        found = [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in vectors]
+        """The k nearest allowed passages of each query; queries with one filter are searched together."""
+        results = [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in vectors]
         for place in dict.fromkeys(within.places):
-            some = [query for query, own in enumerate(within.places) if own == place]
+            queries = [query for query, its_place in enumerate(within.places) if its_place == place]
             among = None if place is None else within.sets[place]
-            nearest = top_k(vectors[some], self.embeddings[:-1], k, among=among)
-            for query, near in zip(some, nearest, strict=True):
-                found[query] = near
-        return found
+            nearest = top_k(vectors[queries], self.embeddings[:-1], k, among=among)
+            for query, near in zip(queries, nearest, strict=True):
+                results[query] = near
+        return results
 
 
 def _check_shape(embeddings: Matrix, passages: int, dimension: int) -> None:
@@ -277,7 +277,7 @@ def _check_finite(embeddings: Matrix) -> None:
 def _open(file: Path) -> Matrix:
     """Embeddings, memory-mapped."""
     try:
-        # A plain span: indexing through the memmap class is several times slower.
+        # A plain array view: indexing through the memmap class is several times slower.
         mapped: Matrix = np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
     except ValueError as error:
         raise DataError(f"the embeddings cannot be read ({error}); {REBUILD}", file) from None

@@ -2,11 +2,11 @@
 
 Legend: Q queries, N rows (embeddings), d dimension, k hits asked for, W >= k candidates.
 
-faiss finds candidates in single precision (the kernel of its ``IndexFlatIP``, without the copy that an index
-holds): rows may be memory-mapped, and only a block of them is scored at a time. Its scores depend in the last
-bits on how many queries come together, and it breaks ties as they fall. So the candidates are scored again
-in double precision, and as many are taken as could belong among the k best: equal rows get equal scores, and
-go in the order of their numbers. The module knows nothing of texts.
+faiss finds candidates in single precision (with the kernel of its ``IndexFlatIP``, without the copy of an
+index): rows may be memory-mapped, and only a block of them is scored at a time. The last bits of its scores
+depend on the number of queries, and its order of ties is arbitrary. So all candidates that could belong among
+the k best are scored again in double precision: equal rows get equal scores, in the order of their numbers.
+The module knows nothing of texts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BLOCK = 1 << 16
 
 _MARGIN = 8
 _SLACK = 1e-5
-"""How far two single-precision scores may differ, relative to the largest, where the true ones are equal."""
+"""Largest difference of two single-precision scores, relative to the largest, if the true ones are equal."""
 
 
 class Nearest(NamedTuple):
@@ -58,14 +58,13 @@ def top_k(
     if not len(queries) or k < 1:
         return [Nearest(np.empty(0, np.int64), np.empty(0)) for _ in queries]
     scores, numbers = _candidates(queries, rows, min(k + _MARGIN, count), block, among)
-    found = []
-    for query, some_scores, some in zip(queries, scores, numbers, strict=True):
-        while len(some) < count and _more_may_tie(some_scores, k):
-            wider = min(4 * len(some), count)
-            one_scores, one = _candidates(query[None], rows, wider, block, among)
-            some_scores, some = one_scores[0], one[0]
-        found.append(_rank(query, rows, some, k))
-    return found
+    nearest = []
+    for query, best, candidates in zip(queries, scores, numbers, strict=True):
+        while len(candidates) < count and _more_may_tie(best, k):
+            wider = min(4 * len(candidates), count)
+            (best,), (candidates,) = _candidates(query[None], rows, wider, block, among)
+        nearest.append(_rank(query, rows, candidates, k))
+    return nearest
 
 
 def inner_products(query: Matrix, rows: Matrix) -> Scores:
@@ -84,11 +83,11 @@ def _candidates(
     numbers = np.empty((len(queries), 0), dtype=np.int64)
     for start in range(0, count, block):
         stop = min(start + block, count)
-        some = np.arange(start, stop) if among is None else among[start:stop]
-        part = np.ascontiguousarray(rows[start:stop] if among is None else rows[some])
-        found: Any = faiss.knn(queries, part, min(width, len(part)), faiss.METRIC_INNER_PRODUCT)
-        scores = np.concatenate([scores, found[0]], axis=1)
-        numbers = np.concatenate([numbers, some[found[1]]], axis=1)
+        taken = np.arange(start, stop) if among is None else among[start:stop]
+        part = np.ascontiguousarray(rows[start:stop] if among is None else rows[taken])
+        nearest: Any = faiss.knn(queries, part, min(width, len(part)), faiss.METRIC_INNER_PRODUCT)
+        scores = np.concatenate([scores, nearest[0]], axis=1)
+        numbers = np.concatenate([numbers, taken[nearest[1]]], axis=1)
         best = np.argsort(-scores, axis=1, kind="stable")[:, :width]
         scores = np.take_along_axis(scores, best, axis=1)
         numbers = np.take_along_axis(numbers, best, axis=1)

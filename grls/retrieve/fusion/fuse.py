@@ -52,17 +52,17 @@ GRID = 10
 
 @dataclass(frozen=True)
 class Fusion:
-    """How rankings are fused.
+    """Options of fusing rankings.
 
     Args:
-        method: ``interleave``: a passage of each in turn; ``rrf``: by reciprocal ranks; ``sum``: by
+        method: ``interleave``: a passage of each ranking in turn; ``rrf``: by reciprocal ranks; ``sum``: by
             calibrated scores.
-        normalization: Calibration of the scores (``sum``).
-        weights: One a member, in their order (``rrf``, ``sum``); None weighs all alike.
-        rrf_k: What reciprocal rank fusion adds to every rank.
+        normalization: Calibration of the scores of a ranking (``sum``).
+        weights: A weight for each ranking, in their order (``rrf``, ``sum``); null: equal weights.
+        rrf_k: Constant that is added to every rank (``rrf``).
 
     Raises:
-        ConfigError: A value cannot work, or weights are given to ``interleave``.
+        ConfigError: A value is out of range, or ``interleave`` has weights.
     """
 
     method: Method = "interleave"
@@ -71,12 +71,12 @@ class Fusion:
     rrf_k: float = 60
 
     def __post_init__(self) -> None:
-        for name, given, known in (
+        for name, value, known in (
             ("method", self.method, get_args(Method)),
             ("normalization", self.normalization, get_args(Normalization)),
         ):
-            if given not in known:
-                raise ConfigError(f"unknown {name} {given!r}; expected one of {', '.join(known)}.")
+            if value not in known:
+                raise ConfigError(f"unknown {name} {value!r}; expected one of {', '.join(known)}.")
         if not (self.rrf_k >= 0 and math.isfinite(self.rrf_k)):
             raise ConfigError(f"rrf_k must be a number of at least 0, got {self.rrf_k}.")
         if self.weights is None:
@@ -114,10 +114,10 @@ class Fusion:
         if len(weights) != len(rankings):
             raise ConfigError(f"{len(weights)} weights for {len(rankings)} members; give one a member.")
         kept = [(hits, w) for hits, w in zip(rankings, weights, strict=True) if w > 0]
-        heard, given = [hits for hits, _ in kept], [w for _, w in kept]
+        weighed, positive = [hits for hits, _ in kept], [w for _, w in kept]
         if self.method == "rrf":
-            return rrf(heard, given, self.rrf_k)[:k]
-        return weighted_sum(heard, given, self.normalization)[:k]
+            return rrf(weighed, positive, self.rrf_k)[:k]
+        return weighted_sum(weighed, positive, self.normalization)[:k]
 
 
 def interleave(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:

@@ -1,9 +1,9 @@
-"""Ensembles: several retrievers asked the same, their answers fused.
+"""Ensembles: several retrievers answer the same queries, and their rankings are fused.
 
 :class:`FusionRetriever` is a single-step retriever made of single-step retrievers, of one kind (two seeds)
 or of several (a generator and a bi-encoder). :class:`FusedChains` is the same for multi-step retrievers.
 arXiv 2204.13596 interleaves: one passage of each member in turn, duplicates dropped, which is the default
-here. The length of a fused dynamic chain is a choice of ours, by default the mean of the members' lengths.
+here. The length of a fused dynamic chain is an option, by default the mean of the members' lengths.
 Methods of fusion: :mod:`grls.retrieve.fusion.fuse`. All members must be over one corpus. ``grls fuse`` fuses
 runs instead of retrievers.
 """
@@ -29,7 +29,7 @@ from grls.retrieve.registry import BM25, Opening, open_member
 from grls.retrieve.spec import MANIFEST, check_fields, made, named_from, recorded, write_spec
 
 Length = Literal["mean", "min", "max"] | int
-"""How long a fused chain is: by the members' lengths (a half is rounded up), or as one member's, from 0."""
+"""Length of a fused chain: from the members' lengths (a half is rounded up), or that of member n, from 0."""
 
 
 class FusionRetriever:
@@ -38,7 +38,7 @@ class FusionRetriever:
     Args:
         members: At least two; another ensemble may be one.
         fusion: How their rankings are fused; None interleaves them.
-        depth: Hits to ask of each member; None asks for k. It is never below the k asked for.
+        depth: Hits of each member; None: k. It is never below k.
 
     Raises:
         ConfigError: There are fewer than two members, ``depth`` is below 1, or the weights are not as many as
@@ -73,16 +73,16 @@ class FusionRetriever:
         )
         names = [one.name for one in fields(Fusion)]
         fusion = made(Fusion, {name: spec[name] for name in names if name in spec}, file, "fusion")
-        own = made(
+        parts = made(
             _Members,
             {name: spec[name] for name in ("members", "depth", "length") if name in spec},
             file,
             "fusion",
         )
-        members = _opened(own.members, folder, how)
+        members = _opened(parts.members, folder, how)
         if all(member.describe().steps == "dynamic" for member in members):
-            return FusedChains(members, fusion, own.length)
-        return FusionRetriever(members, fusion, own.depth)
+            return FusedChains(members, fusion, parts.length)
+        return FusionRetriever(members, fusion, parts.depth)
 
     def save_pretrained(self, folder: str | Path, members: Sequence[str | Path | dict[str, Any]]) -> None:
         """Write a folder that names those of the members, or embeds their specifications."""
@@ -90,11 +90,11 @@ class FusionRetriever:
         _save(folder, members, recorded(self.fusion) | depth)
 
     def describe(self) -> Description:
-        """What manifests and reports say of it."""
+        """Its description in manifests and reports."""
         return _description(self.members, self.fusion)
 
     def fingerprint(self) -> str:
-        """Of the members, and of how they are fused."""
+        """Fingerprint of the members and the fusion."""
         return _fingerprint(self.members, self.fusion)
 
     def untuned(self) -> str:
@@ -109,17 +109,17 @@ class FusionRetriever:
         """
         queries = queries_of(queries)
         depth = max(k, self.depth or k)
-        found = [member.retrieve(queries, depth, allow) for member in self.members]
-        return [self.fusion.fuse(rankings, k) for rankings in zip(*found, strict=True)]
+        results = [member.retrieve(queries, depth, allow) for member in self.members]
+        return [self.fusion.fuse(rankings, k) for rankings in zip(*results, strict=True)]
 
 
 class FusedChains:
-    """Multi-step retrieval by several multi-step retrievers, each going its own way; best chains are fused.
+    """Multi-step retrieval by several multi-step retrievers; their best chains are fused.
 
     Args:
-        members: At least two; the best chain of each counts.
+        members: At least two; the best chain of each is used.
         fusion: How the passages of the chains are fused, ranked by hop; None interleaves them.
-        length: Of a fused chain (dynamic setting).
+        length: Length of a fused chain (dynamic setting).
 
     Raises:
         ConfigError: There are fewer than two members, the weights are not as many, or ``length`` names none.
@@ -146,12 +146,12 @@ class FusedChains:
         _save(folder, members, recorded(self.fusion) | {"length": self.length})
 
     def describe(self) -> Description:
-        """What manifests and reports say of it."""
+        """Its description in manifests and reports."""
         fused = _description(self.members, self.fusion)
         return replace(fused, options={**fused.options, "length": self.length}, steps="dynamic")
 
     def fingerprint(self) -> str:
-        """Of the members, and of how they are fused."""
+        """Fingerprint of the members and the fusion."""
         return f"{_fingerprint(self.members, self.fusion)} {self.length}"
 
     def untuned(self) -> str:
@@ -180,13 +180,13 @@ class FusedChains:
         """The members' best chains, query by query."""
         none = Chain((), 0.0, False)
         beams = [member.retrieve_chains(queries, allow) for member in self.members]
-        found = [[some[0] if some else none for some in member] for member in beams]
-        return list(zip(*found, strict=True))
+        best = [[chains[0] if chains else none for chains in member] for member in beams]
+        return list(zip(*best, strict=True))
 
 
 @dataclass(frozen=True)
 class _Members:
-    """As they stand in a file."""
+    """The members in a file."""
 
     members: list[str | dict[str, Any]]
     depth: int | None = None
@@ -194,12 +194,12 @@ class _Members:
 
 
 def _opened(members: Sequence[str | dict[str, Any]], folder: Path, how: Opening) -> list[Any]:
-    """The members; those that name no corpus (BM25) come last and are over the first one's."""
-    found: dict[int, Any] = {}
+    """The members; those without a corpus (BM25) are opened last, over the corpus of the first one."""
+    opened: dict[int, Any] = {}
     for number in sorted(range(len(members)), key=lambda n: _needs_corpus(members[n])):
-        more = replace(how, corpus=found[min(found)].corpus) if found else how
-        found[number] = open_member(members[number], folder, f"members[{number}]", more)
-    return [found[number] for number in range(len(members))]
+        more = replace(how, corpus=opened[min(opened)].corpus) if opened else how
+        opened[number] = open_member(members[number], folder, f"members[{number}]", more)
+    return [opened[number] for number in range(len(members))]
 
 
 def _needs_corpus(member: str | dict[str, Any]) -> bool:
@@ -213,12 +213,12 @@ def _save(folder: str | Path, members: Sequence[Any], options: dict[str, Any]) -
 
 
 def _description(members: Sequence[Any], fusion: Fusion) -> Description:
-    told = [member.describe() for member in members]
-    own = {"members": [{"retriever": one.name, **one.options} for one in told], **recorded(fusion)}
-    label = " + ".join(one.name for one in told)
-    names = tuple(one.name for one in told)
-    stages = tuple(dict.fromkeys(stage for one in told for stage in one.stages))
-    return Description("ensemble", fusion.score_mode, own, label, stages, names)
+    all_of = [member.describe() for member in members]
+    options = {"members": [{"retriever": one.name, **one.options} for one in all_of], **recorded(fusion)}
+    label = " + ".join(one.name for one in all_of)
+    names = tuple(one.name for one in all_of)
+    stages = tuple(dict.fromkeys(stage for one in all_of for stage in one.stages))
+    return Description("ensemble", fusion.score_mode, options, label, stages, names)
 
 
 def _fingerprint(members: Sequence[Any], fusion: Fusion) -> str:

@@ -1,7 +1,7 @@
-"""Which decoder searches for a model: the fastest that can, over the index and with the options at hand.
+"""Chooses the fastest decoder that works for a model, an index and the options.
 
-That of :mod:`grls.decode.gpu.search` for GPUs, that of :mod:`grls.decode.fast` for every other model that
-can be driven by slots, and the plain beam for the rest. Model inputs and an index are given, no texts.
+It is :mod:`grls.decode.gpu.search` on GPUs, :mod:`grls.decode.fast` for every other model that runs in slots,
+and the plain beam search otherwise. The module handles model inputs and an index, no texts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Result = TypeVar("_Result")
 
 
 class Decoders:
-    """The decoders of one model, and which of them searches.
+    """The decoders of a model, and the choice among them.
 
     Args:
         model: A transformers model, sequence-to-sequence or causal; it is used in eval mode.
@@ -44,11 +44,11 @@ class Decoders:
 
     @cached_property
     def trees(self) -> Seq2SeqTrees | CausalTrees | None:
-        """The model for the fast search, where it can be driven so."""
+        """The model for the fast search; None: it cannot run in slots."""
         return planted(self.generator)
 
     def plain(self, index: ConstraintIndex, options: SearchOptions, k: int) -> Decoder:
-        """The plain beam search for k results an input; :meth:`run` finds what it finds."""
+        """The plain beam search for k results an input; :meth:`run` has the same results."""
         return Decoder(self.generator, index, max(k, options.beams), options.mode, options.early_stop)
 
     def run(
@@ -61,20 +61,19 @@ class Decoders:
         prior: Prior | None,
         search: Callable[..., list[_Result]],
     ) -> list[_Result]:
-        """What ``search`` finds with the fastest decoder there is for the model; one thread after another.
+        """The results of ``search`` with the fastest decoder for the model; threads wait for each other.
 
         Args:
-            index: What may be written.
-            options: How to decode.
+            index: The constraint index.
+            options: Options of decoding.
             inputs: Model inputs as token ids.
-            k: Results an input.
-            label: What the progress bar says.
-            prior: What is known beforehand of what the index holds.
-            search: Given a decoder, numbers of inputs and its further options, what it finds for these.
+            k: Number of results for each input.
+            label: Text of the progress bar.
+            prior: Prior over the passages or spans of the index.
+            search: Searches with a decoder, for numbers of inputs, with further options of the decoder.
 
         Raises:
-            ConfigError: The option ``compile`` is set where it cannot be heeded, or the model has too few
-                positions.
+            ConfigError: The option ``compile`` cannot be used, or the model has too few positions.
         """
         with turn(self.model), Progress(len(inputs), label, "inputs", shown=None) as bar:
             self.model.eval()
@@ -92,7 +91,7 @@ class Decoders:
     def _fast(
         self, trees: Seq2SeqTrees | CausalTrees, index: ConstraintIndex, options: SearchOptions, k: int
     ) -> SlotDecoder:
-        """The fast search for k results an input; one is kept, with what it knows of the index."""
+        """The fast search for k results an input; the last one is kept, with its data about the index."""
         plain, slots, compiled = self.plain(index, options, k), options.batch_size, options.compile
         new = (plain.beams, plain.mode, plain.early_stop, slots, compiled, trees.device)
         if self._kept is None or self._kept[0] != new or self._kept[1].index is not index:
@@ -100,7 +99,7 @@ class Decoders:
             how = (trees, index, plain.beams, plain.mode, plain.early_stop, slots)
             on_device: Any = partial(DeviceDecoder, compiled=compiled)
             suited = isinstance(trees, Seq2SeqTrees) and (compiled or suits(trees.device, index))
-            suited = suited and not self.writes_spans  # it does not tell where it leaves off
+            suited = suited and not self.writes_spans  # it does not return the frontier
             self._kept = new, on_device(*how) if suited else FastDecoder(*how)
         return self._kept[1]
 
@@ -117,16 +116,16 @@ class Decoders:
         """The plain search, in batches of inputs of similar length."""
         decoder, size = self.plain(index, options, k), options.batch_size
         order = sorted(range(len(inputs)), key=lambda i: len(inputs[i]))
-        found: dict[int, _Result] = {}
+        results: dict[int, _Result] = {}
         for start in range(0, len(order), size):
             batch = order[start : start + size]
             weighed = None if prior is None else prior.among(batch)
-            found.update(zip(batch, search(decoder, batch, None, weighed), strict=True))
+            results.update(zip(batch, search(decoder, batch, None, weighed), strict=True))
             bar.update(len(batch))
-        return [found[i] for i in range(len(inputs))]
+        return [results[i] for i in range(len(inputs))]
 
     def _refuse_to_compile(self, index: ConstraintIndex) -> None:
-        """Refuse the option ``compile``, which is set, where no search could heed it.
+        """Refuse the option ``compile`` where no search can use it.
 
         Raises:
             ConfigError: The model writes spans, or it or the index is of another kind.
@@ -135,11 +134,11 @@ class Decoders:
         if not self.writes_spans and on_grid and isinstance(index, ArrayIndex):
             return
         if self.writes_spans:
-            why = "the generator writes spans of passages, and what they weigh is not known on the device"
+            why = "the generator writes spans of passages, whose scores are not computed on the device"
         elif not on_grid:
             why = f"a {type(self.model).__name__}'s decoder cannot be driven by slots"
         elif isinstance(index, UnionIndex):
             why = "passages were added to its index; make one segment of it: `grls index update --merge true`"
         else:
             why = "its index has another backend than 'array'; make it again with `grls index`"
-        raise ConfigError(f"compile=True cannot be heeded: {why}, or leave the option out.")
+        raise ConfigError(f"compile=True has no effect: {why}, or leave the option out.")

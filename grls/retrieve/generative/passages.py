@@ -1,7 +1,7 @@
-"""The passages that a generative retriever may find: corpus and index together, and how both change in place.
+"""The passages of a generative retriever: corpus and index together, with changes in place.
 
-Passages can be taken out of every search, and added behind the others, without an index made anew. No model
-is needed here.
+Passages can be removed from every search, and added after the others, without building the index again. No
+model is needed here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class IndexedPassages:
         codec: Text to tokens.
         corpus: The passages; passage n of the index is passage n here.
         index: The constraint index of that corpus (or of its spans), DONE last.
-        removed: Numbers of passages that no search finds.
-        spans: What the index holds of each passage, where it does not hold passages.
+        removed: Numbers of removed passages, which no search returns.
+        spans: The spans that the index holds; None: it holds whole passages.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class IndexedPassages:
         self._complete()
 
     def sequences(self, passages: Sequence[int]) -> list[TokenIds]:
-        """The token sequences of some passages, title and text."""
+        """The token sequences of passages, title and text."""
         if self.spans is None:
             return [self.index.tokens(passage) for passage in passages]
         return self.codec.passages(self.corpus.passages(passages))
 
     def evidence(self, question: str, passages: Sequence[int]) -> list[TokenIds]:
-        """What a model input has of some passages that were found for a question."""
+        """The token sequences of evidence in a model input for a question."""
         if not self.codec.limits.evidence:
             return self.sequences(passages)
         return self.codec.excerpts(question, self.corpus.passages(passages))
@@ -69,7 +69,7 @@ class IndexedPassages:
         return len(self.corpus)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Take passages out of every search from now on; saving the retriever keeps that.
+        """Remove passages from every search; saving the retriever keeps the change.
 
         Nothing is rebuilt. The passages stay in corpus and index until :meth:`merge`.
 
@@ -88,13 +88,13 @@ class IndexedPassages:
         self._change(self.corpus, self.index, gone)
 
     def add(self, passages: Iterable[Passage] | Corpus) -> None:
-        """Add passages, which every search finds from now on; saving the retriever keeps that.
+        """Add passages to every search; saving the retriever keeps the change.
 
-        They are sorted into a second segment of the index; the first is left as it is until :meth:`merge`.
-        The model has not memorised them: it finds what it can score well without.
+        They go into a second segment of the index; the first one does not change until :meth:`merge`. The
+        model has not memorised the new passages, so it may score them lower.
 
         Raises:
-            DataError: There is none, or an id is reserved, used twice or taken.
+            DataError: There is no passage, or an id is reserved, used twice or taken.
             ConfigError: The index holds only unique prefixes, or spans, or a passage is too long for the
                 model.
         """
@@ -109,10 +109,10 @@ class IndexedPassages:
         self._change(corpus, UnionIndex(base, segment), self.removed)
 
     def merge(self) -> None:
-        """Make one segment of the index again, and drop removed passages from corpus and index for good.
+        """Merge the index into one segment, and drop removed passages from corpus and index.
 
-        Linear in the tokens: no sequence is sorted or tokenised again, and the result is what ``grls index``
-        would make. Passages keep their order, those that were added stand last.
+        Linear in the number of tokens: no sequence is sorted or tokenised again, and the result is that of
+        ``grls index``. Passages keep their order, with added passages last.
 
         Raises:
             ConfigError: The index holds spans, and passages were removed.
@@ -127,11 +127,11 @@ class IndexedPassages:
         self._change(corpus, index, ())
 
     def numbers(self, passages: Sequence[int] | Ints) -> Ints:
-        """What some passages (DONE among them) are in the index, their spans where it holds spans."""
+        """The numbers of passages (or DONE) in the index: those of their spans where it holds spans."""
         return np.asarray(passages, dtype=np.int64) if self.spans is None else self.spans.of(passages)
 
     def subsets(self, queries: Sequence[Query], allow: Allow) -> list[Subset | None]:
-        """What each query may find, DONE among it; None where it may find everything.
+        """The part of the index that each query may retrieve, DONE included; None: everything.
 
         Queries with equal filters share one subset, which is made once.
         """
@@ -141,7 +141,7 @@ class IndexedPassages:
         return [self._everything() if place is None else made[place] for place in within.places]
 
     def _segments(self) -> tuple[Segment, Segment | None]:
-        """The index' first segment, and the second one where there is one."""
+        """The first segment of the index, and the second one; None: it has none."""
         if isinstance(self.index, UnionIndex):
             return self.index.base, self.index.added
         if not isinstance(self.index, Segment):
@@ -149,7 +149,7 @@ class IndexedPassages:
         return self.index, None
 
     def _everything(self) -> Subset | None:
-        """What a search without a filter may find; None where nothing is removed."""
+        """The part of the index for a search without a filter; None where nothing is removed."""
         if self.removed and self._live is None:
             gone = self.numbers(sorted(self.removed))
             live = np.setdiff1d(np.arange(len(self.index)), gone, assume_unique=True)
@@ -157,7 +157,7 @@ class IndexedPassages:
         return self._live
 
     def _change(self, corpus: Corpus, index: ConstraintIndex, removed: Collection[int]) -> None:
-        """Take these in the place of what was there."""
+        """Replace corpus, index and removed passages."""
         self.corpus, self.index, self.removed = corpus, index, frozenset(removed)
         self._live = None
         self._complete()
@@ -168,7 +168,7 @@ class IndexedPassages:
             self.index.complete = self._sequence
 
     def _sequence(self, number: int) -> Ints:
-        """The whole token sequence of what is ``number`` in the index, from its text."""
+        """The whole token sequence of number ``number`` in the index, from its text."""
         listed = self.corpus if self.spans is None else self.spans
         if number == len(listed):
             return self.codec.done_sequence

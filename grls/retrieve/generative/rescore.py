@@ -1,15 +1,15 @@
-"""Ranking by what the generator says of passages once it has written them, beside how likely it was to.
+"""Rescoring by the generator: it reads the best passages to their end and ranks them anew.
 
 Legend: Q queries, C candidates of a query.
 
-The search gives the C best passages of a query scores s(x); the generator reads each to its end and gives it
+The search gives the C best passages of a query scores s(x). The generator reads each to its end and gives it
 log-odds a(x) (:mod:`grls.models.rescore_spec`). With w the weight,
 
     score(x)  =  s(x) + w a(x) + c,    c = log sum over candidates of exp s  -  log sum of exp (s + w a),
 
-so candidates keep together the probability that they had. What was not rescored stands behind them, its score
-no higher than theirs, so that a ranking is the same however many passages are asked for. In chains this holds
-at every hop: scores stay log-probabilities, DONE is rescored as a passage is.
+so the total probability of the candidates does not change. Other passages follow, with scores no higher than
+those of the candidates, so that a ranking does not depend on the number of hits. In chains this holds at
+every hop: scores stay log-probabilities, and DONE is rescored like a passage.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from grls.models.rescore_spec import RescoreInput, readout
 from grls.models.seq2seq.plain import Seq2SeqGenerator, check_positions
 
 _TOGETHER = 256
-"""Inputs whose passages are made tokens of and rescored together."""
+"""Inputs whose passages are tokenised and rescored together."""
 
 
 @dataclass(frozen=True)
 class Rescorer:
-    """Lets a model read passages to their end.
+    """Computes log-odds of passages, which a model reads to their end.
 
     Args:
-        codec: Its tokens.
-        rescore_input: How much of a passage it reads.
-        sequences: The target sequences of passages, by number.
+        codec: Text to tokens.
+        rescore_input: How much of a passage the model reads.
+        sequences: Gives the target sequences of passages, by number.
         done: The number of DONE.
-        generator: The model for the plain way.
-        trees: For the fast one; None where it cannot be driven so.
+        generator: The model for plain rescoring.
+        trees: The model for fast rescoring; None: it cannot run in slots.
     """
 
     codec: Codec
@@ -53,42 +53,44 @@ class Rescorer:
     trees: TreeGenerator | None
 
     def __call__(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        """Log-odds of passages behind each model input; see :meth:`DecodedPassages.rescore`."""
-        found: list[Floats] = []
+        """Log-odds of passages after each model input; see :meth:`DecodedPassages.rescore`."""
+        odds: list[Floats] = []
         with Progress(len(inputs), "rescore", "inputs", shown=None) as bar:
             for start in range(0, len(inputs), _TOGETHER):
                 part = slice(start, start + _TOGETHER)
-                found += self._some(inputs[part], passages[part])
+                odds += self._part(inputs[part], passages[part])
                 bar.update(len(inputs[part]))
-        return found
+        return odds
 
-    def _some(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
-        wanted = sorted({number for some in passages for number in some} - {self.done})
+    def _part(self, inputs: Sequence[Sequence[int]], passages: Sequence[Sequence[int]]) -> list[Floats]:
+        wanted = sorted({number for numbers in passages for number in numbers} - {self.done})
         read = {self.done: self.rescore_input.read(self.codec.done_sequence, self.codec)}
         for number, sequence in zip(wanted, self.sequences(wanted), strict=True):
             read[number] = self.rescore_input.read(sequence, self.codec)
         check_positions(self.generator.model, max(map(len, inputs)), max(map(len, read.values())))
-        given = inputs, [[read[number] for number in some] for some in passages], readout(self.codec)
-        return rescore_plain(self.generator, *given) if self.trees is None else rescore(self.trees, *given)
+        rows = [[read[number] for number in numbers] for numbers in passages]
+        if self.trees is None:
+            return rescore_plain(self.generator, inputs, rows, readout(self.codec))
+        return rescore(self.trees, inputs, rows, readout(self.codec))
 
 
-def rescored(found: Sequence[ScoredPassage], odds: Floats, weight: float) -> list[ScoredPassage]:
-    """Passages ranked by score and rescore.
+def rescored(ranking: Sequence[ScoredPassage], odds: Floats, weight: float) -> list[ScoredPassage]:
+    """Rank passages by score and log-odds.
 
     Args:
-        found: What the search found for a query, best first.
-        odds: ``[C]`` log-odds (nats) of the first C of them.
-        weight: w.
+        ranking: The passages of a query by the search, best first.
+        odds: ``[C]`` log-odds (nats) of the first C passages.
+        weight: The weight w.
 
     Returns:
-        All of them, best first.
+        All passages, best first.
     """
     count = len(odds)
     if not count:
-        return list(found)
-    own = np.array([some.score for some in found[:count]])
-    both = own + weight * odds
-    both += np.logaddexp.reduce(own) - np.logaddexp.reduce(both)
-    ranked = [ScoredPassage(some.passage, float(score)) for some, score in zip(found, both, strict=False)]
-    ranked.sort(key=lambda some: -some.score)
-    return ranked + [some._replace(score=min(some.score, ranked[-1].score)) for some in found[count:]]
+        return list(ranking)
+    scores = np.array([one.score for one in ranking[:count]])
+    sums = scores + weight * odds
+    sums += np.logaddexp.reduce(scores) - np.logaddexp.reduce(sums)
+    again = [ScoredPassage(one.passage, float(score)) for one, score in zip(ranking, sums, strict=False)]
+    again.sort(key=lambda one: -one.score)
+    return again + [one._replace(score=min(one.score, again[-1].score)) for one in ranking[count:]]

@@ -49,10 +49,10 @@ class DecodedPassages(IndexedPassages):
         codec: Text to tokens, with the model's tokenizer (``causal`` for a causal model).
         corpus: The passages; passage n of the index is passage n here.
         index: The constraint index of that corpus (or of its spans) and tokenizer, DONE last.
-        options: How to decode.
-        removed: Numbers of passages that no search finds.
-        spans: The spans that the model writes, where it does not write passages from their beginning.
-        rescore_input: How the model learned to rescore passages; None: it did not.
+        options: Options of decoding.
+        removed: Numbers of removed passages, which no search returns.
+        spans: The spans that the model writes; None: it writes passages from their beginning.
+        rescore_input: How the model reads passages for rescoring; None: it has not learned to rescore.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class DecodedPassages(IndexedPassages):
 
     @property
     def widest(self) -> int:
-        """Passages that a search knows, whatever k is."""
+        """Number of passages that a search scores for any k."""
         return max(self.options.beams, self.options.rescore)
 
     def decoder(self, k: int) -> Decoder:
@@ -91,10 +91,10 @@ class DecodedPassages(IndexedPassages):
         ids, texts = [q.id for q in queries], [q.text for q in queries]
         return self.codec.queries(ids, texts, self.options.truncate_queries)
 
-    def hits(self, found: Sequence[ScoredPassage]) -> list[Hit]:
-        """Passage numbers to ids."""
-        ids = self.corpus.ids([f.passage for f in found])
-        return [Hit(i, f.score) for i, f in zip(ids, found, strict=True)]
+    def hits(self, ranking: Sequence[ScoredPassage]) -> list[Hit]:
+        """Scored passages as hits with passage ids."""
+        ids = self.corpus.ids([one.passage for one in ranking])
+        return [Hit(i, one.score) for i, one in zip(ids, ranking, strict=True)]
 
     def search(
         self,
@@ -105,17 +105,17 @@ class DecodedPassages(IndexedPassages):
         allow: Sequence[Subset | None] = (),
         prior: Prior | None = None,
     ) -> list[list[ScoredPassage]]:
-        """Decode any number of inputs, and rescore the best passages where the options say so.
+        """Decode any number of inputs, and rescore the best passages if the options ask for it.
 
         Args:
             inputs: Model inputs as token ids.
-            k: Passages an input, at most.
-            exclude: For each input, passage numbers it may not find; where passages are written whole, those
-                of the same text neither.
+            k: Largest number of passages for each input.
+            exclude: For each input, numbers of passages that it may not retrieve; where passages are written
+                whole, their copies are excluded as well.
             label: The text of the progress bar.
-            allow: For each input, the passages that it may find (:meth:`subsets`); empty: all.
-            prior: Scores of the passages that are known beforehand, its queries being these inputs; the
-                search for GPUs takes none, so another one is used.
+            allow: For each input, the passages that it may retrieve (:meth:`subsets`); empty: all.
+            prior: Prior over the passages for these inputs. The search for GPUs takes no prior, so another
+                search is used.
 
         Raises:
             ConfigError: The option ``compile`` is set where it has no effect, or ``rescore`` for a model
@@ -125,16 +125,16 @@ class DecodedPassages(IndexedPassages):
         if not most:
             return self._written(inputs, k, *asked)
         self.refuse_to_rescore()
-        found = self._written(inputs, max(k, most), *asked)
-        odds = self.rescore(inputs, [[hit.passage for hit in ranking[:most]] for ranking in found])
+        rankings = self._written(inputs, max(k, most), *asked)
+        odds = self.rescore(inputs, [[hit.passage for hit in ranking[:most]] for ranking in rankings])
         weight = self.options.rescore_weight
-        return [rescored(ranking, own, weight)[:k] for ranking, own in zip(found, odds, strict=True)]
+        return [rescored(ranking, row, weight)[:k] for ranking, row in zip(rankings, odds, strict=True)]
 
     def refuse_to_rescore(self) -> None:
-        """Refuse to rescore with a model that has not learned to.
+        """Refuse to rescore with a model that has not learned to rescore.
 
         Raises:
-            ConfigError: It has not.
+            ConfigError: The model has not learned to rescore.
         """
         if self.rescore_input is None:
             raise ConfigError(
@@ -147,13 +147,13 @@ class DecodedPassages(IndexedPassages):
 
         Args:
             inputs: Model inputs as token ids.
-            passages: For each, numbers of passages; that of DONE is one, too.
+            passages: For each input, numbers of passages; DONE may be one of them.
 
         Returns:
             For each input the log-odds (nats) of its passages.
 
         Raises:
-            ConfigError: The model has not learned to, or has too few positions.
+            ConfigError: The model has not learned to rescore, or has too few positions.
         """
         self.refuse_to_rescore()
         assert self.rescore_input is not None

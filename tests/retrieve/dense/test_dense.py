@@ -422,7 +422,7 @@ def test_the_work_folder_goes_when_the_retriever_stands(
     assert made.retrieve(QUERIES, 3) == retriever.retrieve(QUERIES, 3)
     (work_folder(tmp_path / "s")).mkdir()
     (work_folder(tmp_path / "s") / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"no work folder of ours"):
+    with pytest.raises(ConfigError, match=r"not a work folder of grls"):
         DenseRetriever.assemble(biencoder, corpus, work_folder(tmp_path / "s"))
 
 
