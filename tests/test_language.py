@@ -23,12 +23,8 @@ CLEAN = (
     # Retrieval, training and the commands.
     "grls/tune",
     "grls/runs",
+    "grls/retrieve",
     "grls/commands",
-    "grls/retrieve/fusion/cut.py",
-    "grls/retrieve/fusion/runs.py",
-    "grls/retrieve/judge.py",
-    "grls/retrieve/run.py",
-    "grls/retrieve/spec.py",
     # Answers, reports, and what stands beside the package.
     "grls/answer",
     "grls/explain",
@@ -48,7 +44,7 @@ PHRASES = {
     r"\b(?:is|are|was|were) told\b(?! (?:to|apart))": "'reported', 'given' or 'known from'",
     r"\btold of\b": "'reported'",
     r"\b[Ww]hoever\b": "name who does it",
-    r"\bheed(?:s|ed|ing)?\b": "'used', 'obeyed' or 'taken into account'",
+    r"\bheed(?:s|ed|ing)?\b(?![`:]|$)": "'used', 'obeyed' or 'taken into account'",
     r"\bas is usual for\b": "'by default'",
     r"(?<!self-)\bassess(?:es|ed|ing|ments?)?\b(?!-|\.json)": "'rescore', 'score' or 'judge'",
     r"\bbeginnings\b": "'first step' or 'prefixes'",
@@ -57,7 +53,7 @@ PHRASES = {
     r"\bis (?:said|known) of\b": "name the thing: 'priors', 'settings'",
     r"\bnumbered anew\b": "'renumbered'",
 }
-"""Turns that are not plain -> what to write instead. (Seeds of draws hold "assess-".)"""
+"""Turns that are not plain -> what to write instead. (Seeds hold "assess-"; kinds have ``heeds``.)"""
 
 EARLIER = ("grls/commands/renamed.py", "grls/retrieve/generative/earlier.py")
 """Files that hold the names of earlier versions."""

@@ -23,7 +23,7 @@ def stored_search(
     Args:
         spec: The content of its ``grls.json``.
         file: The path of that file, for errors.
-        heeds: The options of search that its kind can use; None: all.
+        heeds: Names of the options of search that its kind can use; None: all.
 
     Raises:
         DataError: An option is invalid, or of no use to the kind.

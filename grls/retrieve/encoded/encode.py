@@ -19,7 +19,7 @@ def refuse_unusable_corpus(corpus: Corpus) -> None:
     """Refuse a corpus that has no passage, or one with the id of DONE.
 
     Raises:
-        DataError: It does.
+        DataError: The corpus is empty or holds the id of DONE.
     """
     if not len(corpus):
         raise DataError(

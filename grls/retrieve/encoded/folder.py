@@ -33,10 +33,10 @@ def read_encoded_manifest(folder: Path, kind: str, called: str, fields: Sequence
         folder: The folder.
         kind: The kind that it must be of.
         called: The kind in error messages: "a dense retriever".
-        fields: The fields of this kind alone.
+        fields: Further fields of this kind.
 
     Raises:
-        DataError: There is none, or it is not one of ours.
+        DataError: There is no manifest, or it is of another kind or format.
     """
     file = folder / MANIFEST
     manifest = read_spec(folder)
@@ -81,8 +81,8 @@ def check_embeddings(file: Path, manifest: dict[str, Any], verify: bool) -> None
         verify: Compare the checksum, not the size alone.
 
     Raises:
-        DataError: It is missing or truncated.
-        MismatchError: It has another checksum.
+        DataError: The file is missing or truncated.
+        MismatchError: The file has another checksum.
     """
     expected = manifest["embeddings"]
     if not file.is_file() or file.stat().st_size != expected["bytes"]:
@@ -96,12 +96,12 @@ def refuse_other_part(part: str, fingerprint: str, manifest: dict[str, Any], fol
 
     Args:
         part: ``model`` or ``corpus``, as ``grls.json`` names it.
-        fingerprint: Of the one that the folder holds.
+        fingerprint: Fingerprint of the part in the folder.
         manifest: The ``grls.json``.
         folder: The folder, for the error.
 
     Raises:
-        MismatchError: It has another fingerprint.
+        MismatchError: The part has another fingerprint.
     """
     if fingerprint != manifest[part]:
         raise MismatchError(

@@ -1,6 +1,6 @@
 """Ranking by scores that a retriever can compute for all passages.
 
-The module does not know how passages are scored: a subclass says what the k best of a query are.
+The module does not know how passages are scored: a subclass returns the k best of a query.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class RanksByScores(EncodedRetriever):
         Args:
             asked: The encoded texts of all queries, from :meth:`encode`.
             queries: The places of the queries to search for.
-            k: Most passages.
-            among: Numbers of the passages that they may find, ascending; None: all.
+            k: Largest number of passages.
+            among: Numbers of the allowed passages, ascending; None: all.
         """
 
     @abstractmethod
@@ -45,33 +45,32 @@ class RanksByScores(EncodedRetriever):
     def retrieve(self, queries: Sequence[Query | str], k: int, allow: Allow = None) -> list[list[Hit]]:
         """The top-k passages of each query, best first; ``Hit.score`` is the similarity.
 
-        Equal scores go in the order of the corpus. A passage that scores no more than ``least_score`` is no
-        hit.
+        Equal scores keep the order of the corpus. A passage is a hit if its score is above ``least_score``.
 
         Raises:
             ConfigError: k is below 1.
             DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
         """
         check_counts(k=k)
-        given = queries_of(queries)
-        texts = self.texts(given)
-        among = self.among(given, allow)
+        listed = queries_of(queries)
+        texts = self.texts(listed)
+        among = self.among(listed, allow)
         asked = self.encode(texts)
-        found: dict[int, list[Hit]] = {}
-        with Progress(len(given), self.kind, "queries", shown=self.progress or None) as bar:
+        rankings: dict[int, list[Hit]] = {}
+        with Progress(len(listed), self.kind, "queries", shown=self.progress or None) as bar:
             for places, numbers in among:
                 for first in range(0, len(places), self.batch_size):
                     batch = places[first : first + self.batch_size]
                     best = self.best(asked, batch, k, numbers)
-                    found |= {q: self.ids_with(*one) for q, one in zip(batch, best, strict=True)}
+                    rankings |= {q: self.ids_with(*one) for q, one in zip(batch, best, strict=True)}
                     bar.update(len(batch))
-        return [found[query] for query in range(len(given))]
+        return [rankings[query] for query in range(len(listed))]
 
     def among(self, queries: Sequence[Query], allow: Allow) -> list[tuple[list[int], Numbers | None]]:
-        """Groups of queries, by place, with the numbers of the passages that they may find; None: all."""
+        """Groups of queries, by place, with the numbers of their allowed passages; None: all."""
         within = reachable(queries, allow, self.corpus)
         groups = [
-            [query for query, own in enumerate(within.places) if own == place]
+            [query for query, its_place in enumerate(within.places) if its_place == place]
             for place in dict.fromkeys(within.places)
         ]
         return [(places, within.of(places[0])) for places in groups]
@@ -83,7 +82,7 @@ def top(scores: Floats, numbers: Numbers, k: int) -> tuple[Numbers, Floats]:
     Args:
         scores: ``[n]``.
         numbers: ``[n]``, ascending.
-        k: Most.
+        k: Largest number of passages.
     """
     if len(scores) > k:
         least = np.partition(scores, -k)[-k] if k else np.inf

@@ -38,18 +38,18 @@ from grls.retrieve.spec import MANIFEST, refuse_own_members
 
 log = logging.getLogger(__name__)
 
-_TOLD = 10
-"""Queries that are cut and named in a warning; training may ask of a great many."""
+_NAMED = 10
+"""Number of cut queries that warnings name; training may ask for a great many."""
 
 
 class EncodedRetriever(ABC):
     """A retriever whose model encodes queries and passages.
 
     Args:
-        encoder: Reads the queries, and has read the passages.
+        encoder: The model, which encodes the queries and has encoded the passages.
         corpus: The N passages.
         batch_size: Texts encoded together.
-        truncate_queries: Let queries longer than the limit be cut instead of refusing them.
+        truncate_queries: Cut queries longer than the limit; false refuses them.
         progress: Show progress bars.
 
     Raises:
@@ -59,7 +59,7 @@ class EncodedRetriever(ABC):
 
     kind: ClassVar[str]
     heeds: ClassVar[tuple[str, ...]] = ("batch_size", "truncate_queries")
-    """The options of search that it can use."""
+    """The options of search that this kind can use."""
     embeddable: ClassVar[bool] = False
     """Whether a composite may embed its specification: its data are in its folder."""
     called: ClassVar[str]
@@ -107,7 +107,7 @@ class EncodedRetriever(ABC):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The training stages that the model has gone through."""
+        """The training stages of the model."""
         return self.encoder.stages
 
     @classmethod
@@ -122,15 +122,15 @@ class EncodedRetriever(ABC):
         """Open a retriever folder.
 
         Args:
-            folder: What :meth:`save_pretrained` (or ``grls index``) wrote.
-            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU where there is one.
-            precision: ``float32`` or ``bfloat16``, in which queries are encoded.
-            verify: Compare model and passages' file with the manifest; otherwise its numbers need only be
-                finite (either reads every byte once).
+            folder: A folder that :meth:`save_pretrained` or ``grls index`` wrote.
+            device: ``cpu``, ``cuda``, ``cuda:1``, …; ``auto`` takes a GPU if there is one.
+            precision: Precision in which queries are encoded: ``float32`` or ``bfloat16``.
+            verify: Compare the model and the encoded passages with the manifest; false only checks that the
+                numbers are finite (both read every byte once).
             options: Other arguments of the constructor.
 
         Raises:
-            DataError: The folder is no retriever of this kind, or a file in it is damaged.
+            DataError: The folder is not a retriever of this kind, or a file in it is damaged.
             MismatchError: Model, encoded passages and corpus do not belong together.
         """
         path = Path(folder)
@@ -143,7 +143,7 @@ class EncodedRetriever(ABC):
         check_embeddings(file, manifest, verify)
         if verify:
             refuse_other_part("model", encoder.fingerprint(), manifest, path)
-        # A file that is as it was saved is finite: that was checked before.
+        # A verified file is finite, which was checked when it was saved.
         opened = cls._made(encoder.to(device, precision), corpus, file, verify, options)
         opened._encoded_by = manifest["model"]
         return opened
@@ -178,8 +178,8 @@ class EncodedRetriever(ABC):
         model = self.encoder.fingerprint()
         if self._encoded_by not in (None, model):
             raise MismatchError(
-                "the model is not as it was when it embedded the passages: refresh the retriever, or open it "
-                "in float32, before it is saved."
+                "the model has changed since it embedded the passages: refresh the retriever, or open it in "
+                "float32, before saving it."
             )
         members = self._recorded(Path(folder))
         refuse_own_members(folder, members)
@@ -205,12 +205,12 @@ class EncodedRetriever(ABC):
         return upload(folder, repository, private)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the model, its limits among it, and of the corpus."""
+        """SHA-256 of the model (with its limits) and the corpus."""
         model = self._encoded_by or self.encoder.fingerprint()
         return hashlib.sha256(f"{model} {self.corpus.fingerprint}".encode()).hexdigest()
 
     def texts(self, queries: Sequence[Query], evidence: Sequence[Sequence[Passage]] = ()) -> list[str]:
-        """The texts that are encoded: of each query, with the passages found so far.
+        """The texts to encode: each query with its evidence so far.
 
         Raises:
             DataError: A query is empty, or longer than the limit and ``truncate_queries`` is not set.
@@ -239,9 +239,9 @@ class EncodedRetriever(ABC):
                     "--truncate_queries true."
                 )
             self._cut += 1
-            if self._cut <= _TOLD:
+            if self._cut <= _NAMED:
                 log.warning(what)
-            elif self._cut == _TOLD + 1:
+            elif self._cut == _NAMED + 1:
                 log.warning("more queries are longer than %d tokens and cut; they are not named.", limit)
 
 

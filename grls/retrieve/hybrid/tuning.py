@@ -1,15 +1,15 @@
-"""Weights of priors that are best on development queries, from few searches.
+"""Tunes the weights of priors on development queries, with few searches.
 
-Legend: Q queries, M passages of the query that has most in the pool, F priors with each temperature.
+Legend: Q queries, M largest number of passages of a query in the pool, F priors with each temperature.
 
-What hybrid decoding finds scores log p(x | query) + sum_i w_i log P_i(x | query), and the priors' share
-of it is known. So a passage that one search has found can be ranked under any other weights without the
-model. :func:`tune_together` searches with a few settings, ranks what they have found under every setting of
-a grid, searches with the one that looks best, which adds what it finds, and so on until the one that looks
-best has been searched with: the n-best lists that grow from round to round of minimum error rate training
-(Och 2003, ACL), there for translation. A search is a beam search of all queries, a setting of the grid a sum.
+Hybrid decoding scores passages by log p(x | query) + sum_i w_i log P_i(x | query), and the priors' part of
+the sum is known. So a passage from one search can be ranked under any other weights without the model.
+:func:`tune_together` searches with a few settings and collects their passages in a pool. It ranks the pool
+under every setting of a grid, searches with the best setting, adds its passages, and repeats until it has
+searched with the best setting. (Minimum error rate training for translation grows n-best lists in this way;
+Och 2003, ACL.) A search is a beam search of all queries; a setting of the grid costs only a sum.
 
-A generator that is normalized beside its priors at every token has no such sum; :func:`tune_in_turn` searches
+A generator that is normalized beside its priors at every token has no such sum: :func:`tune_in_turn` searches
 with every setting that it tries, one prior after another.
 """
 
@@ -35,24 +35,24 @@ from grls.retrieve.generative.span_scores import log_shares
 from grls.retrieve.hybrid.weighted import WeightedSource, prior_of
 
 ROUNDS = 8
-"""Most searches after the first three."""
+"""Largest number of searches after the first three."""
 
 SETTINGS = 25_000
-"""Most settings of a grid."""
+"""Largest number of settings of a grid."""
 
 _POOLED = 200
-"""Most passages that a search adds to the pool of a query; of spans a search knows thousands."""
+"""Largest number of passages that a search adds to the pool of a query (with spans it scores thousands)."""
 
 Setting = tuple[WeightedSource, ...]
 """Priors with their weights, that of the empty prompt last."""
 
 
 class Quality(NamedTuple):
-    """How good what a search finds is; compared as it stands, so the second decides where the first is level.
+    """Quality of a search; among equal recalls, ``order`` decides.
 
     Attributes:
         recall: Recall@k.
-        order: How high the gold passages stand (nDCG), in [0, 1].
+        order: nDCG of the gold passages, in [0, 1].
     """
 
     recall: float
@@ -64,12 +64,12 @@ Measure = Callable[[Setting], Quality]
 
 @dataclass(frozen=True)
 class Tried:
-    """What is tried beside weight 0.
+    """The values to try, beside weight 0.
 
     Attributes:
-        weights: Of every prior, above 0.
-        temperatures: Factors of a prior's usual temperature, with each weight.
-        empty: Of the score under an empty prompt, which is taken back, above 0.
+        weights: Weights of every prior, above 0.
+        temperatures: Factors on the default temperature of a prior, tried with each weight.
+        empty: Weights with which the score under an empty prompt is subtracted, above 0.
     """
 
     weights: tuple[float, ...]
@@ -77,30 +77,29 @@ class Tried:
     empty: tuple[float, ...] = ()
 
     def choices(self, priors: Sequence[WeightedSource], empty: WeightedSource) -> list[list[WeightedSource]]:
-        """Each prior as it is with everything that is tried of it, weight 0 first, then ascending.
+        """The choices of each prior, weight 0 first, then ascending.
 
         Args:
-            priors: Retrievers as priors, with their usual temperatures; weights are not read.
+            priors: Retrievers as priors, with their default temperatures; weights are not read.
             empty: The score under an empty prompt.
         """
         tried = [(weight, factor) for weight in self.weights for factor in self.temperatures]
-        tried.sort(key=lambda some: some[0] / some[1])  # what a passage's own score counts
-        made = [
+        tried.sort(key=lambda pair: pair[0] / pair[1])  # the factor on the score of a passage
+        choices = [
             [start._replace(weight=weight, temperature=factor * start.divisor) for weight, factor in tried]
             for start in priors
         ]
-        made.append([empty._replace(weight=-weight) for weight in sorted(self.empty)])
-        return [
-            [start._replace(weight=0.0), *some] for start, some in zip([*priors, empty], made, strict=True)
-        ]
+        choices.append([empty._replace(weight=-weight) for weight in sorted(self.empty)])
+        starts = zip([*priors, empty], choices, strict=True)
+        return [[start._replace(weight=0.0), *others] for start, others in starts]
 
 
 class Tuned(NamedTuple):
-    """What tuning has chosen.
+    """The result of tuning.
 
     Attributes:
         priors: The priors with their weights, that of the empty prompt last.
-        recall: What was found with them.
+        recall: The recall with these weights.
     """
 
     priors: Setting
@@ -111,11 +110,11 @@ def check_grid(choices: Sequence[Sequence[WeightedSource]]) -> None:
     """Refuse a grid of more than :data:`SETTINGS` settings.
 
     Raises:
-        ConfigError: It has more.
+        ConfigError: The grid is too large.
     """
     size = math.prod(map(len, choices))
     if size > SETTINGS:
-        counts = " x ".join(str(len(some)) for some in choices)
+        counts = " x ".join(str(len(values)) for values in choices)
         raise ConfigError(
             f"{counts} settings of the priors are {size:,}, more than {SETTINGS:,}: try fewer weights or "
             "temperatures."
@@ -123,31 +122,31 @@ def check_grid(choices: Sequence[Sequence[WeightedSource]]) -> None:
 
 
 def tune_together(choices: Sequence[Sequence[WeightedSource]], measure: Measure, pool: Pool) -> Tuned:
-    """A setting that is good along with those beside it in the grid, as far as a few searches tell.
+    """Find a setting of the grid that is good together with its neighbours, with few searches.
 
-    A setting is worth what it finds and what its neighbours find, half of each, one step away in one prior's
-    choices: the best of many on a few queries is the luckiest, too, and luck does not extend to neighbours.
-    Among those with the same recall the neighbours do not decide, for an edge of the grid has fewer of them:
-    the order does, then the smaller weights.
+    The value of a setting is the mean of its own recall and the mean recall of its neighbours, one step away
+    in the choices of one prior. (The best of many settings on few queries is also the luckiest, and luck does
+    not extend to neighbours.) Among settings of equal recall the neighbours do not decide, since an edge of
+    the grid has fewer: the higher ``order`` wins, then the smaller weights.
 
     Args:
-        choices: What is tried of each prior (:meth:`Tried.choices`); the grid is all their combinations.
-        measure: How good what a search finds with a setting is; it adds that to the pool.
-        pool: What searches have found.
+        choices: The choices of each prior (:meth:`Tried.choices`); the grid is all their combinations.
+        measure: Searches with a setting, adds the passages to the pool, and returns the quality.
+        pool: The passages of all searches.
 
     Returns:
-        The best of those searched with; of those with its recall that of the highest order, of these that of
+        The best setting that was searched with; among equal recalls the one of the highest ``order``, then of
         the smallest weights.
 
     Raises:
         ConfigError: The grid is too large (:func:`check_grid`).
     """
     check_grid(choices)
-    shape = tuple(len(some) for some in choices)
+    shape = tuple(len(values) for values in choices)
     grid = list(np.ndindex(shape))
 
     def setting(places: Sequence[int]) -> Setting:
-        return tuple(some[place] for some, place in zip(choices, places, strict=True))
+        return tuple(values[place] for values, place in zip(choices, places, strict=True))
 
     settings = [setting(places) for places in grid]
     order = sorted(range(len(grid)), key=lambda n: sum(abs(prior.weight) for prior in settings[n]))
@@ -159,8 +158,8 @@ def tune_together(choices: Sequence[Sequence[WeightedSource]], measure: Measure,
             bar.update()
 
     def best(places: Sequence[int]) -> int:
-        """Of some settings; of those not measured yet what the pool promises counts."""
-        every = [measured[n] if n in measured else pool.quality(some) for n, some in enumerate(settings)]
+        """The best of these settings; the pool estimates those that were not measured."""
+        every = [measured[n] if n in measured else pool.quality(one) for n, one in enumerate(settings)]
         worth = beside(np.reshape([one.recall for one in every], shape)).ravel().round(9)
         first = max(places, key=lambda n: worth[n])
         level = [n for n in places if round(every[n].recall - every[first].recall, 9) == 0]
@@ -169,7 +168,7 @@ def tune_together(choices: Sequence[Sequence[WeightedSource]], measure: Measure,
     parts = 0.0, 0.5, 1.0  # no priors, each with its middle weight, each with its largest one
     with Progress(len(parts) + ROUNDS, "tune with at most", "searches", shown=None) as bar:
         for part in parts:
-            ask(grid.index((*(math.ceil(part * (len(some) - 1)) for some in choices[:-1]), 0)))
+            ask(grid.index((*(math.ceil(part * (len(values) - 1)) for values in choices[:-1]), 0)))
         for _ in range(ROUNDS):
             place = best(order)
             if place in measured:
@@ -180,7 +179,7 @@ def tune_together(choices: Sequence[Sequence[WeightedSource]], measure: Measure,
 
 
 def beside(values: Floats) -> Floats:
-    """Each value of a grid, and the mean of its neighbours (one step away along one axis), half of each."""
+    """The mean of each value of a grid and the mean of its neighbours (one step away along one axis)."""
     total, count = np.zeros(values.shape), np.zeros(values.shape)
     for axis in range(values.ndim):
         for here, there in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
@@ -191,34 +190,35 @@ def beside(values: Floats) -> Floats:
 
 
 def tune_in_turn(choices: Sequence[Sequence[WeightedSource]], measure: Measure) -> Tuned:
-    """The best of each prior's choices, one prior after another, those before it at their best.
+    """Find the best choice of each prior, one prior after another, with earlier priors at their best.
 
     Args:
-        choices: As of :func:`tune_together`.
-        measure: How good what a search finds with a setting is; of equal ones the first is taken.
+        choices: The choices of each prior (:meth:`Tried.choices`).
+        measure: Searches with a setting and returns the quality; among equal qualities the first wins.
     """
-    best = tuple(some[0] for some in choices)
-    with Progress(1 + sum(len(some) - 1 for some in choices), "tune with", "searches", shown=None) as bar:
+    best = tuple(values[0] for values in choices)
+    searches = 1 + sum(len(values) - 1 for values in choices)
+    with Progress(searches, "tune with", "searches", shown=None) as bar:
         value = measure(best)
         bar.update()
-        for place, some in enumerate(choices):
-            for changed in some[1:]:
+        for place, values in enumerate(choices):
+            for changed in values[1:]:
                 setting = (*best[:place], changed, *best[place + 1 :])
-                found = measure(setting)
+                quality = measure(setting)
                 bar.update()
-                if found > value:
-                    best, value = setting, found
+                if quality > value:
+                    best, value = setting, quality
     return Tuned(best, value.recall)
 
 
 @dataclass
 class _Known:
-    """What is known of one query's passages.
+    """The passages of one query in the pool.
 
     Attributes:
-        places: Their numbers in the index to places in the other lists.
-        own: What the generator gives each (nats).
-        logs: ``[F]`` what the priors give each (nats).
+        places: Numbers in the index -> places in the other lists.
+        own: The generator's score of each passage (nats).
+        logs: ``[F]`` the priors' scores of each passage (nats).
     """
 
     places: dict[int, int] = field(default_factory=dict)
@@ -227,14 +227,14 @@ class _Known:
 
 
 class Pool:
-    """All that searches have found for some queries, and what its scores are made of.
+    """The passages of all searches for a set of queries, with the parts of their scores.
 
     Args:
-        generator: What writes.
+        generator: The generator.
         queries: Q queries.
-        gold: The gold passages of each.
+        gold: The gold passages of each query.
         k: Cut-off of the recall.
-        choices: Every prior with the temperatures that settings may have.
+        choices: The choices of each prior (:meth:`Tried.choices`).
 
     Raises:
         ConfigError: The grid of the choices is too large (:func:`check_grid`).
@@ -250,9 +250,9 @@ class Pool:
         choices: Sequence[Sequence[WeightedSource]],
     ):
         check_grid(choices)  # before all queries are embedded
-        self._gold = [_numbers(generator, some) for some in gold]
+        self._gold = [_numbers(generator, ids) for ids in gold]
         self._k = k
-        weighed = [prior for some in choices for prior in some if prior.weight]
+        weighed = [prior for values in choices for prior in values if prior.weight]
         columns = {_column(prior): prior._replace(weight=1.0) for prior in weighed}
         self._columns = {key: place for place, key in enumerate(columns)}
         prior = prior_of([*columns.values()], queries, [()] * len(queries), generator.done)
@@ -266,16 +266,16 @@ class Pool:
             self._said = _OfPassages(prior, np.setdiff1d(np.arange(generator.done + 1), gone))
         self._known = [_Known() for _ in queries]
         longest = np.cumsum(1 / np.log2(np.arange(2, max(map(len, self._gold), default=0) + 3)))
-        self._ideal: Floats = np.array([longest[max(len(some), 1) - 1] for some in self._gold])
+        self._ideal: Floats = np.array([longest[max(len(numbers), 1) - 1] for numbers in self._gold])
 
-    def add(self, setting: Setting, found: Sequence[Sequence[ScoredPassage]]) -> None:
-        """Take in the candidates of a search with a setting (:meth:`HybridRetriever.candidates`).
+    def add(self, setting: Setting, rankings: Sequence[Sequence[ScoredPassage]]) -> None:
+        """Add the candidates of a search with a setting (:meth:`HybridRetriever.candidates`).
 
-        What the generator gives a passage that was known already is what it gives it now: of spans a search
-        knows those best that its priors favour.
+        The newest score of the generator replaces earlier ones: with spans, a search knows those spans best
+        that its priors favour.
         """
         weights = self._weights(setting)
-        for query, (known, hits) in enumerate(zip(self._known, found, strict=True)):
+        for query, (known, hits) in enumerate(zip(self._known, rankings, strict=True)):
             hits = hits[:_POOLED]
             new = [hit.passage for hit in hits if hit.passage not in known.places]
             if new:
@@ -299,7 +299,7 @@ class Pool:
         return Quality(float(right.sum(axis=1).mean()), float((gains / self._ideal).mean()))
 
     def _stack(self) -> None:
-        """What is known as arrays ``[Q, M]`` and ``[Q, M, F]``, and what each passage adds to recall."""
+        """The pool as arrays ``[Q, M]`` and ``[Q, M, F]``, and the recall of each passage."""
         shape = len(self._known), max(1, *(len(known.own) for known in self._known))
         self._own = np.full(shape, -np.inf)
         self._logs = np.zeros((*shape, len(self._columns)))
@@ -314,7 +314,7 @@ class Pool:
             self._right[query, :count][right] = 1 / max(len(gold), 1)
 
     def _weights(self, setting: Setting) -> Floats:
-        """``[F]``."""
+        """``[F]`` the weights of a setting."""
         weights = np.zeros(len(self._columns))
         for prior in setting:
             if prior.weight:
@@ -324,7 +324,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class _OfRows:
-    """What priors say of passages (``[n, F]``, nats), those that share a row together."""
+    """Scores of priors for passages (``[n, F]``, nats); passages of one row count together."""
 
     masses: Masses
     rows: SortedRows
@@ -336,7 +336,7 @@ class _OfRows:
 
 @dataclass(frozen=True)
 class _OfPassages:
-    """What priors say of passages (``[n, F]``, nats), each as it is."""
+    """Scores of priors for passages (``[n, F]``, nats), each passage for itself."""
 
     prior: Prior
     allowed: Ints
@@ -347,9 +347,9 @@ class _OfPassages:
 
 
 def _numbers(generator: GenerativeRetriever, ids: Sequence[str]) -> set[int]:
-    """The numbers of gold passages; one that the corpus does not hold counts as not found."""
-    found = generator.corpus.numbers(list(dict.fromkeys(ids)))
-    return {-1 - n if number is None else number for n, number in enumerate(found)}
+    """The numbers of gold passages; a passage that is not in the corpus gets a negative number."""
+    numbers = generator.corpus.numbers(list(dict.fromkeys(ids)))
+    return {-1 - n if number is None else number for n, number in enumerate(numbers)}
 
 
 def _column(prior: WeightedSource) -> tuple[int, float]:

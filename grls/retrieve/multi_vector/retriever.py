@@ -1,13 +1,13 @@
-"""Late interaction: a vector for each token of a text, and each token of a query takes its nearest.
+"""Late interaction: a vector for each token; each query token is matched with its nearest passage token.
 
 The model is a ``MultiVectorEncoder`` of sentence-transformers, such as ColBERT (Khattab and Zaharia 2020,
-arXiv 2004.12832). A passage p scores MaxSim, the sum over the query's vectors q_i of max_j q_i . p_j; a model
-may want the mean over i. The search (:mod:`grls.retrieve.multi_vector.search`) is exact, over all passages
-or over those that a first retriever proposes.
+arXiv 2004.12832). The score of a passage p is MaxSim, the sum over the query's vectors q_i of max_j q_i .
+p_j; some models take the mean over i. The search (:mod:`grls.retrieve.multi_vector.search`) is exact, over
+all passages or over those that a first retriever proposes.
 
 The folder (:mod:`grls.retrieve.encoded.folder`) keeps the vectors as ``embeddings.safetensors``. Its
-``grls.json`` may name a first retriever: ``"retriever": "../bm25-folder"`` (or ``"bm25"``) and ``"passages":
-100``, how many passages it proposes; no more are found.
+``grls.json`` may name a first retriever: ``"retriever": "../bm25-folder"`` (or ``"bm25"``), and the number of
+passages that it proposes, ``"passages": 100``. A query has no more hits than that.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class MultiVectorRetriever(RanksByScores):
     Args:
         encoder: Encodes the queries.
         corpus: The N passages.
-        tokens: Their vectors.
+        tokens: The vectors of the passages.
         batch_size: Texts encoded, and queries searched for, together.
-        truncate_queries: Let queries longer than the limit be cut instead of refusing them.
+        truncate_queries: Cut queries longer than the limit; false refuses them.
         progress: Show progress bars.
-        checked: The vectors are known to be finite, so they are not read through for it.
+        checked: The vectors are known to be finite, so they are not checked again.
 
     Raises:
         DataError: The corpus cannot be used, or a vector is not finite.
@@ -104,7 +104,7 @@ class MultiVectorRetriever(RanksByScores):
 
     @property
     def temperature(self) -> float:
-        """That of training: sums over a query's tokens are divided by nothing, means by 1 / 20."""
+        """The temperature of training: 1 for sums over a query's tokens, 1 / 20 for means."""
         return 0.05 if self.encoder.similarity == "meanmaxsim" else 1.0
 
     @classmethod
@@ -168,8 +168,8 @@ class MultiVectorRetriever(RanksByScores):
         """Open a folder, and the first retriever that it may name; see :func:`grls.retrieve.registry.load`.
 
         Raises:
-            DataError: The first retriever is gone, or ``passages`` is no count.
-            MismatchError: It is over another corpus.
+            DataError: The first retriever is missing, or ``passages`` is not a count.
+            MismatchError: The first retriever is over another corpus.
         """
         opened = super().open(folder, spec, how)
         file, count = folder / MANIFEST, spec.get("passages", 100)
@@ -187,15 +187,15 @@ class MultiVectorRetriever(RanksByScores):
         return opened.behind(first, count, member)
 
     def behind(self, first: Retriever, passages: int = 100, named: Member | None = None) -> Self:
-        """From now on rank the passages that another retriever proposes; returns this one.
+        """Rank only the passages that another retriever proposes; returns this retriever.
 
         Args:
-            first: The other one.
-            passages: How many it proposes; no more are found.
-            named: Its folder, or its specification, by which :meth:`save_pretrained` names it.
+            first: The first retriever.
+            passages: Number of passages that it proposes.
+            named: Its folder or specification, for :meth:`save_pretrained`.
 
         Raises:
-            MismatchError: It is over another corpus.
+            MismatchError: The first retriever is over another corpus.
         """
         check_counts(passages=passages)
         if first.corpus.fingerprint != self.corpus.fingerprint:
@@ -244,25 +244,25 @@ class MultiVectorRetriever(RanksByScores):
 
     def fingerprint(self) -> str:
         """SHA-256 of model and corpus, and of the first retriever."""
-        own = super().fingerprint()
+        alone = super().fingerprint()
         if self._first is None:
-            return own
+            return alone
         first, passages = self._first
-        return hashlib.sha256(json.dumps([own, first.fingerprint(), passages]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([alone, first.fingerprint(), passages]).encode()).hexdigest()
 
     def encode(self, texts: Sequence[str]) -> list[Matrix]:
         """``[L, d]`` vectors of the text of each query."""
         return self.encoder.encode(texts, "query", self.batch_size)
 
     def among(self, queries: Sequence[Query], allow: Allow) -> list[tuple[list[int], Numbers | None]]:
-        """The passages that each query may find: those that the first retriever proposes, if there is one."""
+        """The allowed passages of each query: those that the first retriever proposes, if there is one."""
         if self._first is None:
             return super().among(queries, allow)
         first, passages = self._first
         proposed = first.retrieve(queries, passages, allow)
         numbers = [self.corpus.numbers([hit.id for hit in hits]) for hits in proposed]
-        sets = [np.array(sorted(cast(list[int], own)), dtype=np.int64) for own in numbers]
-        return [([query], own) for query, own in enumerate(sets)]
+        sets = [np.array(sorted(cast(list[int], ids)), dtype=np.int64) for ids in numbers]
+        return [([query], allowed) for query, allowed in enumerate(sets)]
 
     def best(
         self, asked: list[Matrix], queries: Sequence[int], k: int, among: Numbers | None
@@ -279,8 +279,8 @@ class MultiVectorRetriever(RanksByScores):
         known = self._search.known
 
         def scores(numbers: Numbers) -> Floats:
-            found = np.full((len(numbers), len(self.corpus)), NO_VECTOR)
-            found[:, known] = self._search.single([asked[query] for query in numbers.tolist()], known)[0]
-            return found
+            table = np.full((len(numbers), len(self.corpus)), NO_VECTOR)
+            table[:, known] = self._search.single([asked[query] for query in numbers.tolist()], known)[0]
+            return table
 
         return scores

@@ -58,9 +58,9 @@ class MaxSimSearch:
         """The k best passages of each query, equal scores by number; their scores.
 
         Args:
-            queries: ``[L, d]`` of each.
-            k: Most passages.
-            numbers: ``[n]`` those that may be found, ascending; all of them have a vector.
+            queries: ``[L, d]`` vectors of each query.
+            k: Largest number of passages.
+            numbers: ``[n]`` numbers of the allowed passages, ascending; each has a vector.
         """
         scores, longest = self.single(queries, numbers)
         return [self._exact(*pair, numbers, longest, k) for pair in zip(queries, scores, strict=True)]
@@ -82,7 +82,7 @@ class MaxSimSearch:
         return scores / np.array(divisors)[:, None], math.sqrt(longest)
 
     def _blocks(self, numbers: Numbers) -> Iterator[tuple[int, int, Matrix, Numbers]]:
-        """Whole passages, a block at a time: from which to which, their vectors, the bounds in these."""
+        """Blocks of whole passages: first and last passage, their vectors, and the bounds in these."""
         begins, ends = self.tokens.bounds[numbers], self.tokens.bounds[numbers + 1]
         before = np.concatenate([[0], np.cumsum(ends - begins)])
         first = 0
@@ -100,7 +100,7 @@ class MaxSimSearch:
     def _exact(
         self, query: Matrix, scores: Floats, numbers: Numbers, longest: float, k: int
     ) -> tuple[Numbers, Floats]:
-        """The k best, in double precision, of all whose scores in single precision are near enough."""
+        """The k best in double precision, among passages whose single-precision scores are high enough."""
         if len(scores) > k:
             lengths = float(np.linalg.norm(query, axis=1).sum())
             slack = _SLACK * lengths * longest / self._divisor(query)

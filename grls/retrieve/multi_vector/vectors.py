@@ -29,7 +29,7 @@ class TokenVectors(NamedTuple):
 
     Attributes:
         vectors: ``[T, d]``, float32; may be memory-mapped.
-        bounds: ``[N + 1]``: passage n has those from ``bounds[n]`` to ``bounds[n + 1]``.
+        bounds: ``[N + 1]``: passage n has the vectors from ``bounds[n]`` to ``bounds[n + 1]``.
     """
 
     vectors: Matrix
@@ -45,9 +45,9 @@ def grow_vectors(shards: Iterator[list[Matrix]], file: Path, dimension: int) -> 
     """Write vectors to a ``.npy`` file as they come, and open them, memory-mapped.
 
     Args:
-        shards: The vectors of some passages, then those of the next, in order.
-        file: Where.
-        dimension: d.
+        shards: The vectors of passages, shard after shard, in order.
+        file: The file to write.
+        dimension: The dimension d.
     """
     lengths: list[int] = []
     with GrowingArray(file, np.float32, dimension) as growing:

@@ -1,11 +1,12 @@
-"""Sparse retrieval: a text is weights of words of a vocabulary, most of them 0, and passages share words.
+"""Sparse retrieval: a text becomes weights of words in a vocabulary, most of them 0.
 
 Legend: N passages, V dimensions (words of the model's vocabulary).
 
 The model is a ``SparseEncoder`` of sentence-transformers, such as SPLADE (Formal et al. 2021, arXiv
-2107.05720). A passage scores the inner product of its weights with the query's, or the cosine where the model
-compares by it. As in an inverted index a passage that scores 0 or less shares nothing with the query and is
-no hit. The folder (:mod:`grls.retrieve.encoded.folder`) keeps the weights as ``embeddings.safetensors``.
+2107.05720). The score of a passage is the inner product of its weights and the query's, or the cosine where
+the model compares by cosine. As in an inverted index, a passage with a score of 0 or less has no common word
+with the query and is not a hit. The folder (:mod:`grls.retrieve.encoded.folder`) keeps the weights as
+``embeddings.safetensors``.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ SHARD = 1024
 
 
 class SparseRetriever(RanksByScores):
-    """Retrieves by the words that a model weighs in query and passage.
+    """Retrieves by the weights of words in query and passage.
 
     Args:
         encoder: Encodes the queries.
         corpus: The N passages.
-        weights: ``[N, V]`` of the passages, a sparse array.
+        weights: ``[N, V]`` weights of the passages, a sparse array.
         batch_size: Texts encoded together.
-        truncate_queries: Let queries longer than the limit be cut instead of refusing them.
+        truncate_queries: Cut queries longer than the limit; false refuses them.
         progress: Show progress bars.
 
     Raises:
@@ -88,7 +89,7 @@ class SparseRetriever(RanksByScores):
 
     @property
     def temperature(self) -> float:
-        """That of training: the library's losses divide cosines by 1 / 20, inner products by nothing."""
+        """The temperature of training: 1 / 20 for cosines, 1 for inner products."""
         return 0.05 if self.encoder.similarity == COSINE else 1.0
 
     @classmethod
