@@ -95,7 +95,9 @@ VERBS = {
             "hybrid": Verb("a generator with priors that look ahead", "index:make_hybrid"),
             "hops": Verb("a retriever that retrieves hop by hop", "index:make_hops"),
             "fusion": Verb("several retrievers, fused", "index:make_fusion"),
-            "rescored": Verb("a retriever whose passages a cross-encoder reads again", "index:make_rescored"),
+            "rescored": Verb(
+                "a retriever whose best passages a cross-encoder rescores", "index:make_rescored"
+            ),
             "cut": Verb("a retriever whose rankings end as sets", "index:make_cut"),
             "bm25": Verb("BM25 over a corpus", "index:make_bm25"),
             "update": Verb("add passages to a retriever folder, remove passages, merge", "update:update"),

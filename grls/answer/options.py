@@ -52,7 +52,7 @@ class FollowUpOptions(ReaderOptions):
         chat: Write the prompt with the model's chat template.
         max_new_tokens: Length limit of an answer or a follow-up question, in tokens.
         batch_size: Questions answered together.
-        questions: Most follow-up questions; then the model is asked for the answer.
+        questions: Largest number of follow-up questions; then the model is asked for the answer.
     """
 
     questions: int = 4

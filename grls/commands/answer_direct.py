@@ -27,7 +27,7 @@ def answer_direct(
     """Answer questions in one go: from what was retrieved for them, or closed-book.
 
     Without a retriever and a run nothing is retrieved. Writes a line a query to OUTPUT.readings.jsonl as they
-    are answered; a run that was ended goes on where it stopped when it is called again with the same options.
+    are answered; a run that was ended resumes when it is called again with the same options.
     At the end it writes the answers (OUTPUT.answers.jsonl) and the run of what was retrieved (OUTPUT.trec,
     OUTPUT.jsonl, OUTPUT.info.json); `grls evaluate` scores both.
 
@@ -40,10 +40,10 @@ def answer_direct(
         run: A finished run of these queries, .jsonl or .trec, instead of a retriever; its time is not
             counted.
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
-        split: Which queries.
+        split: Split of the queries.
         k: Passages that are read of a question.
         reader: How the model reads and writes.
-        limit: Only the first so many queries; null takes all.
+        limit: Number of first queries to answer; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         name: What reports call this run.
     """

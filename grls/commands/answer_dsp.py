@@ -27,7 +27,7 @@ def answer_dsp(
     """Answer questions with a program of demonstrate-search-predict (arXiv 2212.14024), on DSPy.
 
     Writes a line a query to OUTPUT.trace.jsonl as soon as it is answered: the answer, every call of the model
-    and every retrieval, and what it cost. A run that was ended goes on where it stopped when it is called
+    and every retrieval, and what it cost. A run that was ended resumes when it is called
     again; a query whose model failed for good is recorded as failed, and tried anew then. At the end it
     writes the answers (OUTPUT.answers.jsonl) and the run of what was retrieved (OUTPUT.trec, OUTPUT.jsonl,
     OUTPUT.info.json); `grls evaluate` scores both.
@@ -41,10 +41,10 @@ def answer_dsp(
         retriever: Retriever folder of any kind, or bm25 over the data set's corpus. How it searches says its
             folder.
         hops: How it retrieves hop by hop for each query of the program.
-        split: Which queries.
+        split: Split of the queries.
         k: Passages that are read of a retrieval.
-        dsp: How the program goes.
-        limit: Only the first so many queries; null takes all.
+        dsp: Options of the program.
+        limit: Number of first queries to answer; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         name: What reports call this run.
     """

@@ -24,10 +24,9 @@ def answer_follow_up(
 ) -> None:
     """Answer questions by decomposition: the model asks follow-up questions, and each is retrieved for.
 
-    Writes a line a query to OUTPUT.readings.jsonl as they are answered; a run that was ended goes on where it
-    stopped when it is called again with the same options. At the end it writes the answers
-    (OUTPUT.answers.jsonl) and the run of what was retrieved (OUTPUT.trec, OUTPUT.jsonl, OUTPUT.info.json);
-    `grls evaluate` scores both.
+    Writes a line a query to OUTPUT.readings.jsonl as they are answered; a run that was ended resumes when it
+    is called again with the same options. At the end it writes the answers (OUTPUT.answers.jsonl) and the run
+    of what was retrieved (OUTPUT.trec, OUTPUT.jsonl, OUTPUT.info.json); `grls evaluate` scores both.
 
     Args:
         data: Data set folder.
@@ -36,10 +35,10 @@ def answer_follow_up(
         retriever: Retriever folder of any kind, or bm25 over the data set's corpus. How it searches says its
             folder.
         hops: How it retrieves hop by hop for each follow-up question.
-        split: Which queries.
+        split: Split of the queries.
         k: Passages that are read of a follow-up question.
         reader: How the model reads and writes.
-        limit: Only the first so many queries; null takes all.
+        limit: Number of first queries to answer; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         name: What reports call this run.
     """

@@ -28,7 +28,7 @@ def answer_riches(
 
     Writes the passages of the quotes, in their order, as a run (OUTPUT.trec, OUTPUT.jsonl, OUTPUT.info.json),
     thoughts, quotes and answer (OUTPUT.answers.jsonl), and OUTPUT.html to look at; `grls evaluate` scores
-    run and answers. A killed run goes on where it stopped when it is called again with the same options
+    run and answers. A killed run resumes when it is called again with the same options
     (OUTPUT.written.jsonl).
 
     Args:
@@ -36,10 +36,10 @@ def answer_riches(
         model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
         output: Path of the results without ending.
         keys: What may be quoted.
-        prompt: What stands before an answer.
+        prompt: Options of the prompt.
         search: How free text and quotes are decoded.
-        split: Which queries.
-        limit: Only the first so many queries; null takes all.
+        split: Split of the queries.
+        limit: Number of first queries to answer; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
         name: What reports call this run.
     """

@@ -34,7 +34,7 @@ def explain(
 
     Says at which decoding step its prefix left the beam and by how much, what its whole score would have
     been, and so whether the beam or the model was at fault; priors of a hybrid are in all scores. For `all`,
-    counts the verdicts of a split; with ``output`` a killed run goes on where it stopped when it is called
+    counts the verdicts of a split; with ``output`` a killed run resumes when it is called
     again with the same options (OUTPUT.explained.jsonl).
     The search is explained: what rescoring makes of its ranking is not looked into.
 
@@ -48,7 +48,7 @@ def explain(
         case: What is explained, and how far it is looked into.
         k: Passages asked for; null: 10 in a single step, else as many as continue a chain (hops.branch, or
             4).
-        search: How passages are searched for.
+        search: Options of search.
         hops: single: every gold passage without evidence; fixed and dynamic: hop by hop, each gold passage
             after those before it in gold order (dynamic: DONE may be written, with its bias). How many hops
             and chains there are says nothing here.

@@ -42,7 +42,7 @@ def fuse(
         length: Of a fused dynamic chain: mean, min or max of the members' lengths, or the number of a run
             (from 0) that sets it.
         data: Data set folder; null takes it from the manifests.
-        split: Which queries the runs answer; null takes it from the manifests. Queries that a run lacks count
+        split: Split of the queries of the runs; null: from their manifests. Queries that a run lacks count
             as answered with nothing, and a warning names them.
         missing: Where nothing says which queries were asked and the runs do not answer the same: refuse, or
             take what a run lacks as empty.

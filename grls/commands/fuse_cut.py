@@ -30,8 +30,8 @@ def fuse_cut(
             a passage of such a score and rank is gold.
         output: Path of the results without ending.
         data: Data set folder; null takes it from the manifests.
-        split: Which queries the run answers; null takes it from the manifest.
-        tune_split: Which queries `--tune` answers; null takes it from its manifest, else dev.
+        split: Split of the queries of the run; null: from its manifest.
+        tune_split: Split of the queries of `--tune`; null: from its manifest, else dev.
         name: What reports call it; null: that of the run, cut.
     """
     from grls.runs.asked import find_asked, refuse_to_replace, save_for

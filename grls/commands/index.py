@@ -34,7 +34,7 @@ def make_index(
 ) -> None:
     """Build a retriever folder: model, tokenizer, corpus and constraint index, or embeddings.
 
-    A run that was killed while it embedded a corpus goes on where it stopped when it is run again.
+    A run that was killed while it embedded a corpus resumes when it is started again.
 
     Args:
         model: Folder that a training stage wrote (``<output>/model``), or a hub name.
@@ -69,7 +69,7 @@ def make_bm25(*, corpus: str, output: str, bm25: BM25Options = _BM25, analyzer: 
         corpus: ``corpus.jsonl`` or the data set folder that holds it.
         output: The retriever folder; an earlier one there is replaced.
         bm25: How passages are scored.
-        analyzer: What words are.
+        analyzer: How texts are split into words.
     """
     from dataclasses import asdict
 
@@ -98,9 +98,10 @@ def make_hybrid(
     Args:
         retriever: Folder of a generative retriever.
         output: The retriever folder; an earlier one there is replaced.
-        priors: What looks ahead, as ``[{"retriever": "runs/dense", "weight": 2}, {"retriever": "bm25"}]``.
-        hybrid: How priors are taken together.
-        search: How passages are decoded, where it is not as usual; it is kept in the folder.
+        priors: The retrievers that look ahead, such as ``[{"retriever": "runs/dense", "weight": 2},
+            {"retriever": "bm25"}]``.
+        hybrid: Options of all priors.
+        search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
     from grls.retrieve.spec import recorded
 
@@ -118,13 +119,13 @@ def make_hybrid(
 def make_hops(
     retriever: str, *, output: str, hops: HopOptions = _HOPS, search: SearchOptions = _SEARCH
 ) -> None:
-    """Make a folder of a retriever that goes hop by hop.
+    """Make a folder of a retriever that retrieves hop by hop.
 
     Args:
         retriever: Folder of the retriever that finds the passages of each hop.
         output: The retriever folder; an earlier one there is replaced.
-        hops: How it goes; ``--hops.steps`` is ``fixed`` or ``dynamic``.
-        search: How passages are decoded, where it is not as usual; it is kept in the folder.
+        hops: Options of the hops; ``--hops.steps`` may not be ``single``.
+        search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
     from grls.retrieve.spec import recorded
 
@@ -149,7 +150,7 @@ def make_fusion(
         depth: Hits to ask of each member, where that is more than are wanted.
         length: Length of a fused chain: ``mean``, ``min`` or ``max`` of the members' lengths, or the number
             of the member, from 0, whose length it has.
-        search: How passages are decoded, where it is not as usual; it is kept in the folder.
+        search: Options of decoding; those that differ from their defaults are kept in the folder.
     """
     from grls.retrieve.spec import recorded
 
@@ -169,7 +170,7 @@ def make_rescored(
     search: SearchOptions = _SEARCH,
     device: str = "auto",
 ) -> None:
-    """Make a folder of a retriever whose best passages a cross-encoder reads again.
+    """Make a folder of a retriever whose best passages a cross-encoder rescores.
 
     `grls tune` finds the number of passages and the weight. `grls index MODEL --corpus CORPUS` makes a folder
     with the model and the corpus in it, over BM25.
@@ -178,10 +179,11 @@ def make_rescored(
         retriever: Folder of the first retriever.
         model: Folder or hub name of a cross-encoder; the folder names it and holds no copy.
         output: The retriever folder; an earlier one there is replaced.
-        passages: How many of the best passages are read.
-        weight: What a logit of the cross-encoder counts beside the first retriever's score; null: it counts
-            alone.
-        search: How the first retriever searches, where it is not as usual; it is kept in the folder.
+        passages: Number of best passages that the cross-encoder reads.
+        weight: Weight of the cross-encoder's logit beside the score of the first retriever; null: the logit
+            replaces the score.
+        search: Options of search of the first retriever; those that differ from defaults are kept in the
+            folder.
         device: Where the cross-encoder is opened: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     from grls.retrieve.rescored.retriever import named_model
@@ -202,7 +204,7 @@ def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOpti
         retriever: Folder of the retriever that ranks.
         output: The retriever folder; an earlier one there is replaced.
         depth: Passages of a ranking that are looked at: the most that can be kept.
-        search: How passages are searched for, where it is not as usual; it is kept in the folder.
+        search: Options of search; those that differ from their defaults are kept in the folder.
     """
     _composite(output, "cut", {"retriever": _member(retriever, output), "depth": depth}, search)
     print(f"where its rankings end is not known yet: `grls tune {output} --data D` finds it on dev queries.")

@@ -31,7 +31,7 @@ def ralm(
     """Measure how well a model predicts texts with retrieved documents (In-Context RALM, arXiv 2302.00083).
 
     Without a retriever nothing is retrieved. Writes OUTPUT.strides.jsonl (a line a stride) and OUTPUT.json. A
-    killed run goes on where it stopped when it is called again with the same options. `grls ralm examples`
+    killed run resumes when it is called again with the same options. `grls ralm examples`
     collects what a reranker learns from, `grls ralm generate` writes on from the texts.
 
     Args:
@@ -39,13 +39,13 @@ def ralm(
         text: A text file, or a folder whose .txt files are the texts.
         output: Path of the results without ending.
         data: Corpus, or data set folder with one: what the retriever bm25 retrieves from.
-        retriever: Retriever folder of any kind, or bm25. How it searches says its folder.
+        retriever: Retriever folder of any kind, or bm25. Its folder stores the options of search.
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
         reader: What the model sees.
         rerank: Which of the retrieved documents it is given.
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
             A line that is neither is reported.
-        limit: Only the first so many tokens of each text; null takes all.
+        limit: Number of first tokens of each text to read; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     from grls.answer.ralm.resumed import measure
@@ -73,20 +73,20 @@ def ralm_examples(
     """Collect what a reranker of documents learns from.
 
     Writes OUTPUT.examples.jsonl, for `grls train reranker`: for each stride its candidates, and what each is
-    worth to the model. A killed run goes on where it stopped when it is called again with the same options.
+    worth to the model. A killed run resumes when it is called again with the same options.
 
     Args:
         model: Folder or hub name of a causal language model; a .gguf file is read, too.
         text: A text file, or a folder whose .txt files are the texts.
         output: Path of the results without ending.
         data: Corpus, or data set folder with one: what the retriever bm25 retrieves from.
-        retriever: Retriever folder of any kind, or bm25. How it searches says its folder.
+        retriever: Retriever folder of any kind, or bm25. Its folder stores the options of search.
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
         reader: What the model sees.
         examples: Which examples.
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
             A line that is neither is reported.
-        limit: Only the first so many tokens of each text; null takes all.
+        limit: Number of first tokens of each text to read; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     from grls.answer.ralm.resumed import collect_examples
@@ -117,7 +117,7 @@ def ralm_generate(
 ) -> None:
     """Write on from texts with retrieved documents.
 
-    Writes OUTPUT.texts.jsonl, a line a text. A killed run goes on where it stopped when it is called again
+    Writes OUTPUT.texts.jsonl, a line a text. A killed run resumes when it is called again
     with the same options.
 
     Args:
@@ -125,13 +125,13 @@ def ralm_generate(
         text: A text file, or a folder whose .txt files are the texts.
         output: Path of the results without ending.
         data: Corpus, or data set folder with one: what the retriever bm25 retrieves from.
-        retriever: Retriever folder of any kind, or bm25. How it searches says its folder.
+        retriever: Retriever folder of any kind, or bm25. Its folder stores the options of search.
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
         reader: What the model sees.
         rerank: Which of the retrieved documents it is given.
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
             A line that is neither is reported.
-        limit: Only the first so many tokens of each text; null takes all.
+        limit: Number of first tokens of each text to read; null: all.
         max_new_tokens: Tokens to write.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """

@@ -35,10 +35,10 @@ def retrieve(
         retriever: Retriever folder of any kind, or `bm25`: BM25 over the corpus of the data set.
         data: Data set folder (queries and qrels), or a queries.jsonl where ``split`` is null.
         output: Path of the results without ending.
-        split: Which queries; null takes all.
+        split: Split of the queries; null: all queries of the file.
         k: Passages a query (in a single step, and with ``hops.pool``).
-        search: How passages are searched for.
-        hops: How retrieval goes hop by hop.
+        search: Options of search.
+        hops: Options of retrieval hop by hop.
         filter: Which passages may be found.
         analyzer: How `bm25` splits texts into words.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.

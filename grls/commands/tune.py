@@ -32,9 +32,9 @@ def tune(
         retriever: Retriever folder of any kind.
         data: Data set folder.
         split: The development queries: not those that results will be reported for.
-        limit: Only the first so many of the queries.
+        limit: Number of first queries to use; null: all.
         grid: What is tried.
-        search: How passages are searched for; written into the folder where it differs from the usual.
+        search: Options of search; those that differ from their defaults are written into the folder.
         hops: How retrieval goes hop by hop; written into the folder, too. A single step leaves hops that the
             folder stores as they are, untuned.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.

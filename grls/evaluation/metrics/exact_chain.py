@@ -46,7 +46,7 @@ def exact_chain(
             set_scores(ids[: len(g)], g).f1 for ids, g in zip(chains, wanted, strict=True)
         ),
     }
-    paths = [(ids, some) for ids, some in zip(chains, accepted, strict=False) if some is not None]
+    paths = [(ids, right) for ids, right in zip(chains, accepted, strict=False) if right is not None]
     if paths:
         found["exact_chain"] = mean(_is_exact(*pair) for pair in paths)
     return found

@@ -433,7 +433,7 @@ def test_bm25_as_the_first_retriever_and_what_is_refused(root: Path, tmp_path: P
         with pytest.raises(DataError, match="passages: expected a count of at least 1"):
             opened(folder)
     update_spec(folder, {"retriever": "../gone", "passages": 3})
-    with pytest.raises(DataError, match=r"retriever names \.\./gone, and there is no retriever"):
+    with pytest.raises(DataError, match=r"retriever names \.\./gone, but there is no retriever"):
         opened(folder)
     update_spec(folder, {"retriever": None})
     with pytest.raises(DataError, match="name it as retriever"):
