@@ -41,11 +41,11 @@ def answer_direct(
             counted.
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
         split: Split of the queries.
-        k: Passages that are read of a question.
+        k: Number of passages to read for a question.
         reader: How the model reads and writes.
         limit: Number of first queries to answer; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        name: What reports call this run.
+        name: Name of the run in reports.
     """
     from grls.answer.direct import DirectReader
     from grls.answer.kept import read_all, spent_options

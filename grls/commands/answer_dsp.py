@@ -42,11 +42,11 @@ def answer_dsp(
             folder.
         hops: How it retrieves hop by hop for each query of the program.
         split: Split of the queries.
-        k: Passages that are read of a retrieval.
+        k: Number of passages to read for a retrieval.
         dsp: Options of the program.
         limit: Number of first queries to answer; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        name: What reports call this run.
+        name: Name of the run in reports.
     """
     from grls.io.logs import quiet
 

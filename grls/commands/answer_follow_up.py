@@ -36,11 +36,11 @@ def answer_follow_up(
             folder.
         hops: How it retrieves hop by hop for each follow-up question.
         split: Split of the queries.
-        k: Passages that are read of a follow-up question.
+        k: Number of passages to read for a follow-up question.
         reader: How the model reads and writes.
         limit: Number of first queries to answer; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        name: What reports call this run.
+        name: Name of the run in reports.
     """
     from grls.answer.iterative import IterativeReader
     from grls.answer.kept import read_all, spent_options

@@ -35,13 +35,13 @@ def answer_riches(
         data: Data set folder.
         model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
         output: Path of the results without ending.
-        keys: What may be quoted.
+        keys: Options of the keys that may be quoted.
         prompt: Options of the prompt.
         search: How free text and quotes are decoded.
         split: Split of the queries.
         limit: Number of first queries to answer; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        name: What reports call this run.
+        name: Name of the run in reports.
     """
     from grls.answer.questions import Questions
     from grls.answer.riches.saved import save_answers_and_page, save_quotes

@@ -33,16 +33,16 @@ def evaluate(
         runs: NAME.jsonl or any TREC run; or NAME.answers.jsonl: exact match, F1, hits@k and, with a model of
             entailment, AutoAIS. NAME.info.json beside it says what made it.
         data: Data set folder.
-        split: Which qrels; null: those that the run was made for (as its manifest says, else test).
+        split: Split of the qrels; null: from the manifest of the run, else test.
         ks: Cut-offs of recall or hits, as ``[1,5]``; null: 1, 5, 10, 20 of runs, 1 and 5 of answers.
         measures: Standard measures of runs by their ir_measures names, as 'nDCG@10 RR'; null: nDCG@10, RR,
             AP, P@5 and Judged@10.
-        baseline: Another run of the same queries: prints how far each recall and measure of the run is above
-            its, with the 95 % interval and p of a paired test over queries.
+        baseline: Another run of the same queries. For each recall and measure, the difference of the run to
+            the baseline is printed, with the 95 % interval and p of a paired test over queries.
         examples: Print this many queries with what was retrieved, successes and failures mixed.
         autoais: Whether evidence supports answers.
-        limit: Only so many queries were answered, the first ones; null: all. Those without an answer score 0.
-        output: Write the report as JSON here, too.
+        limit: Number of first queries that were answered; null: all. Queries without an answer score 0.
+        output: File for the report as JSON; null: only print it.
         device: Where entailment is judged: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     from grls.data.corpus import Corpus

@@ -55,7 +55,7 @@ def explain(
         output: Write OUTPUT.html (with the beam tree), OUTPUT.svg and OUTPUT.json; for `all` OUTPUT.json.
         limit: For `all`: only the first so many queries; null takes all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: In which numbers the model computes: bfloat16 where the processor has it; float16-weights
+        precision: Precision of the model: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
     """
     from grls.explain.asks import asked_query, hops_of, ids_of

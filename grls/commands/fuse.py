@@ -38,16 +38,17 @@ def fuse(
         runs: Runs over one corpus for the same queries: JSONL of `grls retrieve`, or TREC runs.
         output: Path of the results without ending.
         fusion: How rankings are fused.
-        k: Passages a query; null keeps as many as the longest list among the runs holds. Not of dynamic runs.
-        length: Of a fused dynamic chain: mean, min or max of the members' lengths, or the number of a run
-            (from 0) that sets it.
+        k: Number of passages for each query; null: the length of the longest list in the runs. Not for
+            dynamic runs.
+        length: Length of a fused dynamic chain: mean, min or max of the members' lengths, or the number of a
+            run (from 0) whose length it has.
         data: Data set folder; null takes it from the manifests.
         split: Split of the queries of the runs; null: from their manifests. Queries that a run lacks count
             as answered with nothing, and a warning names them.
-        missing: Where nothing says which queries were asked and the runs do not answer the same: refuse, or
-            take what a run lacks as empty.
+        missing: What to do if the asked queries are unknown and the runs answer different ones: refuse them,
+            or treat the missing rankings as empty.
         tune: Runs to tune the weights on.
-        name: What reports call this run; null makes one from the method and the members.
+        name: Name of the run in reports; null: a name from the method and the members.
     """
     from grls.retrieve.fusion.runs import RunFusion
     from grls.runs.asked import find_asked, refuse_to_replace, save_for

@@ -17,22 +17,21 @@ def fuse_cut(
     tune_split: str | None = None,
     name: str | None = None,
 ) -> None:
-    """Keep as many passages of each ranking as have the highest expected F1: `grls fuse cut RUN --tune
-    DEV-RUN`.
+    """Cut each ranking where its expected F1 is highest.
 
-    Writes OUTPUT.trec, OUTPUT.jsonl (chains that are done, so `grls evaluate` and `grls report` show set F1)
-    and OUTPUT.info.json.
+    Usage: `grls fuse cut RUN --tune DEV-RUN --output OUT`. Writes OUTPUT.trec, OUTPUT.jsonl (chains that are
+    done, so `grls evaluate` and `grls report` show set F1) and OUTPUT.info.json.
 
     Args:
         run: A ranking: JSONL of `grls retrieve` (a single step, or a fixed number of hops) or of `grls fuse`,
             or a TREC run.
-        tune: The same system's run for development queries: what it finds there tells how probable it is that
-            a passage of such a score and rank is gold.
+        tune: Run of the same system for development queries. From it the probability is estimated that a
+            passage of a score and rank is gold.
         output: Path of the results without ending.
         data: Data set folder; null takes it from the manifests.
         split: Split of the queries of the run; null: from its manifest.
         tune_split: Split of the queries of `--tune`; null: from its manifest, else dev.
-        name: What reports call it; null: that of the run, cut.
+        name: Name of the run in reports; null: the name of the run, with `cut`.
     """
     from grls.runs.asked import find_asked, refuse_to_replace, save_for
     from grls.runs.comparable import complete_runs, load_runs

@@ -203,7 +203,7 @@ def make_cut(retriever: str, *, output: str, depth: int = 20, search: SearchOpti
     Args:
         retriever: Folder of the retriever that ranks.
         output: The retriever folder; an earlier one there is replaced.
-        depth: Passages of a ranking that are looked at: the most that can be kept.
+        depth: Number of first passages of a ranking that are considered; no more are kept.
         search: Options of search; those that differ from their defaults are kept in the folder.
     """
     _composite(output, "cut", {"retriever": _member(retriever, output), "depth": depth}, search)

@@ -36,13 +36,14 @@ def neighbours(
     Args:
         data: Data set folder, or its corpus.jsonl.
         output: File to write.
-        retriever: What judges: a retriever folder of any kind over this corpus, or bm25.
-        rare: Passages are near if they share words that at most so many passages have, in the place of a
-            retriever.
-        k: Neighbours a passage, at most.
-        search: How a retriever folder searches; its batch_size is that of the passages.
+        retriever: Retriever that finds the neighbours: a retriever folder of any kind over this corpus, or
+            bm25.
+        rare: In place of a retriever: neighbours are passages with rare words in common, which at most this
+            many passages hold. Null: use the retriever.
+        k: Largest number of neighbours of a passage.
+        search: Options of search of a retriever folder; ``batch_size`` counts passages.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: In which numbers a retriever folder's model computes.
+        precision: Precision of the model of a retriever folder.
         analyzer: How bm25 (or --rare) splits texts into words: language, stemming and function words.
     """
     from grls.retrieve.neighbours import by_retriever, by_shared_words

@@ -32,23 +32,23 @@ def propositions(
 ) -> None:
     """Let a language model write propositions of every passage, keys for `grls answer riches`.
 
-    OUTPUT holds one proposition a line, with the passage it comes from. A run that was ended goes on where it
-    stopped when it is given again; OUTPUT.manifest.json keeps it from going on with something else.
+    OUTPUT holds one proposition a line, with the passage it comes from. A run that was ended resumes when it
+    is called again; OUTPUT.manifest.json refuses to resume with other options.
 
     Args:
         data: Data set folder, or its corpus.jsonl.
         model: Folder or hub name of a language model, causal or encoder-decoder; a .gguf file is read, too.
         output: JSONL file to write.
-        chat: Tell the model in turns, by its chat template.
-        examples: Tell the task and show two examples; null does so for a causal model, while an
-            encoder-decoder, fine-tuned for it, is given the passage alone.
-        template: What of a passage the model is given, as 'Title: {title}. Content: {text}'; empty: title and
+        chat: Put the prompt into the chat template of the model.
+        examples: Put the task and two examples into the prompt; null: for causal models. An encoder-decoder,
+            fine-tuned for the task, reads only the passage.
+        template: Form of a passage in the prompt, such as 'Title: {title}. Content: {text}'; empty: title and
             text.
         fallback: Take the sentences of a passage for which the model writes nothing usable.
         max_new_tokens: Length limit of what is written for a passage.
         longest: Characters of a proposition; longer ones are left out.
         batch_size: Passages read together.
-        limit: Only so many passages, the first ones; null takes all.
+        limit: Number of first passages to write propositions for; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
     """
     from grls.answer.riches.proposition_file import PropositionFile

@@ -49,23 +49,23 @@ def pseudo_queries(
 ) -> None:
     """Let a query generator write queries for passages, and keep those that lead back to them.
 
-    OUTPUT has lines as queries.jsonl has, with evidence; `--data.mix.pseudo` of training reads it.
-    OUTPUT.written.jsonl keeps what was written, so that a run that was ended goes on where it stopped, and
-    another retriever needs no new queries. OUTPUT.manifest.json says what was dropped, and why.
+    OUTPUT has the form of queries.jsonl, with evidence; `--data.mix.pseudo` of training reads it.
+    OUTPUT.written.jsonl keeps all written queries, so that a run that was ended resumes, and another
+    retriever needs no new queries. OUTPUT.manifest.json counts the dropped queries by reason.
 
     Args:
         data: Data set folder, or its corpus.jsonl.
         model: Folder of a query generator that `grls train doc2query` wrote.
         output: JSONL file to write.
-        draw: How queries are drawn: how many a passage, of how many passages.
+        draw: Options of drawing queries.
         links: File of `grls prepare neighbours`, for several hops.
-        retriever: What judges the queries: a retriever folder of any kind over this corpus, or bm25. Null: no
-            judgement, only what is no query is dropped.
-        k: A query is kept if its (first) passage is among the k best that are retrieved for it.
-        search: How a retriever folder searches; its batch_size is that of the query generator, too.
-        limit: Only for so many passages, drawn by the seed; null takes all.
+        retriever: Retriever that judges the queries: a retriever folder of any kind over this corpus, or
+            bm25. Null: no judgement, only unusable texts are dropped.
+        k: A query is kept if its (first) passage is among its k best passages.
+        search: Options of search of a retriever folder; ``batch_size`` is also that of the query generator.
+        limit: Number of passages to write queries for, drawn by the seed; null: all.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: In which numbers the query generator computes: bfloat16 where the processor has it.
+        precision: Precision of the query generator: bfloat16 only where the processor has it.
         analyzer: How bm25 splits texts into words: language, stemming and function words.
     """
     from grls.answer.writer import TextWriter

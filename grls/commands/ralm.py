@@ -32,7 +32,7 @@ def ralm(
 
     Without a retriever nothing is retrieved. Writes OUTPUT.strides.jsonl (a line a stride) and OUTPUT.json. A
     killed run resumes when it is called again with the same options. `grls ralm examples`
-    collects what a reranker learns from, `grls ralm generate` writes on from the texts.
+    collects training examples for a reranker, `grls ralm generate` continues texts.
 
     Args:
         model: Folder or hub name of a causal language model; a .gguf file is read, too.
@@ -41,8 +41,8 @@ def ralm(
         data: Corpus, or data set folder with one: what the retriever bm25 retrieves from.
         retriever: Retriever folder of any kind, or bm25. Its folder stores the options of search.
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
-        reader: What the model sees.
-        rerank: Which of the retrieved documents it is given.
+        reader: Options of the model's input.
+        rerank: Options of reranking the retrieved documents.
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
             A line that is neither is reported.
         limit: Number of first tokens of each text to read; null: all.
@@ -82,7 +82,7 @@ def ralm_examples(
         data: Corpus, or data set folder with one: what the retriever bm25 retrieves from.
         retriever: Retriever folder of any kind, or bm25. Its folder stores the options of search.
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
-        reader: What the model sees.
+        reader: Options of the model's input.
         examples: Which examples.
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
             A line that is neither is reported.
@@ -127,8 +127,8 @@ def ralm_generate(
         data: Corpus, or data set folder with one: what the retriever bm25 retrieves from.
         retriever: Retriever folder of any kind, or bm25. Its folder stores the options of search.
         hops: How it retrieves hop by hop; the passages of a query's chains are its ranking.
-        reader: What the model sees.
-        rerank: Which of the retrieved documents it is given.
+        reader: Options of the model's input.
+        rerank: Options of reranking the retrieved documents.
         exclude: A file of titles or passage ids, one a line, that must not be found: of the texts themselves.
             A line that is neither is reported.
         limit: Number of first tokens of each text to read; null: all.

@@ -26,12 +26,12 @@ def report(
         runs: NAME.jsonl or NAME.trec; a manifest NAME.info.json beside it says what made the run.
         output: Path of the page without ending.
         data: Data set folder of the runs that have no manifest, or whose folder is elsewhere now.
-        split: Which qrels; null takes the split of the manifests, or test.
+        split: Split of the qrels; null: from the manifests, else test.
         ks: Cut-offs of recall in the tables.
         k: Cut-off of significance tests and of similarity.
         baseline: Run that the others are tested against, as the page calls it; null takes the best.
         proofs: Successes and failures to draw of each run on RuleTaker-Open.
-        seed: Of bootstrap and permutations.
+        seed: Seed of bootstrap and permutations.
         title: Heading of the page.
         measures: Standard measures by their ir_measures names, as 'nDCG@10 RR', each with its significance;
             null: nDCG@10 (the one that is tested), RR, AP, P@5 and Judged@10.

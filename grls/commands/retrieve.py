@@ -27,9 +27,9 @@ def retrieve(
     """Retrieve for queries.
 
     Writes OUTPUT.trec (a TREC run; none where an id holds white space), OUTPUT.jsonl (with evidence text) and
-    OUTPUT.info.json (what made them, for `grls fuse` and `grls report`). With many queries a killed run goes
-    on where it stopped when it is called again with the same options (OUTPUT.retrieved.jsonl). What the
-    folder says of search and hops holds where an option is not given.
+    OUTPUT.info.json (what made them, for `grls fuse` and `grls report`). With many queries a killed run
+    resumes when it is called again with the same options (OUTPUT.retrieved.jsonl). Options of search and hops
+    that the folder stores replace the defaults.
 
     Args:
         retriever: Retriever folder of any kind, or `bm25`: BM25 over the corpus of the data set.
@@ -42,9 +42,9 @@ def retrieve(
         filter: Which passages may be found.
         analyzer: How `bm25` splits texts into words.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: In which numbers the model computes: bfloat16 where the processor has it; float16-weights
+        precision: Precision of the model: bfloat16 where the processor has it; float16-weights
             or int8 on CPUs (generators only); auto measures.
-        name: What reports call this run; null makes one from the system and the steps.
+        name: Name of the run in reports; null: a name from the system and the steps.
     """
     from grls.commands.opening import data_corpus, open_for, refuse_other_corpus
     from grls.data.dataset import read_queries, read_split

@@ -33,12 +33,12 @@ def tune(
         data: Data set folder.
         split: The development queries: not those that results will be reported for.
         limit: Number of first queries to use; null: all.
-        grid: What is tried.
+        grid: The values to try.
         search: Options of search; those that differ from their defaults are written into the folder.
         hops: How retrieval goes hop by hop; written into the folder, too. A single step leaves hops that the
             folder stores as they are, untuned.
         device: cpu, cuda, cuda:1, …; auto takes a GPU where there is one.
-        precision: In which numbers the generator computes.
+        precision: Precision of the generator.
     """
     from grls.commands.opening import refuse_other_corpus, tell_unlike_training
     from grls.io.logs import quiet

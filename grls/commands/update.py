@@ -13,19 +13,19 @@ def update(
     merge: bool = False,
     output: str | None = None,
 ) -> None:
-    """Change which passages a generative retriever finds, without building its index again.
+    """Add and remove passages of a generative retriever, without building its index again.
 
-    What is removed goes first, then what is added is found, then both are merged where that is asked for. The
-    model is not trained on.
+    Passages are removed first, then added, then merged if asked. The model is not trained on the new
+    passages.
 
     Args:
         retriever: Folder of a generative retriever.
         add: Passages to add: a ``corpus.jsonl``, or the folder that holds one. Not to an index of unique
             prefixes.
         remove: A file of passages to remove, an id a line.
-        merge: Make one index of what it held and what was added, and drop what was removed. Searches are then
-            as fast as over a new index, and the ids of removed passages are free again.
-        output: Where the changed retriever goes; null replaces the folder.
+        merge: Merge added passages into one index, and drop removed ones. Searches are then as fast as over a
+            new index, and the ids of removed passages are free again.
+        output: Folder of the changed retriever; null: the folder is replaced.
     """
     from time import perf_counter
 

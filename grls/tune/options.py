@@ -89,10 +89,10 @@ class TuneRuns:
     """Runs that weights are tuned on.
 
     Args:
-        runs: Runs of the same systems, in the same order, for development queries: the weights (rrf, sum)
-            with the best recall there are used. Steps of 0.1 that sum to one; where recall is level nDCG
-            decides, then the most even.
-        split: Which queries they answer; null takes it from their manifests, or else dev.
+        runs: Runs of the same systems, in the same order, for development queries. The weights (rrf, sum)
+            with the best recall on them are used: multiples of 0.1 that sum to one; among equal recalls nDCG
+            decides, then the most even weights.
+        split: Split of the queries of these runs; null: from their manifests, else dev.
         k: Cut-off of that recall.
     """
 

@@ -186,7 +186,7 @@ def test_follow_ups_are_kept_with_their_passages(
     [
         (["--retriever", "bm25", "--run", "x.jsonl"], "give --retriever or --run, not both"),
         (["--run", "x.jsonl", "--hops.steps", "fixed"], "a --run has retrieved"),
-        (["--hops.steps", "fixed"], "give --retriever FOLDER or bm25, too"),
+        (["--hops.steps", "fixed"], "give --retriever FOLDER or bm25"),
         (["--retriever", "bm25", "--hops.steps", "dynamic"], "bm25 never writes DONE"),
         (["--reader.depth", "0"], "--reader.depth must be at least 1"),
         (["--retriever", "bm25", "--k", "0"], "--k must be at least 1, got 0"),
