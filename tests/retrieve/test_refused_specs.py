@@ -66,7 +66,7 @@ BAD: list[tuple[dict[str, Any], type[GrlsError], str]] = [
     (HYBRID | {"empty_weight": math.inf}, DataError, "hybrid: empty_weight must be a finite number"),
     (HYBRID | {"empty_weight": -0.2}, DataError, "hybrid: empty_weight must be .*at least 0, got -0.2"),
     (HYBRID | {"normalized": 1}, DataError, r"hybrid\.normalized: expected bool, got 1"),
-    (HYBRID | {"normalized": True, "priors": []}, DataError, "normalized: .*there is no prior"),
+    (HYBRID | {"normalized": True, "priors": []}, DataError, "normalized is for .*there is no prior"),
     (HYBRID | {"priors": [3]}, DataError, r"hybrid\.priors: expected .*, got \[3\]"),
     (HYBRID | {"priors": [{"retriever": 3}]}, DataError, r"priors\[0\]\.retriever: expected"),
     (HYBRID | {"priors": [PRIOR | {"weight": math.nan}]}, DataError, r"priors\[0\]: .*weight .* finite"),
