@@ -22,7 +22,7 @@ from grls.train.biencoder.options import USUAL_FIT, BiEncoderOptions
 
 if TYPE_CHECKING:
     from grls.models.biencoder import BiEncoder
-    from grls.train.biencoder.fit import Split
+    from grls.train.biencoder.dev import Split
 
 
 def train_biencoder(
@@ -96,7 +96,7 @@ def train_biencoder(
 
 
 def _split(data: str, split: str, corpus: Corpus, option: str) -> Split:
-    from grls.train.biencoder.fit import Split
+    from grls.train.biencoder.dev import Split
 
     file = Path(data) / "qrels" / f"{split}.tsv"
     if not file.is_file():

@@ -1,6 +1,6 @@
 """Training a bi-encoder with sentence-transformers, whose ``trainer`` stands for a LightningModule.
 
 ``examples`` are pairs of query and passage, ``collate`` makes tensors of them, ``loss`` keeps gold passages
-out of the negatives, ``callbacks`` log losses and recall on dev. ``fit`` runs the trainer with its
+out of the negatives, ``dev`` measures recall and ``callbacks`` log it. ``fit`` runs the trainer with its
 ``options`` and keeps the best epoch; ``resume`` finds the checkpoint to resume from.
 """

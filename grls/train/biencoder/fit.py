@@ -10,24 +10,20 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.sentence_transformer.modules import Normalize
 
-from grls.data.corpus import Corpus
-from grls.data.dataset import Qrels, gold_passages
-from grls.data.types import Query
-from grls.errors import ConfigError, DataError
+from grls.errors import ConfigError
 from grls.io.files import refuse_foreign, refuse_unwritable
 from grls.models.biencoder import STAGE, BiEncoder
 from grls.models.load.sentence_folder import MODULES
 from grls.models.precision import accelerator, has_bfloat16, warn_of_emulation
-from grls.models.text_encoder import passage_text
+from grls.train.biencoder.dev import Split, dev_evaluator, dev_metric
 from grls.train.biencoder.examples import BiEncoderExamples
 from grls.train.biencoder.loss import MaskedRankingLoss
 from grls.train.biencoder.options import BiEncoderOptions as BiEncoderOptions
@@ -38,20 +34,6 @@ from grls.train.core.damage import folder_damage
 log = logging.getLogger(__name__)
 
 _DEV = "dev"
-
-
-class Split(NamedTuple):
-    """Queries with their judgements, over a corpus.
-
-    Attributes:
-        queries: The queries.
-        qrels: Their judgements.
-        corpus: All passages.
-    """
-
-    queries: Sequence[Query]
-    qrels: Qrels
-    corpus: Corpus
 
 
 def check_negatives(batch_size: int, hard_negatives: int, examples: int | None = None) -> None:
@@ -113,7 +95,9 @@ def fit(
     if cut := encoder.count_cut(texts):
         log.warning(encoder.cut_notice(cut, len(texts), "--max_tokens (of grls train biencoder)"))
     known = {**(settings or {}), **vars(options), FILES: dict(files or {})}
-    evaluator = None if dev is None else _evaluator(encoder, dev, options)
+    evaluator = (
+        None if dev is None else dev_evaluator(encoder, dev, options, examples.options.multistep is True)
+    )
     start = checkpoint_to_resume(folder, known) if resume else begin_anew(folder)
     if options.gradient_checkpointing:
         encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -194,7 +178,7 @@ def _arguments(
         logging_steps=options.log_every,
         logging_nan_inf_filter=False,
         eval_strategy="epoch" if dev else "no",
-        metric_for_best_model=f"eval_{_metric(options.k)}" if dev else None,
+        metric_for_best_model=f"eval_{dev_metric(options.k)}" if dev else None,
         greater_is_better=True if dev else None,
         save_strategy="epoch",
         save_total_limit=2,  # the best and the last
@@ -206,26 +190,3 @@ def _arguments(
     # One GPU is the first one.
     made._n_gpu = min(made.n_gpu, 1)
     return made
-
-
-def _metric(k: int) -> str:
-    return f"{_DEV}_dot_recall@{k}"
-
-
-def _evaluator(encoder: BiEncoder, dev: Split, options: BiEncoderOptions) -> InformationRetrievalEvaluator:
-    gold = {query.id: set(gold_passages(query, dev.qrels)) for query in dev.queries[: options.dev_size]}
-    if not any(gold.values()):
-        raise DataError(
-            "no dev query has a gold passage, which recall needs: set another dev_split, or null for none."
-        )
-    k = [options.k]
-    return InformationRetrievalEvaluator(
-        queries={query.id: query.text for query in dev.queries if gold.get(query.id)},
-        corpus={passage.id: passage_text(passage) for passage in dev.corpus},
-        relevant_docs=gold,
-        mrr_at_k=k, ndcg_at_k=k, accuracy_at_k=k, precision_recall_at_k=k, map_at_k=k,
-        batch_size=max(options.batch_size, 32),
-        name=_DEV,
-        write_csv=False,
-        score_functions={"dot": encoder.scores},
-    )  # fmt: skip

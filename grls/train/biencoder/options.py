@@ -69,6 +69,9 @@ class BiEncoderOptions(PairOptions):
             has instructions for it. Weights are always float32.
         device: ``cpu``, or ``auto``: the first GPU if there is one (CUDA_VISIBLE_DEVICES chooses it).
         dev_size: Largest number of dev queries whose recall is measured after each epoch.
+        dev_passages: Passages that they are searched in, the gold ones among them; null: the whole corpus.
+        by_hop: Measure recall at every hop, with the gold passages before as evidence (where hops are
+            trained); otherwise from the query alone.
         k: Cut-off of dev recall.
         log_every: Steps between two logged losses.
     """
@@ -89,6 +92,8 @@ class BiEncoderOptions(PairOptions):
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     device: Literal["auto", "cpu"] = "auto"
     dev_size: int = 500
+    dev_passages: int | None = None
+    by_hop: bool = False
     k: int = 5
     log_every: int = 10
 
@@ -97,6 +102,8 @@ class BiEncoderOptions(PairOptions):
         for name in ("epochs", "batch_size", "accumulate", "length_pool", "dev_size", "k", "log_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.dev_passages is not None and self.dev_passages < 1:
+            raise ConfigError(f"dev_passages must be at least 1, or null for all, got {self.dev_passages}.")
         if self.max_steps is not None and self.max_steps < 1:
             raise ConfigError(f"max_steps must be at least 1, or null for no limit, got {self.max_steps}.")
         if self.learning_rate <= 0 or not 0 <= self.warmup < 1:

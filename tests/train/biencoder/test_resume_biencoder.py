@@ -20,7 +20,7 @@ from grls.commands.train_biencoder import _fingerprints
 from grls.data.corpus import Corpus
 from grls.data.dataset import read_split
 from grls.io.files import write_json
-from grls.train.biencoder.fit import Split
+from grls.train.biencoder.dev import Split
 from grls.train.biencoder.trainer import BiEncoderTrainer
 from grls.train.core.damage import HASHES
 

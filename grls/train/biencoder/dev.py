@@ -1,0 +1,129 @@
+"""Recall on the dev queries, by which the best epoch is chosen.
+
+The library's exact evaluation over the corpus, or over a sample of it. With ``by_hop`` every gold passage is
+a hop: its query has the gold passages before it as evidence, and those that are left are right. So a
+bi-encoder that is to go hop by hop is judged by all of its hops, not by the first one alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+
+from grls.data.corpus import Corpus
+from grls.data.dataset import Qrels, gold_passages
+from grls.data.types import Passage, Query
+from grls.errors import DataError
+from grls.models.biencoder import BiEncoder
+from grls.models.text_encoder import passage_text
+from grls.train.biencoder.options import BiEncoderOptions
+
+_DEV = "dev"
+
+
+class Split(NamedTuple):
+    """Queries with their judgements, over a corpus.
+
+    Attributes:
+        queries: The queries.
+        qrels: Their judgements.
+        corpus: All passages.
+    """
+
+    queries: Sequence[Query]
+    qrels: Qrels
+    corpus: Corpus
+
+
+class _Asked(NamedTuple):
+    """What is asked on dev.
+
+    Attributes:
+        texts: Name -> text of a query, with its evidence.
+        gold: Name -> ids of the right passages.
+    """
+
+    texts: dict[str, str]
+    gold: dict[str, set[str]]
+
+
+def dev_metric(k: int) -> str:
+    """The name of recall@k in the evaluation."""
+    return f"{_DEV}_dot_recall@{k}"
+
+
+def dev_evaluator(
+    encoder: BiEncoder, dev: Split, options: BiEncoderOptions, multistep: bool
+) -> InformationRetrievalEvaluator:
+    """The evaluation after each epoch.
+
+    Args:
+        encoder: The bi-encoder in training.
+        dev: The dev queries and the corpus.
+        options: ``dev_size``, ``dev_passages``, ``by_hop``, ``k``.
+        multistep: Hops are trained.
+
+    Raises:
+        DataError: No dev query has a gold passage.
+    """
+    gold = {query.id: gold_passages(query, dev.qrels) for query in dev.queries[: options.dev_size]}
+    queries = [query for query in dev.queries if gold.get(query.id)]
+    if not queries:
+        raise DataError(
+            "no dev query has a gold passage, which recall needs: set another dev_split, or null for none."
+        )
+    passages = _passages(dev.corpus, gold, options)
+    by_hop = options.by_hop and multistep
+    asked = _by_hop(encoder, queries, gold, passages) if by_hop else _at_once(queries, gold)
+    k = [options.k]
+    return InformationRetrievalEvaluator(
+        queries={**asked.texts},
+        corpus={name: passage_text(passage) for name, passage in passages.items()},
+        relevant_docs=asked.gold,
+        mrr_at_k=k, ndcg_at_k=k, accuracy_at_k=k, precision_recall_at_k=k, map_at_k=k,
+        batch_size=max(options.batch_size, 32),
+        name=_DEV,
+        write_csv=False,
+        score_functions={"dot": encoder.scores},
+    )  # fmt: skip
+
+
+def _at_once(queries: Sequence[Query], gold: Mapping[str, Sequence[str]]) -> _Asked:
+    """Every gold passage from the query alone."""
+    return _Asked(
+        {query.id: query.text for query in queries}, {query.id: set(gold[query.id]) for query in queries}
+    )
+
+
+def _by_hop(
+    encoder: BiEncoder,
+    queries: Sequence[Query],
+    gold: Mapping[str, Sequence[str]],
+    passages: Mapping[str, Passage],
+) -> _Asked:
+    """The gold passages that are left, from the query and those before them."""
+    asked = _Asked({}, {})
+    for query in queries:
+        names = list(gold[query.id])
+        for hop in range(len(names)):
+            evidence = [passages[name] for name in names[:hop]]
+            asked.texts[f"{query.id} {hop}"] = encoder.query_text(query.text, evidence)
+            asked.gold[f"{query.id} {hop}"] = set(names[hop:])
+    return asked
+
+
+def _passages(
+    corpus: Corpus, gold: Mapping[str, Sequence[str]], options: BiEncoderOptions
+) -> dict[str, Passage]:
+    """All passages, or the gold ones and so many others that there are ``dev_passages``."""
+    most = options.dev_passages
+    if most is None or most >= len(corpus):
+        return {passage.id: passage for passage in corpus}
+    wanted = list(dict.fromkeys(name for names in gold.values() for name in names))
+    numbers = {number for number in corpus.numbers(wanted) if number is not None}
+    drawn = random.Random(options.seed).sample(range(len(corpus)), most)
+    numbers |= set(drawn[: max(0, most - len(numbers))])
+    return {passage.id: passage for passage in corpus.passages(sorted(numbers))}
