@@ -21,7 +21,7 @@ from grls.data.corpus import Corpus
 from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Chain, Hit, Passage, Query
 from grls.errors import ConfigError, MismatchError
-from grls.retrieve.base import HopHits, Retriever, TakesEvidence
+from grls.retrieve.base import HopHits, Retriever, TakesEvidence, Under, WritesChains
 from grls.retrieve.queries import check_counts, joined, queries_of
 
 log = logging.getLogger(__name__)
@@ -201,8 +201,8 @@ def found_after(
     """The top-k passages of queries, given evidence.
 
     Args:
-        retriever: A ``TakesEvidence`` gets the evidence as passages; for other retrievers titles and texts
-            are appended to the query.
+        retriever: A ``TakesEvidence`` gets the evidence as passages, a generator their numbers; for other
+            retrievers titles and texts are appended to the query.
         queries: The queries, without evidence in their texts.
         evidence: The evidence of each query so far, in order.
         k: Largest number of hits for a query.
@@ -210,6 +210,33 @@ def found_after(
     """
     if isinstance(retriever, TakesEvidence):
         return retriever.retrieve_hop(queries, evidence, k, allow)
+    if isinstance(retriever, WritesChains) and retriever.writes_chains:
+        return _written_after(retriever, queries, evidence, k, allow)
     texts = [joined(query, passages) for query, passages in zip(queries, evidence, strict=True)]
     asked = [query._replace(text=text) for query, text in zip(queries, texts, strict=True)]
     return [HopHits(hits, None) for hits in retriever.retrieve(asked, k, allow)]
+
+
+def _written_after(
+    retriever: WritesChains,
+    queries: Sequence[Query],
+    evidence: Sequence[Sequence[Passage]],
+    k: int,
+    allow: Allow,
+) -> list[HopHits]:
+    """:func:`found_after` of a retriever that scores DONE among the passages."""
+    corpus, done = retriever.corpus, retriever.done
+    chains = []
+    for place, passages in enumerate(evidence):
+        numbers = corpus.numbers([passage.id for passage in passages]) if passages else []
+        known = tuple(number for number in numbers if number is not None)
+        chains.append(Under(place, known, known))
+    longest = max((len(passages) for passages in evidence), default=0)
+    rankings = retriever.next_hop(queries, allow)(chains, longest, k + 1)
+    steps = []
+    for ranking in rankings:
+        hits = [hit for hit in ranking if hit.passage != done][:k]
+        ids = corpus.ids([hit.passage for hit in hits])
+        end = next((hit.score for hit in ranking if hit.passage == done), None)
+        steps.append(HopHits([Hit(*pair) for pair in zip(ids, (h.score for h in hits), strict=True)], end))
+    return steps

@@ -5,7 +5,8 @@ Legend: C chains kept a query, S a set of evidence passages, d a passage, n hits
 Chains answer "which passages together?". For a ranking the best chain has too few passages. To rank all its
 passages before those of the second chain is wrong: a passage in many chains is likelier than the last passage
 of the best chain. With p(d | S) the probability of the next hop, a softmax over the scores of the n best hits
-(divided by a temperature) and DONE,
+(divided by a temperature) and DONE (a generator scores the probability of DONE itself: the hits share what
+it leaves),
 
     P(d) = sum over hops h and sets S of h - 1 passages of P(S) p(d | S),
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,7 +34,15 @@ from grls.data.filters import Allow, Filter, one_each, resolved
 from grls.data.types import Hit, Passage, Query
 from grls.errors import ConfigError
 from grls.models.base import Floats
-from grls.retrieve.base import Description, HopHits, Retriever, ScoresAll, TakesEvidence, untuned_fingerprint
+from grls.retrieve.base import (
+    DecodesPassages,
+    Description,
+    HopHits,
+    Retriever,
+    ScoresAll,
+    TakesEvidence,
+    untuned_fingerprint,
+)
 from grls.retrieve.hops.appending import found_after
 from grls.retrieve.hops.options import HopOptions
 from grls.retrieve.queries import check_counts, queries_of
@@ -81,7 +91,9 @@ class RankedHops:
 
     def __post_init__(self) -> None:
         self.chains = self.hops.chains or _CHAINS
-        knows = isinstance(self.retriever, TakesEvidence) and self.retriever.learned_done is not False
+        knows = isinstance(self.retriever, DecodesPassages)
+        if isinstance(self.retriever, TakesEvidence):
+            knows = self.retriever.learned_done is not False
         self.ends = knows and self.hops.done
         self.temperature = self.hops.temperature or _usual_temperature(self.retriever)
 
@@ -190,14 +202,18 @@ class RankedHops:
 
     def _probabilities(self, hits: Sequence[Hit], step: HopHits, length: int) -> Floats:
         """``[n]`` probabilities of the hits of a hop; with that of DONE they sum to one."""
-        scores = [hit.score for hit in hits]
-        if self.ends and step.done is not None and length > 0:
-            scores.append(step.done + self.hops.done_bias)
-        if not scores:
+        if not hits:
             return np.empty(0)
-        logits = np.array(scores, dtype=np.float64) / self.temperature
-        shares: Floats = np.exp(logits - np.logaddexp.reduce(logits))
-        return shares[: len(hits)]
+        logits = np.array([hit.score for hit in hits], dtype=np.float64) / self.temperature
+        every, left = np.logaddexp.reduce(logits), 1.0
+        if self.ends and step.done is not None and length > 0:
+            done = step.done + self.hops.done_bias
+            if isinstance(self.retriever, DecodesPassages):
+                left = -math.expm1(min(done, 0.0))
+            else:
+                every = np.logaddexp(every, done / self.temperature)
+        shares: Floats = left * np.exp(logits - every)
+        return shares
 
     def _kept(self, sets: dict[frozenset[str], _Chain], total: float) -> list[_Chain]:
         """The C likeliest chains, scaled to the weight of all chains."""
@@ -222,7 +238,10 @@ class RankedHops:
 def _usual_temperature(retriever: Retriever) -> float:
     if isinstance(retriever, ScoresAll):
         return retriever.temperature
-    if isinstance(retriever, TakesEvidence):  # log-probabilities, or sums of such
+    if isinstance(retriever, DecodesPassages):  # its scores are log-probabilities, of spans divided by T
+        generator = retriever.generator
+        return 1.0 if generator.spans is None else 1 / generator.options.span_temperature
+    if isinstance(retriever, TakesEvidence):
         return 1.0
     raise ConfigError(
         f"the scores of a retriever of kind {retriever.kind!r} are no log-probabilities, so ranked hops need "
