@@ -129,7 +129,7 @@ def _line(error: Exception, saving: Callable[[], str], again: str) -> str | None
         size = f" ({asked[1]} more were asked for)" if asked else ""
         return f"there is not enough memory{size}. {saving()}"
     if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
-        return f"{error}. Free some space or choose a place that can be written, then {again}."
+        return f"{error}. Free disk space or choose a place that can be written, then {again}."
     return None
 
 

@@ -186,7 +186,7 @@ def _write_error(path: Path, error: Exception) -> WriteError:
     reason = getattr(error, "strerror", None) or error
     return WriteError(
         f"cannot write {path}: {reason}; nothing was left under that name. "
-        "Free some space or choose another place, then run the command again."
+        "Free disk space or choose another place, then run the command again."
     )
 
 

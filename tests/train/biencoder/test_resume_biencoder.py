@@ -139,7 +139,7 @@ def test_a_full_disk_is_told_in_one_line(
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     assert "cannot write" in told
-    assert "Free some space" in told
+    assert "Free disk space" in told
     train(place, tmp_path / "run", "--fit.max_steps=2")
 
 

@@ -24,6 +24,7 @@ from grls.io.files import write_json
 from grls.models.biencoder import BiEncoder
 from grls.models.load.build import TRAINING
 from grls.models.text_encoder import passage_text
+from grls.train.biencoder import dev
 from grls.train.biencoder import fit as biencoder
 from grls.train.biencoder import trainer as biencoder_trainer
 from grls.train.biencoder.fit import BiEncoderOptions
@@ -340,7 +341,7 @@ def test_of_the_same_recall_the_higher_ndcg_is_kept(
         recall, ndcg = next(found)
         return {"dev_dot_recall@1": recall, "dev_dot_ndcg@1": ndcg}
 
-    monkeypatch.setattr(biencoder.InformationRetrievalEvaluator, "__call__", evaluate)
+    monkeypatch.setattr(dev.InformationRetrievalEvaluator, "__call__", evaluate)
     output = train(place, tmp_path / "out")
     state = json.loads((output / "checkpoints" / "checkpoint-24" / "trainer_state.json").read_text())
     assert state["best_global_step"] == 16
