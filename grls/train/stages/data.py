@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from grls.data.codec import LIMITS, Codec, Limits
+from grls.data.codec import LIMITS, Codec, Limits, TokenIds
 from grls.data.corpus import Corpus
 from grls.data.dataset import Qrels, gold_passages
 from grls.data.spans import SPANS, Spans
@@ -218,10 +218,13 @@ class RetrieveData(StageData):
         data: Data set folder in BEIR's layout.
         train_split: Split of the training queries.
         dev_split: Split of the dev queries.
-        multistep: Learn hop by hop; false: learn every gold passage from the query alone.
+        multistep: Learn hop by hop; false: learn every gold passage from the query alone; null: hop by hop
+            if a training query has several gold passages.
         done: Learn DONE after the last hop (multi-step only).
         shuffle: Draw the order of the evidence anew each epoch, ignoring the order of the file.
         mix: Examples that are mixed in: pseudo-queries, passages to memorise.
+        by_hop: Measure dev recall at every hop, with the gold passages before it as evidence (if hops are
+            learned); false: from the query alone.
         kwargs: The options of :class:`StageData`.
     """
 
@@ -233,10 +236,11 @@ class RetrieveData(StageData):
         data: str,
         train_split: str = "train",
         dev_split: str = "dev",
-        multistep: bool = True,
+        multistep: bool | None = True,
         done: bool = True,
         shuffle: bool = False,
         mix: Mix = _NOTHING,
+        by_hop: bool = False,
         **kwargs: Any,
     ):
         super().__init__(data, **kwargs)
@@ -244,11 +248,14 @@ class RetrieveData(StageData):
         self.train_split = train_split
         self.dev_split = dev_split
         self.multistep = multistep
+        self.by_hop = by_hop
         self.done = done
         self.shuffle = shuffle
 
     def examples(self) -> tuple[Examples, Examples]:  # noqa: D102
         train = self.read_split(self.train_split, self.corpus)
+        if self.multistep is None:
+            self.multistep = any(len(gold_passages(query, train[1])) > 1 for query in train[0])
         dev = self.read_split(self.dev_split, self.corpus)
         self._dev = dev[0][: self.dev_size], dev[1]
         how = (self.done, self.shuffle)
@@ -295,13 +302,20 @@ class RetrieveData(StageData):
         )
 
     def dev_inputs(self) -> list[DevInput]:
-        """The dev queries with their gold passages."""
+        """The dev queries, or all of their hops, with the gold passages that are left."""
         queries, qrels = self._dev
         texts = self.codec.queries([q.id for q in queries], [q.text for q in queries], self.truncate_queries)
-        return [
-            DevInput(self.codec.model_input(tokens), frozenset(gold_passages(query, qrels)))
-            for query, tokens in zip(queries, texts, strict=True)
-        ]
+        inputs = []
+        for query, tokens in zip(queries, texts, strict=True):
+            gold = gold_passages(query, qrels)
+            for hop in range(len(gold) if self.by_hop and self.multistep else 1):
+                source = self.codec.model_input(tokens, self._evidence(query, gold[:hop]))
+                inputs.append(DevInput(source, frozenset(gold[hop:])))
+        return inputs
+
+    def _evidence(self, query: Query, names: Sequence[str]) -> list[TokenIds]:
+        numbers = [number for number in self.corpus.numbers(names) if number is not None] if names else []
+        return self.codec.excerpts(query.text, self.corpus.passages(numbers)) if numbers else []
 
     def dev_queries(self) -> tuple[list[Query], Qrels]:  # noqa: D102
         return self._dev

@@ -1,0 +1,60 @@
+"""Hops in training: what each reads of its evidence, when hops are learned, and what dev asks."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from train_helpers import write_chain_parts
+
+from grls.data.dataset import gold_passages
+from grls.models.load.language import CausalLM
+from grls.train.chains.data import ChainData
+from grls.train.chains.module import RetrieveChains
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_chain_parts(tmp_path_factory.mktemp("chain-hops"))
+
+
+def opened(root: Path, **options: Any) -> ChainData:
+    data = ChainData(str(root / "data"), **options)
+    module = RetrieveChains(CausalLM(str(root / "llama")))
+    data._ready = True
+    data.read(module)
+    return data
+
+
+def test_hops_are_learned_where_a_query_has_several_gold_passages(root: Path) -> None:
+    data = opened(root, multistep=None, train_split="train")
+    queries, qrels = data.read_split("train", data.corpus)
+    assert data.multistep is any(len(gold_passages(query, qrels)) > 1 for query in queries)
+    assert data.multistep
+
+
+def test_a_hop_reads_excerpts_of_its_evidence(root: Path) -> None:
+    whole, short = opened(root), opened(root, evidence_words=2)
+    number = next(
+        n for n in range(len(whole.train_examples)) if len(whole.train_examples.draw(n, 0).hops) > 2
+    )  # type: ignore[attr-defined]
+    long, cut = whole.train_examples.draw(number, 0), short.train_examples.draw(number, 0)
+    assert long.hops[0].source == cut.hops[0].source  # type: ignore[attr-defined]
+    assert len(cut.hops[1].source) < len(long.hops[1].source)  # type: ignore[attr-defined]
+    (passage,) = short.corpus.passages([cut.hops[1].evidence[0]])  # type: ignore[attr-defined]
+    rows = short.codec.excerpts(cut.hops[1].query, [passage])  # type: ignore[attr-defined]
+    (query,) = short.codec.queries(["q"], [cut.hops[1].query])  # type: ignore[attr-defined]
+    assert cut.hops[1].source == short.codec.model_input(query, rows)  # type: ignore[attr-defined]
+
+
+def test_dev_asks_for_what_is_left_at_every_hop(root: Path) -> None:
+    data = opened(root, by_hop=True, dev_split="train")
+    queries, qrels = data.dev_queries()
+    inputs = data.dev_inputs()
+    assert len(inputs) == sum(len(gold_passages(query, qrels)) for query in queries)
+    place = 0
+    for query in queries:
+        gold = gold_passages(query, qrels)
+        for hop in range(len(gold)):
+            assert inputs[place + hop].gold == frozenset(gold[hop:])
+        place += len(gold)
+    assert len(opened(root, dev_split="train").dev_inputs()) == len(queries)
