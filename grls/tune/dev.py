@@ -7,11 +7,31 @@ from dataclasses import dataclass
 
 from grls.data.corpus import Corpus
 from grls.data.dataset import gold_passages, own_corpus, read_split
-from grls.data.types import Query
+from grls.data.types import Passage, Query
 from grls.errors import DataError
 from grls.evaluation.measures import ndcg
 from grls.evaluation.metrics.sequence_recall import sequence_recall
 from grls.retrieve.hybrid.tuning import Quality
+
+
+@dataclass(frozen=True)
+class DevHops:
+    """H inputs to tune on: queries, or all hops of queries.
+
+    Attributes:
+        queries: ``[H]``.
+        evidence: ``[H]`` the gold passages before each hop.
+        gold: ``[H]`` ids of the gold passages that are left.
+    """
+
+    queries: list[Query]
+    evidence: list[list[Passage]]
+    gold: list[list[str]]
+
+    def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
+        """Recall and nDCG of the first k passages of each input."""
+        recall = sequence_recall(ids, self.gold, [k])[f"recall@{k}"]
+        return Quality(recall, ndcg([ranking[:k] for ranking in ids], self.gold))
 
 
 @dataclass(frozen=True)
@@ -51,7 +71,24 @@ class DevQueries:
             raise DataError(f"the split {split!r} holds no query to tune on; give another --split.", data)
         return cls(data, split, queries, [gold_passages(query, qrels) for query in queries], corpus)
 
+    def at_once(self) -> DevHops:
+        """Every gold passage from the query alone."""
+        return DevHops(self.queries, [[] for _ in self.queries], self.gold)
+
+    def by_hop(self, corpus: Corpus) -> DevHops:
+        """Every gold passage as a hop, with the gold passages before it as evidence."""
+        wanted = list(dict.fromkeys(name for names in self.gold for name in names))
+        numbers = corpus.numbers(wanted) if wanted else []
+        known = {name: number for name, number in zip(wanted, numbers, strict=True) if number is not None}
+        texts = dict(zip(known, corpus.passages([*known.values()]), strict=True)) if known else {}
+        hops: list[tuple[Query, list[Passage], list[str]]] = []
+        for query, names in zip(self.queries, self.gold, strict=True):
+            for hop in range(max(1, len(names))):
+                evidence = [texts[name] for name in names[:hop] if name in texts]
+                hops.append((query, evidence, names[hop:]))
+        queries, evidence_of, gold = ([*column] for column in zip(*hops, strict=True))
+        return DevHops(queries, evidence_of, gold)
+
     def quality(self, ids: Sequence[Sequence[str]], k: int) -> Quality:
         """Recall and nDCG of the first k passages of each query."""
-        recall = sequence_recall(ids, self.gold, [k])[f"recall@{k}"]
-        return Quality(recall, ndcg([ranking[:k] for ranking in ids], self.gold))
+        return self.at_once().quality(ids, k)

@@ -13,6 +13,8 @@ from grls.retrieve.hybrid.retriever import HybridRetriever
 from grls.retrieve.hybrid.tuning import Pool, Quality, Setting, Tried, tune_in_turn, tune_together
 from grls.retrieve.hybrid.weighted import WeightedSource
 from grls.retrieve.registry import as_hybrid
+from grls.tune.dev import DevHops
+from grls.tune.hops import ranks_by_hops
 from grls.tune.step import TuneChoice, Tuning
 
 EMPTY_WEIGHTS = (0.1, 0.2, 0.4, 0.6)
@@ -23,6 +25,9 @@ _KEPT = 200
 def tune_priors(tuning: Tuning) -> TuneChoice:
     """Find the weights by a few searches (:mod:`grls.retrieve.hybrid.tuning`); a prior that helps at no
     weight gets 0.
+
+    If the folder ranks by hops, every gold passage is a hop with the gold passages before it as evidence, and
+    the first hit counts.
 
     Raises:
         ConfigError: There is nothing to tune.
@@ -41,8 +46,12 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
         )
     choices = tried.choices(starts, WeightedSource(EmptyPromptPrior(generator), 0.0))
     # Scores that are normalized at every token are no sums, so they do not predict those of other weights.
-    pool = None if hybrid.normalized else Pool(generator, tuning.dev.queries, tuning.dev.gold, k, choices)
-    measure = _Measure(tuning, hybrid, pool)
+    by_hop = ranks_by_hops(tuning)
+    dev = tuning.dev.by_hop(hybrid.corpus) if by_hop else tuning.dev.at_once()
+    k = 1 if by_hop else k
+    asked = dev.queries, dev.gold, k, choices, dev.evidence
+    pool = None if hybrid.normalized else Pool(generator, *asked)
+    measure = _Measure(tuning, hybrid, pool, dev, k)
     best = tune_in_turn(choices, measure) if pool is None else tune_together(choices, measure, pool)
     *weighed, empty = best.priors
     priors = [
@@ -50,7 +59,8 @@ def tune_priors(tuning: Tuning) -> TuneChoice:
         for named, prior in zip(tuning.spec["priors"], weighed, strict=True)
     ]
     changes = {"priors": priors, "empty_weight": abs(empty.weight)}
-    return TuneChoice(changes, f"recall@{k}", measure.alone[0], best.recall, _shown(best.priors))
+    name = f"recall@{k}{' of a hop' if by_hop else ''}"
+    return TuneChoice(changes, name, measure.alone[0], best.recall, _shown(best.priors))
 
 
 class _Measure:
@@ -60,26 +70,30 @@ class _Measure:
         tuning: The step; a setting that its journal knows is not searched with again.
         hybrid: The generator, and how its priors are taken together.
         pool: Where the passages of each search are collected; None: nowhere.
+        dev: The dev queries, or their hops.
+        k: Cut-off of the recall.
 
     Attributes:
         alone: Recall of the generator without any prior, of each time that it was measured.
     """
 
-    def __init__(self, tuning: Tuning, hybrid: HybridRetriever, pool: Pool | None):
+    def __init__(self, tuning: Tuning, hybrid: HybridRetriever, pool: Pool | None, dev: DevHops, k: int):
         self.tuning = tuning
+        self.dev = dev
+        self.k = k
         self.hybrid = hybrid
         self.pool = pool
         self.alone: list[float] = []
         # A passage that is too low in one ranking may be high under other weights.
-        self.depth = max(tuning.grid.k, hybrid.generator.options.beams)
+        self.depth = max(k, hybrid.generator.options.beams)
 
     def __call__(self, setting: Setting) -> Quality:
         """Recall and more with a setting."""
-        rankings, k = self._rankings(setting), self.tuning.grid.k
+        rankings, k = self._rankings(setting), self.k
         if self.pool is not None:
             self.pool.add(setting, rankings)
         hits = [self.hybrid.generator.hits(ranking[: self.depth]) for ranking in rankings]
-        quality = self.tuning.dev.quality([[hit.id for hit in ranking] for ranking in hits], k)
+        quality = self.dev.quality([[hit.id for hit in ranking] for ranking in hits], k)
         if not any(prior.weight for prior in setting):
             self.alone.append(quality.recall)
         print(f"  recall@{k} {100 * quality.recall:5.1f}  {_shown(setting)}", flush=True)
@@ -92,10 +106,12 @@ class _Measure:
             own = HybridRetriever(
                 self.hybrid.generator, setting, self.hybrid.done_share, self.hybrid.normalized
             )
-            rankings = own.candidates(self.tuning.dev.queries, self.depth)
+            rankings = own.candidates(self.dev.queries, self.depth, self.dev.evidence)
             return [[[hit.passage, hit.score] for hit in ranking[:_KEPT]] for ranking in rankings]
 
-        step = {"step": "priors", "depth": self.depth, "setting": _key(setting)}
+        step: dict[str, Any] = {"step": "priors", "depth": self.depth, "setting": _key(setting)}
+        if any(self.dev.evidence):
+            step["hops"] = len(self.dev.queries)
         kept = self.tuning.journal.measured(step, search)
         return [[ScoredPassage(*pair) for pair in ranking] for ranking in kept]
 

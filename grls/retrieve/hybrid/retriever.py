@@ -267,23 +267,31 @@ class HybridRetriever:
         rankings = self.search(queries, [()] * len(queries), k, hidden, allow)
         return [self.generator.hits(ranking) for ranking in rankings]
 
-    def candidates(self, queries: Sequence[Query], k: int) -> list[list[ScoredPassage]]:
+    def candidates(
+        self, queries: Sequence[Query], k: int, evidence: Sequence[Sequence[Passage]] = ()
+    ) -> list[list[ScoredPassage]]:
         """The passages that :meth:`retrieve` ranks, best first: k, or all candidates if spans are written.
+
+        With evidence, the passages of the next hop, without those of the evidence.
 
         Scores of a generator that writes spans are T times those of
         :mod:`grls.retrieve.generative.span_scores`, plus those of the priors, without normalization over the
         candidates.
         """
-        hidden = [[self.generator.done]] * len(queries)
-        generator = self.generator
+        generator, before = self.generator, evidence or [()] * len(queries)
+        hidden = [[generator.done, *self._numbers(passages)] for passages in before]
         if generator.spans is None:
-            return self.search(queries, [()] * len(queries), k, hidden)
-        scores = generator.weigh(*self._asked(queries, [()] * len(queries), k, hidden))
+            return self.search(queries, before, k, hidden)
+        scores = generator.weigh(*self._asked(queries, before, k, hidden))
         totals = [generator.options.span_temperature * one.mean + one.said for one in scores]
         return [
             [ScoredPassage(int(one.passages[n]), float(total[n])) for n in np.argsort(-total, kind="stable")]
             for one, total in zip(scores, totals, strict=True)
         ]
+
+    def _numbers(self, passages: Sequence[Passage]) -> list[int]:
+        numbers = self.corpus.numbers([passage.id for passage in passages]) if passages else []
+        return [number for number in numbers if number is not None]
 
     def retrieve_hop(
         self,

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grls.data.types import Query
+from grls.data.types import Passage, Query
 from grls.decode import ScoredPassage
 from grls.decode.prior import Masses, Prior
 from grls.decode.scope import Scope
@@ -235,6 +235,7 @@ class Pool:
         gold: The gold passages of each query.
         k: Cut-off of the recall.
         choices: The choices of each prior (:meth:`Tried.choices`).
+        evidence: The evidence of each query; empty: none.
 
     Raises:
         ConfigError: The grid of the choices is too large (:func:`check_grid`).
@@ -248,6 +249,7 @@ class Pool:
         gold: Sequence[Sequence[str]],
         k: int,
         choices: Sequence[Sequence[WeightedSource]],
+        evidence: Sequence[Sequence[Passage]] = (),
     ):
         check_grid(choices)  # before all queries are embedded
         self._gold = [_numbers(generator, ids) for ids in gold]
@@ -255,7 +257,8 @@ class Pool:
         weighed = [prior for values in choices for prior in values if prior.weight]
         columns = {_column(prior): prior._replace(weight=1.0) for prior in weighed}
         self._columns = {key: place for place, key in enumerate(columns)}
-        prior = prior_of([*columns.values()], queries, [()] * len(queries), generator.done)
+        before = evidence or [()] * len(queries)
+        prior = prior_of([*columns.values()], queries, before, generator.done)
         hidden = [[generator.done]] * len(queries)
         self._said: Callable[[int, Ints], Floats]
         if generator.spans is None:

@@ -1,0 +1,76 @@
+"""`grls tune` of a hybrid that ranks by hops: priors on every hop, then the number of hops."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from llama_small import write_llama
+from small_data import write_small
+from train_helpers import tiny_bert
+
+from grls.cli import main
+from grls.data.corpus import Corpus
+from grls.data.dataset import gold_passages, read_split
+from grls.models.biencoder import BiEncoder
+from grls.models.load.language import CausalLM
+from grls.retrieve.generative.retriever import GenerativeRetriever
+from grls.retrieve.registry import Opening, as_hybrid, load
+from grls.retrieve.spec import relative, write_spec
+from grls.tune.dev import DevQueries
+
+GAIN = re.compile(r"^(\w+): (.+) ([0-9.]+) -> ([0-9.]+) \((.*)\), ", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("ranked")
+    data = write_small(root / "data")
+    torch.manual_seed(0)
+    BiEncoder.load(str(tiny_bert(root / "bert")), device="cpu").save(root / "model")
+    assert main(["index", str(root / "model"), f"--corpus={data}", f"--output={root / 'dense'}"]) == 0
+    loaded = CausalLM(str(write_llama(root / "llama", data))).load()
+    made = GenerativeRetriever.assemble(
+        loaded.model.eval(), loaded.tokenizer, Corpus.read(data), span_words=3
+    )
+    made.save_pretrained(root / "generator")
+    hybrid = root / "hybrid"
+    priors = [{"retriever": relative(root / "dense", hybrid)}, {"retriever": "bm25"}]
+    write_spec(hybrid, "hybrid", {"generator": relative(root / "generator", hybrid), "priors": priors})
+    return hybrid
+
+
+def test_priors_are_tuned_on_every_hop_and_then_hops_are(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = folder.parent / "data"
+    command = ["tune", str(folder), f"--data={data}", "--split=train", "--device=cpu", "--grid.k=2"]
+    grid = ["--grid.prior_weights=[0.5, 4]", "--grid.hops=[1, 2]", "--grid.hop_temperatures=[1]"]
+    assert main([*command, *grid, "--hops.steps=ranked"]) == 0
+    gains = {step: (measure, *rest) for step, measure, *rest in GAIN.findall(capsys.readouterr().out)}
+    assert list(gains) == ["priors", "hops"]
+    assert gains["priors"][0] == "recall@1 of a hop"
+    assert float(gains["priors"][2]) >= float(gains["priors"][1])
+    spec = json.loads((folder / "grls.json").read_text())
+    assert spec["hops"]["steps"] == "ranked"
+    assert spec["hops"]["max"] in (1, 2)
+    assert all("weight" in prior for prior in spec["priors"])
+
+
+def test_candidates_of_a_hop_know_its_evidence_and_leave_it_out(folder: Path) -> None:
+    data = folder.parent / "data"
+    queries, qrels = read_split(data, "train")
+    query = next(query for query in queries if len(gold_passages(query, qrels)) > 1)
+    dev = DevQueries(str(data), "train", [query], [gold_passages(query, qrels)], None)
+    hops = dev.by_hop(Corpus.read(data))
+    assert [len(passages) for passages in hops.evidence] == list(range(len(dev.gold[0])))
+    assert hops.gold[1] == dev.gold[0][1:]
+    hybrid = as_hybrid(load(folder, Opening(hop_by_hop=False)))
+    first, second = hybrid.candidates(hops.queries[:2], 50, hops.evidence[:2])
+    (number,) = hybrid.corpus.numbers([hops.evidence[1][0].id])
+    assert number in {hit.passage for hit in first}
+    assert number not in {hit.passage for hit in second}
+    (alone,) = hybrid.candidates(hops.queries[:1], 50)
+    assert [hit.passage for hit in alone] == [hit.passage for hit in first]
+    assert [hit.score for hit in alone] == pytest.approx([hit.score for hit in first], abs=1e-4)
